@@ -1,0 +1,10 @@
+//! What all layers of basestream share.
+
+pub mod catalog;
+pub mod definitions;
+pub mod error;
+pub mod log;
+pub mod tiles;
+pub mod vector;
+
+pub use error::{Error, ErrorKind, Result};

@@ -1,0 +1,62 @@
+use super::*;
+use proptest::prelude::*;
+
+const DAY_S: u64 = 86_400;
+
+#[test]
+fn hops_are_those_of_the_design() {
+    let hop = |seconds| Level::hop_of(Duration::from_secs(seconds));
+    assert_eq!(hop(10), Level::Second1);
+    assert_eq!(hop(3_600), Level::Minute1);
+    assert_eq!(hop(DAY_S), Level::Minutes5);
+    assert_eq!(hop(7 * DAY_S), Level::Hour1);
+    assert_eq!(hop(30 * DAY_S), Level::Hour1);
+    assert_eq!(hop(90 * DAY_S), Level::Day1);
+}
+
+#[test]
+fn tiles_floor_before_1970_too() {
+    assert_eq!(Level::Day1.floor(-1), -DAY);
+    assert_eq!(Level::Hour1.ceil(-HOUR - 1), -HOUR);
+}
+
+#[test]
+fn a_window_is_fewer_than_64_tiles() {
+    for (days, ladder_from) in [(1u64, Level::Minutes5), (7, Level::Hour1), (30, Level::Hour1), (90, Level::Day1), (365, Level::Day1)] {
+        let window = Duration::from_secs(days * DAY_S);
+        let range = Range::trailing(window, None);
+        assert_eq!(range.hop, ladder_from);
+        let ladder: Vec<Level> = Level::LADDER.into_iter().filter(|l| *l >= ladder_from && *l != Level::All).collect();
+        for t in (0..2_000).map(|i| 880_000_000 * SECOND + i * 7_919 * SECOND) {
+            let from = range.at(t).from.unwrap();
+            let tiles: i64 = cover(range.at(t), &ladder)
+                .iter()
+                .map(|run| (run.to.unwrap_or(run.level.ceil(t + 1)) - run.from.unwrap_or(from)) / run.level.length_us().unwrap())
+                .sum();
+            assert!(tiles < 64, "{days}d at {t}: {tiles} tiles");
+        }
+    }
+}
+
+proptest! {
+    /// The law of the cover: an event is in the span exactly when exactly one of its tiles, over all levels, is in the cover.
+    #[test]
+    fn every_instant_of_a_span_is_covered_once(
+        t in -4_000_000_000_000_000i64..4_000_000_000_000_000,
+        window in prop::option::of(1u64..500 * DAY_S),
+        until in prop::option::of(1u64..500 * DAY_S),
+        finest in 0u8..6,
+        near in prop::collection::vec(-40_000_000_000_000i64..4_000_000_000_000, 1..200),
+    ) {
+        let finest = Level::from_code(finest).unwrap();
+        let range = Range { window: window.map(Duration::from_secs), until: until.map(Duration::from_secs), hop: finest };
+        let ladder: Vec<Level> = Level::LADDER.into_iter().filter(|l| *l >= finest).collect();
+        let span = range.at(t);
+        let runs = cover(span, &ladder);
+        let edges = [span.from, span.to].into_iter().flatten().flat_map(|edge| [edge - 1, edge, edge + 1]);
+        for time in near.into_iter().map(|d| t + d).chain(edges) {
+            let hits = ladder.iter().filter(|level| runs.iter().any(|run| run.contains(**level, level.floor(time)))).count();
+            prop_assert_eq!(hits, usize::from(span.contains(time)), "time {} in {:?} by {:?}", time, span, runs);
+        }
+    }
+}
