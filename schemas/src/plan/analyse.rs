@@ -12,7 +12,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 
-use crate::definitions::{Definitions, Diagnostic, Diagnostics, StreamDefinition, ViewDefinition};
+use crate::definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition};
 use crate::error::{Error, Result};
 use crate::events::user_schema;
 use crate::functions::Functions;
@@ -53,7 +53,7 @@ impl Planner {
             match self.plan(view).await {
                 Ok(Planned::Kept(plan)) => plans.push(plan),
                 Ok(Planned::Staging) => {}
-                Err(diagnostics) => found.extend(diagnostics),
+                Err(diagnostics) => found.extend(diagnostics.0),
             }
         }
         (plans, found)
@@ -208,12 +208,7 @@ fn unstable(expr: &Expr) -> Option<String> {
 
 /// An error about the whole SELECT.
 pub(super) fn at_select(view: &ViewDefinition, error: &Error) -> Diagnostics {
-    Diagnostics::from(Diagnostic::error(
-        view.origin.file.clone(),
-        view.select_line,
-        view.select_column,
-        format!("view \"{}\": {}", view.name, error.message()),
-    ))
+    refuse::one(view, view.select_line, view.select_column, error.message())
 }
 
 /// DataFusion's error, at the place it names when it names one.
@@ -224,5 +219,5 @@ fn at_error(view: &ViewDefinition, error: DataFusionError) -> Diagnostics {
         None => (view.select_line, view.select_column),
     };
     let message = Error::from(error).message().to_owned();
-    Diagnostics::from(Diagnostic::error(view.origin.file.clone(), line, column, format!("view \"{}\": {message}", view.name)))
+    refuse::one(view, line, column, &message)
 }

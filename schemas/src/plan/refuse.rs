@@ -49,6 +49,15 @@ pub(super) fn place(view: &ViewDefinition, line: u64, column: u64) -> (usize, us
     if line == 1 { (view.select_line, view.select_column + column - 1) } else { (view.select_line + line - 1, column) }
 }
 
+/// One error at one place.
+pub(super) fn one(view: &ViewDefinition, line: usize, column: usize, message: &str) -> Diagnostics {
+    Diagnostics(vec![diagnostic(view, line, column, message)])
+}
+
+fn diagnostic(view: &ViewDefinition, line: usize, column: usize, message: &str) -> Diagnostic {
+    Diagnostic::error(line, column, format!("view \"{}\": {message}", view.name)).in_file(view.origin.file.as_deref())
+}
+
 struct Check<'a> {
     view: &'a ViewDefinition,
     found: Diagnostics,
@@ -58,8 +67,7 @@ impl Check<'_> {
     fn refuse(&mut self, at: &dyn SpannedAt, message: impl Into<String>, help: &str) {
         let start = at.start();
         let (line, column) = place(self.view, start.0, start.1);
-        let message = format!("view \"{}\": {}", self.view.name, message.into());
-        self.found.push(Diagnostic::error(self.view.origin.file.clone(), line, column, message).with_help(help));
+        self.found.push(diagnostic(self.view, line, column, &message.into()).help(help));
     }
 
     fn top(&mut self, query: &Query) -> Shape {
