@@ -253,7 +253,7 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
             Some(postgres) => kind_of_sqlstate(postgres.code()),
             None => kind_of_sqlite(database.code().and_then(|code| code.parse().ok()).unwrap_or(0)),
         },
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => ErrorKind::Unavailable,
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut => ErrorKind::Unavailable,
         // A connection that broke in the middle of a message, or whose thread ended.
         sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => ErrorKind::Unavailable,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => ErrorKind::Corrupt,
@@ -264,7 +264,7 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
 }
 
 /// By SQLSTATE class, see appendix A of PostgreSQL's manual.
-fn kind_of_sqlstate(code: &str) -> ErrorKind {
+pub(super) fn kind_of_sqlstate(code: &str) -> ErrorKind {
     match code {
         // Lock not available, read-only after a failover.
         "55P03" | "25006" | "25P03" => ErrorKind::Unavailable,
@@ -282,7 +282,7 @@ fn kind_of_sqlstate(code: &str) -> ErrorKind {
 }
 
 /// By SQLite's primary result code, the low byte of the extended one.
-fn kind_of_sqlite(code: i32) -> ErrorKind {
+pub(super) fn kind_of_sqlite(code: i32) -> ErrorKind {
     match code & 0xff {
         // BUSY, LOCKED, INTERRUPT, IOERR, FULL, CANTOPEN.
         5 | 6 | 9 | 10 | 13 | 14 => ErrorKind::Unavailable,
