@@ -8,6 +8,7 @@
 //! [`plan`] turns a SELECT into [`states`]; [`events`] go in through a [`log`], files lie in [`storage`], and the [`catalog`] says
 //! what is committed. The three layers import this crate and never one another: they meet only in data.
 
+
 pub mod catalog;
 pub mod definitions;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod functions;
 pub mod log;
 pub mod plan;
 pub mod registry;
+pub mod segment;
 pub mod settings;
 pub mod states;
 pub mod storage;
