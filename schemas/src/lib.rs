@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod definitions;
 pub mod error;
 pub mod log;
+pub mod storage;
 pub mod tiles;
 pub mod vector;
 
