@@ -6,10 +6,9 @@ kafka_home=$cache/kafka-$kafka_version
 
 kafka_install() {
     need_command java openjdk-17-jre-headless
-    [ -e "$kafka_home/complete" ] && return
+    kafka_pom | cmp -s - "$kafka_home/complete.xml" && return
     need_command mvn maven
     say "kafka: fetching the jars of $kafka_version into $kafka_home"
-    rm -rf "$kafka_home"
     mkdir -p "$kafka_home"
     kafka_pom >"$kafka_home/pom.xml"
     mvn -B -q -f "$kafka_home/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$kafka_home/libs" \
@@ -17,10 +16,10 @@ kafka_install() {
         tail -n 20 "$root/maven.log" >&2
         fail "mvn could not fetch kafka (see $root/maven.log)"
     }
-    touch "$kafka_home/complete"
+    mv "$kafka_home/pom.xml" "$kafka_home/complete.xml"
 }
 
-# Without a binding for slf4j the broker logs nothing.
+# kafka-tools holds the console tools that `check` uses; without a binding for slf4j the broker logs nothing.
 kafka_pom() {
     cat <<EOF
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -33,6 +32,11 @@ kafka_pom() {
     <dependency>
       <groupId>org.apache.kafka</groupId>
       <artifactId>kafka_2.13</artifactId>
+      <version>$kafka_version</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka-tools</artifactId>
       <version>$kafka_version</version>
     </dependency>
     <dependency>
