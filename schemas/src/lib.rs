@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod definitions;
 pub mod error;
+pub mod functions;
 pub mod log;
 pub mod tiles;
 pub mod vector;
