@@ -235,10 +235,9 @@ fn find_table(file: &KnownFile, footer: &[u8]) -> Result<Vec<Piece>> {
     let body = file.bytes as u64 - footer.len() as u64;
     let marker = TABLE_START.as_bytes();
     let starts = (0..footer.len().saturating_sub(marker.len())).rev().filter(|at| footer[*at..].starts_with(marker));
-    let tables = starts.filter_map(|at| Piece::parse_table(&footer[at..]));
+    let mut tables = starts.filter_map(|at| Piece::parse_table(&footer[at..]));
     tables
-        .filter(|table| table.last().is_none_or(|piece| piece.range.end <= body))
-        .next()
+        .find(|table| table.last().is_none_or(|piece| piece.range.end <= body))
         .ok_or_else(|| damaged(&file.path, "its table of pieces", "none", TABLE_START))
 }
 
