@@ -150,3 +150,13 @@ proptest! {
         prop_assert_eq!(opened.unwrap_err().kind(), ErrorKind::Corrupt);
     }
 }
+
+#[tokio::test]
+async fn another_whole_object_under_the_same_name_is_found() {
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let expected = write_states_object(&storage, &name(), vec![section("a", 1, &[&[1]])], Vec::new()).await.unwrap();
+    let other = write_states_object(&storage, &name(), vec![section("b", 1, &[&[1]])], Vec::new()).await.unwrap();
+    assert_eq!(expected.bytes, other.bytes);
+    let error = StatesObject::open(&storage, &FileRecord { path: other.path, ..expected }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+}
