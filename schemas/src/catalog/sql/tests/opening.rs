@@ -2,11 +2,7 @@
 
 use super::*;
 
-on_every_engine!(
-    an_opened_catalog_keeps_its_identity,
-    concurrent_first_openings_agree_on_one_identity,
-    a_newer_format_is_refused,
-);
+on_every_engine!(an_opened_catalog_keeps_its_identity, concurrent_first_openings_agree_on_one_identity, a_newer_format_is_refused,);
 
 async fn an_opened_catalog_keeps_its_identity(place: &Place) {
     place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
@@ -48,6 +44,21 @@ async fn a_newer_format_is_refused(place: &Place) {
     let error = Catalog::open(&place.url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("newer version") && error.to_string().contains("99"), "{error}");
+}
+
+#[tokio::test]
+async fn a_catalog_in_a_file_outlives_a_power_loss() {
+    let place = Place::file().await;
+    // 2 is FULL.
+    for (sql, expected) in [("PRAGMA synchronous", 2), ("PRAGMA foreign_keys", 1), ("PRAGMA busy_timeout", 10_000)] {
+        let super::super::Engine::Sqlite { write, .. } = &place.catalog.engine else { unreachable!() };
+        let found: i64 = sqlx::query_scalar(sql).fetch_one(write).await.unwrap();
+        assert_eq!(found, expected, "{sql}");
+    }
+    let super::super::Engine::Sqlite { read, .. } = &place.catalog.engine else { unreachable!() };
+    let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(read).await.unwrap();
+    assert_eq!(mode, "wal");
+    place.remove().await;
 }
 
 #[tokio::test]
