@@ -83,10 +83,10 @@ async fn retried_commits_happen_once_while_connections_are_killed() {
             let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1 AND xact_start IS NOT NULL";
             let one: i64 = sqlx::query_scalar(sql).bind(&database).fetch_one(&mut connection).await.unwrap();
             killed += one;
-            if killed >= 10 {
+            if killed >= 5 {
                 return;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(7)).await;
+            tokio::time::sleep(std::time::Duration::from_millis(40)).await;
         }
     });
     let mut step = 0;
