@@ -110,6 +110,21 @@ proptest! {
     }
 }
 
+#[test]
+fn a_state_that_says_it_is_huge_is_refused_before_memory_is_taken() {
+    let batch = batch(StringArray::from(vec!["b"]));
+    let call = call(1, &batch);
+    let mut accumulator = call.create_accumulator().unwrap();
+    accumulator.update_batch(&inputs(&call, &batch)).unwrap();
+    let state = state_columns(accumulator.as_mut());
+    for at in [3, 4] {
+        let mut bytes = state[0].as_binary::<i32>().value(0).to_vec();
+        bytes[at] = 30;
+        let error = accumulator.merge_batch(&[ScalarValue::Binary(Some(bytes)).to_array().unwrap()]).unwrap_err();
+        assert!(error.to_string().contains("slots"), "{error}");
+    }
+}
+
 /// The values come back in their own type and order.
 fn comes_back(values: impl Array + Clone + 'static) {
     let batch = batch(values.clone());
