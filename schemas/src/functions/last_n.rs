@@ -25,8 +25,9 @@ pub const LAST_N_MAX: usize = 1000;
 /// user's own the values are the newest, newest first. NULLs are values, unless `IGNORE NULLS` is said; no rows give NULL.
 /// `n` is a literal from 1 to [`LAST_N_MAX`].
 ///
-/// State: one `List<Struct<value, order_0, order_1, ..>>` of at most `n` rows, newest first; NULL for no rows. The result is a function of the set
-/// of rows alone, whatever the order in which they come and are merged (rows of equal order are told apart by their values, except lists and structs).
+/// State: one `List<Struct<value, order_0, order_1, ..>>` of at most `n` rows, newest first; NULL for no rows. The result is a
+/// function of the set of rows alone, whatever the order in which they come and are merged (rows of equal order are told
+/// apart by their values, except lists and structs).
 pub fn last_n() -> AggregateUDF {
     AggregateUDF::from(LastN { signature: Signature::any(2, Volatility::Immutable) })
 }

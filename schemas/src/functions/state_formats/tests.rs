@@ -12,9 +12,9 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use super::super::tests::{inputs, lowered};
 use super::*;
 
-/// What the states of this release of DataFusion look like. If this test fails after an upgrade: raise the number of each function whose
-/// lines changed in [`RAISED`] (unless the major version in the stamp already tells the two apart), keep an old file of states as a fixture, and write the new text:
-/// the test prints it.
+/// What the states of this release of DataFusion look like. If this test fails after an upgrade: raise the number of each
+/// function whose lines changed in [`RAISED`] (unless the major version in the stamp already tells the two apart), keep an old
+/// file of states as a fixture, and write the new text: the test prints it.
 const LAYOUTS: &str = include_str!("layouts.txt");
 
 const CALLS: &[&str] = &[

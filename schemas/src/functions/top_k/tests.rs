@@ -60,7 +60,9 @@ proptest! {
     /// The law of the sketch: a count is never too small, too great by at most the bound, and no value above the bound is missing.
     #[test]
     fn past_its_capacity_counts_keep_the_documented_bound(
-        seed in any::<u64>(), different in 800..6_000u64, parts in prop::collection::vec(any::<u8>(), 251), order in prop::collection::vec(any::<u32>(), 1..7),
+        seed in any::<u64>(), different in 800..6_000u64,
+        parts in prop::collection::vec(any::<u8>(), 251),
+        order in prop::collection::vec(any::<u32>(), 1..7),
     ) {
         let mut random = seed | 1;
         let mut next = || {
