@@ -3,7 +3,7 @@
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
 _default:
-    @just --list --unsorted
+    @{{ just_executable() }} --list --unsorted
 
 # format, lint, test, doc
 verify: (fmt "--check") duplicates lint test doc
