@@ -1,1 +1,3 @@
+//! What runs when, and the `basestream` command line.
 
+pub mod ingest;
