@@ -1,3 +1,5 @@
 //! What runs when, and the `basestream` command line.
 
+pub mod collect;
 pub mod ingest;
+pub mod scheduler;
