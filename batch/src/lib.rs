@@ -13,4 +13,4 @@ mod run;
 mod write;
 
 pub use memory::PeakPool;
-pub use run::{BatchSettings, Batch, RunRequest};
+pub use run::{Batch, BatchSettings, Clock, RunRequest, RunTime};

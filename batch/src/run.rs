@@ -18,7 +18,8 @@ use schemas::events::plan_schema;
 use schemas::functions::Functions;
 use schemas::plan::{ViewPlan, session_config};
 use schemas::registry::{LiveView, Registry};
-use schemas::storage::{Manifest, ObjectName, ObjectStorage, OffsetRanges, archive_plan, write_manifest};
+use schemas::storage::snapshot::MANIFEST_FORMAT;
+use schemas::storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, write_manifest};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
 use schemas::{Error, ErrorKind, Result};
@@ -164,18 +165,20 @@ impl Batch {
         run.bytes_written = written.bytes;
         run.peak_memory_bytes = pool.peak_bytes() as i64;
         let manifest = Manifest {
+            format: MANIFEST_FORMAT,
             view: view.name.clone(),
             version: view.version,
             run: run.id,
             cut: cut.clone(),
             stamp: view.plan.stamp.clone(),
-            buckets,
+            bucket_count: buckets,
             files: std::mem::take(&mut written.buckets),
             floors,
             max_event_time: max_event_time(state, &view.plan),
             made_at: clock(),
-            t,
             events: run.events_read,
+            filtered: 0,
+            expired: 0,
             rows: run.rows_written,
         };
         self.publish(state, view, run, manifest, written, lease, clock).await
@@ -228,7 +231,8 @@ impl Batch {
 
     fn scan(&self, stream: &StreamDefinition, files: &[FileRecord], cut: &Vector) -> Result<Arc<dyn ExecutionPlan>> {
         let of_stream: Vec<FileRecord> = files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
-        archive_plan(&self.storage, &of_stream, plan_schema(stream), &OffsetRanges::up_to(&stream.name, cut))
+        let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: cut.clone() };
+        archive_plan(&self.storage, &of_stream, plan_schema(stream), &ranges, None, 2)
     }
 
     fn session(&self, pool: Arc<PeakPool>) -> Result<SessionContext> {

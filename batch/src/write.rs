@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{SchemaRef, UInt32Type};
 use datafusion::execution::SendableRecordBatchStream;
@@ -11,7 +11,7 @@ use schemas::catalog::FileRecord;
 use schemas::plan::ViewPlan;
 use schemas::states::partial::state_rows_of;
 use schemas::states::{KeyCodec, climb, merge_rows};
-use schemas::storage::{BucketFile, BucketWriter, ObjectName, ObjectStorage};
+use schemas::storage::{BucketFile, BucketWriter, ObjectStorage};
 use schemas::tiles::{Level, Micros};
 use schemas::{Error, Result};
 use uuid::Uuid;
@@ -67,12 +67,13 @@ impl SnapshotWriter<'_> {
         }
         if open.as_ref().is_none_or(|current| current.bucket != bucket) {
             close(open.take(), written).await?;
-            let name = ObjectName::Snapshot { view: self.plan.view.clone(), version: self.version, run: self.run, bucket };
-            let writer = BucketWriter::create(self.storage, &name, self.plan.state_schema().clone()).await?;
+            let metadata = vec![("stamp".to_owned(), self.plan.stamp.clone())];
+            let schema = self.plan.state_schema().clone();
+            let writer = BucketWriter::begin(self.storage, (&self.plan.view, self.version), self.run, bucket, schema, metadata).await?;
             *open = Some(OpenBucket { bucket, writer });
         }
         if let Some(current) = open {
-            current.writer.write(laddered.batch()).await?;
+            current.writer.push(laddered.batch()).await?;
             written.rows += laddered.len() as i64;
         }
         Ok(())

@@ -26,7 +26,7 @@ impl SnapshotCopy {
     /// Fetches what is not yet in `cache` and maps all of it.
     pub async fn open(storage: &ObjectStorage, manifest: Manifest, plan: &ViewPlan, codec: &KeyCodec, cache: &Path) -> Result<Self> {
         let folder = cache.join(&*manifest.view).join(manifest.version.to_string()).join(manifest.run.to_string());
-        let mut buckets = vec![Arc::new(SortedRun::default()); manifest.buckets as usize];
+        let mut buckets = vec![Arc::new(SortedRun::default()); manifest.bucket_count as usize];
         let fetched: Vec<(u32, SortedRun)> = futures::stream::iter(&manifest.files)
             .map(|file| {
                 let path = folder.join(format!("{:05}.arrow", file.bucket));
@@ -50,7 +50,7 @@ impl SnapshotCopy {
 
     /// The run that holds a key's rows, if any does.
     pub fn bucket_of(&self, key: &[u8]) -> &Arc<SortedRun> {
-        &self.buckets[bucket_of(key, self.manifest.buckets) as usize]
+        &self.buckets[bucket_of(key, self.manifest.bucket_count) as usize]
     }
 
     pub fn buckets(&self) -> &[Arc<SortedRun>] {
