@@ -3,3 +3,4 @@
 pub mod collect;
 pub mod ingest;
 pub mod scheduler;
+pub mod verify;
