@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod definitions;
 pub mod error;
 pub mod log;
+pub mod settings;
 pub mod tiles;
 pub mod vector;
 
