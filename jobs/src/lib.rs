@@ -1,1 +1,6 @@
+//! What runs when, and the `basestream` command line.
 
+pub mod collect;
+pub mod ingest;
+pub mod scheduler;
+pub mod verify;

@@ -5,6 +5,7 @@
 //! worker that handles events one after the other has handled everything before a revoke when it sees the revoke. Start
 //! offsets come from the worker (the catalog), never from the log's own groups.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tiles::Micros;
 use crate::vector::Offset;
 
@@ -63,6 +64,8 @@ pub struct Fetched {
     pub position: Offset,
     /// True when the position stood at the partition's end when this was fetched.
     pub at_end: bool,
+    /// When the fetch began, by this machine's clock: at the end, every record before it is delivered.
+    pub fetched_at: Micros,
 }
 
 /// What a consumer tells its worker, in order.
@@ -133,6 +136,53 @@ pub trait Log: Send + Sync + fmt::Debug {
 
     /// Joins a group and starts delivering.
     async fn subscribe(&self, subscription: Subscription) -> Result<Consumer>;
+}
+
+/// Opens the log that `url` names: `file:///dir` is the embedded one in that folder (made when missing), `kafka://host:port,..` is
+/// Apache Kafka. `properties` are librdkafka settings and fit Kafka alone.
+///
+/// Opening a Kafka log checks the settings and reaches no broker yet. Errors: `Input` for a URL or property that is wrong,
+/// `Unavailable` when the folder cannot be written, `Corrupt` for a log file of an unknown format.
+pub async fn open(url: &str, properties: &BTreeMap<String, String>) -> Result<Arc<dyn Log>> {
+    match url.split_once("://") {
+        Some(("file", _)) => Ok(Arc::new(embedded::EmbeddedLog::open(&folder_of(url)?, properties).await?)),
+        Some(("kafka", _)) => Err(Error::input("x")),
+        _ => Err(Error::input("the log's URL is of no known kind").with("found", url).with("expected", "file:///folder or kafka://host:port")),
+    }
+}
+
+fn folder_of(url: &str) -> Result<std::path::PathBuf> {
+    let wrong = || Error::input("the log's URL names no folder").with("found", url).with("expected", "file:///folder");
+    let parsed = url::Url::parse(url).map_err(|error| wrong().caused_by(error))?;
+    parsed.to_file_path().map_err(|()| wrong())
+}
+
+/// The offset from which somebody wants to read is not in the log (any more).
+pub(crate) fn outside(source: &TopicPartition, offset: Offset, begin: Offset, end: Offset) -> Error {
+    let what = if offset < begin { "the offset expired from the log" } else { "the log ends before the offset" };
+    Error::not_found(what)
+        .with("topic", &source.topic)
+        .with("partition", source.partition)
+        .with("offset", offset)
+        .with("the log has", format!("{begin}..{end}"))
+}
+
+/// Pairs each partition with its offset out of a worker's reply.
+pub(crate) fn offsets_for(
+    partitions: &[TopicPartition],
+    reply: Vec<(TopicPartition, Offset)>,
+) -> Result<Vec<(TopicPartition, Offset)>> {
+    let by_source: BTreeMap<TopicPartition, Offset> = reply.into_iter().collect();
+    let offset_of = |source: &TopicPartition| match by_source.get(source) {
+        Some(offset) => Ok((source.clone(), *offset)),
+        None => Err(Error::internal("the worker named no start offset").with("partition", source)),
+    };
+    partitions.iter().map(offset_of).collect()
+}
+
+/// Spreads one random number over the records of an append.
+pub(crate) fn random_of(seed: u64, index: usize) -> u64 {
+    (seed ^ index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
 }
 
 /// The partition of a record: by `key`, by `partition_by` where the key is null, else `random`.

@@ -1,0 +1,3 @@
+//! `verify`: does what is served equal the plain SELECT over the archive?
+
+pub mod plain;
