@@ -54,8 +54,8 @@ impl ServiceUrl {
             Some(scheme @ ("file" | "sqlite")) => (scheme, &self.0[scheme.len() + 1..]),
             Some(_) => return self.clone(),
         };
-        let path = rest.strip_prefix("//").unwrap_or(rest);
         let has_scheme = rest.len() < self.0.len();
+        let path = if has_scheme { rest.strip_prefix("//").unwrap_or(rest) } else { rest };
         if path == ":memory:" || (has_scheme && rest.starts_with("///")) {
             return self.clone();
         }
