@@ -38,15 +38,26 @@ struct State {
     complete_to: BTreeMap<PartitionId, Micros>,
 }
 
+impl State {
+    fn complete(&mut self, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
+        for (partition, time) in complete_to {
+            let known = self.complete_to.entry(partition).or_insert(time);
+            *known = time.max(*known);
+        }
+    }
+}
+
 impl Fresh {
     /// Adds a layer; readers see it at once.
     pub fn publish(&self, layer: FreshLayer, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
         let mut state = self.write();
         state.layers.push(Arc::new(layer));
-        for (partition, time) in complete_to {
-            let known = state.complete_to.entry(partition).or_insert(time);
-            *known = time.max(*known);
-        }
+        state.complete(complete_to);
+    }
+
+    /// Says until when partitions are complete, without a layer.
+    pub fn complete(&self, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
+        self.write().complete(complete_to);
     }
 
     /// Replaces the layers of one unit of work (those that start at or after `unit`, in the partitions it names) by their merger.

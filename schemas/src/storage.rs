@@ -9,6 +9,7 @@ pub mod dead_letters;
 mod local;
 pub mod parquet_file;
 pub mod paths;
+mod pieces;
 pub mod scan;
 pub mod snapshot;
 pub mod states_object;

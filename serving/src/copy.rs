@@ -34,7 +34,7 @@ impl SnapshotCopy {
                     if !path.exists() {
                         fetch(storage, file, plan, codec, &path).await?;
                     }
-                    Result::Ok((file.bucket, map(&path)?))
+                    Ok::<_, schemas::Error>((file.bucket, map(&path)?))
                 }
             })
             .buffer_unordered(4)

@@ -4,7 +4,7 @@
 //! commits in one order. A state is read in one transaction that sees one moment.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use backon::{ExponentialBuilder, Retryable};
@@ -35,6 +35,7 @@ mod snapshot;
 mod apply;
 mod expect;
 mod leasing;
+mod state;
 
 pub(super) use expect::cut_conflict;
 
@@ -49,6 +50,8 @@ pub struct Catalog {
     engine: Engine,
     identity: Arc<str>,
     shown: Arc<str>,
+    /// The newest state that this handle has read: the next one is read on top of it.
+    last: Arc<Mutex<Option<Arc<CatalogState>>>>,
 }
 
 impl Catalog {
@@ -61,7 +64,7 @@ impl Catalog {
         let engine = Engine::open(url).await?;
         let shown = engine::shown(url);
         let identity = migrations::migrate(&engine).await.map_err(|error| error.with("catalog", &shown))?;
-        Ok(Catalog { engine, identity: identity.into(), shown: shown.into() })
+        Ok(Catalog { engine, identity: identity.into(), shown: shown.into(), last: Arc::default() })
     }
 
     /// Names this catalog; made once, when it was created.
@@ -132,8 +135,22 @@ impl Catalog {
 
     async fn state_now(&self) -> Result<CatalogState> {
         let mut session = self.engine.read().await?;
-        let state = read_state(&mut session).await;
-        session.finish(state).await
+        let last = self.last_state();
+        let state = state::read(&mut session, last.as_deref()).await;
+        let state = session.finish(state).await?;
+        self.keep(&state);
+        Ok(state)
+    }
+
+    fn last_state(&self) -> Option<Arc<CatalogState>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keep(&self, state: &CatalogState) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|last| last.revision < state.revision) {
+            *last = Some(Arc::new(state.clone()));
+        }
     }
 
     async fn commit_now(&self, commit: &Commit) -> Result<Revision> {
@@ -147,7 +164,7 @@ impl Catalog {
 
     async fn begin_run_now(&self, run: RunRecord, expect: &[Expect]) -> Result<(CatalogState, RunRecord)> {
         let mut session = self.engine.write().await?;
-        let begun = begin(&mut session, run, expect).await;
+        let begun = begin(&mut session, run, expect, self.last_state().as_deref()).await;
         session.finish(begun).await
     }
 
@@ -168,23 +185,7 @@ impl fmt::Debug for Catalog {
     }
 }
 
-async fn read_state(session: &mut Session) -> Result<CatalogState> {
-    let meta = meta::read(session).await?;
-    Ok(CatalogState {
-        revision: meta.revision,
-        identity: meta.identity,
-        definitions: definition::all(session).await?,
-        partitions: partition::all(session).await?,
-        checkpoints: checkpoint::all(session).await?,
-        files: file::all(session).await?,
-        snapshots: snapshot::all(session).await?,
-        runs: run::recent(session).await?,
-        leases: lease::all(session).await?,
-        gaps: gap::all(session).await?,
-    })
-}
-
-async fn begin(session: &mut Session, run: RunRecord, expect: &[Expect]) -> Result<(CatalogState, RunRecord)> {
+async fn begin(session: &mut Session, run: RunRecord, expect: &[Expect], last: Option<&CatalogState>) -> Result<(CatalogState, RunRecord)> {
     let revision = meta::next_revision(session).await?;
     for expected in expect {
         expect::check(session, expected, revision).await?;
@@ -192,7 +193,7 @@ async fn begin(session: &mut Session, run: RunRecord, expect: &[Expect]) -> Resu
     let cut = partition::vector(session).await?;
     let run = RunRecord { status: RunStatus::Running, cut: Some(cut), ..run };
     run::put(session, &run, revision).await?;
-    Ok((read_state(session).await?, run))
+    Ok((state::read(session, last).await?, run))
 }
 
 fn now_us() -> Micros {

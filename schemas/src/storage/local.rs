@@ -121,7 +121,9 @@ fn link_to_new_name(partial: &FilePath, target: &FilePath) -> std::io::Result<()
         attempts += 1;
         match fs::hard_link(partial, target) {
             Err(error) if error.kind() == IoKind::NotFound && attempts < 5 => continue,
-            Err(error) if matches!(error.kind(), IoKind::Unsupported | IoKind::PermissionDenied) => return rename_to_new_name(partial, target),
+            Err(error) if matches!(error.kind(), IoKind::Unsupported | IoKind::PermissionDenied) => {
+                return rename_to_new_name(partial, target);
+            }
             result => return result,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! zstd level 1, dictionaries, statistics and a page index; in the key-value metadata `basestream.format` (the version of
 //! what is described here), whatever the writer adds under `basestream.<key>`, and `basestream.pieces`: the length and
-//! CRC-32 of each column chunk, which is how [`crate::storage::verified`] finds damage without reading a whole file.
+//! CRC-32 of each column chunk, which is how [`verified`](crate::storage::verified) finds damage without reading a whole file.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use parquet::schema::types::ColumnPath;
 
 use crate::error::{Error, Result};
 use crate::storage::paths::ObjectName;
+use crate::storage::pieces::Piece;
 use crate::storage::store::{ObjectStorage, Stored};
 use crate::storage::upload::UploadWriter;
-use crate::storage::verified::Piece;
 
 /// Raised when an older release could misread what we write.
 pub const PARQUET_FORMAT: u32 = 1;

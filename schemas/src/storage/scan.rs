@@ -17,8 +17,8 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use object_store::ObjectMeta;
-use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
-use parquet::arrow::{ParquetRecordBatchStream, ProjectionMask};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 
 use crate::catalog::FileRecord;
 use crate::error::{Error, Result};
@@ -134,7 +134,8 @@ impl ParquetFileReaderFactory for VerifiedReaders {
         _metrics: &ExecutionPlanMetricsSet,
     ) -> DataFusionResult<Box<dyn AsyncFileReader + Send>> {
         let path = file.object_meta.location.as_ref();
-        let known = self.files.get(path).ok_or_else(|| Error::internal("a scan was asked for a file it does not know").with("file", path))?;
+        let known =
+            self.files.get(path).ok_or_else(|| Error::internal("a scan was asked for a file it does not know").with("file", path))?;
         Ok(Box::new(VerifiedReader::new(self.storage.clone(), known.clone()).expecting(self.table.clone())))
     }
 }

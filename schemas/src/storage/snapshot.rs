@@ -160,8 +160,7 @@ impl BucketWriter {
     /// Makes the file visible, durably: its entry in the manifest and its record in the catalog.
     pub async fn finish(self) -> Result<(BucketFile, FileRecord)> {
         let (stored, rows) = self.upload.finish().await?;
-        let entry =
-            BucketFile { bucket: self.bucket, path: self.name.to_string(), bytes: stored.bytes, crc32: stored.checksum, rows };
+        let entry = BucketFile { bucket: self.bucket, path: self.name.to_string(), bytes: stored.bytes, crc32: stored.checksum, rows };
         Ok((entry, self.name.record(stored, rows, None)))
     }
 

@@ -259,9 +259,7 @@ pub(super) fn object_path(path: &str) -> Result<Path> {
 pub(super) fn about(error: object_store::Error, path: &str) -> Error {
     match error {
         object_store::Error::NotFound { .. } => Error::not_found("the object storage has no such file").with("file", path),
-        object_store::Error::AlreadyExists { .. } => {
-            Error::conflict("the object storage has a file of this name").with("file", path)
-        }
+        object_store::Error::AlreadyExists { .. } => Error::conflict("the object storage has a file of this name").with("file", path),
         other => Error::from(other).with("file", path),
     }
 }

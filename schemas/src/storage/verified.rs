@@ -4,17 +4,12 @@
 //! column chunk (a *piece*), the tail (page index and footer) is read whole. If the CRC-32s of the pieces and of the tail
 //! combine to the catalog's checksum, the table is right, and each piece can be checked when it is read. So a scan that
 //! reads two columns of a large file checks these two columns, and never needs the file in memory.
-//!
-//! Layout of the table, the value of the key `basestream.pieces`: `basestream-pieces[<length>:<crc>,..]`, both in
-//! hexadecimal, in the order of the file. The first piece begins at byte 0. It is found by its text, so that nothing of
-//! the footer is interpreted before it is checked.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use bytes::Bytes;
-use crc32fast::Hasher;
 use datafusion::error::DataFusionError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -26,13 +21,12 @@ use parquet::file::metadata::{FileMetaData, PageIndexPolicy, ParquetMetaData, Pa
 
 use crate::error::{Error, Result};
 use crate::storage::parquet_file::{check_format, own_metadata};
+use crate::storage::pieces::{Piece, check_combined, find_table};
 use crate::storage::store::{ObjectStorage, damaged};
 
 /// Read in the first request; files up to this size need no other.
 const FIRST_READ_BYTES: u64 = 512 * 1024;
 const MAGIC: &[u8; 4] = b"PAR1";
-const TABLE_START: &str = "basestream-pieces[";
-const TABLE_END: char = ']';
 
 /// A file of the object storage and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,13 +35,6 @@ pub struct KnownFile {
     pub bytes: i64,
     /// CRC-32 of the whole file.
     pub checksum: u32,
-}
-
-/// Consecutive bytes of a file with their CRC-32.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) range: Range<u64>,
-    pub(super) checksum: u32,
 }
 
 /// Reads one file; cheap to clone, and clones share what was read of its tail.
@@ -230,58 +217,10 @@ fn footer_length(file: &KnownFile, tail: &Bytes) -> Result<u64> {
     }
 }
 
-/// The table of pieces in the footer's bytes: the last text that is one and fits in the file.
-fn find_table(file: &KnownFile, footer: &[u8]) -> Result<Vec<Piece>> {
-    let body = file.bytes as u64 - footer.len() as u64;
-    let marker = TABLE_START.as_bytes();
-    let starts = (0..footer.len().saturating_sub(marker.len())).rev().filter(|at| footer[*at..].starts_with(marker));
-    let tables = starts.filter_map(|at| Piece::parse_table(&footer[at..]));
-    tables
-        .filter(|table| table.last().is_none_or(|piece| piece.range.end <= body))
-        .next()
-        .ok_or_else(|| damaged(&file.path, "its table of pieces", "none", TABLE_START))
-}
-
-fn check_combined(file: &KnownFile, pieces: &[Piece], tail: &Bytes) -> Result<()> {
-    let mut combined = Hasher::new();
-    for piece in pieces {
-        combined.combine(&Hasher::new_with_initial_len(piece.checksum, piece.range.end - piece.range.start));
-    }
-    combined.update(tail);
-    let found = combined.finalize();
-    if found == file.checksum {
-        return Ok(());
-    }
-    Err(damaged(&file.path, "its checksum", format_args!("{found:08x}"), format_args!("{:08x}", file.checksum)))
-}
-
 fn parse_footer(tail: &Bytes, length: u64) -> parquet::errors::Result<ParquetMetaData> {
     let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Optional);
     reader.try_parse_sized(tail, length)?;
     reader.finish()
-}
-
-impl Piece {
-    pub(super) fn table(pieces: &[Piece]) -> String {
-        let entries: Vec<String> =
-            pieces.iter().map(|piece| format!("{:x}:{:x}", piece.range.end - piece.range.start, piece.checksum)).collect();
-        format!("{TABLE_START}{}{TABLE_END}", entries.join(","))
-    }
-
-    /// Reads a table at the beginning of `bytes`.
-    fn parse_table(bytes: &[u8]) -> Option<Vec<Piece>> {
-        let inside = bytes.strip_prefix(TABLE_START.as_bytes())?;
-        let end = inside.iter().position(|byte| *byte == TABLE_END as u8)?;
-        let text = std::str::from_utf8(&inside[..end]).ok()?;
-        let mut pieces: Vec<Piece> = Vec::new();
-        for entry in text.split(',').filter(|entry| !entry.is_empty()) {
-            let (length, checksum) = entry.split_once(':')?;
-            let start = pieces.last().map_or(0, |piece| piece.range.end);
-            let end = start.checked_add(u64::from_str_radix(length, 16).ok()?)?;
-            pieces.push(Piece { range: start..end, checksum: u32::from_str_radix(checksum, 16).ok()? });
-        }
-        Some(pieces)
-    }
 }
 
 /// The Arrow schema that a file was written with.

@@ -26,8 +26,11 @@ pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -
     for expected in &commit.expect {
         expect::check(session, expected, revision).await?;
     }
+    if commit.remove.iter().any(|removed| matches!(removed, Remove::File(_) | Remove::Checkpoint(_))) {
+        meta::note_removal(session, revision).await?;
+    }
     for removed in &commit.remove {
-        remove(session, removed).await?;
+        remove(session, removed, revision).await?;
     }
     for added in &commit.add {
         add(session, added, revision).await?;
@@ -40,7 +43,7 @@ async fn add(session: &mut Session, add: &Add, revision: Revision) -> Result<()>
     match add {
         Add::Definition(record) => definition::put(session, record).await,
         Add::Checkpoint(record) => checkpoint::add(session, record, revision).await,
-        Add::File(record) => file::put(session, record).await,
+        Add::File(record) => file::put(session, record, revision).await,
         Add::Snapshot(record) => snapshot::put(session, record).await,
         Add::Run(record) => run::put(session, record, revision).await,
         Add::Lease(record) => lease::put(session, record, revision).await,
@@ -49,9 +52,9 @@ async fn add(session: &mut Session, add: &Add, revision: Revision) -> Result<()>
     }
 }
 
-async fn remove(session: &mut Session, remove: &Remove) -> Result<()> {
+async fn remove(session: &mut Session, remove: &Remove, revision: Revision) -> Result<()> {
     match remove {
-        Remove::Doom(path) => file::doom(session, path).await,
+        Remove::Doom(path) => file::doom(session, path, revision).await,
         Remove::File(path) => file::remove(session, path).await,
         Remove::Checkpoint(id) => checkpoint::remove(session, *id).await,
         Remove::Snapshot { view, version } => snapshot::remove(session, view, *version).await,

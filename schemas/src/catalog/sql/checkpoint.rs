@@ -11,11 +11,11 @@ use crate::catalog::{CheckpointRange, CheckpointRecord, Revision};
 use crate::error::{Error, Result};
 use crate::vector::{Offset, PartitionId};
 
-/// In the order of their commits.
-pub(super) async fn all(session: &mut Session) -> Result<Vec<CheckpointRecord>> {
-    let sql = "SELECT id, worker, committed_at, revision FROM checkpoint ORDER BY revision, id";
-    let mut checkpoints: Vec<CheckpointRecord> = session.rows(sql, values![]).await?.iter().map(record).collect::<Result<_>>()?;
-    let mut ranges = ranges_by_checkpoint(session).await?;
+/// Those committed after `revision`, in the order of their commits.
+pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<CheckpointRecord>> {
+    let sql = "SELECT id, worker, committed_at, revision FROM checkpoint WHERE revision > $1 ORDER BY revision, id";
+    let mut checkpoints: Vec<CheckpointRecord> = session.rows(sql, values![revision]).await?.iter().map(record).collect::<Result<_>>()?;
+    let mut ranges = ranges_since(session, revision).await?;
     for checkpoint in &mut checkpoints {
         checkpoint.ranges = ranges.remove(&checkpoint.id).unwrap_or_default();
     }
@@ -68,14 +68,15 @@ async fn add_range(session: &mut Session, checkpoint: Uuid, range: &CheckpointRa
     session.execute(sql, values).await.map(drop)
 }
 
-async fn ranges_by_checkpoint(session: &mut Session) -> Result<HashMap<Uuid, Vec<CheckpointRange>>> {
+async fn ranges_since(session: &mut Session, revision: Revision) -> Result<HashMap<Uuid, Vec<CheckpointRange>>> {
     let sql = "SELECT checkpoint, stream, partition, start_offset, end_offset,
             archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to
-        FROM checkpoint_range ORDER BY checkpoint, stream, partition, start_offset";
+        FROM checkpoint_range JOIN checkpoint ON checkpoint.id = checkpoint_range.checkpoint WHERE revision > $1
+        ORDER BY checkpoint, stream, partition, start_offset";
     let mut ranges: HashMap<Uuid, Vec<CheckpointRange>> = HashMap::new();
     // There are few streams and many ranges: they share one name.
     let mut streams: HashMap<String, Arc<str>> = HashMap::new();
-    for row in session.rows(sql, values![]).await? {
+    for row in session.rows(sql, values![revision]).await? {
         let stream = row.text("stream")?;
         let stream = streams.entry(stream).or_insert_with_key(|name| name.as_str().into()).clone();
         ranges.entry(row.parse("checkpoint")?).or_default().push(range(&row, stream)?);

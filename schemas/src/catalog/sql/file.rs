@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::session::{Row, Session, values, word_of};
-use crate::catalog::{FileKind, FileRecord};
+use crate::catalog::{FileKind, FileRecord, Revision};
 use crate::error::{Error, Result};
 
 const KINDS: [(FileKind, &str); 5] = [
@@ -14,19 +14,25 @@ const KINDS: [(FileKind, &str); 5] = [
     (FileKind::Manifest, "manifest"),
 ];
 
-pub(super) async fn all(session: &mut Session) -> Result<Vec<FileRecord>> {
+/// Those written or doomed after `revision`, in the order of their paths.
+pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<FileRecord>> {
     let sql = "SELECT path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed
-        FROM file ORDER BY path";
-    session.rows(sql, values![]).await?.iter().map(record).collect()
+        FROM file WHERE revision > $1";
+    let mut files: Vec<FileRecord> = session.rows(sql, values![revision]).await?.iter().map(record).collect::<Result<_>>()?;
+    // Not by the database: its order of text depends on its locale.
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
 }
 
 /// Stores a file. A doomed path stays doomed: naming it is a conflict.
-pub(super) async fn put(session: &mut Session, file: &FileRecord) -> Result<()> {
-    let sql = "INSERT INTO file (path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+pub(super) async fn put(session: &mut Session, file: &FileRecord, revision: Revision) -> Result<()> {
+    let sql = "INSERT INTO file (path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed,
+            revision)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
         ON CONFLICT (path) DO UPDATE SET kind = excluded.kind, checkpoint = excluded.checkpoint, run = excluded.run,
             subject = excluded.subject, bytes = excluded.bytes, row_count = excluded.row_count, checksum = excluded.checksum,
-            min_event_time = excluded.min_event_time, max_event_time = excluded.max_event_time, doomed = excluded.doomed
+            min_event_time = excluded.min_event_time, max_event_time = excluded.max_event_time, doomed = excluded.doomed,
+            revision = excluded.revision
         WHERE file.doomed = 0";
     let values = values![
         file.path.as_str(),
@@ -40,6 +46,7 @@ pub(super) async fn put(session: &mut Session, file: &FileRecord) -> Result<()> 
         file.min_event_time,
         file.max_event_time,
         file.doomed,
+        revision,
     ];
     match session.execute(sql, values).await? {
         0 => Err(doomed_conflict(&file.path)),
@@ -54,8 +61,8 @@ pub(super) async fn first_doomed<'p>(session: &mut Session, paths: &'p [String])
     Ok(paths.iter().find(|path| doomed.contains(*path)))
 }
 
-pub(super) async fn doom(session: &mut Session, path: &str) -> Result<()> {
-    session.execute("UPDATE file SET doomed = 1 WHERE path = $1", values![path]).await.map(drop)
+pub(super) async fn doom(session: &mut Session, path: &str, revision: Revision) -> Result<()> {
+    session.execute("UPDATE file SET doomed = 1, revision = $2 WHERE path = $1", values![path, revision]).await.map(drop)
 }
 
 pub(super) async fn remove(session: &mut Session, path: &str) -> Result<()> {

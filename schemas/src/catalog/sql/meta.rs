@@ -15,6 +15,8 @@ pub(super) struct Meta {
     pub(super) identity: String,
     pub(super) format: i64,
     pub(super) revision: Revision,
+    /// The last commit that deleted a checkpoint or a file.
+    pub(super) removed_revision: Revision,
 }
 
 /// How long a commit can be recognised by its id: far longer than any retry.
@@ -30,17 +32,24 @@ pub(super) async fn create(session: &mut Session) -> Result<()> {
                 only_row BIGINT NOT NULL PRIMARY KEY CHECK (only_row = 1),
                 identity TEXT   NOT NULL,
                 format   BIGINT NOT NULL,
-                revision BIGINT NOT NULL
+                revision BIGINT NOT NULL,
+                removed_revision BIGINT NOT NULL
             )",
         )
         .await?;
-    let row = "INSERT INTO meta (only_row, identity, format, revision) VALUES (1, $1, 0, 0) ON CONFLICT (only_row) DO NOTHING";
+    let row = "INSERT INTO meta (only_row, identity, format, revision, removed_revision) VALUES (1, $1, 0, 0, 0)
+        ON CONFLICT (only_row) DO NOTHING";
     session.execute(row, values![Uuid::new_v4()]).await.map(drop)
 }
 
 pub(super) async fn read(session: &mut Session) -> Result<Meta> {
-    let row = session.row("SELECT identity, format, revision FROM meta", values![]).await?.ok_or_else(no_row)?;
-    Ok(Meta { identity: row.text("identity")?, format: row.integer("format")?, revision: row.integer("revision")? })
+    let row = session.row("SELECT identity, format, revision, removed_revision FROM meta", values![]).await?.ok_or_else(no_row)?;
+    Ok(Meta {
+        identity: row.text("identity")?,
+        format: row.integer("format")?,
+        revision: row.integer("revision")?,
+        removed_revision: row.integer("removed_revision")?,
+    })
 }
 
 pub(super) async fn set_format(session: &mut Session, format: i64) -> Result<()> {
@@ -59,6 +68,11 @@ pub(super) async fn next_revision(session: &mut Session) -> Result<Revision> {
             .with("expected", FORMAT));
     }
     row.integer("revision")
+}
+
+/// Notes that this commit deletes a checkpoint or a file: former states cannot be brought up to date past it.
+pub(super) async fn note_removal(session: &mut Session, revision: Revision) -> Result<()> {
+    session.execute("UPDATE meta SET removed_revision = $1", values![revision]).await.map(drop)
 }
 
 /// The revision of the commit of this id, when it has already happened.

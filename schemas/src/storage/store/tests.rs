@@ -133,3 +133,28 @@ fn a_url_that_is_no_storage_is_answered_with_what_was_expected() {
         assert!(error.to_string().contains("storage url"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn what_a_crashed_writer_left_is_not_seen_and_is_swept() {
+    let (_folder, storages) = storages();
+    for storage in storages {
+        let Some(local) = &storage.local else { continue };
+        // A crash runs no destructors.
+        let (mut file, partial) = local.folder.create_partial().unwrap();
+        std::io::Write::write_all(&mut file, b"half a file").unwrap();
+        std::mem::forget(partial);
+        let again = ObjectStorage::open(Url::from_directory_path(local.folder.root()).unwrap().as_str()).unwrap();
+        assert_eq!(again.list("").await.unwrap(), []);
+        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+        assert_eq!(again.remove_partial_files(tomorrow, Duration::from_secs(3600)).await.unwrap(), 1);
+    }
+}
+
+#[tokio::test]
+async fn handles_of_one_folder_share_an_address_and_memories_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = Url::from_directory_path(folder.path()).unwrap().to_string();
+    let open = |url: &str| ObjectStorage::open(url).unwrap().object_store_url().clone();
+    assert_eq!(open(&url), open(&url));
+    assert_ne!(open("memory://"), open("memory://"));
+}

@@ -19,7 +19,9 @@ fn a_sqlite_url_names_a_file() {
 
 #[test]
 fn a_wrong_url_is_the_callers_mistake() {
-    for url in ["", "sqlite:", "sqlite://", "sqlite:///", "sqlite:///a.db?mode=ro", "mysql://h/db", "/var/catalog.db", "postgres://h:port/db"] {
+    for url in
+        ["", "sqlite:", "sqlite://", "sqlite:///", "sqlite:///a.db?mode=ro", "mysql://h/db", "/var/catalog.db", "postgres://h:port/db"]
+    {
         let error = place_of(url).err().unwrap_or_else(|| panic!("{url} was taken"));
         assert_eq!(error.kind(), ErrorKind::Input, "{url}: {error}");
     }

@@ -1,6 +1,6 @@
 -- The catalog's tables. The same text runs on SQLite and PostgreSQL: every column is TEXT or BIGINT.
 -- Times are microseconds since 1970-01-01 UTC; vectors and uuids are their text; flags are 0 or 1.
--- The table meta (identity, format, revision) is there before all migrations.
+-- The table meta (identity, format, revision, removed_revision) is there before all migrations.
 
 -- Recent commits by their id: a writer whose reply was lost finds its own here.
 CREATE TABLE commits (
@@ -78,8 +78,11 @@ CREATE TABLE file (
     checksum       BIGINT NOT NULL,
     min_event_time BIGINT,
     max_event_time BIGINT,
-    doomed         BIGINT NOT NULL DEFAULT 0
+    doomed         BIGINT NOT NULL DEFAULT 0,
+    -- The revision that wrote or doomed it last.
+    revision       BIGINT NOT NULL
 );
+CREATE INDEX file_by_revision ON file (revision);
 CREATE INDEX file_doomed ON file (path) WHERE doomed = 1;
 
 CREATE TABLE snapshot (

@@ -1,5 +1,7 @@
 //! The fence: compare-and-advance, expectations, and commits that are recognised.
 
+use std::task::Poll;
+
 use futures::future::join_all;
 
 use super::*;
@@ -17,6 +19,7 @@ on_every_engine!(
     counts_that_do_not_add_up_are_refused,
     an_advance_backwards_is_wrong_input,
     a_refused_commit_can_be_asked_again_under_its_id,
+    a_commit_that_is_dropped_half_way_happened_or_not,
 );
 
 async fn of_concurrent_advances_exactly_one_wins(place: &Place) {
@@ -179,4 +182,34 @@ async fn a_refused_commit_can_be_asked_again_under_its_id(place: &Place) {
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "a conflict is not tried again");
     place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
     assert_eq!(place.catalog.commit_with_retry(commit).await.unwrap(), 2);
+}
+
+async fn a_commit_that_is_dropped_half_way_happened_or_not(place: &Place) {
+    let mut at = 0;
+    let mut dropped = 0;
+    for polls in 0..60 {
+        let commit = checkpoint_of(at, at + 10);
+        dropped += u32::from(dropped_after(polls, place.catalog.commit(commit.clone())).await.is_none());
+        // Whatever became of it: asking again under its id makes it happen once.
+        place.catalog.commit_with_retry(commit).await.unwrap();
+        at += 10;
+        let state = place.catalog.state().await.unwrap();
+        assert_eq!((state.vector().get(&partition(0)), state.checkpoints.len() as i64), (Offset(at), at / 10));
+        assert_eq!(state.revision, at / 10);
+    }
+    assert!(dropped > 0, "no commit was dropped half way");
+}
+
+/// The future's outcome, unless it takes more than this many polls: then it is dropped as it stands.
+async fn dropped_after<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        future.as_mut().poll(context).map(Some)
+    })
+    .await
 }

@@ -1,7 +1,5 @@
 //! What is read: every record as it was written, and all of a state as of one moment.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::*;
 
 on_every_engine!(
@@ -12,6 +10,7 @@ on_every_engine!(
     a_run_begins_on_the_state_it_pins,
     a_state_holds_open_runs_and_the_newest_ended_ones,
     ingest_remembers_its_place,
+    a_state_read_on_top_of_a_former_one_is_the_whole_state,
 );
 
 async fn every_record_is_read_back_as_it_was_written(place: &Place) {
@@ -112,18 +111,15 @@ async fn a_removed_record_is_gone(place: &Place) {
 
 /// Two partitions move together, ten offsets a commit; a state that mixes two commits would show it.
 async fn states_are_of_one_moment_while_commits_go_on(place: &Place) {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    DONE.store(false, Ordering::SeqCst);
     let writer = place.another().await;
     let writing = tokio::spawn(async move {
         for step in 0..60 {
             let ranges = vec![range(0, step * 10, step * 10 + 10), range(1, step * 10, step * 10 + 10)];
             writer.commit(checkpoint_commit(checkpoint(ranges), vec![file(&format!("f{step}"))], &BTreeMap::new())).await.unwrap();
         }
-        DONE.store(true, Ordering::SeqCst);
     });
     let (mut seen, mut last) = (0, 0);
-    while !DONE.load(Ordering::SeqCst) {
+    while !writing.is_finished() {
         let state = place.catalog.state().await.unwrap();
         let vector = state.vector();
         assert_eq!(vector.get(&partition(0)), Offset(state.revision * 10));
@@ -180,6 +176,36 @@ async fn ingest_remembers_its_place(place: &Place) {
     assert_eq!(place.catalog.ingest_progress("other", "f").await.unwrap(), None);
 }
 
+/// One handle reads after each commit, always on top of what it read before; a fresh one reads everything.
+async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
+    let commits = place.another().await;
+    let paths = ["b", "B", "a/1", "a-1", "é", "a"];
+    for step in 0..40usize {
+        let path = paths[step % paths.len()];
+        let doom = |path: &str| Commit { remove: vec![Remove::Doom(path.into())], ..Commit::default() };
+        let commit = match step % 7 {
+            0 | 3 => checkpoint_of(step as i64, step as i64),
+            1 => Commit { remove: vec![Remove::File(path.into())], ..Commit::default() },
+            2 => doom(path),
+            5 => {
+                let oldest = commits.state().await.unwrap().checkpoints.first().map(|checkpoint| checkpoint.id);
+                Commit { remove: oldest.into_iter().map(Remove::Checkpoint).collect(), ..Commit::default() }
+            }
+            _ => adds(vec![Add::File(FileRecord { bytes: step as i64, ..file(path) }), Add::Run(run("v"))]),
+        };
+        let commit = Commit { expect: vec![], advance: vec![], ..commit };
+        // A doomed path is refused now and then; that is as well.
+        let _ = commits.commit(commit).await;
+        let state = place.catalog.state().await.unwrap();
+        let mut session = place.catalog.engine.read().await.unwrap();
+        let whole = super::super::state::read(&mut session, None).await.unwrap();
+        session.rollback().await.unwrap();
+        assert_eq!(state, whole, "after step {step}");
+        assert!(state.files.is_sorted_by_key(|file| &file.path));
+    }
+    assert!(place.catalog.state().await.unwrap().checkpoints.len() > 2);
+}
+
 /// `cargo test -- --ignored --nocapture ten_thousand`: prints how long a large state takes to read.
 mod measured {
     use super::*;
@@ -215,7 +241,11 @@ mod measured {
         for step in 0..commits {
             place.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
         }
-        println!("{engine}: written in {written:?}, read in {read:?}, a checkpoint in {:?}", started.elapsed() / commits as u32);
+        let checkpoint_time = started.elapsed() / commits as u32;
+        let started = std::time::Instant::now();
+        place.catalog.state().await.unwrap();
+        let read_again = started.elapsed();
+        println!("{engine}: written {written:?}, read {read:?}, read 200 commits later {read_again:?}, a checkpoint {checkpoint_time:?}");
         place.remove().await;
     }
 }
