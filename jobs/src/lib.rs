@@ -2,5 +2,6 @@
 
 pub mod collect;
 pub mod ingest;
+pub mod ledger;
 pub mod scheduler;
 pub mod verify;
