@@ -144,7 +144,7 @@ pub trait Log: Send + Sync + fmt::Debug {
 pub async fn open(url: &str, properties: &BTreeMap<String, String>) -> Result<Arc<dyn Log>> {
     match url.split_once("://") {
         Some(("file", _)) => Ok(Arc::new(embedded::EmbeddedLog::open(&folder_of(url)?, properties).await?)),
-        Some(("kafka", _)) => Err(Error::input("x")),
+        Some(("kafka", hosts)) => Ok(Arc::new(kafka::KafkaLog::open(hosts.trim_end_matches('/'), properties)?)),
         _ => Err(Error::input("the log's URL is of no known kind").with("found", url).with("expected", "file:///folder or kafka://host:port")),
     }
 }
@@ -191,3 +191,8 @@ pub fn partition_for(record: &NewRecord, partitions: u32, random: u64) -> i32 {
     };
     (hash % u64::from(partitions.max(1))) as i32
 }
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
