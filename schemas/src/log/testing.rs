@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 
 use super::{Log, LogEvent, NewRecord, Record, Subscription, TopicPartition};
 use crate::error::Error;
@@ -60,62 +61,77 @@ impl Catalog {
 
     pub(super) fn values(&self) -> Vec<Bytes> {
         let partitions = self.partitions.lock().unwrap();
-        let mut values: Vec<Bytes> = partitions.values().flat_map(|(_, records)| records).filter_map(|record| record.value.clone()).collect();
+        let mut values: Vec<Bytes> =
+            partitions.values().flat_map(|(_, records)| records).filter_map(|record| record.value.clone()).collect();
         values.sort();
         values
     }
 }
 
-/// Works until stopped: commits when `commit_at` records are in hand, before it lets go, and at each partition's end.
-pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog: Arc<Catalog>, stop: tokio_util::sync::CancellationToken) -> Told {
-    let mut consumer = log.subscribe(subscription).await.unwrap();
+/// Works until stopped: commits when 100 records are in hand, at each partition's end, and before it lets go. A commit that is
+/// refused (a zombie was faster) begins a new consumer, which starts where the catalog is.
+pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog: Arc<Catalog>, stop: CancellationToken) -> Told {
     let mut told = Told::default();
-    let mut units: BTreeMap<TopicPartition, Unit> = BTreeMap::new();
-    let consumer_stop = consumer.stop.clone();
-    let _cancel = tokio::spawn(async move {
-        stop.cancelled().await;
-        consumer_stop.cancel();
-    });
-    let unit_at = |start| Unit { start, end: start, records: Vec::new() };
-    while let Some(event) = consumer.events.recv().await {
-        match event {
-            LogEvent::Assigned { partitions, start } => {
-                told.assigned += partitions.len();
-                let starts: Vec<_> = partitions.iter().map(|source| (source.clone(), catalog.start_of(source))).collect();
-                units.extend(starts.iter().map(|(source, offset)| (source.clone(), unit_at(*offset))));
-                start.send(Ok(starts)).ok();
+    while !stop.is_cancelled() && told.failed.is_none() {
+        let mut consumer = log.subscribe(subscription.clone()).await.unwrap();
+        let consumer_stop = consumer.stop.clone();
+        let outer_stop = stop.clone();
+        tokio::spawn(async move {
+            outer_stop.cancelled().await;
+            consumer_stop.cancel();
+        });
+        let mut units = BTreeMap::new();
+        while let Some(event) = consumer.events.recv().await {
+            if !handle(event, &mut units, &catalog, &mut told) {
+                told.refused_commits += 1;
+                break;
             }
-            LogEvent::Revoked { partitions, done } => {
-                told.revoked += partitions.len();
-                told.refused_commits += usize::from(!catalog.commit(&mut units));
-                units.retain(|source, _| !partitions.contains(source));
-                done.send(()).ok();
-            }
-            LogEvent::Lost { partitions, kept } => {
-                told.lost += partitions.len();
-                units.retain(|source, _| !partitions.contains(source));
-                let starts: Vec<_> = units.keys().map(|source| (source.clone(), catalog.start_of(source))).collect();
-                units = starts.iter().map(|(source, offset)| (source.clone(), unit_at(*offset))).collect();
-                kept.send(Ok(starts)).ok();
-            }
-            LogEvent::Fetched(fetched) => {
-                let unit = units.get_mut(&fetched.source).expect("records come of held partitions only");
-                for record in &fetched.records {
-                    assert!(record.offset >= unit.end, "{}: {} came again, the position is {}", fetched.source, record.offset, unit.end);
-                }
-                assert!(fetched.position >= unit.end);
-                unit.end = fetched.position;
-                unit.records.extend(fetched.records);
-                told.ends += usize::from(fetched.at_end);
-                let in_hand: usize = units.values().map(|unit| unit.records.len()).sum();
-                if in_hand >= 100 || fetched.at_end {
-                    told.refused_commits += usize::from(!catalog.commit(&mut units));
-                }
-            }
-            LogEvent::Failed(error) => told.failed = Some(error),
         }
     }
     told
+}
+
+/// Answers false when a commit was refused.
+fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Unit>, catalog: &Catalog, told: &mut Told) -> bool {
+    let unit_at = |start| Unit { start, end: start, records: Vec::new() };
+    match event {
+        LogEvent::Assigned { partitions, start } => {
+            told.assigned += partitions.len();
+            let starts: Vec<_> = partitions.iter().map(|source| (source.clone(), catalog.start_of(source))).collect();
+            units.extend(starts.iter().map(|(source, offset)| (source.clone(), unit_at(*offset))));
+            start.send(Ok(starts)).ok();
+        }
+        LogEvent::Revoked { partitions, done } => {
+            told.revoked += partitions.len();
+            let is_committed = catalog.commit(units);
+            units.retain(|source, _| !partitions.contains(source));
+            done.send(()).ok();
+            return is_committed;
+        }
+        LogEvent::Lost { partitions, kept } => {
+            told.lost += partitions.len();
+            units.retain(|source, _| !partitions.contains(source));
+            let starts: Vec<_> = units.keys().map(|source| (source.clone(), catalog.start_of(source))).collect();
+            *units = starts.iter().map(|(source, offset)| (source.clone(), unit_at(*offset))).collect();
+            kept.send(Ok(starts)).ok();
+        }
+        LogEvent::Fetched(fetched) => {
+            let unit = units.get_mut(&fetched.source).expect("records come of held partitions only");
+            for record in &fetched.records {
+                assert!(record.offset >= unit.end, "{}: {} came again, the position is {}", fetched.source, record.offset, unit.end);
+            }
+            assert!(fetched.position >= unit.end);
+            unit.end = fetched.position;
+            unit.records.extend(fetched.records);
+            told.ends += usize::from(fetched.at_end);
+            let in_hand: usize = units.values().map(|unit| unit.records.len()).sum();
+            if in_hand >= 100 || fetched.at_end {
+                return catalog.commit(units);
+            }
+        }
+        LogEvent::Failed(error) => told.failed = Some(error),
+    }
+    true
 }
 
 pub(super) fn subscription(worker: &str, topics: &[&str]) -> Subscription {

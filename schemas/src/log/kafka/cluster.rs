@@ -50,7 +50,9 @@ impl Cluster {
     /// The bounds of each partition, in order; empty when there is no such topic.
     pub(super) fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
         let partitions = self.partitions(topic)?.unwrap_or(0) as i32;
-        (0..partitions).map(|partition| bounds_by(&self.client, topic, partition).map_err(|e| self.failed("asking for the bounds", e))).collect()
+        (0..partitions)
+            .map(|partition| bounds_by(&self.client, topic, partition).map_err(|e| self.failed("asking for the bounds", e)))
+            .collect()
     }
 
     pub(super) fn bounds_of(&self, source: &TopicPartition) -> Result<PartitionBounds> {

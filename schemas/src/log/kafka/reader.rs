@@ -39,7 +39,10 @@ pub(super) fn read(settings: &Settings, cluster: &Cluster, source: &TopicPartiti
         failed("reading the log", error, &settings.addresses, &consumer.context().reasons).with("partition", source).with("offset", from)
     })?;
     if fetched.position == from {
-        return Err(Error::unavailable("the log delivered nothing").with("partition", source).with("offset", from).with("brokers", &settings.addresses));
+        return Err(Error::unavailable("the log delivered nothing")
+            .with("partition", source)
+            .with("offset", from)
+            .with("brokers", &settings.addresses));
     }
     fetched.at_end |= fetched.position >= bounds.end;
     Ok(fetched)

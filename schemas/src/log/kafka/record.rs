@@ -21,7 +21,8 @@ pub(super) fn record_of(message: &BorrowedMessage<'_>) -> Record {
 /// rdkafka panics on a header whose name is not UTF-8. Such a record keeps its key and value and loses its headers.
 fn headers_of(message: &BorrowedMessage<'_>) -> Vec<(String, Bytes)> {
     let Some(headers) = message.headers() else { return Vec::new() };
-    let copy = || headers.iter().map(|header| (header.key.to_owned(), header.value.map(Bytes::copy_from_slice).unwrap_or_default())).collect();
+    let copy =
+        || headers.iter().map(|header| (header.key.to_owned(), header.value.map(Bytes::copy_from_slice).unwrap_or_default())).collect();
     catch_unwind(AssertUnwindSafe(copy)).unwrap_or_else(|_| {
         tracing::warn!(topic = message.topic(), partition = message.partition(), offset = message.offset(), "a header's name is not UTF-8");
         Vec::new()

@@ -38,11 +38,14 @@ const REFUSED: [&str; 10] = [
 /// Defaults of ours that a property may change.
 const PRODUCER_DEFAULTS: [(&str, &str); 3] =
     [("compression.codec", "lz4"), ("message.timeout.ms", "30000"), ("queue.buffering.max.kbytes", "262144")];
-const CONSUMER_DEFAULTS: [(&str, &str); 5] = [
+const CONSUMER_DEFAULTS: [(&str, &str); 7] = [
     // A full queue is drained in less than librdkafka's default of a second.
     ("fetch.queue.backoff.ms", "20"),
     // The end of a partition is seen when a fetch comes back empty.
     ("fetch.wait.max.ms", "100"),
+    // How soon a rebalance is noticed, and how soon a dead worker's partitions are taken over.
+    ("heartbeat.interval.ms", "1000"),
+    ("session.timeout.ms", "15000"),
     ("max.poll.interval.ms", "300000"),
     ("queued.max.messages.kbytes", "65536"),
     ("topic.metadata.refresh.interval.ms", "10000"),
@@ -126,7 +129,8 @@ fn refused(name: &str) -> Error {
 }
 
 fn check_addresses(addresses: &str) -> Result<()> {
-    let wrong = |found: &str| Error::input("a Kafka address is wrong").with("found", format!("{found:?}")).with("expected", "host:port, ..");
+    let wrong =
+        |found: &str| Error::input("a Kafka address is wrong").with("found", format!("{found:?}")).with("expected", "host:port, ..");
     for address in addresses.split(',') {
         let (host, port) = address.trim().rsplit_once(':').ok_or_else(|| wrong(address))?;
         let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
