@@ -149,3 +149,6 @@ async fn archived_up_to(catalog: &Catalog, vector: &Vector) -> Result<CatalogSta
         tokio::time::sleep(ARCHIVE_POLL).await;
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -205,6 +205,3 @@ fn text(array: &ArrayRef, row: usize) -> String {
         Err(error) => error.to_string(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -6,6 +6,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 use proptest::prelude::*;
 use schemas::definitions::durations::parse_duration;
+use schemas::definitions::parse::parse_view;
 use schemas::definitions::{Column, ColumnType, Definitions, NamedWindow, Origin, StreamDefinition, ViewDefinition};
 use schemas::events::plan_schema;
 use schemas::plan::session_config;
@@ -44,17 +45,9 @@ fn stream(name: &str) -> StreamDefinition {
 }
 
 fn view(name: &str, windows: &[&str], select: &str) -> ViewDefinition {
-    ViewDefinition {
-        name: name.into(),
-        select: select.into(),
-        select_line: 1,
-        select_column: 1,
-        windows: windows.iter().map(|text| NamedWindow { text: (*text).into(), length: parse_duration(text).unwrap() }).collect(),
-        schedule: None,
-        precision: None,
-        sql: String::new(),
-        origin: Origin::default(),
-    }
+    let named = |text: &&str| NamedWindow { text: (*text).into(), length: parse_duration(text).unwrap() };
+    let plain = parse_view("CREATE VIEW other AS SELECT 1 AS one").unwrap();
+    ViewDefinition { name: name.into(), select: select.into(), windows: windows.iter().map(named).collect(), ..plain }
 }
 
 fn project(views: Vec<ViewDefinition>) -> Definitions {
