@@ -87,16 +87,16 @@ impl World {
     }
 
     /// What the states say of a view at the committed vector.
-    pub(crate) async fn from_states(&self, view: &str, t: Micros) -> Answer {
+    pub(crate) async fn from_states(&self, view: &str, t: Micros) -> Result<Answer> {
         let state = state_of(self).await;
-        let registry = Registry::load(&state, &self.verifier.functions).await.unwrap();
+        let registry = Registry::load(&state, &self.verifier.functions).await?;
         let live = registry.served(view).unwrap();
-        let session = segment_session(&self.verifier.functions).unwrap();
+        let session = segment_session(&self.verifier.functions)?;
         let mut sets = Vec::new();
         for checkpoint in &state.checkpoints {
-            sets.push(segment_rows(&self.verifier.storage, &session, live, &state, checkpoint).await.unwrap().0.batch().clone());
+            sets.push(segment_rows(&self.verifier.storage, &session, live, &state, checkpoint).await?.0.batch().clone());
         }
-        let rows: StateRows = merge_rows(&live.plan, &live.codec, &sets).unwrap();
+        let rows: StateRows = merge_rows(&live.plan, &live.codec, &sets)?;
         let mut keys: Vec<&[u8]> = rows.keys().iter().flatten().collect();
         keys.dedup();
         if live.plan.keys.is_empty() {
@@ -107,10 +107,10 @@ impl World {
             pieces.add(rows.batch(), rows.find(key), index as u32, false);
         }
         let wanted: Vec<usize> = (0..live.plan.columns.len()).collect();
-        let (batch, found) = answer(&live.plan, &live.codec, &keys, &pieces, t, &wanted).unwrap();
+        let (batch, found) = answer(&live.plan, &live.codec, &keys, &pieces, t, &wanted)?;
         let found = arrow::array::BooleanArray::from(found);
-        let rows = vec![arrow::compute::filter_record_batch(&batch, &found).unwrap()];
-        Answer { vector: state.vector(), t, as_of: false, rows, without_nan: false }
+        let rows = vec![arrow::compute::filter_record_batch(&batch, &found)?];
+        Ok(Answer { vector: state.vector(), t, as_of: false, rows, without_nan: false })
     }
 }
 
