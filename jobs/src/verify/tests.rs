@@ -82,7 +82,7 @@ async fn a_view_without_keys_over_a_staging_view_is_verified() {
 }
 
 /// Shapes that planning and rewriting could read differently.
-const SHAPES: [&str; 26] = [
+const SHAPES: [&str; 28] = [
     "WITH (windows = '1h, 7d', every = '1h') AS SELECT count(*) AS n, upper(device) AS who FROM payments GROUP BY 2",
     "WITH (windows = '1h, 7d', every = '1h') AS SELECT device AS \"Device\", score AS s, count(DISTINCT amount) AS n FROM payments GROUP BY device, score",
     "WITH (windows = '90s, 10m, 1h', every = '1h', precision = '1min') AS SELECT device, count(*) AS n FROM payments GROUP BY device",
@@ -109,6 +109,8 @@ const SHAPES: [&str; 26] = [
     "WITH (windows = '2h, 7d', every = '1h') AS SELECT device, count(*) FILTER (WHERE within(ts, '7d', '2h')) AS n, count(*) AS all_n FROM payments GROUP BY device",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, score > 1 AS high, count(*) AS n FROM payments GROUP BY device, score > 1",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, top_k(amount, 3) AS t, approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY score) AS p FROM payments GROUP BY device",
+    "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, sum(coalesce(amount, 0)) FILTER (WHERE coalesce(score, 0) > 1) AS s, nvl(max(amount), 0) AS m FROM payments GROUP BY device",
+    "WITH (windows = '1h, 30d', every = '1h') AS SELECT coalesce(device, 'none') AS d, array_agg(id ORDER BY coalesce(amount, 0)) AS ids FROM payments WHERE coalesce(amount, 1) > 0 GROUP BY coalesce(device, 'none')",
     "WITH (windows = '1h, 30d', every = '1h') AS SELECT device, sum(CASE WHEN amount > 5 THEN amount ELSE 0 END) AS s, count(CASE WHEN score > 1 THEN 1 END) AS c FROM payments GROUP BY device",
 ];
 
