@@ -131,7 +131,14 @@ pub async fn verify_partition(
     Ok(report)
 }
 
-async fn compare_chunk(files: &Files<'_>, reader: &mut Reader<'_>, stream: &Arc<StreamDefinition>, from: Offset, to: Offset, report: &mut LogReport) -> Result<()> {
+async fn compare_chunk(
+    files: &Files<'_>,
+    reader: &mut Reader<'_>,
+    stream: &Arc<StreamDefinition>,
+    from: Offset,
+    to: Offset,
+    report: &mut LogReport,
+) -> Result<()> {
     let mut archived = files.archived(from, to, report).await?;
     let mut dead = files.dead_letters(from, to, report).await?;
     for offset in archived.keys().filter(|offset| dead.contains_key(offset)) {

@@ -183,7 +183,8 @@ impl Log for Records {
         Err(Error::internal("not asked for"))
     }
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
-        let records: Vec<Record> = self.0[source.partition as usize].iter().filter(|r| r.offset >= from).take(max_records.min(7)).cloned().collect();
+        let records: Vec<Record> =
+            self.0[source.partition as usize].iter().filter(|r| r.offset >= from).take(max_records.min(7)).cloned().collect();
         let position = records.last().map_or(from, |record| record.offset.next());
         Ok(Fetched { source: source.clone(), records, position, at_end: false, fetched_at: 0 })
     }

@@ -80,8 +80,25 @@ impl World {
         }
         let end = Offset(start.0 + values.len() as i64);
         let (clock, max_event_time, complete_to) = (None, None, None);
-        let range = CheckpointRange { partition: id.clone(), start, end, archived, duplicate, dead_lettered, absent: 0, clock, max_event_time, complete_to };
-        add.push(Add::Checkpoint(CheckpointRecord { id: checkpoint, worker: "w".into(), committed_at: 0, revision: 0, ranges: vec![range] }));
+        let range = CheckpointRange {
+            partition: id.clone(),
+            start,
+            end,
+            archived,
+            duplicate,
+            dead_lettered,
+            absent: 0,
+            clock,
+            max_event_time,
+            complete_to,
+        };
+        add.push(Add::Checkpoint(CheckpointRecord {
+            id: checkpoint,
+            worker: "w".into(),
+            committed_at: 0,
+            revision: 0,
+            ranges: vec![range],
+        }));
         let advance = vec![Advance { partition: id, start, end, log_identity: "l".into(), clock, max_event_time, complete_to }];
         self.verifier.catalog.commit(Commit { id: Uuid::new_v4(), add, advance, ..Commit::default() }).await.unwrap();
     }
@@ -115,7 +132,14 @@ impl World {
 }
 
 fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
-    Add::Definition(DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.into(), status: DefinitionStatus::Active, created_at: 0 })
+    Add::Definition(DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql: sql.into(),
+        status: DefinitionStatus::Active,
+        created_at: 0,
+    })
 }
 
 fn dead_batch(partition: i32, records: &[Record]) -> RecordBatch {

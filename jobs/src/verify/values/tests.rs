@@ -10,7 +10,13 @@ fn floats(values: &[Option<f64>]) -> ArrayRef {
 }
 
 fn column(functions: &[&str]) -> PlainColumn {
-    PlainColumn { name: "c".into(), is_key: false, functions: functions.iter().map(|f| (*f).into()).collect(), sql: String::new(), distinct: None }
+    PlainColumn {
+        name: "c".into(),
+        is_key: false,
+        functions: functions.iter().map(|f| (*f).into()).collect(),
+        sql: String::new(),
+        distinct: None,
+    }
 }
 
 fn same(a: f64, b: f64, tolerance: Tolerance) -> bool {
