@@ -212,9 +212,14 @@ impl Reader<'_> {
                 return Ok(None);
             }
             let fetched = self.log.read(&self.source, self.position, READ_RECORDS).await?;
+            if fetched.position <= self.position && fetched.at_end {
+                // The log is shorter than what is committed: what is kept of the rest shows as extra.
+                self.position = self.end;
+                return Ok(None);
+            }
             if fetched.position <= self.position {
-                let message = "the log gives no record where one was committed";
-                return Err(Error::corrupt(message).with("partition", &self.source).with("offset", self.position));
+                let message = "the log gave no record where one was committed: try again";
+                return Err(Error::unavailable(message).with("partition", &self.source).with("offset", self.position));
             }
             self.position = fetched.position;
             self.waiting = Some(fetched.records.into_iter());

@@ -104,7 +104,7 @@ impl World {
     }
 
     /// What the states say of a view at the committed vector.
-    pub(crate) async fn from_states(&self, view: &str, t: Micros) -> Result<Answer> {
+    pub(crate) async fn states_answer(&self, view: &str, t: Micros) -> Result<Answer> {
         let state = state_of(self).await;
         let registry = Registry::load(&state, &self.verifier.functions).await?;
         let live = registry.served(view).unwrap();
