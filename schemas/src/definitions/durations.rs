@@ -44,7 +44,9 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
         "GB" => 1_000_000_000,
         "TB" => 1_000_000_000_000,
         "" => return Err(wrong(text, "size", "has no unit", "add one of B, KiB, MiB, GiB, TiB")),
-        _ => return Err(wrong(text, "size", &format!("has the unknown unit '{unit}'"), "expected B, KiB, MiB, GiB, TiB, kB, MB, GB or TB")),
+        _ => {
+            return Err(wrong(text, "size", &format!("has the unknown unit '{unit}'"), "expected B, KiB, MiB, GiB, TiB, kB, MB, GB or TB"));
+        }
     };
     match number.checked_mul(unit_bytes).filter(|bytes| i64::try_from(*bytes).is_ok()) {
         Some(0) => Err(wrong(text, "size", "is zero", "expected more than zero")),

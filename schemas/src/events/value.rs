@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, Date32Type, Decimal128Type, DecimalType, Float64Type, Int32Type, Int64Type, TimeUnit as ArrowTimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, DecimalType, Float64Type, Int32Type, Int64Type, TimeUnit as ArrowTimeUnit,
+    TimestampMicrosecondType,
+};
 use base64::Engine;
 use base64::alphabet;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use serde_json::value::RawValue;
 
 use super::number::scaled;
@@ -25,7 +28,10 @@ pub enum Value<'a> {
     Int(i32),
     BigInt(i64),
     Double(f64),
-    Decimal { unscaled: i128, scale: i8 },
+    Decimal {
+        unscaled: i128,
+        scale: i8,
+    },
     /// Days since 1970-01-01.
     Date(i32),
     /// Microseconds since 1970-01-01 UTC.
@@ -67,29 +73,13 @@ pub fn canonical_text(array: &dyn Array, row: usize) -> Option<Cow<'_, str>> {
         DataType::Float64 => array.as_primitive::<Float64Type>().value(row).to_string().into(),
         DataType::Decimal128(_, scale) => decimal_text(array.as_primitive::<Decimal128Type>().value(row), *scale).into(),
         DataType::Date32 => format_date(array.as_primitive::<Date32Type>().value(row)).into(),
-        DataType::Timestamp(ArrowTimeUnit::Microsecond, _) => format_timestamp(array.as_primitive::<TimestampMicrosecondType>().value(row)).into(),
+        DataType::Timestamp(ArrowTimeUnit::Microsecond, _) => {
+            format_timestamp(array.as_primitive::<TimestampMicrosecondType>().value(row)).into()
+        }
         DataType::Binary => STANDARD.encode(array.as_binary::<i32>().value(row)).into(),
         DataType::BinaryView => STANDARD.encode(array.as_binary_view().value(row)).into(),
         _ => return None,
     })
-}
-
-/// A column type as its user writes it: `DECIMAL(18,2)`, `TEXT[]`.
-pub fn sql_type(column_type: &ColumnType) -> String {
-    match column_type {
-        ColumnType::Text => "TEXT".into(),
-        ColumnType::Boolean => "BOOLEAN".into(),
-        ColumnType::Int => "INT".into(),
-        ColumnType::BigInt => "BIGINT".into(),
-        ColumnType::Double => "DOUBLE".into(),
-        ColumnType::Decimal { precision, scale } => format!("DECIMAL({precision},{scale})"),
-        ColumnType::Date => "DATE".into(),
-        ColumnType::TimestampTz => "TIMESTAMPTZ".into(),
-        ColumnType::Uuid => "UUID".into(),
-        ColumnType::Bytea => "BYTEA".into(),
-        ColumnType::Json => "JSON".into(),
-        ColumnType::Array(item) => format!("{}[]", sql_type(item)),
-    }
 }
 
 /// Why a value is not of its column's type.
@@ -147,7 +137,7 @@ fn expectation(column_type: &ColumnType) -> String {
         ColumnType::Json => "any JSON value".to_string(),
         ColumnType::Array(_) => "a JSON array".to_string(),
     };
-    format!("{}: {rule}", sql_type(column_type))
+    format!("{column_type}: {rule}")
 }
 
 /// At most 60 characters of a JSON text.
@@ -247,7 +237,7 @@ fn in_unit(number: &str, unit: TimeUnit) -> Option<i128> {
 }
 
 fn list<'a>(item: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
-    let wrong = || mismatch(json, format!("{}[]: a JSON array", sql_type(item)));
+    let wrong = || mismatch(json, format!("{item}[]: a JSON array"));
     if !json.starts_with('[') {
         return Err(wrong());
     }

@@ -25,8 +25,9 @@ pub const LAST_N_MAX: usize = 1000;
 /// user's own the values are the newest, newest first. NULLs are values, unless `IGNORE NULLS` is said; no rows give NULL.
 /// `n` is a literal from 1 to [`LAST_N_MAX`].
 ///
-/// State: one `List<Struct<value, order_0, order_1, ..>>` of at most `n` rows, newest first; NULL for no rows. The result is a function of the set
-/// of rows alone, whatever the order in which they come and are merged (rows of equal order are told apart by their values).
+/// State: one `List<Struct<value, order_0, order_1, ..>>` of at most `n` rows, newest first; NULL for no rows. The result is a
+/// function of the set of rows alone, whatever the order in which they come and are merged (rows of equal order are told
+/// apart by their values, except lists and structs).
 pub fn last_n() -> AggregateUDF {
     AggregateUDF::from(LastN { signature: Signature::any(2, Volatility::Immutable) })
 }
@@ -61,11 +62,16 @@ impl AggregateUDFImpl for LastN {
             return plan_err!("{LAST_N} has no order outside a view: write {LAST_N}(x, n ORDER BY ..)");
         }
         let ordering_types = args.order_bys.iter().map(|sort| sort.expr.data_type(args.schema)).collect::<Result<Vec<_>>>()?;
+        if let Some(nested) = ordering_types.iter().find(|data_type| data_type.is_nested()) {
+            return plan_err!("{LAST_N} cannot order by values of {nested}: they have no total order");
+        }
+        let value_type = args.expr_fields[0].data_type();
         Ok(Box::new(LastNAccumulator {
             limit,
+            ties_by_value: !value_type.is_nested(),
             ignore_nulls: args.ignore_nulls,
             options: args.order_bys.iter().map(|sort| sort.options).collect(),
-            row_fields: state_row(args.expr_fields[0].data_type(), &ordering_types),
+            row_fields: state_row(value_type, &ordering_types),
             rows: Vec::new(),
             sorted: 0,
             bytes: 0,
@@ -97,6 +103,8 @@ fn state_row(value: &DataType, ordering: &[DataType]) -> Fields {
 struct LastNAccumulator {
     limit: usize,
     ignore_nulls: bool,
+    /// Lists and structs have no total order.
+    ties_by_value: bool,
     options: Vec<SortOptions>,
     row_fields: Fields,
     /// The first `sorted` are newest first; behind them are rows not yet looked at, until there are too many.
@@ -206,7 +214,7 @@ impl LastNAccumulator {
         }
         let mut failed = None;
         self.rows.sort_unstable_by(|left, right| {
-            newest_first(left, right, &self.options).unwrap_or_else(|error| {
+            newest_first(left, right, &self.options, self.ties_by_value).unwrap_or_else(|error| {
                 failed = Some(error);
                 Ordering::Equal
             })
@@ -223,9 +231,12 @@ impl LastNAccumulator {
 }
 
 /// By the ordering columns; values decide between rows of equal order, so that the answer does not depend on who came first.
-fn newest_first(left: &Row, right: &Row, options: &[SortOptions]) -> Result<Ordering> {
+fn newest_first(left: &Row, right: &Row, options: &[SortOptions], ties_by_value: bool) -> Result<Ordering> {
     let by_order = compare_rows(&right.ordering, &left.ordering, options)?;
-    Ok(by_order.then_with(|| right.value.partial_cmp(&left.value).unwrap_or(Ordering::Equal)))
+    if by_order.is_ne() || !ties_by_value {
+        return Ok(by_order);
+    }
+    Ok(right.value.partial_cmp(&left.value).unwrap_or(Ordering::Equal))
 }
 
 impl Row {

@@ -49,7 +49,8 @@ impl ScalarUDFImpl for Within {
             _ => {
                 let found = arguments.iter().map(DataType::to_string).collect::<Vec<_>>().join(", ");
                 plan_err!(
-                    "{WITHIN} was called with ({found}): expected the event time (a timestamp or a date), a window such as '7d', and optionally where it ends, such as '1d'"
+                    "{WITHIN} was called with ({found}): expected the event time (a timestamp or a date), a window such as '7d', \
+                     and optionally where it ends, such as '1d'"
                 )
             }
         }
@@ -57,7 +58,8 @@ impl ScalarUDFImpl for Within {
 
     fn invoke_with_args(&self, _arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         exec_err!(
-            "{WITHIN} may stand only in the FILTER of an aggregate of a view, joined to other conditions by AND: FILTER (WHERE within(ts, '7d') AND ..)"
+            "{WITHIN} may stand only in the FILTER of an aggregate of a view, \
+             joined to other conditions by AND: FILTER (WHERE within(ts, '7d') AND ..)"
         )
     }
 }
@@ -94,7 +96,8 @@ impl ScalarUDFImpl for AsOf {
 
     fn invoke_with_args(&self, _arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         exec_err!(
-            "{AS_OF} may stand only in a view's SELECT list or HAVING, outside the aggregates: it is the time of the answer, which an event does not have"
+            "{AS_OF} may stand only in a view's SELECT list or HAVING, \
+             outside the aggregates: it is the time of the answer, which an event does not have"
         )
     }
 }

@@ -48,14 +48,16 @@ pub fn poisson_upper_tail(k: i64, lambda: f64) -> Option<f64> {
 /// From here on the series, whose length grows with the root of its arguments, is replaced by the expansion, whose error falls with them.
 const EXPANSION_FROM: f64 = 100_000.0;
 
-/// Temme's uniform asymptotic expansion of `P(shape, x)`, first term (N. Temme 1979; DLMF 8.12.3 and 8.12.7).
+/// Temme's uniform asymptotic expansion of `P(shape, x)`, first two terms (N. Temme 1979; DLMF 8.12).
 fn gamma_p_of_large_shape(shape: f64, x: f64) -> f64 {
     let mu = (x - shape) / shape;
     let half_eta_squared = mu_minus_ln_1p(mu);
     let eta = (2.0 * half_eta_squared).sqrt().copysign(mu);
-    let correction = if eta.abs() < 1e-3 { -1.0 / 3.0 + eta / 12.0 - 2.0 * eta * eta / 135.0 } else { 1.0 / mu - 1.0 / eta };
+    // The coefficients near 0 by their series, where the closed forms would cancel.
+    let first = if eta.abs() < 1e-3 { -1.0 / 3.0 + eta / 12.0 - 2.0 * eta * eta / 135.0 } else { 1.0 / mu - 1.0 / eta };
+    let second = if eta.abs() < 0.05 { -1.0 / 540.0 - eta / 288.0 } else { eta.powi(-3) - mu.powi(-3) - mu.powi(-2) - 1.0 / (12.0 * mu) };
     let density = (-shape * half_eta_squared).exp() / (2.0 * PI * shape).sqrt();
-    0.5 * erfc(-eta * (shape / 2.0).sqrt()) - density * correction
+    0.5 * erfc(-eta * (shape / 2.0).sqrt()) - density * (first + second / shape)
 }
 
 /// `mu - ln(1 + mu)`, by its series where the difference would cancel.

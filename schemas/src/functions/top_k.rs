@@ -29,8 +29,8 @@ const MAX_WEIGHT: u64 = i64::MAX as u64 / 2;
 /// `top_k(x, k) -> LIST<STRUCT<value, count BIGINT>>`: the `k` most frequent non-null values with their counts, by count
 /// descending, then by value. No value gives NULL.
 ///
-/// Exact as long as there are at most [`TOP_K_CAPACITY`] different values; the order of merging does not matter then. Past that the counts are
-/// estimates of the frequent-items sketch of Apache DataSketches (Misra-Gries): never below the true count, and above it by no more than
+/// Exact as long as there are at most [`TOP_K_CAPACITY`] different values; the order of merging does not matter then. Past that
+/// the counts are estimates of the frequent-items sketch of Apache DataSketches (Misra-Gries): never below the true count, and above it by no more than
 /// 3.5/1024 (0.34 %) of all values counted. A value more frequent than that is never missing; which of the rarer ones are listed, and
 /// the estimates, depend on the order of merging.
 ///
@@ -65,7 +65,8 @@ impl AggregateUDFImpl for TopK {
             _ => {
                 let found = arguments.iter().map(DataType::to_string).collect::<Vec<_>>().join(", ");
                 plan_err!(
-                    "{TOP_K} was called with ({found}): expected text, an integer, a decimal, a boolean, a date or a timestamp, and how many to list"
+                    "{TOP_K} was called with ({found}): expected text, an integer, a decimal, a boolean, a date \
+                     or a timestamp, and how many to list"
                 )
             }
         }

@@ -63,7 +63,7 @@ impl Planner {
     pub async fn plan(&self, view: &ViewDefinition) -> Result<Planned, Diagnostics> {
         let session = self.session(view).await?;
         let query = parse(&session, view)?;
-        let shape = refuse::check(&query, view)?;
+        let shape = refuse::check(&query, view, &self.functions)?;
         let plan = analyse(&session, &query).await.map_err(|error| at_error(view, error))?;
         if shape == Shape::Staging {
             return self.staging(view, &plan);
@@ -124,7 +124,7 @@ impl Planner {
             Box::pin(self.register_named(named, session, open)).await?;
             open.pop();
             let query = parse(session, named)?;
-            if refuse::check(&query, named)? == Shape::Kept {
+            if refuse::check(&query, named, &self.functions)? == Shape::Kept {
                 let error = Error::input(format!(
                     "the view \"{name}\" aggregates, and an aggregate over an aggregate is not kept exactly: expected a stream or a view without aggregate; \
                      join or filter the two views' answers in a query instead"

@@ -1,13 +1,16 @@
 //! What a view's SELECT may not hold, clause by clause, with the reason and the nearest form that can be kept exactly.
 //! Works on the text's syntax tree, so that every refusal has its line and column and all of them are listed at once.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, Visit, Visitor,
 };
 
 use crate::definitions::{Diagnostic, Diagnostics, ViewDefinition};
+use crate::functions::Functions;
 
 /// Whether a SELECT keeps states or is inlined where it is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +20,8 @@ pub(super) enum Shape {
 }
 
 /// Lists everything in `query` that cannot be kept exactly; otherwise says what the query is.
-pub(super) fn check(query: &Query, view: &ViewDefinition) -> Result<Shape, Diagnostics> {
-    let mut check = Check { view, found: Diagnostics::default() };
+pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions) -> Result<Shape, Diagnostics> {
+    let mut check = Check { view, functions, found: Diagnostics::default() };
     let shape = check.top(query);
     let _ = query.visit(&mut Expressions { check: &mut check });
     if check.found.has_errors() { Err(check.found) } else { Ok(shape) }
@@ -60,6 +63,7 @@ fn diagnostic(view: &ViewDefinition, line: usize, column: usize, message: &str) 
 
 struct Check<'a> {
     view: &'a ViewDefinition,
+    functions: &'a Functions,
     found: Diagnostics,
 }
 
@@ -116,7 +120,7 @@ impl Check<'_> {
                 "keep all rows and filter in the query: SELECT .. FROM the view WHERE ..",
             );
         }
-        let aggregates = select.projection.iter().any(holds_aggregate);
+        let aggregates = select.projection.iter().any(|item| holds_aggregate(item, self.functions));
         if grouped || aggregates {
             self.aliases(select);
             return Shape::Kept;
@@ -139,7 +143,7 @@ impl Check<'_> {
                 self.clauses(select);
                 self.from(select);
                 let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
-                if grouped || select.having.is_some() || select.projection.iter().any(holds_aggregate) {
+                if grouped || select.having.is_some() || select.projection.iter().any(|item| holds_aggregate(item, self.functions)) {
                     self.refuse(&**select, "an aggregate below another is not kept exactly", "aggregate once, at the top; or make two views and combine their answers in a query");
                 }
             }
@@ -279,29 +283,35 @@ impl Expressions<'_, '_> {
     }
 }
 
-/// The aggregates by name, for telling a view that keeps states from one that is inlined. A user's own aggregate without
-/// GROUP BY is told by its GROUP BY only; the planner answers then that the SELECT has an aggregate.
-fn holds_aggregate(item: &SelectItem) -> bool {
-    struct Finder(bool);
-    impl Visitor for Finder {
+/// Tells a view that keeps states from one that is inlined: by the names of the aggregates.
+fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
+    struct Finder<'a> {
+        functions: &'a Functions,
+        found: bool,
+    }
+    impl Visitor for Finder<'_> {
         type Break = ();
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             if let Expr::Function(function) = expr
                 && function.over.is_none()
             {
                 let name = function.name.to_string().to_lowercase();
-                let ours = ["last_n", "top_k"].contains(&name.as_str());
-                let known = datafusion::functions_aggregate::all_default_aggregate_functions()
-                    .iter()
-                    .any(|udaf| udaf.name() == name || udaf.aliases().contains(&name));
-                self.0 |= ours || known || function.filter.is_some();
+                self.found |= function.filter.is_some() || is_aggregate(&name, self.functions);
             }
-            if self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if self.found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
-    let mut finder = Finder(false);
+    let mut finder = Finder { functions, found: false };
     let _ = item.visit(&mut finder);
-    finder.0
+    finder.found
+}
+
+fn is_aggregate(name: &str, functions: &Functions) -> bool {
+    static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let all = datafusion::functions_aggregate::all_default_aggregate_functions();
+        all.iter().flat_map(|function| function.aliases().iter().cloned().chain([function.name().to_owned()])).collect()
+    });
+    BUILT_IN.contains(name) || functions.aggregates().any(|function| function.name() == name)
 }
 
 /// Where a piece of syntax begins, as line and column counted from 1 (0 when the parser does not know).

@@ -37,9 +37,8 @@ const FIELDS: [Field; 6] = [
     Field { name: "weekday", min: 0, max: 7, names: &WEEKDAYS },
 ];
 const WEEKDAY: usize = 5;
-const MONTHS: [&str; 12] = [
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
-];
+const MONTHS: [&str; 12] =
+    ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"];
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
 impl Expression {
@@ -67,10 +66,7 @@ impl Expression {
         let lists = crate_lists(&values);
         let [second, minute, hour, day, month, weekday] = &lists;
         let expressions = match either_day {
-            true => vec![
-                format!("{second} {minute} {hour} {day} {month} *"),
-                format!("{second} {minute} {hour} * {month} {weekday}"),
-            ],
+            true => vec![format!("{second} {minute} {hour} {day} {month} *"), format!("{second} {minute} {hour} * {month} {weekday}")],
             false => vec![lists.join(" ")],
         };
         let alternatives = expressions
@@ -136,7 +132,10 @@ impl Field {
             last = 7; // `fri-sun` ends on the Sunday after
         }
         if first > last {
-            return Err(format!("has the range '{range}' in {}, which goes backwards; expected the smaller value first, or a list", self.name));
+            return Err(format!(
+                "has the range '{range}' in {}, which goes backwards; expected the smaller value first, or a list",
+                self.name
+            ));
         }
         Ok((first, last))
     }

@@ -79,10 +79,7 @@ fn weekdays_count_from_sunday_as_0_and_7() {
 #[test]
 fn day_of_month_or_weekday_as_unix_has_it() {
     let friday_or_13th = cron("0 0 13 * fri", Tz::UTC);
-    assert_eq!(
-        runs(&friday_or_13th, Tz::UTC, "2026-12-10T12:00:00Z", 3),
-        ["11 00:00:00 UTC", "13 00:00:00 UTC", "18 00:00:00 UTC"]
-    );
+    assert_eq!(runs(&friday_or_13th, Tz::UTC, "2026-12-10T12:00:00Z", 3), ["11 00:00:00 UTC", "13 00:00:00 UTC", "18 00:00:00 UTC"]);
     let odd_days_that_are_fridays = cron("0 0 */2 * fri", Tz::UTC);
     assert_eq!(runs(&odd_days_that_are_fridays, Tz::UTC, "2026-12-01T12:00:00Z", 2), ["11 00:00:00 UTC", "25 00:00:00 UTC"]);
 }
@@ -90,10 +87,7 @@ fn day_of_month_or_weekday_as_unix_has_it() {
 #[test]
 fn a_sixth_field_in_front_is_seconds() {
     let schedule = cron("*/20 30 12 * * *", Tz::UTC);
-    assert_eq!(
-        runs(&schedule, Tz::UTC, "2026-11-21T12:30:00Z", 3),
-        ["21 12:30:20 UTC", "21 12:30:40 UTC", "22 12:30:00 UTC"]
-    );
+    assert_eq!(runs(&schedule, Tz::UTC, "2026-11-21T12:30:00Z", 3), ["21 12:30:20 UTC", "21 12:30:40 UTC", "22 12:30:00 UTC"]);
 }
 
 #[test]
