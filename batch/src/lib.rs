@@ -1,1 +1,16 @@
+//! The batch layer: archive in, snapshots out.
+//!
+//! A run pins one catalog state, recomputes its view's states from the archive up to that state's vector (the *cut*), and
+//! publishes them in one transaction. A failed run never disturbs the snapshot that is served.
+//!
+//! ```text
+//! archive --Partial--> states --PartialReduce, sort--> (bucket, key, tile) --climb the ladder--> buckets --publish--> snapshot
+//! ```
 
+mod memory;
+mod recompute;
+mod run;
+mod write;
+
+pub use memory::PeakPool;
+pub use run::{Batch, BatchSettings, Clock, RunRequest, RunTime};

@@ -1,1 +1,7 @@
+//! What runs when, and the `basestream` command line.
 
+pub mod collect;
+pub mod ingest;
+pub mod ledger;
+pub mod scheduler;
+pub mod verify;

@@ -12,8 +12,9 @@ use crate::vector::{Offset, PartitionId, Vector};
 
 mod decide;
 mod sql;
+mod uuid_text;
 
-pub use decide::{collectable, publishable};
+pub use decide::{CollectionPlan, checkpoint_commit, collectable, ledger_difference, publish_commit, publishable};
 pub use sql::Catalog;
 
 /// A number that grows by one with every commit: catalog states are totally ordered by it.
@@ -84,6 +85,7 @@ pub struct CheckpointRange {
 /// A commit of one worker: ranges of its partitions, and the files that hold them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
+    #[serde(with = "uuid_text")]
     pub id: Uuid,
     pub worker: String,
     pub committed_at: Micros,
@@ -108,7 +110,9 @@ pub enum FileKind {
 pub struct FileRecord {
     pub path: String,
     pub kind: FileKind,
+    #[serde(default, with = "uuid_text::optional")]
     pub checkpoint: Option<Uuid>,
+    #[serde(default, with = "uuid_text::optional")]
     pub run: Option<Uuid>,
     /// The stream of an archive or dead-letter file; empty for states, the view of a snapshot's file.
     pub subject: Option<Arc<str>>,
@@ -128,6 +132,7 @@ pub struct FileRecord {
 pub struct SnapshotRecord {
     pub view: Arc<str>,
     pub version: u32,
+    #[serde(with = "uuid_text")]
     pub run: Uuid,
     pub cut: Vector,
     /// The path of its manifest.
@@ -148,6 +153,7 @@ pub enum RunStatus {
 /// One batch run. While it is `Running` its cut is pinned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
+    #[serde(with = "uuid_text")]
     pub id: Uuid,
     pub view: Arc<str>,
     pub version: u32,

@@ -1,5 +1,6 @@
 //! Definitions: streams and views as their users write them.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +75,10 @@ pub enum ColumnType {
     Int,
     BigInt,
     Double,
-    Decimal { precision: u8, scale: i8 },
+    Decimal {
+        precision: u8,
+        scale: i8,
+    },
     Date,
     /// Microseconds, UTC.
     TimestampTz,
@@ -109,6 +113,26 @@ impl ColumnType {
     }
 }
 
+/// As it is written in `CREATE STREAM`.
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ColumnType::Text => f.write_str("TEXT"),
+            ColumnType::Boolean => f.write_str("BOOLEAN"),
+            ColumnType::Int => f.write_str("INT"),
+            ColumnType::BigInt => f.write_str("BIGINT"),
+            ColumnType::Double => f.write_str("DOUBLE"),
+            ColumnType::Decimal { precision, scale } => write!(f, "DECIMAL({precision},{scale})"),
+            ColumnType::Date => f.write_str("DATE"),
+            ColumnType::TimestampTz => f.write_str("TIMESTAMPTZ"),
+            ColumnType::Uuid => f.write_str("UUID"),
+            ColumnType::Bytea => f.write_str("BYTEA"),
+            ColumnType::Json => f.write_str("JSON"),
+            ColumnType::Array(item) => write!(f, "{item}[]"),
+        }
+    }
+}
+
 impl Column {
     pub fn field(&self) -> Field {
         Field::new(&self.name, self.column_type.arrow(), self.nullable)
@@ -128,9 +152,23 @@ pub struct ViewDefinition {
     pub schedule: Option<Schedule>,
     /// Overrides the hop of every window.
     pub precision: Option<Level>,
+    pub strategy: Strategy,
     /// The statement's text.
     pub sql: String,
     pub origin: Origin,
+}
+
+/// What a batch run makes a snapshot from. All three write the same files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strategy {
+    /// From the archive, all of it.
+    #[default]
+    Full,
+    /// From the snapshot before, and the archive since its cut.
+    Incremental,
+    /// From the snapshot before, and the segments since its cut.
+    Segments,
 }
 
 /// A window with the text its user wrote, which names the columns: `7d` gives `txns_7d`.

@@ -64,6 +64,8 @@ pub struct Fetched {
     pub position: Offset,
     /// True when the position stood at the partition's end when this was fetched.
     pub at_end: bool,
+    /// When the fetch began, by this machine's clock: at the end, every record before it is delivered.
+    pub fetched_at: Micros,
 }
 
 /// What a consumer tells its worker, in order.

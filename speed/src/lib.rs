@@ -1,1 +1,15 @@
+//! The speed layer: the log in, checkpoints out.
+//!
+//! A worker decides each record once ([`decide`]), turns micro-batches of accepted events into fresh layers of states, and commits
+//! archive, dead letters and states of its partitions as one unit ([`checkpoint`]). It needs no old states to go on: states merge.
 
+mod checkpoint;
+mod dead_letters;
+mod decide;
+mod recover;
+mod unit;
+mod views;
+mod worker;
+
+pub use decide::{Decider, Decision};
+pub use worker::{Clock, Speed, SpeedSettings};

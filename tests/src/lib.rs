@@ -1,1 +1,153 @@
+//! A laboratory: one installation in a temporary folder, its layers driven step by step by a test.
 
+pub mod process;
+pub mod services;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use schemas::catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord};
+use schemas::fresh::Fresh;
+use schemas::functions::Functions;
+use schemas::log::{Log, NewRecord};
+use schemas::storage::ObjectStorage;
+use schemas::tiles::Micros;
+use schemas::vector::Vector;
+use schemas::{Error, Result};
+use serving::{Node, NodeSettings, ServingClock};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// One installation on embedded parts.
+pub struct Lab {
+    pub folder: tempfile::TempDir,
+    pub catalog: Catalog,
+    pub storage: ObjectStorage,
+    pub log: Arc<dyn Log>,
+    pub functions: Functions,
+}
+
+/// A speed worker that runs until it is stopped.
+pub struct Worker {
+    pub stop: CancellationToken,
+    pub task: tokio::task::JoinHandle<Result<()>>,
+}
+
+impl Lab {
+    pub async fn new() -> Result<Lab> {
+        let folder = tempfile::tempdir()?;
+        let url = |name: &str| format!("file://{}", folder.path().join(name).display());
+        let catalog = Catalog::open(&format!("sqlite://{}", folder.path().join("catalog.db").display())).await?;
+        let storage = ObjectStorage::open(&url("storage"))?;
+        let log = schemas::log::open(&url("log"), &Default::default()).await?;
+        Ok(Lab { catalog, storage, log, functions: Functions::standard(), folder })
+    }
+
+    /// Puts definitions into the catalog: streams, then views, served at once.
+    pub async fn define(&self, definitions: &[(DefinitionKind, &str, &str)]) -> Result<()> {
+        let add = definitions.iter().map(|(kind, name, sql)| {
+            Add::Definition(DefinitionRecord {
+                kind: *kind,
+                name: (*name).into(),
+                version: 1,
+                sql: (*sql).to_owned(),
+                status: DefinitionStatus::Active,
+                created_at: 0,
+            })
+        });
+        let commit = Commit { id: Uuid::now_v7(), add: add.collect(), ..Commit::default() };
+        self.catalog.commit(commit).await.map(|_| ())
+    }
+
+    pub async fn append(&self, topic: &str, partitions: u32, records: Vec<(Option<String>, String)>) -> Result<()> {
+        self.log.create_topic(topic, partitions).await?;
+        let record = |(key, value): (Option<String>, String)| NewRecord {
+            key: key.map(Bytes::from),
+            value: Some(Bytes::from(value)),
+            headers: Vec::new(),
+            partition_by: None,
+        };
+        self.log.append(topic, records.into_iter().map(record).collect()).await.map(|_| ())
+    }
+
+    pub fn worker(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>) -> Worker {
+        let speed = speed::Speed {
+            catalog: self.catalog.clone(),
+            storage: self.storage.clone(),
+            log: self.log.clone(),
+            functions: self.functions.clone(),
+            fresh,
+            settings: speed::SpeedSettings {
+                worker: name.to_owned(),
+                group: "basestream".into(),
+                checkpoint_interval,
+                checkpoint_bytes: 64 << 20,
+                max_future: Duration::from_secs(600),
+                partitions: 4,
+            },
+            clock: Arc::new(now),
+        };
+        let stop = CancellationToken::new();
+        let token = stop.clone();
+        Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }
+    }
+
+    /// Waits until the committed vector has reached the log's end of this stream.
+    pub async fn committed(&self, stream: &str, topic: &str) -> Result<Vector> {
+        for _ in 0..600 {
+            let vector = self.catalog.state().await?.vector();
+            let bounds = self.log.bounds(topic).await?;
+            let behind = bounds.iter().any(|b| vector.get(&schemas::vector::PartitionId::new(stream, b.partition)) < b.end);
+            if !behind && !bounds.is_empty() {
+                return Ok(vector);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Err(Error::unavailable("the speed layer did not reach the log's end in 30 s"))
+    }
+
+    pub async fn batch(&self, view: &str, t: batch::RunTime) -> Result<RunRecord> {
+        let batch = batch::Batch {
+            catalog: self.catalog.clone(),
+            storage: self.storage.clone(),
+            functions: self.functions.clone(),
+            settings: batch::BatchSettings { memory_limit_bytes: 256 << 20, temp_dir: None, lease: Duration::from_secs(30) },
+            worker: "lab".into(),
+        };
+        let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t };
+        batch.run(request, Arc::new(now), &|_| {}).await
+    }
+
+    pub async fn node(&self, clock: ServingClock, fresh: Option<Fresh>) -> Result<Node> {
+        let cache = self.folder.path().join("cache");
+        serving::clean_cache(&cache)?;
+        let settings = NodeSettings {
+            name: "lab".into(),
+            clock,
+            cache,
+            poll: Duration::from_millis(50),
+            lease: Duration::from_secs(30),
+            memory_limit_bytes: 256 << 20,
+        };
+        Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, Arc::new(now)).await
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Worker {
+    /// Lets it drain, checkpoint and let go.
+    pub async fn finish(self) -> Result<()> {
+        self.stop.cancel();
+        self.task.await?
+    }
+}
+
+/// The wall clock in microseconds since 1970.
+pub fn now() -> Micros {
+    chrono::Utc::now().timestamp_micros()
+}

@@ -162,6 +162,7 @@ impl Store {
             return Err(outside(source, from, bounds.begin, bounds.end));
         }
         let mut records: Vec<Record> = Vec::new();
+        let fetched_at = chrono::Utc::now().timestamp_micros();
         let (mut position, mut bytes, mut at_end) = (from.0, 0, true);
         let rows = sqlx::query_as::<_, (i64, i64, Micros, i64, Vec<u8>)>(READ).bind(topic_id).bind(source.partition).bind(from.0);
         let mut rows = rows.fetch(&self.readers);
@@ -182,7 +183,7 @@ impl Store {
         if at_end && position < bounds.end.0 {
             return Err(missing(source, position));
         }
-        Ok(Fetched { source: source.clone(), records, position: Offset(position), at_end })
+        Ok(Fetched { source: source.clone(), records, position: Offset(position), at_end, fetched_at })
     }
 }
 

@@ -22,7 +22,7 @@ use super::held::Held;
 use super::record::record_of;
 use super::settings::{self, Settings};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Consumer, LogEvent, Subscription, TopicPartition, offsets_for, outside};
+use crate::log::{Consumer, Fetched, LogEvent, Subscription, TopicPartition, offsets_for, outside};
 use crate::vector::Offset;
 
 /// How long a poll waits: the time in which a stop is noticed.
@@ -228,12 +228,19 @@ impl Group {
         let positions = client.position().ok();
         for source in sources {
             let position = positions.as_ref().and_then(|positions| position_in(positions, source));
-            let fetched = lock(&self.held).take(source, position, Instant::now());
-            if let Some(fetched) = fetched.filter(|fetched| !fetched.records.is_empty() || fetched.at_end) {
+            let Some(mut fetched) = lock(&self.held).take(source, position, Instant::now()) else { continue };
+            fetched.fetched_at = chrono::Utc::now().timestamp_micros();
+            fetched.at_end = fetched.at_end && fetched.records.is_empty() && self.is_at_end(client, &fetched);
+            if !fetched.records.is_empty() || fetched.at_end {
                 self.send(LogEvent::Fetched(fetched))?;
             }
         }
         Ok(())
+    }
+
+    /// Asks the broker whether a partition still ends where the client stands: an end noticed earlier says nothing about now.
+    fn is_at_end(&self, client: &Client, fetched: &Fetched) -> bool {
+        bounds_by(client, &fetched.source.topic, fetched.source.partition).is_ok_and(|bounds| bounds.end == fetched.position)
     }
 
     /// The client reached the end of a partition, of which rdkafka tells the number and not the topic: it is one that stands at

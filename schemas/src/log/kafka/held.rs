@@ -81,14 +81,14 @@ impl Held {
         self.partitions.values().filter_map(|partition| self.due_at(partition)).min()
     }
 
-    /// Takes what is pending, with the client's position where it is known.
+    /// Takes what is pending, with the client's position where it is known. When it was fetched is for the caller to say.
     pub(super) fn take(&mut self, source: &TopicPartition, position: Option<Offset>, now: Instant) -> Option<Fetched> {
         let partition = self.partitions.get_mut(source)?;
         partition.position = partition.position.max(position.unwrap_or_default());
         partition.pending_since = None;
         partition.tell_end_at = partition.at_end.then_some(now + AT_END_EVERY);
         let records = std::mem::take(&mut partition.pending);
-        Some(Fetched { source: source.clone(), records, position: partition.position, at_end: partition.at_end })
+        Some(Fetched { source: source.clone(), records, position: partition.position, at_end: partition.at_end, fetched_at: 0 })
     }
 
     fn due_at(&self, partition: &Partition) -> Option<Instant> {

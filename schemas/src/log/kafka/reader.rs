@@ -24,11 +24,12 @@ pub(super) fn read(settings: &Settings, cluster: &Cluster, source: &TopicPartiti
     if source.partition < 0 || source.partition as u32 >= partitions {
         return Err(cluster.no_topic(&source.topic).with("partition", source.partition));
     }
+    let fetched_at = chrono::Utc::now().timestamp_micros();
     let bounds = cluster.bounds_of(source)?;
     if from < bounds.begin || from > bounds.end {
         return Err(outside(source, from, bounds.begin, bounds.end));
     }
-    let mut fetched = Fetched { source: source.clone(), records: Vec::new(), position: from, at_end: from == bounds.end };
+    let mut fetched = Fetched { source: source.clone(), records: Vec::new(), position: from, at_end: from == bounds.end, fetched_at };
     if fetched.at_end {
         return Ok(fetched);
     }

@@ -1,0 +1,352 @@
+//! One batch run: lease, pin, recompute, write, publish; recorded whatever comes of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionContext;
+use schemas::catalog::{
+    Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, FileKind, FileRecord, LeaseRecord, RunRecord, RunStatus,
+    SnapshotRecord, publish_commit,
+};
+use schemas::definitions::StreamDefinition;
+use schemas::events::plan_schema;
+use schemas::functions::Functions;
+use schemas::plan::{ViewPlan, session_config};
+use schemas::registry::{LiveView, Registry};
+use schemas::storage::snapshot::MANIFEST_FORMAT;
+use schemas::storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, write_manifest};
+use schemas::tiles::Micros;
+use schemas::vector::Vector;
+use schemas::{Error, ErrorKind, Result};
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use crate::memory::PeakPool;
+use crate::recompute::recompute_plan;
+use crate::write::{SnapshotWriter, Written};
+
+/// How runs are carried out.
+#[derive(Debug, Clone)]
+pub struct BatchSettings {
+    /// Reservations of DataFusion's operators stay under this many bytes; what does not fit is spilled.
+    pub memory_limit_bytes: usize,
+    /// Where spilled data goes; the system's temporary folder when absent.
+    pub temp_dir: Option<PathBuf>,
+    /// How long a run's lease lives without being renewed.
+    pub lease: Duration,
+}
+
+/// What is asked of a run.
+#[derive(Debug, Clone)]
+pub struct RunRequest {
+    pub view: Arc<str>,
+    /// The version to recompute; the one being built, or else the served one, when absent.
+    pub version: Option<u32>,
+    /// A record that waits in the catalog as requested, or absent for a new one.
+    pub requested: Option<RunRecord>,
+    pub scheduled_for: Option<Micros>,
+    pub attempt: u32,
+    /// The view's time `t`: windows are pruned as of it.
+    pub t: RunTime,
+}
+
+/// The time as of which a run prunes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunTime {
+    At(Micros),
+    /// The greatest event time of the view's streams at the cut.
+    EventClock,
+}
+
+/// The batch layer of one process.
+#[derive(Clone)]
+pub struct Batch {
+    pub catalog: Catalog,
+    pub storage: ObjectStorage,
+    pub functions: Functions,
+    pub settings: BatchSettings,
+    /// Names this process in leases.
+    pub worker: String,
+}
+
+/// Now, in microseconds since 1970: handed in by the caller so that runs can be simulated.
+pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
+
+impl Batch {
+    /// Runs one view and answers the record of the run. `Conflict`: another process is running it.
+    pub async fn run(&self, request: RunRequest, clock: Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        let name = format!("run/{}", request.view);
+        let lease = self.catalog.acquire_lease(&name, &self.worker, self.settings.lease, clock(), None).await?;
+        let Some(lease) = lease else {
+            return Err(Error::conflict(format!("the view \"{}\" is being run by another process", request.view)));
+        };
+        let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
+        let outcome = self.recorded(&request, &renewing, &clock, progress).await;
+        let lease = renewing.stop().await;
+        if let Err(error) = self.catalog.release_lease(&lease).await {
+            warn!(view = %request.view, %error, "the lease of a run was not released and will expire");
+        }
+        outcome
+    }
+
+    /// Begins a record, works, and closes the record as succeeded or failed.
+    async fn recorded(&self, request: &RunRequest, lease: &KeepLease, clock: &Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        let run = self.new_record(request, clock()).await?;
+        let expect = vec![lease.expect(clock())];
+        let (state, run) = self.catalog.begin_run(run, expect).await?;
+        info!(view = %run.view, version = run.version, run = %run.id, "run begins");
+        match self.attempt(&state, run.clone(), request, lease, clock, progress).await {
+            Ok(run) => Ok(run),
+            Err(error) => {
+                self.record_failure(run, &error, clock()).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn new_record(&self, request: &RunRequest, now: Micros) -> Result<RunRecord> {
+        let state = self.catalog.state().await?;
+        let version = match request.version {
+            Some(version) => version,
+            None => version_to_run(&state, &request.view)?,
+        };
+        let id = request.requested.as_ref().map_or_else(Uuid::now_v7, |run| run.id);
+        Ok(RunRecord {
+            id,
+            view: request.view.clone(),
+            version,
+            status: RunStatus::Running,
+            scheduled_for: request.scheduled_for,
+            attempt: request.attempt,
+            started_at: Some(now),
+            ended_at: None,
+            cut: None,
+            events_read: 0,
+            rows_written: 0,
+            bytes_written: 0,
+            peak_memory_bytes: 0,
+            error: None,
+        })
+    }
+
+    async fn attempt(
+        &self,
+        state: &CatalogState,
+        mut run: RunRecord,
+        request: &RunRequest,
+        lease: &KeepLease,
+        clock: &Clock,
+        progress: &(dyn Fn(i64) + Send + Sync),
+    ) -> Result<RunRecord> {
+        let cut = run.cut.clone().ok_or_else(|| Error::internal("a run began without a cut"))?;
+        let registry = Registry::load(state, &self.functions).await?;
+        let view = registry.view(&run.view, run.version).ok_or_else(|| {
+            Error::not_found(format!("the view \"{}\" has no live version {} that keeps states", run.view, run.version))
+        })?;
+        let t = time_of(request.t, state, &view.plan);
+        let floors = view.plan.floors(t);
+        let files = needed_files(state, &view.plan, &cut, t);
+        run.events_read = files.iter().map(|file| file.rows).sum();
+        let buckets = buckets_for(run.events_read);
+        let pool = Arc::new(PeakPool::new(self.settings.memory_limit_bytes));
+        let session = self.session(pool.clone())?;
+        let source = |stream: &StreamDefinition| self.scan(stream, &files, &cut);
+        let plan = recompute_plan(&view.plan, &view.codec, buckets, &session, &source).await?;
+        let stream = datafusion::physical_plan::execute_stream(plan, session.task_ctx())?;
+        let writer =
+            SnapshotWriter { storage: &self.storage, plan: &view.plan, codec: &view.codec, version: view.version, run: run.id, floors: floors.clone() };
+        let mut written = writer.write(stream, progress).await?;
+        run.rows_written = written.rows;
+        run.bytes_written = written.bytes;
+        run.peak_memory_bytes = pool.peak_bytes() as i64;
+        let manifest = Manifest {
+            format: MANIFEST_FORMAT,
+            view: view.name.clone(),
+            version: view.version,
+            run: run.id,
+            cut: cut.clone(),
+            stamp: view.plan.stamp.clone(),
+            bucket_count: buckets,
+            files: std::mem::take(&mut written.buckets),
+            floors,
+            max_event_time: max_event_time(state, &view.plan),
+            made_at: clock(),
+            events: run.events_read,
+            filtered: 0,
+            expired: 0,
+            rows: run.rows_written,
+        };
+        self.publish(state, view, run, manifest, written, lease, clock).await
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn publish(
+        &self,
+        state: &CatalogState,
+        view: &LiveView,
+        mut run: RunRecord,
+        manifest: Manifest,
+        written: Written,
+        lease: &KeepLease,
+        clock: &Clock,
+    ) -> Result<RunRecord> {
+        let manifest_file = write_manifest(&self.storage, &manifest).await?;
+        run.status = RunStatus::Succeeded;
+        run.ended_at = Some(clock());
+        let snapshot = SnapshotRecord {
+            view: view.name.clone(),
+            version: view.version,
+            run: run.id,
+            cut: manifest.cut.clone(),
+            manifest: manifest_file.path.clone(),
+            published_at: clock(),
+        };
+        let files = written.files.into_iter().chain([manifest_file]).collect();
+        let mut commit = publish_commit(run.clone(), snapshot, files, &lease.current(), clock());
+        if view.status == DefinitionStatus::Building {
+            switch_version(&mut commit, state, view);
+        }
+        self.catalog.commit_with_retry(commit).await?;
+        info!(view = %run.view, version = run.version, run = %run.id, events = run.events_read, rows = run.rows_written, "run published");
+        metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "succeeded").increment(1);
+        Ok(run)
+    }
+
+    async fn record_failure(&self, mut run: RunRecord, error: &Error, now: Micros) {
+        metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "failed").increment(1);
+        warn!(view = %run.view, run = %run.id, %error, "run failed; the snapshot being served stays");
+        run.status = RunStatus::Failed;
+        run.ended_at = Some(now);
+        run.error = Some(error.to_string());
+        let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Run(run.clone())], ..Commit::default() };
+        if let Err(error) = self.catalog.commit_with_retry(commit).await {
+            warn!(run = %run.id, %error, "the failure of a run was not recorded");
+        }
+    }
+
+    fn scan(&self, stream: &StreamDefinition, files: &[FileRecord], cut: &Vector) -> Result<Arc<dyn ExecutionPlan>> {
+        let of_stream: Vec<FileRecord> = files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
+        let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: cut.clone() };
+        archive_plan(&self.storage, &of_stream, plan_schema(stream), &ranges, None, 2)
+    }
+
+    fn session(&self, pool: Arc<PeakPool>) -> Result<SessionContext> {
+        let mode = match &self.settings.temp_dir {
+            Some(folder) => DiskManagerMode::Directories(vec![folder.clone()]),
+            None => DiskManagerMode::OsTmpDirectory,
+        };
+        let disk = DiskManagerBuilder::default().with_mode(mode);
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disk).build_arc()?;
+        self.storage.register(&runtime);
+        let state = SessionStateBuilder::new_with_default_features().with_config(session_config()).with_runtime_env(runtime).build();
+        let session = SessionContext::new_with_state(state);
+        self.functions.register(&session)?;
+        Ok(session)
+    }
+}
+
+/// The version being built comes first: it is waited for.
+fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
+    let live = state.live(DefinitionKind::View).filter(|record| &*record.name == view);
+    let newest = live.max_by_key(|record| (record.status == DefinitionStatus::Building, record.version));
+    newest.map(|record| record.version).ok_or_else(|| {
+        let known: Vec<&str> = state.live(DefinitionKind::View).map(|record| &*record.name).collect();
+        Error::not_found(format!("there is no view \"{view}\": expected one of {}", known.join(", ")))
+    })
+}
+
+/// A version that was being built is served from its first snapshot on; the one before retires in the same transaction.
+fn switch_version(commit: &mut Commit, state: &CatalogState, view: &LiveView) {
+    for record in state.live(DefinitionKind::View).filter(|record| record.name == view.name) {
+        let status = if record.version == view.version { DefinitionStatus::Active } else { DefinitionStatus::Retired };
+        if record.version <= view.version {
+            commit.add.push(Add::Definition(DefinitionRecord { status, ..record.clone() }));
+        }
+    }
+    let newest = state.definitions.iter().filter(|d| d.kind == DefinitionKind::View && d.name == view.name).map(|d| d.version).max();
+    commit.expect.push(Expect::NewestVersion { kind: DefinitionKind::View, name: view.name.clone(), version: newest });
+}
+
+fn time_of(time: RunTime, state: &CatalogState, plan: &ViewPlan) -> Micros {
+    match time {
+        RunTime::At(t) => t,
+        RunTime::EventClock => max_event_time(state, plan).unwrap_or_default(),
+    }
+}
+
+/// The greatest event time of the view's streams, as the catalog has it.
+fn max_event_time(state: &CatalogState, plan: &ViewPlan) -> Option<Micros> {
+    let of_view = |stream: &str| plan.streams.iter().any(|known| &*known.name == stream);
+    state.partitions.values().filter(|partition| of_view(&partition.id.stream)).filter_map(|partition| partition.max_event_time).max()
+}
+
+/// The archive files of the view's streams within the cut, without those wholly before its horizon.
+fn needed_files(state: &CatalogState, plan: &ViewPlan, cut: &Vector, t: Micros) -> Vec<FileRecord> {
+    let horizon = plan.floors(t).into_iter().map(|(_, floor)| floor).min().flatten();
+    let within: std::collections::BTreeSet<Uuid> = state.checkpoints.iter().filter(|c| c.is_within(cut)).map(|c| c.id).collect();
+    state
+        .files
+        .iter()
+        .filter(|file| file.kind == FileKind::Archive && plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name)))
+        .filter(|file| file.checkpoint.is_none_or(|checkpoint| within.contains(&checkpoint)))
+        .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
+        .cloned()
+        .collect()
+}
+
+/// About half a million events to a bucket.
+fn buckets_for(events: i64) -> u32 {
+    (events.max(0) as u64 / 500_000 + 1).next_power_of_two().min(256) as u32
+}
+
+/// Renews a lease while its run works.
+struct KeepLease {
+    lease: Arc<std::sync::Mutex<LeaseRecord>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl KeepLease {
+    fn start(catalog: Catalog, lease: LeaseRecord, ttl: Duration, clock: Clock) -> Self {
+        let shared = Arc::new(std::sync::Mutex::new(lease));
+        let current = shared.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(ttl / 3).await;
+                let held = lock(&current).clone();
+                match catalog.renew_lease(&held, ttl, clock()).await {
+                    Ok(renewed) => *lock(&current) = renewed,
+                    Err(error) if error.kind() == ErrorKind::Conflict => {
+                        warn!(lease = %held.name, %error, "the lease of a run is lost; it will not publish");
+                        return;
+                    }
+                    Err(error) => warn!(lease = %held.name, %error, "a lease could not be renewed; trying again"),
+                }
+            }
+        });
+        Self { lease: shared, task }
+    }
+
+    fn current(&self) -> LeaseRecord {
+        lock(&self.lease).clone()
+    }
+
+    fn expect(&self, now: Micros) -> Expect {
+        let lease = self.current();
+        Expect::Lease { name: lease.name, owner: lease.owner, epoch: lease.epoch, now }
+    }
+
+    async fn stop(self) -> LeaseRecord {
+        self.task.abort();
+        let _ = self.task.await;
+        lock(&self.lease).clone()
+    }
+}
+
+fn lock(lease: &std::sync::Mutex<LeaseRecord>) -> std::sync::MutexGuard<'_, LeaseRecord> {
+    lease.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,226 @@
+//! `ingest`: files of JSON lines, CSV or Parquet (or standard input) into a stream's log.
+//!
+//! ```text
+//! reader -> JSON value -> decode (the same rules as the speed layer's) -> append to the log -> remember the place
+//! ```
+//!
+//! A repeat does not double: after each acknowledged batch the place in the file is saved under a name of the file's content.
+//! Between the log's acknowledgement and that save lies one batch: after a crash there it is appended again, and the stream's
+//! deduplication takes it out, when the stream has an id and the repeat comes within `dedup_within`.
+//!
+//! One append is under way at a time, so that a file's order is the log's order in each partition; the next batches are read
+//! and checked meanwhile.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use schemas::definitions::StreamDefinition;
+use schemas::events::Decoder;
+use schemas::log::Log;
+use schemas::{Error, Result};
+use tokio::sync::mpsc;
+
+mod arrow_json;
+mod cell;
+mod csv_rows;
+mod fingerprint;
+mod guess;
+mod input;
+mod json_lines;
+mod layout;
+mod parquet_rows;
+mod read;
+mod records;
+
+pub use guess::guess_stream;
+pub use input::{Format, Input};
+
+use fingerprint::Fingerprint;
+use read::{Batch, Message, REJECTED_TOLD, Reading, merge};
+
+/// Remembers how far files are in the log.
+#[async_trait]
+pub trait Progress: Send + Sync {
+    /// How much was saved under this name; 0 when nothing was.
+    async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64>;
+
+    async fn save(&self, stream: &str, fingerprint: &str, done: i64) -> Result<()>;
+}
+
+/// How to read an input.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// By the file's name when absent; standard input is JSON lines.
+    pub format: Option<Format>,
+    /// Of CSV; guessed from the header when absent.
+    pub delimiter: Option<u8>,
+    /// Records that are no events of the stream go to the log too, and from there to the dead letters.
+    pub produce_invalid: bool,
+    /// Records of one append at most.
+    pub batch_records: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { format: None, delimiter: None, produce_invalid: false, batch_records: 5_000 }
+    }
+}
+
+/// Where an ingest stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IngestProgress {
+    /// Records the log acknowledged in this run.
+    pub records: i64,
+    pub rejected: i64,
+    /// Bytes of the input read (as stored: compressed).
+    pub bytes_done: u64,
+    /// `None` for standard input.
+    pub bytes_total: Option<u64>,
+}
+
+/// A record that is no event of the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its line (Parquet: row), counted from 1.
+    pub number: u64,
+    pub error: String,
+}
+
+/// What an ingest did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Records the log acknowledged in this run.
+    pub records: i64,
+    /// Records left out, as an earlier run had them.
+    pub skipped: i64,
+    pub rejected: i64,
+    /// The first of the rejected ones, at most 20.
+    pub first_rejected: Vec<Rejected>,
+    pub elapsed: Duration,
+}
+
+/// Appends all records of an input to a stream's topic, which must exist.
+///
+/// Fails as input when the file is not of its format or lacks a NOT NULL column (before anything is appended); an error on the
+/// way leaves what was acknowledged in the log and remembered, so that a repeat goes on from there.
+pub async fn ingest(
+    log: &dyn Log,
+    progress: &dyn Progress,
+    stream: Arc<StreamDefinition>,
+    input: &Input,
+    options: &Options,
+    mut on_progress: impl FnMut(IngestProgress) + Send,
+) -> Result<Summary> {
+    let begun = Instant::now();
+    let in_file = |error: Error| if error.context().iter().any(|(key, _)| *key == "file") { error } else { error.with("file", input) };
+    let format = input.format(options.format)?;
+    let records = input.open(format, options.delimiter, &stream).map_err(in_file)?;
+    let place = Place::find(progress, &stream, input, format).await?;
+    let reading = Reading {
+        decoder: Decoder::new(stream.clone())?,
+        skip: place.done as u64,
+        batch_records: options.batch_records.max(1),
+        produce_invalid: options.produce_invalid,
+    };
+    let receiver = reading.start(records)?;
+    let mut run = Run { log, stream: &stream, place, summary: Summary::default(), bytes_total: input.bytes_total() };
+    run.append_all(receiver, options.batch_records.max(1), &mut on_progress).await.map_err(in_file)?;
+    let mut summary = run.summary;
+    summary.elapsed = begun.elapsed();
+    tracing::info!(
+        stream = %stream.name, file = %input, records = summary.records, skipped = summary.skipped, rejected = summary.rejected,
+        seconds = summary.elapsed.as_secs_f64(), "file ingested"
+    );
+    Ok(summary)
+}
+
+/// The place in a file, and where it is remembered. Standard input has no name and is not remembered.
+struct Place<'a> {
+    progress: &'a dyn Progress,
+    stream: Arc<str>,
+    fingerprint: Option<Fingerprint>,
+    done: i64,
+}
+
+impl<'a> Place<'a> {
+    async fn find(progress: &'a dyn Progress, stream: &StreamDefinition, input: &Input, format: Format) -> Result<Self> {
+        let fingerprint = match input {
+            Input::File(path) => Some(Fingerprint::of(path, format)?),
+            Input::Stdin => None,
+        };
+        let mut place = Self { progress, stream: stream.name.clone(), fingerprint, done: 0 };
+        if let Some(fingerprint) = &place.fingerprint {
+            place.done = fingerprint.load(progress, &place.stream).await?.max(0);
+            fingerprint.begin(progress, &place.stream, place.done).await?;
+        }
+        Ok(place)
+    }
+
+    async fn advance(&mut self, records: i64) -> Result<()> {
+        self.done += records;
+        match &self.fingerprint {
+            Some(fingerprint) => fingerprint.save(self.progress, &self.stream, self.done).await,
+            None => Ok(()),
+        }
+    }
+}
+
+struct Run<'a> {
+    log: &'a dyn Log,
+    stream: &'a StreamDefinition,
+    place: Place<'a>,
+    summary: Summary,
+    bytes_total: Option<u64>,
+}
+
+impl Run<'_> {
+    async fn append_all(
+        &mut self,
+        mut receiver: mpsc::Receiver<Message>,
+        batch_records: usize,
+        on_progress: &mut (impl FnMut(IngestProgress) + Send),
+    ) -> Result<()> {
+        let mut waiting = None;
+        loop {
+            let message = match waiting.take() {
+                Some(message) => Some(message),
+                None => receiver.recv().await,
+            };
+            match message {
+                Some(Message::Batch(mut batch)) => {
+                    waiting = merge(&mut batch, &mut receiver, batch_records);
+                    on_progress(self.append(batch).await?);
+                }
+                Some(Message::Skipped(records)) => self.summary.skipped = records as i64,
+                Some(Message::End) => return Ok(()),
+                Some(Message::Failed(error)) => return Err(error),
+                None => return Err(Error::internal("the reading thread ended abnormally")),
+            }
+        }
+    }
+
+    async fn append(&mut self, batch: Batch) -> Result<IngestProgress> {
+        let count = batch.records.len() as i64;
+        if count > 0 {
+            let topic = &self.stream.topic;
+            self.log.append(topic, batch.records).await.map_err(|error| error.with("records_done", self.place.done))?;
+        }
+        if batch.consumed > 0 {
+            self.place.advance(batch.consumed).await?;
+        }
+        self.summary.records += count;
+        self.summary.rejected += batch.rejected;
+        let room = REJECTED_TOLD.saturating_sub(self.summary.first_rejected.len());
+        self.summary.first_rejected.extend(batch.first_rejected.into_iter().take(room));
+        Ok(IngestProgress {
+            records: self.summary.records,
+            rejected: self.summary.rejected,
+            bytes_done: batch.bytes_done,
+            bytes_total: self.bytes_total,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! CSV: a header row, then one record a row. The delimiter is guessed from the header unless it is given.
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use csv::ByteRecord;
+use schemas::definitions::StreamDefinition;
+use schemas::{Error, Result};
+
+use super::cell::{write_cell, write_string};
+use super::input::Source;
+use super::layout::Layout;
+use super::records::{InputRecord, Records};
+
+/// The rows of a CSV file, before a stream gives them types.
+pub(super) struct CsvFile {
+    pub(super) reader: csv::Reader<BufReader<Box<dyn Read + Send>>>,
+    pub(super) names: Vec<String>,
+}
+
+pub(super) struct CsvRows {
+    file: CsvFile,
+    layout: Layout,
+    bytes_done: Arc<AtomicU64>,
+    row: ByteRecord,
+    /// Of the last record, so that the next one is made at once in the right size.
+    value_bytes: usize,
+}
+
+impl CsvFile {
+    pub(super) fn open(mut reader: BufReader<Box<dyn Read + Send>>, delimiter: Option<u8>) -> Result<Self> {
+        let delimiter = match delimiter {
+            Some(delimiter) => delimiter,
+            None => guess_delimiter(reader.fill_buf()?),
+        };
+        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(reader);
+        let headers = reader.headers().map_err(unreadable)?;
+        let names: Vec<String> = headers.iter().map(|name| name.trim().to_string()).collect();
+        if names.iter().all(String::is_empty) {
+            return Err(Error::input("the CSV file is empty: expected a header row with the columns' names"));
+        }
+        Ok(Self { reader, names })
+    }
+}
+
+impl CsvRows {
+    pub(super) fn new(source: Source, delimiter: Option<u8>, stream: &StreamDefinition) -> Result<Self> {
+        let file = CsvFile::open(source.reader, delimiter)?;
+        let layout = Layout::new(stream, &file.names, |index| !file.names[index].is_empty())?;
+        Ok(Self { file, layout, bytes_done: source.bytes_done, row: ByteRecord::new(), value_bytes: 256 })
+    }
+
+    /// The row's record, or why it is none.
+    fn record(&self, out: &mut Vec<u8>) -> Result<(), String> {
+        let (found, expected) = (self.row.len(), self.file.names.len());
+        if found != expected {
+            return Err(format!("found {found} cells, expected {expected} as in the header"));
+        }
+        self.layout.write_record(out, &mut |index, column_type, out| {
+            let bytes = self.row.get(index).unwrap_or_default();
+            let text =
+                std::str::from_utf8(bytes).map_err(|error| format!("found invalid UTF-8 at byte {} of the cell", error.valid_up_to()))?;
+            match column_type {
+                Some(column_type) => write_cell(column_type, text, out),
+                None if text.is_empty() => Ok(false),
+                None => {
+                    write_string(text, out);
+                    Ok(true)
+                }
+            }
+        })
+    }
+}
+
+impl Records for CsvRows {
+    fn next(&mut self) -> Result<Option<InputRecord>> {
+        if !self.file.reader.read_byte_record(&mut self.row).map_err(unreadable)? {
+            return Ok(None);
+        }
+        let number = self.row.position().map_or(0, |position| position.line());
+        let mut value = Vec::with_capacity(self.value_bytes);
+        let error = self.record(&mut value).err();
+        if error.is_some() {
+            value.clear();
+            write_cells(&self.row, &mut value);
+        }
+        self.value_bytes = value.len() + 16;
+        Ok(Some(InputRecord { number, value: value.into(), error, unterminated: false }))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        for skipped in 0..count {
+            if !self.file.reader.read_byte_record(&mut self.row).map_err(unreadable)? {
+                return Ok(skipped);
+            }
+        }
+        Ok(count)
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.bytes_done.load(Ordering::Relaxed)
+    }
+}
+
+/// A row that is no record, as an array of its cells: it can go to the dead letters and be read there.
+fn write_cells(row: &ByteRecord, out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, cell) in row.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(&String::from_utf8_lossy(cell), out);
+    }
+    out.push(b']');
+}
+
+/// The one of `,`, `;` and tab that the header has most of.
+fn guess_delimiter(start: &[u8]) -> u8 {
+    let header = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut quoted = false;
+    let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];
+    for byte in header {
+        quoted ^= *byte == b'"';
+        for (delimiter, count) in &mut counts {
+            *count += usize::from(!quoted && byte == delimiter);
+        }
+    }
+    let [comma, semicolon, tab] = counts;
+    [semicolon, tab].into_iter().fold(comma, |best, other| if other.1 > best.1 { other } else { best }).0
+}
+
+pub(super) fn unreadable(error: csv::Error) -> Error {
+    Error::input("the CSV file cannot be read on").caused_by(error)
+}

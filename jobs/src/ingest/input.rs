@@ -1,0 +1,160 @@
+//! Opening an input: which format it has, and whether it is compressed.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::read::MultiGzDecoder;
+use schemas::definitions::StreamDefinition;
+use schemas::{Error, Result};
+
+use super::csv_rows::CsvRows;
+use super::json_lines::JsonLines;
+use super::parquet_rows::ParquetRows;
+use super::records::Records;
+
+/// Where records come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    File(PathBuf),
+    /// Standard input: JSON lines unless a format is given. Read from its beginning each time, as nothing names it.
+    Stdin,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    JsonLines,
+    Csv,
+    Parquet,
+}
+
+/// A byte stream with what is known of it.
+pub(super) struct Source {
+    pub(super) reader: BufReader<Box<dyn Read + Send>>,
+    /// Bytes read of the input as it is stored (compressed).
+    pub(super) bytes_done: Arc<AtomicU64>,
+    /// A person or a program may be writing it right now.
+    pub(super) interactive: bool,
+}
+
+impl Input {
+    /// `-` is standard input.
+    pub fn parse(text: &str) -> Self {
+        if text == "-" { Input::Stdin } else { Input::File(text.into()) }
+    }
+
+    /// The format asked for, or the one its name shows.
+    pub(super) fn format(&self, asked: Option<Format>) -> Result<Format> {
+        match (asked, self) {
+            (Some(format), _) => Ok(format),
+            (None, Input::Stdin) => Ok(Format::JsonLines),
+            (None, Input::File(path)) => Format::of(path),
+        }
+    }
+
+    /// Size in bytes, where there is one.
+    pub(super) fn bytes_total(&self) -> Option<u64> {
+        match self {
+            Input::File(path) => std::fs::metadata(path).ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len()),
+            Input::Stdin => None,
+        }
+    }
+
+    /// Opens it as records of a stream.
+    pub(super) fn open(&self, format: Format, delimiter: Option<u8>, stream: &StreamDefinition) -> Result<Box<dyn Records>> {
+        match (format, self) {
+            (Format::JsonLines, _) => Ok(Box::new(JsonLines::new(self.source()?)?)),
+            (Format::Csv, _) => Ok(Box::new(CsvRows::new(self.source()?, delimiter, stream)?)),
+            (Format::Parquet, Input::File(path)) => Ok(Box::new(ParquetRows::new(open_file(path)?, stream)?)),
+            (Format::Parquet, Input::Stdin) => Err(Error::input("Parquet cannot be read from standard input: give a file")),
+        }
+    }
+
+    pub(super) fn source(&self) -> Result<Source> {
+        let bytes_done = Arc::new(AtomicU64::new(0));
+        let (raw, interactive): (Box<dyn Read + Send>, bool) = match self {
+            Input::File(path) => (Box::new(open_file(path)?), false),
+            Input::Stdin => (Box::new(std::io::stdin()), true),
+        };
+        let counted = Counted { inner: raw, count: bytes_done.clone() };
+        let is_compressed = matches!(self, Input::File(path) if is_gz(path));
+        let reader: Box<dyn Read + Send> =
+            if is_compressed { Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, counted))) } else { Box::new(counted) };
+        Ok(Source { reader: BufReader::with_capacity(BUFFER_BYTES, reader), bytes_done, interactive })
+    }
+}
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+impl std::fmt::Display for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Input::File(path) => path.display().fmt(f),
+            Input::Stdin => f.write_str("standard input"),
+        }
+    }
+}
+
+impl Format {
+    /// By the file's name: `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv` (each also with `.gz`), `.parquet`.
+    pub(super) fn of(path: &Path) -> Result<Format> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let (stem, compressed) = match name.strip_suffix(".gz") {
+            Some(stem) => (stem, true),
+            None => (name.as_str(), false),
+        };
+        match stem.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("jsonl" | "ndjson" | "json") => Ok(Format::JsonLines),
+            Some("csv" | "tsv") => Ok(Format::Csv),
+            Some("parquet" | "pq") if !compressed => Ok(Format::Parquet),
+            _ => Err(Error::input("the file's name does not show its format: expected .jsonl, .ndjson, .json, .csv, .tsv (or those with .gz) or .parquet, or --format")
+                .with("file", path.display())),
+        }
+    }
+}
+
+impl std::str::FromStr for Format {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "jsonl" | "json" | "ndjson" => Ok(Format::JsonLines),
+            "csv" | "tsv" => Ok(Format::Csv),
+            "parquet" => Ok(Format::Parquet),
+            _ => Err(Error::input(format!("\"{text}\" is not a format: expected jsonl, csv or parquet"))),
+        }
+    }
+}
+
+pub(super) fn is_gz(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
+}
+
+pub(super) fn open_file(path: &Path) -> Result<File> {
+    let failed = |error: std::io::Error| {
+        let message = format!("the file cannot be read: {error}");
+        let error = if error.kind() == std::io::ErrorKind::NotFound { Error::not_found(message) } else { Error::input(message) };
+        error.with("file", path.display())
+    };
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        return Err(Error::input("this is a folder: expected a file").with("file", path.display()));
+    }
+    Ok(file)
+}
+
+/// Counts what passes through.
+struct Counted<R> {
+    inner: R,
+    count: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.count.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

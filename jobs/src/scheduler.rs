@@ -1,0 +1,108 @@
+//! The scheduler: what runs when. One run of a view at a time across processes, missed runs caught up once, failed runs retried.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batch::{Batch, Clock, RunRequest, RunTime};
+use schemas::catalog::{Add, CatalogState, Commit, RunRecord};
+use schemas::registry::Registry;
+use schemas::tiles::Micros;
+use schemas::{ErrorKind, Result};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+mod due;
+
+pub use due::{Due, abandoned, due_runs};
+
+/// How often the catalog is asked what is due.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The scheduler of one process. Several may run: a lease per view lets one of them run it.
+pub struct Scheduler {
+    pub batch: Batch,
+    pub clock: Clock,
+    /// The time as of which runs prune: the wall's, or the streams' own.
+    pub event_clock: bool,
+}
+
+impl Scheduler {
+    /// Runs what falls due until told to stop; a run under way is finished first.
+    pub async fn run(&self, stop: CancellationToken) -> Result<()> {
+        let mut registry: Option<Registry> = None;
+        loop {
+            if let Err(error) = self.round(&mut registry, &stop).await {
+                warn!(%error, "the scheduler could not look; trying again");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Looks once, and runs what is due one after the other.
+    pub async fn round(&self, registry: &mut Option<Registry>, stop: &CancellationToken) -> Result<()> {
+        let state = self.batch.catalog.state().await?;
+        if registry.as_ref().is_none_or(|registry| registry.is_stale(&state)) {
+            *registry = Some(Registry::load(&state, &self.batch.functions).await?);
+        }
+        self.close_abandoned(&state).await?;
+        let now = (self.clock)();
+        let due = registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default();
+        for due in due {
+            if stop.is_cancelled() {
+                return Ok(());
+            }
+            self.run_one(due).await;
+        }
+        Ok(())
+    }
+
+    async fn run_one(&self, due: Due) {
+        let t = if self.event_clock { RunTime::EventClock } else { RunTime::At((self.clock)()) };
+        info!(view = %due.view, attempt = due.attempt, reason = due.reason, "run is due");
+        let request = RunRequest {
+            view: due.view.clone(),
+            version: Some(due.version),
+            requested: due.requested,
+            scheduled_for: due.scheduled_for,
+            attempt: due.attempt,
+            t,
+        };
+        match self.batch.run(request, self.clock.clone(), &|_| {}).await {
+            Ok(run) => info!(view = %run.view, run = %run.id, events = run.events_read, rows = run.rows_written, "run succeeded"),
+            Err(error) if error.kind() == ErrorKind::Conflict => info!(view = %due.view, %error, "another process has this run"),
+            Err(error) => warn!(view = %due.view, attempt = due.attempt, %error, "run failed"),
+        }
+    }
+
+    /// Closes the records of runs whose process died: their lease is gone, their pin would keep files for ever.
+    async fn close_abandoned(&self, state: &CatalogState) -> Result<()> {
+        for run in abandoned(state, (self.clock)()) {
+            warn!(view = %run.view, run = %run.id, "the process of a run died; the run is closed as failed");
+            let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Run(run)], ..Commit::default() };
+            self.batch.catalog.commit_with_retry(commit).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The newest run of each view version.
+pub(crate) fn newest_runs(state: &CatalogState) -> BTreeMap<(Arc<str>, u32), &RunRecord> {
+    let mut newest: BTreeMap<(Arc<str>, u32), &RunRecord> = BTreeMap::new();
+    for run in state.runs.iter().filter(|run| run.started_at.is_some()) {
+        let known = newest.entry((run.view.clone(), run.version)).or_insert(run);
+        if run.started_at > known.started_at {
+            *known = run;
+        }
+    }
+    newest
+}
+
+/// A time of the catalog as a time of the calendar.
+pub(crate) fn date(time: Micros) -> chrono::DateTime<chrono::Utc> {
+    chrono::DateTime::from_timestamp_micros(time).unwrap_or_default()
+}

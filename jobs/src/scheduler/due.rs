@@ -1,0 +1,81 @@
+//! What is due: a pure function of the catalog's state, the definitions and the time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemas::catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus};
+use schemas::registry::{LiveView, Registry};
+use schemas::tiles::Micros;
+
+use super::{date, newest_runs};
+
+/// A failed run is tried again after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time.
+const ATTEMPTS: u32 = 8;
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+const LONGEST_RETRY: Duration = Duration::from_secs(600);
+
+/// A run that is to begin now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Due {
+    pub view: Arc<str>,
+    pub version: u32,
+    pub scheduled_for: Option<Micros>,
+    pub requested: Option<RunRecord>,
+    pub attempt: u32,
+    pub reason: &'static str,
+}
+
+/// The runs that are to begin at `now`, at most one a view version.
+pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
+    let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && run.view == view.name);
+    registry.views.iter().filter(|view| !busy(view)).filter_map(|view| due(state, view, now)).collect()
+}
+
+fn due(state: &CatalogState, view: &LiveView, now: Micros) -> Option<Due> {
+    let plain = Due { view: view.name.clone(), version: view.version, scheduled_for: None, requested: None, attempt: 1, reason: "" };
+    let requested = state.runs.iter().find(|run| run.status == RunStatus::Requested && run.view == view.name);
+    if let Some(requested) = requested
+        && (requested.version == view.version || view.status == DefinitionStatus::Active)
+    {
+        return Some(Due { requested: Some(requested.clone()), reason: "it was asked for", ..plain });
+    }
+    let newest = newest_runs(state).get(&(view.name.clone(), view.version)).copied();
+    if let Some(failed) = newest.filter(|run| run.status == RunStatus::Failed && run.attempt < ATTEMPTS) {
+        let retry_at = failed.ended_at.unwrap_or_default().saturating_add(backoff_us(failed.attempt));
+        return (now >= retry_at).then(|| Due { scheduled_for: failed.scheduled_for, attempt: failed.attempt + 1, reason: "the last try failed", ..plain });
+    }
+    if view.status == DefinitionStatus::Building && newest.is_none() {
+        return Some(Due { reason: "a new version is built", ..plain });
+    }
+    let schedule = view.definition.schedule.as_ref()?;
+    let since = newest.map(|run| run.scheduled_for.or(run.started_at).unwrap_or_default()).unwrap_or_else(|| created_at(state, view));
+    let due = schedule.latest_due(date(since), date(now))?;
+    Some(Due { scheduled_for: Some(due.timestamp_micros()), reason: "its schedule", ..plain })
+}
+
+fn backoff_us(attempt: u32) -> Micros {
+    let doubled = FIRST_RETRY.saturating_mul(2u32.saturating_pow(attempt.saturating_sub(1)));
+    doubled.min(LONGEST_RETRY).as_micros() as Micros
+}
+
+fn created_at(state: &CatalogState, view: &LiveView) -> Micros {
+    let of_view = state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.name == view.name && d.version == view.version);
+    of_view.map(|definition| definition.created_at).unwrap_or_default()
+}
+
+/// The records of runs that nobody works on any more, closed as failed: running, and no unexpired lease on their view.
+pub fn abandoned(state: &CatalogState, now: Micros) -> Vec<RunRecord> {
+    let held = |view: &str| state.leases.iter().any(|lease| lease.name == format!("run/{view}") && lease.expires_at > now);
+    let running = state.runs.iter().filter(|run| run.status == RunStatus::Running && !held(&run.view));
+    running
+        .map(|run| RunRecord {
+            status: RunStatus::Failed,
+            ended_at: Some(now),
+            error: Some("the process that ran it died before it was done".into()),
+            ..run.clone()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

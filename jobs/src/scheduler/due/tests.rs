@@ -1,0 +1,77 @@
+use schemas::catalog::{DefinitionRecord, LeaseRecord};
+use schemas::functions::Functions;
+use uuid::Uuid;
+
+use super::*;
+
+const HOUR: Micros = 3_600_000_000;
+const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (format = 'json', event_time = 'ts')";
+const VIEW: &str = "CREATE VIEW v WITH (every = '1h') AS SELECT k, count(*) AS n FROM s GROUP BY k";
+
+fn definition(kind: DefinitionKind, name: &str, sql: &str, status: DefinitionStatus) -> DefinitionRecord {
+    DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.into(), status, created_at: HOUR / 2 }
+}
+
+async fn fixture(status: DefinitionStatus) -> (CatalogState, Registry) {
+    let definitions = vec![
+        definition(DefinitionKind::Stream, "s", STREAM, DefinitionStatus::Active),
+        definition(DefinitionKind::View, "v", VIEW, status),
+    ];
+    let state = CatalogState { definitions, ..CatalogState::default() };
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    (state, registry)
+}
+
+fn run(status: RunStatus, started_at: Micros, attempt: u32) -> RunRecord {
+    RunRecord {
+        id: Uuid::now_v7(),
+        view: "v".into(),
+        version: 1,
+        status,
+        scheduled_for: None,
+        attempt,
+        started_at: Some(started_at),
+        ended_at: Some(started_at),
+        cut: None,
+        events_read: 0,
+        rows_written: 0,
+        bytes_written: 0,
+        peak_memory_bytes: 0,
+        error: None,
+    }
+}
+
+#[tokio::test]
+async fn however_many_runs_were_missed_one_catches_up() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    assert_eq!(due_runs(&state, &registry, HOUR - 1), vec![]);
+    let due = due_runs(&state, &registry, 9 * HOUR + 5);
+    assert_eq!(due.iter().map(|due| due.scheduled_for).collect::<Vec<_>>(), vec![Some(9 * HOUR)]);
+    state.runs.push(RunRecord { scheduled_for: Some(9 * HOUR), ..run(RunStatus::Succeeded, 9 * HOUR + 5, 1) });
+    assert_eq!(due_runs(&state, &registry, 10 * HOUR - 1), vec![]);
+}
+
+#[tokio::test]
+async fn a_failed_run_is_tried_again_later_and_later() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    state.runs.push(run(RunStatus::Failed, HOUR, 2));
+    assert_eq!(due_runs(&state, &registry, HOUR + 9_999_999), vec![]);
+    assert_eq!(due_runs(&state, &registry, HOUR + 10_000_000)[0].attempt, 3);
+}
+
+#[tokio::test]
+async fn a_version_that_is_being_built_runs_at_once() {
+    let (state, registry) = fixture(DefinitionStatus::Building).await;
+    assert_eq!(due_runs(&state, &registry, HOUR / 2)[0].reason, "a new version is built");
+}
+
+#[tokio::test]
+async fn nothing_is_due_while_a_run_is_on_and_a_dead_one_is_closed_when_its_lease_ends() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    state.runs.push(run(RunStatus::Running, HOUR, 1));
+    let lease = LeaseRecord { name: "run/v".into(), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None };
+    state.leases.push(lease);
+    assert_eq!(due_runs(&state, &registry, 5 * HOUR), vec![]);
+    assert_eq!(abandoned(&state, 2 * HOUR - 1), vec![]);
+    assert_eq!(abandoned(&state, 2 * HOUR)[0].status, RunStatus::Failed);
+}

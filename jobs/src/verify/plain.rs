@@ -1,0 +1,97 @@
+//! The expected side of `verify`: a view as one plain SQL SELECT over its streams, for one point in time.
+//!
+//! Nothing here knows of states, tiles or plans. The view's own text is taken and rewritten: every aggregate's FILTER gets the
+//! window's edge as a comparison with the event time, `within` becomes its comparisons, `as_of()` its value. Hops are told by
+//! rules of their own, so that a mistake in the layers' planning cannot hide here as well.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{Query, Select, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use schemas::definitions::{Definitions, ViewDefinition};
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+
+mod calls;
+mod carry;
+mod select;
+mod span;
+
+pub use select::PlainColumn;
+
+/// A point in time that a view is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    pub t: Micros,
+    /// Asked with `as_of`: nothing dated after `t` counts.
+    pub as_of: bool,
+}
+
+/// A view as plain SQL over tables that are named like its streams and hold, after the streams' own columns, `__event_time`,
+/// `__source`, `__partition` and `__offset`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plain {
+    /// One row per key, the view's columns under their names.
+    pub sql: String,
+    pub columns: Vec<PlainColumn>,
+    /// How often the SELECT reads each of its streams (twice, when both sides of a UNION ALL name it).
+    pub reads: BTreeMap<Arc<str>, usize>,
+    /// One row: `passed`, the events that every WHERE lets through, and `expired`, those of them that are before the edge of
+    /// the longest window.
+    pub counts_sql: String,
+    /// One row: `read`, the events before any WHERE.
+    pub read_sql: String,
+}
+
+/// Rewrites a view. `is_aggregate` tells the aggregates among the functions of the session that the text is for.
+pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dyn Fn(&str) -> bool, moment: Moment) -> Result<Plain> {
+    let about = |error: Error| error.with("view", &view.name);
+    let (mut query, reads) = carry::carry(view, definitions, carry::Where::Kept).map_err(about)?;
+    let mut counts = query.clone();
+    let (mut read, _) = carry::carry(view, definitions, carry::Where::Dropped).map_err(about)?;
+    let rewritten = select::rewrite(top_select(&mut query)?, view, is_aggregate, moment).map_err(about)?;
+    select::count(top_select(&mut counts)?, &rewritten, moment)?;
+    select::count_read(top_select(&mut read)?)?;
+    Ok(Plain { sql: query.to_string(), columns: rewritten.columns, reads, counts_sql: counts.to_string(), read_sql: read.to_string() })
+}
+
+/// The SELECT that holds the view's columns.
+fn top_select(query: &mut Query) -> Result<&mut Select> {
+    match &mut *query.body {
+        SetExpr::Select(select) => Ok(select),
+        SetExpr::Query(inner) => top_select(inner),
+        other => Err(Error::input(format!("a view that is kept is a SELECT with aggregates, found {other}"))),
+    }
+}
+
+fn parse_query(sql: &str) -> Result<Query> {
+    let wrong = |error: datafusion::sql::sqlparser::parser::ParserError| Error::input(format!("the SELECT does not parse: {error}"));
+    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?;
+    let query = parser.parse_query().map_err(wrong)?;
+    Ok(*query)
+}
+
+/// Parses what this module itself wrote.
+fn parse_expr(sql: &str) -> Result<datafusion::sql::sqlparser::ast::Expr> {
+    let wrong = |error| Error::internal(format!("verify wrote an expression that does not parse: {sql}: {error}"));
+    Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?.parse_expr().map_err(wrong)
+}
+
+fn parse_item(sql: &str) -> Result<SelectItem> {
+    let wrong = |error| Error::internal(format!("verify wrote a column that does not parse: {sql}: {error}"));
+    Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?.parse_select_item().map_err(wrong)
+}
+
+/// A name as DataFusion resolves it: quoted as it stands, otherwise in lower case.
+fn resolved(name: &datafusion::sql::sqlparser::ast::Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! The view's own SELECT: its columns fanned out over the windows, NULL where a window is empty, and only keys that have an
+//! event in the longest window.
+
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
+use schemas::definitions::ViewDefinition;
+use schemas::functions::TOP_K;
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+
+use super::carry::HIDDEN;
+use super::span::{Span, timestamp};
+use super::{Moment, calls, parse_expr, parse_item, quoted, resolved};
+
+/// A column of the view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlainColumn {
+    pub name: String,
+    /// It holds no aggregate: it stands for (a part of) the row's key.
+    pub is_key: bool,
+    /// The aggregate functions it calls.
+    pub functions: Vec<String>,
+    /// Its expression, as the view has it.
+    pub sql: String,
+    /// A further column of the answer, named so: the greatest number of different values that a `top_k` of this one counts.
+    /// Past its capacity `top_k` estimates.
+    pub distinct: Option<String>,
+}
+
+pub(super) struct Rewritten {
+    pub(super) columns: Vec<PlainColumn>,
+    existence: Span,
+}
+
+/// Rewrites the SELECT in place.
+pub(super) fn rewrite(
+    select: &mut Select,
+    view: &ViewDefinition,
+    is_aggregate: &dyn Fn(&str) -> bool,
+    moment: Moment,
+) -> Result<Rewritten> {
+    spell_out_ordinals(select)?;
+    let mut fan = Fan { view, is_aggregate, t: moment.t, items: Vec::new(), helpers: Vec::new(), columns: Vec::new(), spans: Vec::new() };
+    for item in std::mem::take(&mut select.projection) {
+        fan.item(item)?;
+    }
+    let existence = fan.existence()?;
+    select.projection = fan.items;
+    select.projection.append(&mut fan.helpers);
+    bound_above(select, moment)?;
+    let grouped = matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if !exprs.is_empty());
+    if grouped && let Some(condition) = existence.condition(HIDDEN[0], moment.t) {
+        select.having = Some(parse_expr(&format!("{} > 0", events(Some(&condition))))?);
+    }
+    Ok(Rewritten { columns: fan.columns, existence })
+}
+
+/// Turns the SELECT into the counts of the ledger: what passes WHERE, and what of that is before the longest window.
+pub(super) fn count(select: &mut Select, rewritten: &Rewritten, moment: Moment) -> Result<()> {
+    bound_above(select, moment)?;
+    let expired = match rewritten.existence.from(moment.t) {
+        Some(edge) => events(Some(&format!("{} < {}", HIDDEN[0], timestamp(edge)))),
+        None => events(Some("false")),
+    };
+    only_counts(select, vec![parse_item("count(*) AS passed")?, parse_item(&format!("{expired} AS expired"))?]);
+    Ok(())
+}
+
+/// Turns the SELECT into the count of all it reads.
+pub(super) fn count_read(select: &mut Select) -> Result<()> {
+    only_counts(select, vec![parse_item("count(*) AS read")?]);
+    Ok(())
+}
+
+fn only_counts(select: &mut Select, items: Vec<SelectItem>) {
+    select.projection = items;
+    select.group_by = GroupByExpr::Expressions(Vec::new(), Vec::new());
+    select.having = None;
+}
+
+struct Fan<'a> {
+    view: &'a ViewDefinition,
+    is_aggregate: &'a dyn Fn(&str) -> bool,
+    t: Micros,
+    items: Vec<SelectItem>,
+    /// Columns for `verify` alone, behind the view's.
+    helpers: Vec<SelectItem>,
+    columns: Vec<PlainColumn>,
+    spans: Vec<Span>,
+}
+
+impl Fan<'_> {
+    fn item(&mut self, item: SelectItem) -> Result<()> {
+        let (expr, name) = match item {
+            SelectItem::ExprWithAlias { expr, alias } => (expr, resolved(&alias)),
+            SelectItem::UnnamedExpr(Expr::Identifier(ident)) => (Expr::Identifier(ident.clone()), resolved(&ident)),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+                let name = parts.last().map(resolved).unwrap_or_default();
+                (Expr::CompoundIdentifier(parts), name)
+            }
+            other => return Err(Error::input(format!("a view's column has a name, found {other}"))),
+        };
+        let functions = calls::aggregates_in(&expr, self.is_aggregate);
+        let names_its_window = calls::mentions(&expr, "within");
+        if functions.is_empty() || names_its_window || self.view.windows.is_empty() {
+            return self.column(name, expr, functions, Span::ALL);
+        }
+        for window in &self.view.windows {
+            let span = Span::trailing(window.length, self.view.precision)?;
+            self.column(format!("{name}_{}", window.text), expr.clone(), functions.clone(), span)?;
+        }
+        Ok(())
+    }
+
+    /// One column; its aggregates that name no window of their own count over `otherwise`.
+    fn column(&mut self, name: String, mut expr: Expr, functions: Vec<String>, otherwise: Span) -> Result<()> {
+        let sql = expr.to_string();
+        let is_key = functions.is_empty() && !calls::mentions(&expr, "as_of");
+        let bare_count = calls::is_bare_count(&expr);
+        let mut spans = calls::rewrite(&mut expr, otherwise, self.view.precision, self.is_aggregate, self.t)?;
+        self.spans.extend(&spans);
+        spans.dedup();
+        let text = match functions.is_empty() || bare_count {
+            true => expr.to_string(),
+            false => {
+                let has_events = |span: &Span| format!("{} > 0", events(span.condition(HIDDEN[0], self.t).as_deref()));
+                let any: Vec<String> = spans.iter().map(has_events).collect();
+                format!("CASE WHEN {} THEN {expr} END", any.join(" OR "))
+            }
+        };
+        self.items.push(parse_item(&format!("{text} AS {}", quoted(&name)))?);
+        let distinct = calls::distinct_counts(&expr, TOP_K);
+        let helper = (!distinct.is_empty()).then(|| format!("__distinct_{name}"));
+        if let Some(helper) = &helper {
+            let text = if let [one] = distinct.as_slice() { one.clone() } else { format!("greatest({})", distinct.join(", ")) };
+            self.helpers.push(parse_item(&format!("{text} AS {}", quoted(helper)))?);
+        }
+        self.columns.push(PlainColumn { name, is_key, functions, sql, distinct: helper });
+        Ok(())
+    }
+
+    /// The longest window that a column has, at the coarsest hop among those of its length; without columns that have one, the
+    /// view's longest.
+    fn existence(&self) -> Result<Span> {
+        let mut spans = self.spans.clone();
+        if spans.is_empty() {
+            for window in &self.view.windows {
+                spans.push(Span::trailing(window.length, self.view.precision)?);
+            }
+        }
+        let mut longest: Option<Span> = None;
+        for span in spans {
+            let Some(back) = span.back else { return Ok(Span::ALL) };
+            longest = Some(match longest {
+                Some(known) if known.back > Some(back) => known,
+                Some(known) if known.back == Some(back) => Span { hop: known.hop.max(span.hop), ..known },
+                _ => Span { until: None, ..span },
+            });
+        }
+        Ok(longest.unwrap_or(Span::ALL))
+    }
+}
+
+/// How many events meet a condition.
+fn events(condition: Option<&str>) -> String {
+    match condition {
+        Some(condition) => format!("count(*) FILTER (WHERE {condition})"),
+        None => "count(*)".to_owned(),
+    }
+}
+
+/// With `as_of`, nothing after it counts.
+fn bound_above(select: &mut Select, moment: Moment) -> Result<()> {
+    if moment.as_of {
+        let bound = format!("{} <= {}", HIDDEN[0], timestamp(moment.t));
+        let all = match &select.selection {
+            Some(selection) => format!("({selection}) AND {bound}"),
+            None => bound,
+        };
+        select.selection = Some(parse_expr(&all)?);
+    }
+    Ok(())
+}
+
+/// `GROUP BY 2` names a column by its place, which fanning out moves.
+fn spell_out_ordinals(select: &mut Select) -> Result<()> {
+    let GroupByExpr::Expressions(exprs, _) = &mut select.group_by else {
+        return Err(Error::input("GROUP BY ALL hides the key of the view: expected the key columns by name"));
+    };
+    for expr in exprs {
+        let Expr::Value(value) = &*expr else { continue };
+        let Value::Number(number, _) = &value.value else { continue };
+        let item = number.parse::<usize>().ok().and_then(|place| select.projection.get(place.checked_sub(1)?));
+        match item {
+            Some(SelectItem::ExprWithAlias { expr: named, .. } | SelectItem::UnnamedExpr(named)) => *expr = named.clone(),
+            _ => return Err(Error::input(format!("GROUP BY {number} names no column of the SELECT"))),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+# `just` lists the recipes. `just verify` is what a change has to pass; `.ci/run` is the same with real services, from a clean clone.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+_default:
+    @{{ just_executable() }} --list --unsorted
+
+# format, lint, test, doc
+verify: (fmt "--check") duplicates lint test doc
+
+# all tests; those that need services are left out unless `just services up` ran and its `env` file was sourced
+test *arguments:
+    cargo test --workspace {{arguments}}
+
+# the tests against Kafka, PostgreSQL and S3 (after `just services up`)
+test-services *arguments:
+    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test -p basestream-tests {{arguments}}
+
+# real Kafka, PostgreSQL and S3 for the tests: just services up|down|check|start NAME|kill NAME [SIGNAL]
+services action *arguments:
+    tests/services/{{action}} {{arguments}}
+
+# the demo: no service needed; synthetic payments with fraud rings, answered by all three layers
+demo *arguments:
+    cargo run --release -- demo {{arguments}}
+
+# clippy, warnings are errors
+lint:
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# rustfmt (`just fmt --check` changes nothing)
+fmt *arguments:
+    cargo fmt --all {{arguments}}
+
+# the API documentation, with warnings as errors
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+# arrow, parquet, object_store and datafusion must each be built in one version
+duplicates:
+    .ci/duplicates
+
+# licences, advisories, banned duplicates (needs `cargo install cargo-deny --locked`)
+deny:
+    cargo deny check

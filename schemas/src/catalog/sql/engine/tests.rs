@@ -1,0 +1,72 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn path_of(url: &str) -> Option<String> {
+    match place_of(url) {
+        Ok(Place::File(path)) => Some(path.display().to_string()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_sqlite_url_names_a_file() {
+    assert_eq!(path_of("sqlite:///var/lib/catalog.db").as_deref(), Some("/var/lib/catalog.db"));
+    assert_eq!(path_of("sqlite:///with%20a/blank b/catalog.db").as_deref(), Some("/with a/blank b/catalog.db"));
+    assert_eq!(path_of("sqlite://folder/catalog.db").as_deref(), Some("folder/catalog.db"));
+    assert!(matches!(place_of("sqlite::memory:"), Ok(Place::Memory)));
+}
+
+#[test]
+fn a_wrong_url_is_the_callers_mistake() {
+    for url in
+        ["", "sqlite:", "sqlite://", "sqlite:///", "sqlite:///a.db?mode=ro", "mysql://h/db", "/var/catalog.db", "postgres://h:port/db"]
+    {
+        let error = place_of(url).err().unwrap_or_else(|| panic!("{url} was taken"));
+        assert_eq!(error.kind(), ErrorKind::Input, "{url}: {error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_password_is_never_shown(password in "[a-zA-Z0-9%$#?/@:!]{6,12}", port in "(5432|99999|x)") {
+        for url in [
+            format!("postgres://user:S3{password}@host:{port}/db"),
+            format!("postgres://user@host:{port}/db?password=S3{password}"),
+            format!("postgresql:user:S3{password}@host"),
+            format!("mysql://user:S3{password}@host:{port}/db"),
+        ] {
+            let secret = format!("S3{}", &password[..4]);
+            let shown = shown(&url);
+            prop_assert!(!shown.contains(&secret), "{}", shown);
+            if let Err(error) = place_of(&url) {
+                prop_assert!(!format!("{error:?}").contains(&secret), "{}", error);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable_and_soon_said() {
+    let started = std::time::Instant::now();
+    let error = Engine::open("postgres://user:S3cret@127.0.0.1:1/db").await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = format!("{error:?}");
+    assert!(text.contains("127.0.0.1:1/db") && !text.contains("S3cret"), "{text}");
+    assert!(started.elapsed() < GREETING + Duration::from_secs(2));
+}
+
+#[test]
+fn only_what_a_retry_can_heal_is_unavailable() {
+    for code in ["08006", "40001", "40P01", "53300", "57P01", "55P03", "25006"] {
+        assert_eq!(super::super::session::kind_of_sqlstate(code), ErrorKind::Unavailable, "{code}");
+    }
+    for code in ["42601", "42P01", "23514", "", "2"] {
+        assert_eq!(super::super::session::kind_of_sqlstate(code), ErrorKind::Internal, "{code}");
+    }
+    // 517 is BUSY_SNAPSHOT.
+    for code in [5, 6, 517, 13] {
+        assert_eq!(super::super::session::kind_of_sqlite(code), ErrorKind::Unavailable, "{code}");
+    }
+    assert_eq!(super::super::session::kind_of_sqlite(26), ErrorKind::Corrupt);
+}

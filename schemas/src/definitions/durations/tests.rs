@@ -1,0 +1,61 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn every_unit_is_read() {
+    let seconds = |text| parse_duration(text).unwrap().as_millis() as f64 / 1000.0;
+    assert_eq!(seconds("500ms"), 0.5);
+    assert_eq!(seconds("10s"), 10.0);
+    assert_eq!(seconds("10m"), 600.0);
+    assert_eq!(seconds("10min"), 600.0);
+    assert_eq!(seconds("1h"), 3600.0);
+    assert_eq!(seconds("400d"), 400.0 * 86400.0);
+    assert_eq!(seconds("2w"), 14.0 * 86400.0);
+    assert_eq!(seconds(" 1h "), 3600.0);
+}
+
+#[test]
+fn a_wrong_duration_is_answered_with_what_was_found() {
+    let error = |text| parse_duration(text).unwrap_err().to_string();
+    assert_eq!(error("7x"), "the duration '7x' has the unknown unit 'x'; expected ms, s, m or min, h, d or w");
+    assert_eq!(error("7"), "the duration '7' has no unit; add one of ms, s, m, h, d, w");
+    assert_eq!(error("0d"), "the duration '0d' is zero; expected more than zero");
+    assert_eq!(error("999999999999d"), "the duration '999999999999d' is too long; expected at most 106751991d");
+    for text in ["", "h", "-1h", "1.5h", "1h30m", "1 h", "ten", "99999999999999999999999h", "１h"] {
+        assert!(parse_duration(text).is_err(), "{text}");
+    }
+    assert!(parse_duration("106751991d").is_ok());
+    assert!(parse_duration("106751992d").is_err());
+}
+
+#[test]
+fn sizes_are_read_in_binary_and_decimal_units() {
+    assert_eq!(parse_bytes("1B").unwrap(), 1);
+    assert_eq!(parse_bytes("256MiB").unwrap(), 256 << 20);
+    assert_eq!(parse_bytes("4GiB").unwrap(), 4 << 30);
+    assert_eq!(parse_bytes("1GB").unwrap(), 1_000_000_000);
+    assert_eq!(parse_bytes("12").unwrap_err().to_string(), "the size '12' has no unit; add one of B, KiB, MiB, GiB, TiB");
+    for text in ["", "0B", "1.5GiB", "8388608TiB", "1gib", "-1B", "1GiB/s"] {
+        assert!(parse_bytes(text).is_err(), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_written_duration_is_read_back(ms in 1u64..100_000_000_000_000) {
+        let duration = Duration::from_millis(ms);
+        prop_assert_eq!(parse_duration(&format_duration(duration)).unwrap(), duration);
+    }
+
+    #[test]
+    fn a_written_size_is_read_back(bytes in 1u64..i64::MAX as u64) {
+        prop_assert_eq!(parse_bytes(&format_bytes(bytes)).unwrap(), bytes);
+    }
+
+    #[test]
+    fn no_text_panics(text in any::<String>()) {
+        let _ = parse_duration(&text);
+        let _ = parse_bytes(&text);
+    }
+}

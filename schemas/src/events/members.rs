@@ -1,0 +1,193 @@
+//! One pass over a JSON object that picks the members which columns need, as borrowed raw text; the rest is skipped unread.
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::definitions::Column;
+
+/// The paths of all columns as one tree, so that a nested object is walked once for all columns in it.
+#[derive(Debug)]
+pub(super) struct Members {
+    root: Node,
+    columns: usize,
+}
+
+/// What was found at a column's path.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Slot<'a> {
+    Missing,
+    Found(&'a RawValue),
+    /// The path leads through something that is no object.
+    NoObject(&'static str),
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// The columns whose path ends here.
+    columns: Vec<usize>,
+    /// The columns whose path goes on below.
+    below: Vec<usize>,
+    /// Sorted by name.
+    children: Vec<(Box<str>, Node)>,
+}
+
+impl Members {
+    pub(super) fn new(columns: &[Column]) -> Self {
+        let mut root = Node::default();
+        for (index, column) in columns.iter().enumerate() {
+            root.insert(&column.path, index);
+        }
+        Self { root, columns: columns.len() }
+    }
+
+    /// The raw values at the columns' paths, in the columns' order. Of members of the same name the last one wins.
+    pub(super) fn find<'a>(&self, object: &'a str) -> Result<Vec<Slot<'a>>, serde_json::Error> {
+        let mut slots = vec![Slot::Missing; self.columns];
+        self.root.walk(object, &mut slots)?;
+        Ok(slots)
+    }
+}
+
+impl Node {
+    fn insert(&mut self, path: &[String], column: usize) {
+        let Some((name, rest)) = path.split_first() else {
+            self.columns.push(column);
+            return;
+        };
+        self.below.push(column);
+        let at = match self.children.binary_search_by(|(child, _)| (**child).cmp(name.as_str())) {
+            Ok(at) => at,
+            Err(at) => {
+                self.children.insert(at, (name.as_str().into(), Node::default()));
+                at
+            }
+        };
+        self.children[at].1.insert(rest, column);
+    }
+
+    fn walk<'a>(&self, json: &'a str, slots: &mut [Slot<'a>]) -> Result<(), serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        Walk { node: self, slots }.deserialize(&mut deserializer)?;
+        deserializer.end()
+    }
+
+    fn child(&self, name: &str) -> Option<&Node> {
+        self.children.binary_search_by(|(child, _)| (**child).cmp(name)).ok().map(|at| &self.children[at].1)
+    }
+}
+
+/// Walks one value whose node has children: an object, if all is well.
+struct Walk<'n, 's, 'a> {
+    node: &'n Node,
+    slots: &'s mut [Slot<'a>],
+}
+
+impl<'a> Walk<'_, '_, 'a> {
+    fn set(self, slot: Slot<'a>) {
+        for column in &self.node.below {
+            self.slots[*column] = slot;
+        }
+    }
+
+    fn member<M: MapAccess<'a>>(&mut self, child: &Node, map: &mut M) -> Result<(), M::Error> {
+        if child.columns.is_empty() {
+            return map.next_value_seed(Walk { node: child, slots: self.slots });
+        }
+        let raw: &'a RawValue = map.next_value()?;
+        for column in &child.columns {
+            self.slots[*column] = Slot::Found(raw);
+        }
+        if child.children.is_empty() { Ok(()) } else { child.walk(raw.get(), self.slots).map_err(M::Error::custom) }
+    }
+}
+
+impl<'a> DeserializeSeed<'a> for Walk<'_, '_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<M: MapAccess<'a>>(mut self, mut map: M) -> Result<(), M::Error> {
+        // An earlier member of the same name may have left something.
+        for column in &self.node.below {
+            self.slots[*column] = Slot::Missing;
+        }
+        while let Some(child) = map.next_key_seed(Name(self.node))? {
+            match child {
+                Some(child) => self.member(child, &mut map)?,
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<S: SeqAccess<'a>>(self, mut seq: S) -> Result<(), S::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        self.set(Slot::NoObject("an array"));
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.set(Slot::Missing);
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.set(Slot::NoObject("a boolean"));
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        self.set(Slot::NoObject("a number"));
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        self.set(Slot::NoObject("a number"));
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        self.set(Slot::NoObject("a number"));
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        self.set(Slot::NoObject("a text"));
+        Ok(())
+    }
+}
+
+/// A member's name, looked up where it stands: no copy unless it has escapes.
+struct Name<'n>(&'n Node);
+
+impl<'n, 'a> DeserializeSeed<'a> for Name<'n> {
+    type Value = Option<&'n Node>;
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'n> Visitor<'_> for Name<'n> {
+    type Value = Option<&'n Node>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a member's name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.child(name))
+    }
+}

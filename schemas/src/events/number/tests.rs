@@ -1,0 +1,74 @@
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn exponents_are_exact() {
+    assert_eq!(scaled("1e2", 0), Some(100));
+    assert_eq!(scaled("1.25E1", 1), Some(125));
+    assert_eq!(scaled("12500e-3", 1), Some(125));
+    assert_eq!(scaled("0e999999999999999999", 2), Some(0));
+    assert_eq!(scaled("-0.0", 2), Some(0));
+}
+
+#[test]
+fn a_fraction_finer_than_the_scale_is_refused_unless_it_is_zeros() {
+    assert_eq!(scaled("1.230", 2), Some(123));
+    assert_eq!(scaled("1.231", 2), None);
+    assert_eq!(scaled("1e-3", 2), None);
+    assert_eq!(scaled("1000e-3", 0), Some(1));
+}
+
+#[test]
+fn overflow_is_refused() {
+    assert_eq!(scaled("1e38", 0), Some(10i128.pow(38)));
+    assert_eq!(scaled("1e39", 0), None);
+    assert_eq!(scaled("1e999999999999", 0), None);
+    assert_eq!(scaled(&"9".repeat(60), 0), None);
+}
+
+#[test]
+fn long_runs_of_zeros_cost_nothing() {
+    let zeros = "0".repeat(10_000);
+    assert_eq!(scaled(&format!("1{zeros}e-10000"), 0), Some(1));
+    assert_eq!(scaled(&format!("{zeros}7"), 0), Some(7));
+    assert_eq!(scaled(&format!("0.{zeros}7e10001"), 0), Some(7));
+}
+
+#[test]
+fn what_is_no_number_is_refused() {
+    for text in ["", "-", "+", ".", "e5", "1e", "1e+", "1.2.3", "1_000", " 1", "1 ", "0x10", "NaN", "Infinity", "--1", "1e1.5", "١"] {
+        assert_eq!(scaled(text, 0), None, "{text}");
+    }
+    for (text, value) in [("+5", 5), ("007", 7), ("5.", 5), (".5e1", 5)] {
+        assert_eq!(scaled(text, 0), Some(value), "{text}");
+    }
+}
+
+#[test]
+fn the_grammar_of_json_is_a_part_of_ours() {
+    for text in ["0", "-0", "1", "10.5", "1e5", "1E+5", "-1.5e-1"] {
+        assert!(serde_json::from_str::<serde_json::Number>(text).is_ok() && scaled(text, 20).is_some(), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_decimal_reads_back_from_its_text(unscaled in -(10i128.pow(37))..10i128.pow(37), scale in 0usize..30) {
+        let digits = format!("{:0width$}", unscaled.unsigned_abs(), width = scale + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - scale);
+        let sign = if unscaled < 0 { "-" } else { "" };
+        let point = if scale > 0 { "." } else { "" };
+        prop_assert_eq!(scaled(&format!("{sign}{whole}{point}{fraction}"), scale as i64), Some(unscaled));
+        prop_assert_eq!(scaled(&format!("{unscaled}e-{scale}"), scale as i64), Some(unscaled));
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in ".{0,40}", scale in -50i64..50) {
+        let _ = scaled(&text, scale);
+    }
+
+    #[test]
+    fn any_text_of_number_characters_is_read_or_refused(text in "[-+0-9.eE]{0,60}", scale in -50i64..50) {
+        let _ = scaled(&text, scale);
+    }
+}

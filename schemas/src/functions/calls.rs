@@ -1,0 +1,86 @@
+//! What a call of our aggregates must look like, told while the query is being analysed and not when it runs.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, plan_err};
+use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::physical_plan::expressions::Literal;
+
+use super::last_n::{LAST_N, LAST_N_MAX};
+use super::top_k::{TOP_K, TOP_K_MAX};
+
+/// Adds the check to a registry that knows analysis; others are left as they are.
+pub(super) fn register_check(registry: &mut dyn FunctionRegistry) -> Result<()> {
+    match registry.register_function_rewrite(Arc::new(CheckCalls)) {
+        Err(DataFusionError::NotImplemented(_)) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// A rewrite that rewrites nothing: DataFusion's analyzer shows it every expression, and it may refuse.
+#[derive(Debug)]
+struct CheckCalls;
+
+impl FunctionRewrite for CheckCalls {
+    fn name(&self) -> &str {
+        "check_basestream_calls"
+    }
+
+    fn rewrite(&self, expr: Expr, _schema: &DFSchema, _config: &ConfigOptions) -> Result<Transformed<Expr>> {
+        if let Expr::AggregateFunction(call) = &expr {
+            check(call)?;
+        }
+        Ok(Transformed::no(expr))
+    }
+}
+
+fn check(call: &AggregateFunction) -> Result<()> {
+    let name = call.func.name();
+    let greatest = match name {
+        LAST_N => LAST_N_MAX,
+        TOP_K => TOP_K_MAX,
+        _ => return Ok(()),
+    };
+    let literal = match call.params.args.get(1) {
+        Some(Expr::Literal(value, _)) => Some(value),
+        _ => None,
+    };
+    bound(name, literal, greatest)?;
+    not_distinct(name, call.params.distinct)
+}
+
+/// The literal second argument of an aggregate that is being lowered, with the same rules as in analysis.
+pub(super) fn checked_bound(name: &str, args: &AccumulatorArgs<'_>, greatest: usize) -> Result<usize> {
+    let literal = args.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>()).map(Literal::value);
+    not_distinct(name, args.is_distinct)?;
+    bound(name, literal, greatest)
+}
+
+fn bound(name: &str, literal: Option<&ScalarValue>, greatest: usize) -> Result<usize> {
+    let number = match literal {
+        Some(ScalarValue::Int64(Some(n))) => Some(*n),
+        Some(ScalarValue::Int32(Some(n))) => Some(i64::from(*n)),
+        Some(ScalarValue::UInt64(Some(n))) => i64::try_from(*n).ok(),
+        _ => None,
+    };
+    match number.and_then(|n| usize::try_from(n).ok()) {
+        Some(n) if (1..=greatest).contains(&n) => Ok(n),
+        _ => {
+            let found = literal.map_or("an expression".to_owned(), |value| value.to_string());
+            plan_err!("the second argument of {name} is {found}: expected a literal number from 1 to {greatest}")
+        }
+    }
+}
+
+fn not_distinct(name: &str, distinct: bool) -> Result<()> {
+    if distinct {
+        return plan_err!("{name} does not take DISTINCT");
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! The DataFusion sessions of this workspace: one dialect, one set of functions, everywhere.
+
+use std::sync::Arc;
+
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use crate::error::Result;
+use crate::functions::Functions;
+
+/// Settings that decide what SQL means here: decimal literals are decimals, text is Utf8, nothing is collected by chance.
+pub fn session_config() -> SessionConfig {
+    let mut config = SessionConfig::new().with_information_schema(false).with_target_partitions(2);
+    let options = config.options_mut();
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.execution.parquet.schema_force_view_types = false;
+    options.execution.parquet.pushdown_filters = true;
+    options.execution.time_zone = Some("UTC".into());
+    config
+}
+
+/// A session for planning: no table but what is registered, the given functions, no memory limit.
+pub fn planning_session(functions: &Functions) -> Result<SessionContext> {
+    let state = SessionStateBuilder::new_with_default_features()
+        .with_config(session_config())
+        .with_runtime_env(Arc::new(RuntimeEnv::default()))
+        .build();
+    let context = SessionContext::new_with_state(state);
+    functions.register(&context)?;
+    Ok(context)
+}

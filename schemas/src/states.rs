@@ -1,0 +1,15 @@
+//! States: made from events ([`partial`]), kept as sorted rows ([`rows`]), merged by key and tile ([`merge`]) and over the
+//! ranges of a question ([`answer`]).
+//!
+//! A micro-batch's layer, a segment, a snapshot bucket and a serving node's memory are the same thing: state rows, more or less
+//! merged. A reader never assumes one row per key and tile; it merges.
+
+pub mod answer;
+pub mod merge;
+pub mod partial;
+pub mod rows;
+
+pub use answer::{Pieces, answer};
+pub use merge::{climb, merge_rows};
+pub use partial::{Partial, prepared_plan};
+pub use rows::{KeyCodec, StateRows};

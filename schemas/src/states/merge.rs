@@ -1,0 +1,114 @@
+//! Merging state rows by key, level and tile, and building the ladder of coarser tiles.
+//!
+//! Groups are numbered in the order of their first row and every group has one: the accumulators of DataFusion take a group
+//! they were told of for one they have seen.
+
+use arrow::array::{Array, ArrayRef, BinaryArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
+use arrow::compute::{concat_batches, take};
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::GroupsAccumulatorAdapter;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::plan::{StateExpr, ViewPlan};
+use crate::states::rows::{KeyCodec, StateRows, levels, tiles};
+use crate::tiles::{Level, Micros};
+
+/// A fresh accumulator for grouped states.
+pub(super) fn accumulator(state: &StateExpr) -> Result<Box<dyn GroupsAccumulator>> {
+    if state.aggregate.groups_accumulator_supported() {
+        return Ok(state.aggregate.create_groups_accumulator()?);
+    }
+    let aggregate = state.aggregate.clone();
+    Ok(Box::new(GroupsAccumulatorAdapter::new(move || aggregate.create_accumulator())))
+}
+
+/// Sorts rows and merges those of one key, level and tile into one.
+pub fn merge_rows(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<StateRows> {
+    let sorted = StateRows::sort(plan, codec, batches)?;
+    let groups = number_groups(&sorted, |level, tile| (level, tile))?;
+    merge_groups(plan, &sorted, &groups)
+}
+
+/// Adds the coarser levels to rows of the finest one (one sorted batch holding whole keys), and drops what lies before `floors`.
+pub fn climb(plan: &ViewPlan, codec: &KeyCodec, finest: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
+    let mut all = Vec::with_capacity(plan.ladder.len());
+    let mut below = finest.clone();
+    for (i, level) in plan.ladder.iter().enumerate() {
+        if i > 0 {
+            below = raise(plan, &below, *level)?;
+        }
+        let floor = floors.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
+        all.push(keep_from(&below, floor)?);
+    }
+    StateRows::sort(plan, codec, &all)
+}
+
+/// The rows of one level, merged into the tiles of a coarser one.
+fn raise(plan: &ViewPlan, rows: &StateRows, to: Level) -> Result<StateRows> {
+    let groups = number_groups(rows, |_, tile| (to.code(), to.floor(tile)))?;
+    merge_groups(plan, rows, &groups)
+}
+
+fn keep_from(rows: &StateRows, floor: Option<Micros>) -> Result<RecordBatch> {
+    let Some(floor) = floor else { return Ok(rows.batch().clone()) };
+    let keep: arrow::array::BooleanArray = tiles(rows.batch())?.iter().map(|tile| Some(*tile >= floor)).collect();
+    Ok(arrow::compute::filter_record_batch(rows.batch(), &keep)?)
+}
+
+/// Sorted rows numbered by group, with each group's place.
+struct Groups {
+    of_row: Vec<usize>,
+    first_row: Vec<u32>,
+    level: Vec<u8>,
+    tile: Vec<Micros>,
+}
+
+fn number_groups(rows: &StateRows, place: impl Fn(u8, Micros) -> (u8, Micros)) -> Result<Groups> {
+    let (keys, level_of, tile_of) = (rows.keys(), levels(rows.batch())?, tiles(rows.batch())?);
+    let mut groups = Groups { of_row: Vec::with_capacity(rows.len()), first_row: Vec::new(), level: Vec::new(), tile: Vec::new() };
+    for row in 0..rows.len() {
+        let (level, tile) = place(level_of.value(row), tile_of[row]);
+        let same = groups.first_row.last().is_some_and(|first| {
+            keys.value(*first as usize) == keys.value(row) && groups.level.last() == Some(&level) && groups.tile.last() == Some(&tile)
+        });
+        if !same {
+            groups.first_row.push(row as u32);
+            groups.level.push(level);
+            groups.tile.push(tile);
+        }
+        groups.of_row.push(groups.first_row.len() - 1);
+    }
+    Ok(groups)
+}
+
+fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<StateRows> {
+    let first = UInt32Array::from(groups.first_row.clone());
+    let keys = take(rows.keys(), &first, None)?;
+    let keys = keys.as_any().downcast_ref::<BinaryArray>().cloned().ok_or_else(|| Error::internal("keys changed their type"))?;
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(plan.state_schema().fields().len());
+    for key in &rows.batch().columns()[..plan.keys.len()] {
+        columns.push(take(key, &first, None)?);
+    }
+    columns.push(Arc::new(UInt8Array::from(groups.level.clone())));
+    columns.push(Arc::new(TimestampMicrosecondArray::from(groups.tile.clone()).with_timezone("UTC")));
+    for (i, state) in plan.states.iter().enumerate() {
+        let from = plan.state_offset(i);
+        let states = &rows.batch().columns()[from..from + state.fields.len()];
+        if groups.first_row.is_empty() {
+            columns.extend_from_slice(states);
+            continue;
+        }
+        let mut accumulator = accumulator(state)?;
+        accumulator.merge_batch(states, &groups.of_row, groups.first_row.len())?;
+        columns.extend(accumulator.state(EmitTo::All)?);
+    }
+    Ok(StateRows::from_sorted(RecordBatch::try_new(plan.state_schema().clone(), columns)?, keys))
+}
+
+/// Merges sorted row sets into one.
+pub fn merge_all(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows]) -> Result<StateRows> {
+    let batches: Vec<RecordBatch> = sets.iter().map(|rows| rows.batch().clone()).collect();
+    let joined = [concat_batches(plan.state_schema(), &batches)?];
+    merge_rows(plan, codec, &joined)
+}

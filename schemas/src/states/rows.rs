@@ -1,0 +1,134 @@
+//! State rows, sorted by key, level and tile; keys compared by their row encoding.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, FieldRef, TimestampMicrosecondType, UInt8Type};
+use arrow_row::{RowConverter, SortField};
+
+use crate::error::{Error, Result};
+use crate::plan::{LEVEL, TILE, ViewPlan};
+use crate::tiles::Micros;
+
+/// Encodes keys as bytes whose order is the keys' order, NULLs first.
+#[derive(Debug)]
+pub struct KeyCodec {
+    converter: RowConverter,
+    types: Vec<DataType>,
+}
+
+impl KeyCodec {
+    pub fn new(keys: &[FieldRef]) -> Result<Self> {
+        let types: Vec<DataType> = keys.iter().map(|key| key.data_type().clone()).collect();
+        let fields = types.iter().cloned().map(SortField::new).collect();
+        let converter = RowConverter::new(fields).map_err(|error| Error::input(format!("a key cannot be of this type: {error}")))?;
+        Ok(Self { converter, types })
+    }
+
+    /// One encoded key per row. A view without keys has one, empty.
+    pub fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        if self.types.is_empty() {
+            return Ok(BinaryArray::from_iter_values(std::iter::repeat_n(b"", rows)));
+        }
+        Ok(self.converter.convert_columns(columns)?.try_into_binary()?)
+    }
+
+    /// The key columns that `encode` was given.
+    pub fn decode<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
+        if self.types.is_empty() {
+            return Ok(Vec::new());
+        }
+        let parser = self.converter.parser();
+        Ok(self.converter.convert_rows(keys.map(|key| parser.parse(key)))?)
+    }
+}
+
+/// Sorted state rows with their encoded keys beside them.
+#[derive(Debug, Clone)]
+pub struct StateRows {
+    batch: RecordBatch,
+    keys: BinaryArray,
+}
+
+impl StateRows {
+    /// Sorts rows of the plan's state schema. Rows of one key, level and tile stay apart; see [`super::merge_rows`].
+    pub fn sort(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<Self> {
+        let batch = concat_batches(plan.state_schema(), batches)?;
+        let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
+        let (levels, tiles) = (levels(&batch)?, tiles(&batch)?);
+        let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
+        let place = |row: &u32| (keys.value(*row as usize), levels.value(*row as usize), tiles[*row as usize]);
+        if order.is_sorted_by_key(place) {
+            return Ok(Self { batch, keys });
+        }
+        order.sort_by(|a, b| place(a).cmp(&place(b)));
+        let order = arrow::array::UInt32Array::from(order);
+        let keys = arrow::compute::take(&keys, &order, None)?.as_binary::<i32>().clone();
+        Ok(Self { batch: take_record_batch(&batch, &order)?, keys })
+    }
+
+    /// Rows that are sorted already, with their encoded keys.
+    pub fn from_sorted(batch: RecordBatch, keys: BinaryArray) -> Self {
+        Self { batch, keys }
+    }
+
+    pub fn batch(&self) -> &RecordBatch {
+        &self.batch
+    }
+
+    pub fn keys(&self) -> &BinaryArray {
+        &self.keys
+    }
+
+    pub fn len(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rows of one key.
+    pub fn find(&self, key: &[u8]) -> std::ops::Range<usize> {
+        find_key(&self.keys, key)
+    }
+
+    /// Bytes of memory these rows hold.
+    pub fn memory_bytes(&self) -> usize {
+        self.batch.get_array_memory_size() + self.keys.get_array_memory_size()
+    }
+}
+
+/// The rows of one key among sorted encoded keys.
+pub fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
+    let from = partition_point(keys.len(), |row| keys.value(row) < key);
+    let to = from + partition_point(keys.len() - from, |row| keys.value(from + row) <= key);
+    from..to
+}
+
+/// The first index in `0..len` for which `before` is false.
+fn partition_point(len: usize, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// The levels of state rows.
+pub fn levels(batch: &RecordBatch) -> Result<&UInt8Array> {
+    let column = batch.column_by_name(LEVEL).ok_or_else(|| Error::corrupt(format!("state rows lack the column {LEVEL}")))?;
+    column.as_primitive_opt::<UInt8Type>().ok_or_else(|| Error::corrupt(format!("{LEVEL} is {}, expected UInt8", column.data_type())))
+}
+
+/// The tile starts of state rows.
+pub fn tiles(batch: &RecordBatch) -> Result<&[Micros]> {
+    let column = batch.column_by_name(TILE).ok_or_else(|| Error::corrupt(format!("state rows lack the column {TILE}")))?;
+    let tiles = column.as_primitive_opt::<TimestampMicrosecondType>();
+    tiles.map(|tiles| &tiles.values()[..]).ok_or_else(|| Error::corrupt(format!("{TILE} is {}, expected a timestamp", column.data_type())))
+}
+
+/// A shared, cheap-to-clone set of rows.
+pub type SharedRows = Arc<StateRows>;

@@ -1,0 +1,27 @@
+//! Object storage: the files that hold archives, states and snapshots, in a folder or in a bucket.
+//!
+//! Files are written once under fresh names, durable before a catalog transaction names them, and every byte that is
+//! read back is held against the checksum the catalog keeps. Damage is an error of the kind `Corrupt` that names the
+//! file, never a wrong answer.
+
+pub mod archive;
+pub mod dead_letters;
+mod local;
+pub mod parquet_file;
+pub mod paths;
+mod pieces;
+pub mod scan;
+pub mod snapshot;
+pub mod states_object;
+pub mod store;
+pub mod upload;
+pub mod verified;
+
+pub use archive::{OffsetRanges, archive_plan, read_archive, read_archive_as, write_archive};
+pub use dead_letters::{dead_letter_schema, write_dead_letters};
+pub use parquet_file::{ParquetOptions, read_parquet, write_parquet};
+pub use paths::ObjectName;
+pub use snapshot::{BucketFile, BucketWriter, Manifest, bucket_of, read_bucket, read_manifest, write_manifest};
+pub use states_object::{Section, SectionMeta, SegmentRange, StatesObject, write_states_object};
+pub use store::{ObjectStorage, Stored};
+pub use upload::UploadWriter;

@@ -1,0 +1,177 @@
+//! Every object name is built and parsed here.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::catalog::{FileKind, FileRecord};
+use crate::error::{Error, Result};
+use crate::storage::store::Stored;
+use crate::tiles::Micros;
+
+/// The name of one object, relative to the storage's URL. Names of streams and views stand in it with every character
+/// other than ASCII letters, digits, `_` and `-` as `%XX`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ObjectName {
+    /// `archive/<stream>/<checkpoint>.parquet`
+    Archive { stream: Arc<str>, checkpoint: Uuid },
+    /// `dead-letters/<stream>/<checkpoint>.parquet`
+    DeadLetters { stream: Arc<str>, checkpoint: Uuid },
+    /// `states/<checkpoint>.states`: what a checkpoint wrote, a segment per view version.
+    States { checkpoint: Uuid },
+    /// `states/<view>-<version>/<checkpoint>.states`: a segment rebuilt from the archive for one view version.
+    RebuiltStates { view: Arc<str>, version: u32, checkpoint: Uuid },
+    /// `snapshots/<view>/<version>/<run>/<bucket>.parquet`, the bucket with at least five digits.
+    Bucket { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
+    /// `snapshots/<view>/<version>/<run>/manifest.json`
+    Manifest { view: Arc<str>, version: u32, run: Uuid },
+}
+
+impl ObjectName {
+    pub fn kind(&self) -> FileKind {
+        match self {
+            ObjectName::Archive { .. } => FileKind::Archive,
+            ObjectName::DeadLetters { .. } => FileKind::DeadLetters,
+            ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => FileKind::States,
+            ObjectName::Bucket { .. } => FileKind::Snapshot,
+            ObjectName::Manifest { .. } => FileKind::Manifest,
+        }
+    }
+
+    pub fn checkpoint(&self) -> Option<Uuid> {
+        match self {
+            ObjectName::Archive { checkpoint, .. }
+            | ObjectName::DeadLetters { checkpoint, .. }
+            | ObjectName::States { checkpoint }
+            | ObjectName::RebuiltStates { checkpoint, .. } => Some(*checkpoint),
+            ObjectName::Bucket { .. } | ObjectName::Manifest { .. } => None,
+        }
+    }
+
+    pub fn run(&self) -> Option<Uuid> {
+        match self {
+            ObjectName::Bucket { run, .. } | ObjectName::Manifest { run, .. } => Some(*run),
+            _ => None,
+        }
+    }
+
+    /// The stream of an archive or dead-letter file, the view of a snapshot's file or of a rebuilt segment.
+    pub fn subject(&self) -> Option<&Arc<str>> {
+        match self {
+            ObjectName::Archive { stream, .. } | ObjectName::DeadLetters { stream, .. } => Some(stream),
+            ObjectName::RebuiltStates { view, .. } | ObjectName::Bucket { view, .. } | ObjectName::Manifest { view, .. } => Some(view),
+            ObjectName::States { .. } => None,
+        }
+    }
+
+    /// The catalog's record of this object as it was stored.
+    pub fn record(&self, stored: Stored, rows: i64, event_times: Option<(Micros, Micros)>) -> FileRecord {
+        FileRecord {
+            path: self.to_string(),
+            kind: self.kind(),
+            checkpoint: self.checkpoint(),
+            run: self.run(),
+            subject: self.subject().cloned(),
+            bytes: stored.bytes,
+            rows,
+            checksum: stored.checksum,
+            min_event_time: event_times.map(|(min, _)| min),
+            max_event_time: event_times.map(|(_, max)| max),
+            doomed: false,
+        }
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ObjectName::Archive { stream, checkpoint } => write!(f, "archive/{}/{checkpoint}.parquet", Escaped(stream)),
+            ObjectName::DeadLetters { stream, checkpoint } => write!(f, "dead-letters/{}/{checkpoint}.parquet", Escaped(stream)),
+            ObjectName::States { checkpoint } => write!(f, "states/{checkpoint}.states"),
+            ObjectName::RebuiltStates { view, version, checkpoint } => {
+                write!(f, "states/{}-{version}/{checkpoint}.states", Escaped(view))
+            }
+            ObjectName::Bucket { view, version, run, bucket } => {
+                write!(f, "snapshots/{}/{version}/{run}/{bucket:05}.parquet", Escaped(view))
+            }
+            ObjectName::Manifest { view, version, run } => write!(f, "snapshots/{}/{version}/{run}/manifest.json", Escaped(view)),
+        }
+    }
+}
+
+impl FromStr for ObjectName {
+    type Err = Error;
+
+    /// Accepts exactly the texts that `Display` writes.
+    fn from_str(text: &str) -> Result<Self> {
+        parse(text)
+            .filter(|name| name.to_string() == text)
+            .ok_or_else(|| Error::input(format!("\"{text}\" is not the name of an object of this storage")))
+    }
+}
+
+fn parse(text: &str) -> Option<ObjectName> {
+    let parts: Vec<&str> = text.split('/').collect();
+    match parts.as_slice() {
+        ["archive", stream, file] => Some(ObjectName::Archive { stream: unescape(stream)?, checkpoint: uuid_before(file, ".parquet")? }),
+        ["dead-letters", stream, file] => {
+            Some(ObjectName::DeadLetters { stream: unescape(stream)?, checkpoint: uuid_before(file, ".parquet")? })
+        }
+        ["states", file] => Some(ObjectName::States { checkpoint: uuid_before(file, ".states")? }),
+        ["states", folder, file] => {
+            let (view, version) = folder.rsplit_once('-')?;
+            let checkpoint = uuid_before(file, ".states")?;
+            Some(ObjectName::RebuiltStates { view: unescape(view)?, version: version.parse().ok()?, checkpoint })
+        }
+        ["snapshots", view, version, run, file] => {
+            let (view, version, run) = (unescape(view)?, version.parse().ok()?, Uuid::try_parse(run).ok()?);
+            match *file {
+                "manifest.json" => Some(ObjectName::Manifest { view, version, run }),
+                file => Some(ObjectName::Bucket { view, version, run, bucket: file.strip_suffix(".parquet")?.parse().ok()? }),
+            }
+        }
+        _ => None,
+    }
+}
+
+fn uuid_before(file: &str, suffix: &str) -> Option<Uuid> {
+    Uuid::try_parse(file.strip_suffix(suffix)?).ok()
+}
+
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => write!(f, "{}", byte as char)?,
+                other => write!(f, "%{other:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `None` for an empty text, a broken escape or bytes that are not UTF-8.
+fn unescape(text: &str) -> Option<Arc<str>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let decoded = match byte {
+            b'%' => hex_digit(rest.next()?)? * 16 + hex_digit(rest.next()?)?,
+            plain => plain,
+        };
+        bytes.push(decoded);
+    }
+    let name = String::from_utf8(bytes).ok()?;
+    (!name.is_empty()).then(|| name.into())
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    (byte as char).to_digit(16).map(|digit| digit as u8)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Answering from the archive: exact at any time in the past, and slower. For times that the kept tiles do not answer.
+
+use std::sync::Arc;
+
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, execute_stream};
+use datafusion::prelude::SessionContext;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Operator;
+use futures::TryStreamExt;
+use schemas::Result;
+use schemas::catalog::{CatalogState, FileKind, FileRecord};
+use schemas::definitions::StreamDefinition;
+use schemas::events::{EVENT_TIME, plan_schema};
+use schemas::registry::LiveView;
+use schemas::states::merge_rows;
+use schemas::states::partial::{partial_exec, prepared_plan, state_rows_of};
+use schemas::storage::{ObjectStorage, OffsetRanges, archive_plan};
+use schemas::tiles::Micros;
+use schemas::vector::Vector;
+
+use crate::sorted::SortedRun;
+
+/// One view's states of all archived events up to a vector and a time.
+#[derive(Debug)]
+pub struct ArchiveLayer {
+    pub run: SortedRun,
+    pub vector: Vector,
+    pub as_of: Micros,
+}
+
+/// Reads what a view needs for `as_of`. With `keys` (values in the order of the view's keys) only events of that key.
+pub async fn archive_layer(
+    storage: &ObjectStorage,
+    session: &SessionContext,
+    view: &LiveView,
+    state: &CatalogState,
+    as_of: Micros,
+    key: Option<&[ScalarValue]>,
+) -> Result<ArchiveLayer> {
+    let vector = state.vector();
+    let files = needed_files(state, view, as_of);
+    let source = |stream: &StreamDefinition| -> Result<Arc<dyn ExecutionPlan>> {
+        let of_stream: Vec<FileRecord> = files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
+        let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: vector.clone() };
+        archive_plan(storage, &of_stream, plan_schema(stream), &ranges, None, 2)
+    };
+    storage.register(&session.runtime_env());
+    let prepared = prepared_plan(&view.plan, session, &source).await?;
+    let chosen = choose(prepared, as_of, key)?;
+    let exec = partial_exec(&view.plan, Arc::new(CoalescePartitionsExec::new(chosen)))?;
+    let mut stream = execute_stream(exec, session.task_ctx())?;
+    let mut made = Vec::new();
+    while let Some(batch) = stream.try_next().await? {
+        made.push(state_rows_of(&view.plan, &batch)?);
+    }
+    let rows = merge_rows(&view.plan, &view.codec, &made)?;
+    Ok(ArchiveLayer { run: SortedRun::in_memory(rows), vector, as_of })
+}
+
+/// Events at or before `as_of`, of one key when it is given.
+fn choose(prepared: Arc<dyn ExecutionPlan>, as_of: Micros, key: Option<&[ScalarValue]>) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = prepared.schema();
+    let time: Arc<dyn PhysicalExpr> = Arc::new(Column::new(EVENT_TIME, schema.index_of(EVENT_TIME)?));
+    let limit = ScalarValue::TimestampMicrosecond(Some(as_of), Some("UTC".into()));
+    let mut predicate: Arc<dyn PhysicalExpr> = Arc::new(BinaryExpr::new(time, Operator::LtEq, Arc::new(Literal::new(limit))));
+    for (index, value) in key.into_iter().flatten().enumerate() {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(index).name(), index));
+        let same = Arc::new(BinaryExpr::new(column, Operator::IsNotDistinctFrom, Arc::new(Literal::new(value.clone()))));
+        predicate = Arc::new(BinaryExpr::new(predicate, Operator::And, same));
+    }
+    Ok(Arc::new(FilterExec::try_new(predicate, prepared)?))
+}
+
+fn needed_files(state: &CatalogState, view: &LiveView, as_of: Micros) -> Vec<FileRecord> {
+    let horizon = view.plan.floors(as_of).into_iter().map(|(_, floor)| floor).min().flatten();
+    state
+        .files
+        .iter()
+        .filter(|file| file.kind == FileKind::Archive && view.plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name)))
+        .filter(|file| file.min_event_time.is_none_or(|oldest| oldest <= as_of))
+        .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
+        .cloned()
+        .collect()
+}

@@ -1,0 +1,287 @@
+//! A serving node: follows the catalog, keeps what queries need at hand, and gives each query its stand.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock, RwLock};
+use std::time::Duration;
+
+use datafusion::prelude::SessionContext;
+use schemas::catalog::{Catalog, CatalogState, FileKind, Revision};
+use schemas::fresh::{Fresh, ViewVersion};
+use schemas::functions::Functions;
+use schemas::log::Log;
+use schemas::registry::{LiveView, Registry};
+use schemas::segment::segment_session;
+use schemas::storage::{ObjectStorage, read_manifest};
+use schemas::tiles::Micros;
+use schemas::vector::Vector;
+use schemas::{Error, ErrorKind, Result};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::copy::SnapshotCopy;
+use crate::layers;
+use crate::sql::Queries;
+use crate::stand::{Loaded, LoadedView, ServingClock, Stand};
+
+/// Now, in microseconds since 1970.
+pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
+
+/// How a node serves.
+#[derive(Clone)]
+pub struct NodeSettings {
+    /// Names this node in leases.
+    pub name: String,
+    pub clock: ServingClock,
+    /// The folder of local copies; this node's own.
+    pub cache: PathBuf,
+    /// How often the catalog is asked whether it moved.
+    pub poll: Duration,
+    /// How long the lease lives that keeps the files of this node's state from being collected.
+    pub lease: Duration,
+    /// What all SQL queries under way may hold in memory together; past it they spill into the cache folder.
+    pub memory_limit_bytes: usize,
+}
+
+/// A cheap-to-clone handle.
+#[derive(Clone)]
+pub struct Node(Arc<Inner>);
+
+struct Inner {
+    catalog: Catalog,
+    storage: ObjectStorage,
+    functions: Functions,
+    fresh: Option<Fresh>,
+    settings: NodeSettings,
+    wall: Clock,
+    session: Arc<SessionContext>,
+    queries: Queries,
+    /// The log, where it is known: for the partitions' ends in `system.partitions`.
+    log: OnceLock<Arc<dyn Log>>,
+    loaded: RwLock<Option<Arc<Loaded>>>,
+    /// One refresh at a time; guards nothing else.
+    refreshing: tokio::sync::Mutex<()>,
+    last_now: AtomicI64,
+}
+
+impl Node {
+    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of a speed worker in this process.
+    pub async fn open(
+        catalog: Catalog,
+        storage: ObjectStorage,
+        functions: Functions,
+        fresh: Option<Fresh>,
+        settings: NodeSettings,
+        wall: Clock,
+    ) -> Result<Node> {
+        let session = segment_session(&functions)?;
+        storage.register(&session.runtime_env());
+        let queries = Queries::new(&functions, &storage, settings.memory_limit_bytes, &settings.cache)?;
+        let inner = Inner {
+            catalog,
+            storage,
+            functions,
+            fresh,
+            settings,
+            wall,
+            session,
+            queries,
+            log: OnceLock::new(),
+            loaded: RwLock::new(None),
+            refreshing: tokio::sync::Mutex::new(()),
+            last_now: AtomicI64::new(i64::MIN),
+        };
+        let node = Node(Arc::new(inner));
+        node.refresh().await?;
+        Ok(node)
+    }
+
+    /// Follows the catalog until told to stop.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut seen = self.revision();
+        let mut pinned_at = Micros::MIN;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(self.0.settings.poll) => {}
+            }
+            match self.follow(&mut seen, &mut pinned_at).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable => warn!(%error, "the catalog did not answer; serving what is loaded"),
+                Err(error) => warn!(%error, "a catalog state could not be loaded; serving the one before"),
+            }
+        }
+        self.unpin().await;
+    }
+
+    async fn follow(&self, seen: &mut Option<Revision>, pinned_at: &mut Micros) -> Result<()> {
+        let revision = self.0.catalog.revision().await?;
+        if *seen != Some(revision) {
+            self.refresh().await?;
+            *seen = Some(revision);
+        }
+        let now = (self.0.wall)();
+        if now.saturating_sub(*pinned_at) > self.0.settings.lease.as_micros() as i64 / 3 {
+            self.pin(now).await?;
+            *pinned_at = now;
+            *seen = Some(self.0.catalog.revision().await?);
+        }
+        Ok(())
+    }
+
+    /// Loads the catalog's present state and makes it the one that queries stand on.
+    pub async fn refresh(&self) -> Result<()> {
+        let _one = self.0.refreshing.lock().await;
+        let before = self.loaded();
+        let state = self.0.catalog.state().await?;
+        if let Some(before) = &before
+            && !state.vector().covers(&before.vector)
+        {
+            return Err(Error::corrupt("the catalog's vector went back").with("before", &before.vector).with("after", state.vector()));
+        }
+        let registry = match &before {
+            Some(before) if !before.registry.is_stale(&state) => before.registry.clone(),
+            _ => Arc::new(Registry::load(&state, &self.0.functions).await?),
+        };
+        let mut views: BTreeMap<ViewVersion, LoadedView> = BTreeMap::new();
+        for live in &registry.views {
+            let version = (live.name.clone(), live.version);
+            let known = before.as_ref().and_then(|before| before.views.get(&version));
+            match self.load_view(live, known, &state).await {
+                Ok(view) => {
+                    views.insert(version, view);
+                }
+                Err(error) => {
+                    warn!(view = %live.name, %error, "a view could not be loaded; the others are served");
+                    metrics::counter!("basestream_serving_load_failures_total", "view" => live.name.to_string()).increment(1);
+                }
+            }
+        }
+        let vector = state.vector();
+        metrics::gauge!("basestream_serving_catalog_revision").set(state.revision as f64);
+        let loaded = Arc::new(Loaded { state: Arc::new(state), registry, vector: vector.clone(), views });
+        *self.0.loaded.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(loaded);
+        if let Some(fresh) = &self.0.fresh {
+            fresh.release(&vector);
+        }
+        Ok(())
+    }
+
+    async fn load_view(&self, live: &LiveView, known: Option<&LoadedView>, state: &CatalogState) -> Result<LoadedView> {
+        let snapshot = self.load_snapshot(live, known, state).await?;
+        let cut = snapshot.as_ref().map(|snapshot| snapshot.manifest.cut.clone()).unwrap_or_default();
+        let held = known.map(|known| known.layers.as_slice()).unwrap_or_default();
+        let layers = layers::refresh(held, &self.0.storage, &self.0.session, live, state, &cut).await?;
+        Ok(LoadedView { live: live.clone(), snapshot, layers })
+    }
+
+    async fn load_snapshot(&self, live: &LiveView, known: Option<&LoadedView>, state: &CatalogState) -> Result<Option<Arc<SnapshotCopy>>> {
+        let Some(record) = state.snapshot(&live.name, live.version) else { return Ok(None) };
+        if let Some(copy) = known.and_then(|known| known.snapshot.as_ref()).filter(|copy| copy.manifest.run == record.run) {
+            return Ok(Some(copy.clone()));
+        }
+        let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == record.manifest);
+        let file = file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
+        let manifest = read_manifest(&self.0.storage, file).await?;
+        if manifest.stamp != live.plan.stamp {
+            warn!(view = %live.name, "the snapshot's states are of another format; answering from the archive until the next run");
+            return Ok(None);
+        }
+        let copy = SnapshotCopy::open(&self.0.storage, manifest, &live.plan, &live.codec, &self.0.settings.cache).await?;
+        info!(view = %live.name, version = live.version, run = %record.run, rows = copy.manifest.rows, "serving a new snapshot");
+        Ok(Some(Arc::new(copy)))
+    }
+
+    /// What a query begun now stands on.
+    pub fn stand(&self) -> Result<Stand> {
+        let loaded = self.loaded().ok_or_else(|| Error::unavailable("the node has not loaded a catalog state yet: try again"))?;
+        let fresh = self.0.fresh.as_ref().map(|fresh| fresh.after(&loaded.vector)).unwrap_or_default();
+        let mut vector = loaded.vector.clone();
+        for (partition, end) in fresh.iter().flat_map(|layer| layer.end.iter()) {
+            vector.set(partition.clone(), vector.get(partition).max(end));
+        }
+        let partitions = loaded.state.partitions.keys();
+        let complete_to = self.0.fresh.as_ref().map(|fresh| partitions.filter_map(|p| Some((p.clone(), fresh.complete_to(p)?))).collect());
+        Ok(Stand { loaded, fresh, vector, now: self.now(), clock: self.0.settings.clock, complete_to: complete_to.unwrap_or_default() })
+    }
+
+    pub fn loaded(&self) -> Option<Arc<Loaded>> {
+        self.0.loaded.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub fn catalog(&self) -> &Catalog {
+        &self.0.catalog
+    }
+
+    pub fn storage(&self) -> &ObjectStorage {
+        &self.0.storage
+    }
+
+    pub fn functions(&self) -> &Functions {
+        &self.0.functions
+    }
+
+    pub fn session(&self) -> &Arc<SessionContext> {
+        &self.0.session
+    }
+
+    /// Sessions for queries, under the node's memory limit.
+    pub(crate) fn queries(&self) -> &Queries {
+        &self.0.queries
+    }
+
+    /// Lets `system.partitions` show the log's ends. The first log stays.
+    pub fn attach_log(&self, log: Arc<dyn Log>) {
+        let _ = self.0.log.set(log);
+    }
+
+    pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
+        self.0.log.get()
+    }
+
+    /// The wall clock, never going back in this process.
+    fn now(&self) -> Micros {
+        let wall = (self.0.wall)();
+        self.0.last_now.fetch_max(wall, Ordering::Relaxed).max(wall)
+    }
+
+    fn revision(&self) -> Option<Revision> {
+        self.loaded().map(|loaded| loaded.state.revision)
+    }
+
+    /// Keeps the files of the oldest state in use from being collected.
+    async fn pin(&self, now: Micros) -> Result<()> {
+        let oldest = self.loaded().map(|loaded| oldest_cut(&loaded)).unwrap_or_default();
+        self.0.catalog.acquire_lease(&self.lease_name(), &self.0.settings.name, self.0.settings.lease, now, Some(oldest)).await?;
+        Ok(())
+    }
+
+    async fn unpin(&self) {
+        let state = self.0.catalog.state().await;
+        let Ok(state) = state else { return };
+        if let Some(lease) = state.leases.iter().find(|lease| lease.name == self.lease_name()) {
+            let _ = self.0.catalog.release_lease(lease).await;
+        }
+    }
+
+    fn lease_name(&self) -> String {
+        format!("serve/{}", self.0.settings.name)
+    }
+}
+
+/// The least offset, per partition, that any loaded view's snapshot stands at.
+fn oldest_cut(loaded: &Loaded) -> Vector {
+    let cuts: Vec<Vector> = loaded.views.values().map(LoadedView::cut).collect();
+    loaded.vector.iter().map(|(partition, at)| (partition.clone(), cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or(at))).collect()
+}
+
+/// Empties a cache folder of what an earlier process left there.
+pub fn clean_cache(cache: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(cache) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::from(error).with("folder", cache.display())),
+    }
+    std::fs::create_dir_all(cache).map_err(|error| Error::from(error).with("folder", cache.display()))
+}

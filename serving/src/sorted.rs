@@ -1,0 +1,141 @@
+//! Sorted runs: state rows in key order, in memory or memory-mapped from a local file. Both are the same arrays.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, BinaryArray, RecordBatch};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::{FileDecoder, read_footer_length};
+use arrow_ipc::root_as_footer;
+use arrow_ipc::writer::FileWriter;
+use schemas::states::rows::StateRows;
+use schemas::{Error, Result};
+
+/// The first column of a local file: the encoded key of each row.
+const ENCODED_KEY: &str = "__key";
+
+/// State rows sorted by key, level and tile, in chunks; a key may go on in the next chunk.
+#[derive(Debug, Clone, Default)]
+pub struct SortedRun {
+    chunks: Vec<StateRows>,
+    mapped_bytes: usize,
+}
+
+impl SortedRun {
+    pub fn in_memory(rows: StateRows) -> Self {
+        Self { chunks: if rows.is_empty() { Vec::new() } else { vec![rows] }, mapped_bytes: 0 }
+    }
+
+    pub fn chunks(&self) -> &[StateRows] {
+        &self.chunks
+    }
+
+    pub fn rows(&self) -> usize {
+        self.chunks.iter().map(StateRows::len).sum()
+    }
+
+    /// Bytes of the process's own memory (mapped pages belong to the system's cache).
+    pub fn memory_bytes(&self) -> usize {
+        if self.mapped_bytes > 0 { 0 } else { self.chunks.iter().map(StateRows::memory_bytes).sum() }
+    }
+
+    /// Each chunk's rows of one key: a binary search over chunks, then within.
+    pub fn find<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a StateRows, std::ops::Range<usize>)> + 'a {
+        let from = self.chunks.partition_point(|chunk| chunk.keys().value(chunk.len() - 1) < key);
+        self.chunks[from..].iter().take_while(move |chunk| chunk.keys().value(0) <= key).map(move |chunk| (chunk, chunk.find(key)))
+    }
+}
+
+/// Writes chunks of sorted rows to a local file that can be mapped.
+pub struct SortedFileWriter {
+    writer: FileWriter<std::io::BufWriter<File>>,
+    schema: SchemaRef,
+}
+
+impl SortedFileWriter {
+    pub fn create(path: &Path, state_schema: &SchemaRef) -> Result<Self> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| at(path, error))?;
+        }
+        let schema = file_schema(state_schema);
+        let file = std::io::BufWriter::new(File::create(path).map_err(|error| at(path, error))?);
+        Ok(Self { writer: FileWriter::try_new(file, &schema)?, schema })
+    }
+
+    pub fn write(&mut self, rows: &StateRows) -> Result<()> {
+        let columns = [Arc::new(rows.keys().clone()) as _].into_iter().chain(rows.batch().columns().iter().cloned()).collect();
+        self.writer.write(&RecordBatch::try_new(self.schema.clone(), columns)?)?;
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<()> {
+        self.writer.finish()?;
+        Ok(())
+    }
+}
+
+fn file_schema(state_schema: &SchemaRef) -> SchemaRef {
+    let key = Arc::new(Field::new(ENCODED_KEY, DataType::Binary, false));
+    Arc::new(Schema::new([key].into_iter().chain(state_schema.fields().iter().cloned()).collect::<Vec<_>>()))
+}
+
+/// Maps a file that [`SortedFileWriter`] finished. Nothing is read until it is touched.
+pub fn map(path: &Path) -> Result<SortedRun> {
+    let file = File::open(path).map_err(|error| at(path, error))?;
+    let mapped = map_file(&file).map_err(|error| at(path, error))?;
+    let mapped_bytes = mapped.len();
+    let buffer = Buffer::from(bytes::Bytes::from_owner(mapped));
+    let chunks = decode(&buffer).map_err(|error| error.with("file", path.display()))?;
+    Ok(SortedRun { chunks, mapped_bytes })
+}
+
+/// The file is this process's own, written once and never changed while it is mapped.
+#[allow(unsafe_code)]
+fn map_file(file: &File) -> std::io::Result<memmap2::Mmap> {
+    // SAFETY: the cache folder belongs to this process (it is locked at start) and finished files are only ever unlinked.
+    unsafe { memmap2::Mmap::map(file) }
+}
+
+fn decode(buffer: &Buffer) -> Result<Vec<StateRows>> {
+    let damaged = |what: &str| Error::corrupt(format!("a local copy is damaged: {what}"));
+    let trailer = buffer.len().checked_sub(10).ok_or_else(|| damaged("too short"))?;
+    let ending: [u8; 10] = buffer[trailer..].try_into().map_err(|_| damaged("no trailer"))?;
+    let footer_bytes = read_footer_length(ending)?;
+    let from = trailer.checked_sub(footer_bytes).ok_or_else(|| damaged("footer past the start"))?;
+    let footer = root_as_footer(&buffer[from..trailer]).map_err(|error| damaged(&error.to_string()))?;
+    let schema = fb_to_schema(footer.schema().ok_or_else(|| damaged("no schema"))?);
+    let mut decoder = FileDecoder::new(Arc::new(schema), footer.version());
+    for block in footer.dictionaries().iter().flatten() {
+        decoder.read_dictionary(block, &slice(buffer, block)?)?;
+    }
+    let mut chunks = Vec::new();
+    for block in footer.recordBatches().iter().flatten() {
+        if let Some(batch) = decoder.read_record_batch(block, &slice(buffer, block)?)?
+            && batch.num_rows() > 0
+        {
+            chunks.push(split_key(&batch)?);
+        }
+    }
+    Ok(chunks)
+}
+
+fn slice(buffer: &Buffer, block: &arrow_ipc::Block) -> Result<Buffer> {
+    let (from, length) = (block.offset() as usize, block.bodyLength() as usize + block.metaDataLength() as usize);
+    if from.checked_add(length).is_none_or(|end| end > buffer.len()) {
+        return Err(Error::corrupt("a local copy is damaged: a block reaches past its end"));
+    }
+    Ok(buffer.slice_with_length(from, length))
+}
+
+fn split_key(batch: &RecordBatch) -> Result<StateRows> {
+    let keys: BinaryArray = batch.column(0).as_binary_opt::<i32>().cloned().ok_or_else(|| Error::corrupt("a local copy has no keys"))?;
+    let rest: Vec<usize> = (1..batch.num_columns()).collect();
+    Ok(StateRows::from_sorted(batch.project(&rest)?, keys))
+}
+
+fn at(path: &Path, error: std::io::Error) -> Error {
+    Error::from(error).with("file", path.display())
+}

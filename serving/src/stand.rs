@@ -1,0 +1,114 @@
+//! The stand of a query: one catalog state, the layers that belong to it, and one time. A query, also over several views, has one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemas::catalog::CatalogState;
+use schemas::fresh::{FreshLayer, ViewVersion};
+use schemas::registry::{LiveView, Registry};
+use schemas::tiles::Micros;
+use schemas::vector::{PartitionId, Vector};
+use schemas::{Error, Result};
+
+use crate::copy::SnapshotCopy;
+use crate::layers::LayerRun;
+
+/// What a node has loaded of one catalog state.
+#[derive(Debug)]
+pub struct Loaded {
+    pub state: Arc<CatalogState>,
+    pub registry: Arc<Registry>,
+    pub vector: Vector,
+    pub views: BTreeMap<ViewVersion, LoadedView>,
+}
+
+/// A view version's snapshot and what was committed after its cut.
+#[derive(Debug, Clone)]
+pub struct LoadedView {
+    pub live: LiveView,
+    pub snapshot: Option<Arc<SnapshotCopy>>,
+    pub layers: Vec<LayerRun>,
+}
+
+/// What a query stands on.
+#[derive(Debug, Clone)]
+pub struct Stand {
+    pub loaded: Arc<Loaded>,
+    pub fresh: Vec<Arc<FreshLayer>>,
+    /// The committed vector with the fresh layers' ends: the answer's position.
+    pub vector: Vector,
+    /// Now, by the node's clock.
+    pub now: Micros,
+    pub clock: ServingClock,
+    /// Until when each partition is complete.
+    pub complete_to: BTreeMap<PartitionId, Micros>,
+}
+
+/// What `t` is without `as_of`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServingClock {
+    Wall,
+    Event,
+}
+
+impl Stand {
+    pub fn view(&self, name: &str) -> Result<&LoadedView> {
+        let live = self.loaded.registry.served(name).ok_or_else(|| {
+            let known: std::collections::BTreeSet<&str> = self.loaded.registry.views.iter().map(|view| &*view.name).collect();
+            Error::not_found(format!("there is no view \"{name}\": expected one of {}", known.into_iter().collect::<Vec<_>>().join(", ")))
+        })?;
+        let version = (live.name.clone(), live.version);
+        self.loaded.views.get(&version).ok_or_else(|| Error::unavailable(format!("the view \"{name}\" is being loaded: try again")))
+    }
+
+    /// The fresh rows of a view version.
+    pub fn fresh_of<'a>(&'a self, view: &'a LiveView) -> impl Iterator<Item = &'a Arc<schemas::states::StateRows>> + 'a {
+        let version = (view.name.clone(), view.version);
+        self.fresh.iter().filter_map(move |layer| layer.states.get(&version))
+    }
+
+    /// The greatest event time of all accepted events of the view's streams, before WHERE.
+    pub fn max_event_time(&self, view: &LiveView) -> Option<Micros> {
+        let reads = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
+        let committed = self.loaded.state.partitions.values().filter(|p| reads(&p.id.stream)).filter_map(|p| p.max_event_time);
+        let fresh = self.fresh.iter().flat_map(|layer| &layer.max_event_time).filter(|(stream, _)| reads(stream)).map(|(_, time)| *time);
+        committed.chain(fresh).max()
+    }
+
+    /// The view's time when the question names none.
+    pub fn t_of(&self, view: &LiveView) -> Micros {
+        match self.clock {
+            ServingClock::Wall => self.now,
+            ServingClock::Event => self.max_event_time(view).unwrap_or_default(),
+        }
+    }
+
+    /// Every event the log accepted before this time is counted: the minimum over the partitions of these views' streams.
+    pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
+        let reads = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
+        self.loaded.state.partitions.values().filter(|p| reads(&p.id.stream)).map(|p| self.complete_to.get(&p.id).copied().or(p.complete_to)).min().flatten()
+    }
+}
+
+impl LoadedView {
+    pub fn cut(&self) -> Vector {
+        self.snapshot.as_ref().map(|snapshot| snapshot.manifest.cut.clone()).unwrap_or_default()
+    }
+
+    /// True when states answer at `t`: it is at or past the greatest event time they hold, and no tile it needs was dropped.
+    pub fn answers_at(&self, t: Micros, max_event_time: Option<Micros>) -> bool {
+        if max_event_time.is_some_and(|newest| t < newest) {
+            return false;
+        }
+        let Some(snapshot) = &self.snapshot else { return true };
+        let needed = self.live.plan.floors(t);
+        snapshot.manifest.floors.iter().all(|(level, kept)| {
+            let need = needed.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
+            match (kept, need) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(kept), Some(need)) => *kept <= need,
+            }
+        })
+    }
+}

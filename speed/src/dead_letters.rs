@@ -1,0 +1,54 @@
+//! Collecting dead letters: the raw record with its place and the reason.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BinaryBuilder, Int32Builder, Int64Builder, RecordBatch, StringBuilder, TimestampMicrosecondBuilder};
+use schemas::Result;
+use schemas::events::headers_to_json;
+use schemas::log::{Record, TopicPartition};
+use schemas::storage::dead_letter_schema;
+
+#[derive(Debug, Default)]
+pub(crate) struct DeadLetters {
+    source: StringBuilder,
+    partition: Int32Builder,
+    offset: Int64Builder,
+    timestamp: TimestampMicrosecondBuilder,
+    reason: StringBuilder,
+    key: BinaryBuilder,
+    value: BinaryBuilder,
+    headers: BinaryBuilder,
+    bytes: usize,
+}
+
+impl DeadLetters {
+    pub(crate) fn append(&mut self, source: &TopicPartition, record: &Record, reason: &str) {
+        self.source.append_value(&source.topic);
+        self.partition.append_value(source.partition);
+        self.offset.append_value(record.offset.0);
+        self.timestamp.append_value(record.timestamp);
+        self.reason.append_value(reason);
+        self.key.append_option(record.key.as_deref());
+        self.value.append_option(record.value.as_deref());
+        self.headers.append_option(headers_to_json(&record.headers));
+        self.bytes += 64 + reason.len() + record.value.as_ref().map_or(0, |value| value.len());
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn finish(&mut self) -> Result<RecordBatch> {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(self.source.finish()),
+            Arc::new(self.partition.finish()),
+            Arc::new(self.offset.finish()),
+            Arc::new(self.timestamp.finish().with_timezone("UTC")),
+            Arc::new(self.reason.finish()),
+            Arc::new(self.key.finish()),
+            Arc::new(self.value.finish()),
+            Arc::new(self.headers.finish()),
+        ];
+        Ok(RecordBatch::try_new(dead_letter_schema(), columns)?)
+    }
+}

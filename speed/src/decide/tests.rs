@@ -1,0 +1,95 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use schemas::definitions::parse::parse_stream;
+use schemas::vector::Offset;
+
+use super::*;
+
+fn decoder(dedup_within: &str) -> Decoder {
+    let sql = format!(
+        "CREATE STREAM s (id TEXT, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us')) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '{dedup_within}')"
+    );
+    Decoder::new(Arc::new(parse_stream(&sql).unwrap())).unwrap()
+}
+
+fn record(offset: i64, timestamp: Micros, id: u8, event_time: Micros) -> Record {
+    let value = Bytes::from(format!("{{\"id\":\"{id}\",\"ts\":{event_time}}}"));
+    Record { offset: Offset(offset), timestamp, key: None, value: Some(value), headers: vec![] }
+}
+
+/// The definition of a duplicate, word by word, in quadratic time.
+fn plain(records: &[Record], ids: &[u8], within: Micros) -> Vec<bool> {
+    let (mut accepted, mut clock): (Vec<(u8, Micros)>, Micros) = (Vec::new(), Micros::MIN);
+    records
+        .iter()
+        .zip(ids)
+        .map(|(record, id)| {
+            clock = clock.max(record.timestamp);
+            let duplicate = accepted.iter().any(|(other, at)| other == id && clock - at <= within);
+            if !duplicate {
+                accepted.push((*id, record.timestamp));
+            }
+            duplicate
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn a_duplicate_is_what_the_definition_says(rows in prop::collection::vec((0u8..6, 0i64..4_000_000), 1..120), within_s in 1i64..3) {
+        let records: Vec<Record> = rows.iter().enumerate().map(|(i, (id, at))| record(i as i64, *at, *id, 0)).collect();
+        let ids: Vec<u8> = rows.iter().map(|(id, _)| *id).collect();
+        let decoder = decoder(&format!("{within_s}s"));
+        let mut decider = Decider::new(None, None, Duration::from_secs(600), decoder.definition().dedup_within);
+        let found: Vec<bool> = records.iter().map(|r| matches!(decider.decide(&decoder, r), Decision::Duplicate)).collect();
+        prop_assert_eq!(found, plain(&records, &ids, within_s * 1_000_000));
+    }
+
+    #[test]
+    fn a_new_owner_that_rereads_the_accepted_ids_decides_alike(rows in prop::collection::vec((0u8..6, 0i64..4_000_000), 2..80), split in 0usize..80) {
+        let records: Vec<Record> = rows.iter().enumerate().map(|(i, (id, at))| record(i as i64, *at, *id, 0)).collect();
+        let split = split % records.len();
+        let decoder = decoder("1s");
+        let within = decoder.definition().dedup_within;
+        let mut one = Decider::new(None, None, Duration::from_secs(600), within);
+        let mut accepted = Vec::new();
+        for (record, (id, _)) in records[..split].iter().zip(&rows) {
+            if matches!(one.decide(&decoder, record), Decision::Accept(_)) {
+                accepted.push((id.to_string(), record.timestamp));
+            }
+        }
+        let mut other = Decider::new(one.clock(), one.max_event_time(), Duration::from_secs(600), within);
+        for (id, timestamp) in &accepted {
+            other.remember(id, *timestamp);
+        }
+        for record in &records[split..] {
+            prop_assert_eq!(
+                matches!(one.decide(&decoder, record), Decision::Accept(_)),
+                matches!(other.decide(&decoder, record), Decision::Accept(_))
+            );
+        }
+    }
+}
+
+#[test]
+fn an_event_past_max_future_is_a_dead_letter_and_does_not_move_the_event_clock() {
+    let decoder = decoder("1s");
+    let mut decider = Decider::new(None, None, Duration::from_secs(10), None);
+    assert!(matches!(decider.decide(&decoder, &record(0, 1_000_000, 1, 11_000_000)), Decision::Accept(_)));
+    assert!(matches!(decider.decide(&decoder, &record(1, 1_000_000, 2, 11_000_001)), Decision::DeadLetter(_)));
+    assert_eq!(decider.max_event_time(), Some(11_000_000));
+}
+
+#[test]
+fn remembered_ids_are_bounded_by_the_window() {
+    let decoder = decoder("1s");
+    let mut decider = Decider::new(None, None, Duration::from_secs(10), Some(Duration::from_secs(1)));
+    for i in 0..100_000i64 {
+        let value = Bytes::from(format!("{{\"id\":\"{i}\",\"ts\":0}}"));
+        let record = Record { offset: Offset(i), timestamp: i * 1_000, key: None, value: Some(value), headers: vec![] };
+        assert!(matches!(decider.decide(&decoder, &record), Decision::Accept(_)));
+    }
+    assert!(decider.ids() <= 1_001, "{}", decider.ids());
+}
