@@ -1,6 +1,7 @@
 //! What runs when, and the `basestream` command line.
 
 pub mod collect;
+pub mod demo;
 pub mod ingest;
 pub mod scheduler;
 pub mod verify;

@@ -1,0 +1,3 @@
+//! demo
+mod definitions;
+pub mod traffic;
