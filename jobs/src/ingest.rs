@@ -6,7 +6,7 @@
 //!
 //! A repeat does not double: after each acknowledged batch the place in the file is saved under a name of the file's content.
 //! Between the log's acknowledgement and that save lies one batch: after a crash there it is appended again, and the stream's
-//! deduplication (`id`, `dedup_within`) takes it out. A stream without an id has no such help.
+//! deduplication takes it out, when the stream has an id and the repeat comes within `dedup_within`.
 //!
 //! One append is under way at a time, so that a file's order is the log's order in each partition; the next batches are read
 //! and checked meanwhile.

@@ -3,5 +3,6 @@
 pub mod collect;
 pub mod demo;
 pub mod ingest;
+pub mod ledger;
 pub mod scheduler;
 pub mod verify;

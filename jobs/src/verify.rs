@@ -1,3 +1,151 @@
-//! `verify`: does what is served equal the plain SELECT over the archive?
+//! `verify`: is what is served what plain SQL says of the archive, for every key and every column?
+//!
+//! ```text
+//! the view's text -- plain --> one SELECT -- expected --> rows of the archive up to the vector --+
+//! served -- answer --> rows at (vector, t) ------------------------------------------------------+-- compare --> report
+//! ```
+//!
+//! The expected side shares no planning with the layers: it rewrites the text ([`plain`]) and hands it to DataFusion as it would
+//! any query. [`log`] goes one step further back and holds the archive against the log.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use schemas::catalog::{Catalog, CatalogState};
+use schemas::events::format_timestamp;
+use schemas::functions::Functions;
+use schemas::storage::ObjectStorage;
+use schemas::tiles::Micros;
+use schemas::vector::Vector;
+use schemas::{Error, Result};
+use serde::Serialize;
+
+pub mod compare;
+pub mod expected;
+pub mod http;
+pub mod log;
+mod pin;
 pub mod plain;
+pub mod values;
+
+pub use compare::Difference;
+pub use expected::Expected;
+pub use http::HttpServed;
+pub use log::{LogReport, verify_log};
+pub use pin::Pin;
+
+use plain::Moment;
+
+/// How long the archive may take to reach the vector that an answer stands on: a few checkpoints.
+const ARCHIVE_WAIT: Duration = Duration::from_secs(120);
+const ARCHIVE_POLL: Duration = Duration::from_millis(200);
+
+/// The side that is verified: a serving node, in this process or behind a URL.
+#[async_trait]
+pub trait Served: Send + Sync {
+    /// All rows of a view, with the vector and the time they stand on. `schema` has the types that plain SQL gives the view's
+    /// columns, for answers that come as text.
+    async fn answer(&self, view: &str, schema: &SchemaRef) -> Result<Answer>;
+}
+
+/// What was served.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub vector: Vector,
+    pub t: Micros,
+    /// Asked with `as_of`: nothing dated after `t` counts.
+    pub as_of: bool,
+    pub rows: Vec<RecordBatch>,
+    /// The answer came in a form that has no NaN and no infinities and says NULL for them.
+    pub without_nan: bool,
+}
+
+/// What the expected side is read from.
+#[derive(Debug, Clone)]
+pub struct Verifier {
+    pub catalog: Catalog,
+    pub storage: ObjectStorage,
+    pub functions: Functions,
+    /// In bytes; the recomputation spills past it.
+    pub memory_limit: usize,
+}
+
+/// The outcome for one view.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    pub view: Arc<str>,
+    pub version: u32,
+    /// The events that were compared: those before this vector.
+    pub vector: Vector,
+    /// RFC 3339.
+    pub t: String,
+    /// Rows that plain SQL has.
+    pub rows: u64,
+    /// Columns compared.
+    pub columns: usize,
+    /// Columns compared with a tolerance, because their functions estimate.
+    pub approximate: Vec<String>,
+    /// The first ones.
+    pub differences: Vec<Difference>,
+    pub difference_count: u64,
+    pub seconds: f64,
+}
+
+impl Report {
+    pub fn is_equal(&self) -> bool {
+        self.difference_count == 0
+    }
+}
+
+/// Verifies one view. `now` is the wall clock, for the lease that keeps the files.
+pub async fn verify_view(verifier: &Verifier, view: &str, served: &dyn Served, now: Micros) -> Result<Report> {
+    let started = Instant::now();
+    let pin = Pin::take(&verifier.catalog, now).await?;
+    let outcome = verify_pinned(verifier, view, served, started).await;
+    pin.release().await;
+    outcome
+}
+
+async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, started: Instant) -> Result<Report> {
+    // Only t, the vector and the files change from here on: the columns' types do not depend on them.
+    let before = Expected::new(verifier, &verifier.catalog.state().await?, view)?;
+    let schema = before.schema().await?;
+    let answer = served.answer(view, &schema).await?;
+    let state = archived_up_to(&verifier.catalog, &answer.vector).await?;
+    let expected = Expected::new(verifier, &state, view)?;
+    if expected.version() != before.version() {
+        return Err(Error::conflict("the view was replaced by a new version while it was verified: verify it again").with("view", view));
+    }
+    let question = expected.ask(Moment { t: answer.t, as_of: answer.as_of })?;
+    let rows = expected.rows(&question, &answer.vector).await?;
+    let compared = compare::compare(&question.columns, &answer, rows).await?;
+    Ok(Report {
+        view: view.into(),
+        version: expected.version(),
+        vector: answer.vector,
+        t: format_timestamp(answer.t),
+        rows: compared.rows,
+        columns: question.columns.len(),
+        approximate: question.columns.iter().filter(|column| values::Tolerance::of(column).is_approximate()).map(|c| c.name.clone()).collect(),
+        differences: compared.differences,
+        difference_count: compared.difference_count,
+        seconds: started.elapsed().as_secs_f64(),
+    })
+}
+
+/// The catalog as soon as its archive holds every event before `vector`: an answer may stand on events that are not yet checkpointed.
+async fn archived_up_to(catalog: &Catalog, vector: &Vector) -> Result<CatalogState> {
+    let started = Instant::now();
+    loop {
+        let state = catalog.state().await?;
+        let Some((partition, found, expected)) = state.vector().behind(vector) else { return Ok(state) };
+        if started.elapsed() > ARCHIVE_WAIT {
+            let message = "the archive does not reach the answer's vector: is the speed layer running?";
+            return Err(Error::unavailable(message).with("partition", partition).with("found", found).with("expected", expected));
+        }
+        tokio::time::sleep(ARCHIVE_POLL).await;
+    }
+}

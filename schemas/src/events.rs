@@ -30,7 +30,7 @@ pub use build::EventBatchBuilder;
 pub use decode::{DecodeError, Decoder, Event};
 pub use headers::{headers_from_json, headers_to_json};
 pub use time::{TimeError, format_date, format_timestamp, parse_date, parse_timestamp};
-pub use value::{Value, canonical_text, sql_type};
+pub use value::{Value, canonical_text};
 
 pub const EVENT_TIME: &str = "__event_time";
 pub const SOURCE: &str = "__source";

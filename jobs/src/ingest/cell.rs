@@ -112,3 +112,6 @@ fn shortened(text: &str) -> String {
         None => format!("\"{text}\""),
     }
 }
+
+#[cfg(test)]
+mod tests;

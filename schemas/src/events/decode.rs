@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::members::{Members, Slot};
 use super::time::midnight;
-use super::value::{Mismatch, Value, read, shortened, sql_type};
+use super::value::{Mismatch, Value, read, shortened};
 use crate::definitions::{Column, ColumnType, StreamDefinition};
 use crate::error::{Error, Result};
 use crate::tiles::Micros;
@@ -48,8 +48,7 @@ impl Decoder {
         let event_time = role(&definition, "event_time", &definition.event_time)?;
         let time_type = &definition.columns[event_time].column_type;
         if !matches!(time_type, ColumnType::TimestampTz | ColumnType::Date) {
-            let found = sql_type(time_type);
-            return Err(Error::input(format!("the event time column \"{}\" is {found}: expected TIMESTAMPTZ or DATE", definition.event_time))
+            return Err(Error::input(format!("the event time column \"{}\" is {time_type}: expected TIMESTAMPTZ or DATE", definition.event_time))
                 .with("stream", &definition.name));
         }
         let id = definition.id.as_deref().map(|id| text_role(&definition, "id", id)).transpose()?;
@@ -159,7 +158,7 @@ fn column_value<'a>(column: &Column, slot: Slot<'a>) -> Result<Value<'a>, Decode
 
 #[cold]
 fn absent(column: &Column, found: &str) -> DecodeError {
-    wrong(column, "", found.into(), format!("{} NOT NULL", sql_type(&column.column_type)))
+    wrong(column, "", found.into(), format!("{} NOT NULL", column.column_type))
 }
 
 #[cold]

@@ -74,24 +74,6 @@ pub fn canonical_text(array: &dyn Array, row: usize) -> Option<Cow<'_, str>> {
     })
 }
 
-/// A column type as its user writes it: `DECIMAL(18,2)`, `TEXT[]`.
-pub fn sql_type(column_type: &ColumnType) -> String {
-    match column_type {
-        ColumnType::Text => "TEXT".into(),
-        ColumnType::Boolean => "BOOLEAN".into(),
-        ColumnType::Int => "INT".into(),
-        ColumnType::BigInt => "BIGINT".into(),
-        ColumnType::Double => "DOUBLE".into(),
-        ColumnType::Decimal { precision, scale } => format!("DECIMAL({precision},{scale})"),
-        ColumnType::Date => "DATE".into(),
-        ColumnType::TimestampTz => "TIMESTAMPTZ".into(),
-        ColumnType::Uuid => "UUID".into(),
-        ColumnType::Bytea => "BYTEA".into(),
-        ColumnType::Json => "JSON".into(),
-        ColumnType::Array(item) => format!("{}[]", sql_type(item)),
-    }
-}
-
 /// Why a value is not of its column's type.
 #[derive(Debug)]
 pub(super) struct Mismatch {
@@ -147,7 +129,7 @@ fn expectation(column_type: &ColumnType) -> String {
         ColumnType::Json => "any JSON value".to_string(),
         ColumnType::Array(_) => "a JSON array".to_string(),
     };
-    format!("{}: {rule}", sql_type(column_type))
+    format!("{column_type}: {rule}")
 }
 
 /// At most 60 characters of a JSON text.
@@ -247,7 +229,7 @@ fn in_unit(number: &str, unit: TimeUnit) -> Option<i128> {
 }
 
 fn list<'a>(item: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
-    let wrong = || mismatch(json, format!("{}[]: a JSON array", sql_type(item)));
+    let wrong = || mismatch(json, format!("{item}[]: a JSON array"));
     if !json.starts_with('[') {
         return Err(wrong());
     }

@@ -156,7 +156,7 @@ fn lower_states(states: &[StateCall], calls: &[Expr], prepared: &Prepared) -> Re
             let call = rename(call, &prepared.names)?;
             let lowered = LoweredAggregateBuilder::new(&call, logical, &physical, &props, &context).with_name(&state.sql).build()?;
             let fields = lowered.aggregate.state_fields().map_err(|error| not_mergeable(&state.sql, &error))?;
-            let fields = fields.iter().map(|field| state_field(field, &state.sql)).collect();
+            let fields = fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect();
             Ok(StateExpr {
                 sql: state.sql.clone(),
                 function: state.function.clone(),
@@ -173,8 +173,14 @@ fn not_mergeable(sql: &str, error: &datafusion::error::DataFusionError) -> Error
     Error::input(format!("{sql} has no state that can be merged: {}", error.strip_backtrace()))
 }
 
-fn state_field(field: &Field, sql: &str) -> FieldRef {
-    let name = if sql == EVENTS { EVENTS.to_owned() } else { field.name().clone() };
+/// `sum(amount)[sum]`, as DataFusion names most; a field it names by its input's columns gets its place for a name.
+fn state_field(field: &Field, place: usize, sql: &str) -> FieldRef {
+    let own_name = field.name().strip_prefix(sql).is_some_and(|rest| rest.starts_with('['));
+    let name = match own_name {
+        _ if sql == EVENTS => EVENTS.to_owned(),
+        true => field.name().clone(),
+        false => format!("{sql}[{place}]"),
+    };
     Arc::new(Field::new(name, field.data_type().clone(), sql != EVENTS))
 }
 

@@ -45,6 +45,23 @@ pub(super) fn is_bare_count(expr: &Expr) -> bool {
     }
 }
 
+/// For each call of `function`, how many different values it is given, as SQL.
+pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
+    let mut counts = Vec::new();
+    let _: ControlFlow<()> = visit_expressions(expr, |expr| {
+        if let Expr::Function(call) = expr
+            && name_of(call) == function
+            && let FunctionArguments::List(list) = &call.args
+            && let Some(value) = list.args.first()
+        {
+            let filter = call.filter.as_ref().map(|filter| format!(" FILTER (WHERE {filter})")).unwrap_or_default();
+            counts.push(format!("count(DISTINCT {value}){filter}"));
+        }
+        ControlFlow::Continue(())
+    });
+    counts
+}
+
 /// Rewrites an expression for one moment: each aggregate that names no window of its own counts over `otherwise`. Answers the
 /// spans of its aggregates.
 pub(super) fn rewrite(expr: &mut Expr, otherwise: Span, precision: Option<Level>, is_aggregate: &dyn Fn(&str) -> bool, t: Micros) -> Result<Vec<Span>> {

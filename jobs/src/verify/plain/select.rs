@@ -3,6 +3,7 @@
 
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
 use schemas::definitions::ViewDefinition;
+use schemas::functions::TOP_K;
 use schemas::tiles::Micros;
 use schemas::{Error, Result};
 
@@ -20,6 +21,9 @@ pub struct PlainColumn {
     pub functions: Vec<String>,
     /// Its expression, as the view has it.
     pub sql: String,
+    /// A further column of the answer, named so: the greatest number of different values that a `top_k` of this one counts.
+    /// Past its capacity `top_k` estimates.
+    pub distinct: Option<String>,
 }
 
 pub(super) struct Rewritten {
@@ -30,12 +34,13 @@ pub(super) struct Rewritten {
 /// Rewrites the SELECT in place.
 pub(super) fn rewrite(select: &mut Select, view: &ViewDefinition, is_aggregate: &dyn Fn(&str) -> bool, moment: Moment) -> Result<Rewritten> {
     spell_out_ordinals(select)?;
-    let mut fan = Fan { view, is_aggregate, t: moment.t, items: Vec::new(), columns: Vec::new(), spans: Vec::new() };
+    let mut fan = Fan { view, is_aggregate, t: moment.t, items: Vec::new(), helpers: Vec::new(), columns: Vec::new(), spans: Vec::new() };
     for item in std::mem::take(&mut select.projection) {
         fan.item(item)?;
     }
     let existence = fan.existence()?;
     select.projection = fan.items;
+    select.projection.append(&mut fan.helpers);
     bound_above(select, moment)?;
     let grouped = matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if !exprs.is_empty());
     if grouped && let Some(condition) = existence.condition(HIDDEN[0], moment.t) {
@@ -72,6 +77,8 @@ struct Fan<'a> {
     is_aggregate: &'a dyn Fn(&str) -> bool,
     t: Micros,
     items: Vec<SelectItem>,
+    /// Columns for `verify` alone, behind the view's.
+    helpers: Vec<SelectItem>,
     columns: Vec<PlainColumn>,
     spans: Vec<Span>,
 }
@@ -116,7 +123,13 @@ impl Fan<'_> {
             }
         };
         self.items.push(parse_item(&format!("{text} AS {}", quoted(&name)))?);
-        self.columns.push(PlainColumn { name, is_key, functions, sql });
+        let distinct = calls::distinct_counts(&expr, TOP_K);
+        let helper = (!distinct.is_empty()).then(|| format!("__distinct_{name}"));
+        if let Some(helper) = &helper {
+            let text = if let [one] = distinct.as_slice() { one.clone() } else { format!("greatest({})", distinct.join(", ")) };
+            self.helpers.push(parse_item(&format!("{text} AS {}", quoted(helper)))?);
+        }
+        self.columns.push(PlainColumn { name, is_key, functions, sql, distinct: helper });
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 
 use super::options::Options;
 use super::tokens::{Cursor, Place};
-use super::{json_path, names, types};
+use super::{json_path, names, suggest, types};
 use crate::definitions::{Column, ColumnType, Diagnostics, TimeUnit};
 
 /// A column as declared. `column` is absent when something in it is wrong: the name is known all the same, so that
@@ -144,7 +144,7 @@ fn parse_options(column: &mut Column, cursor: &mut Cursor<'_>, problems: &mut Di
             "us" => Some(TimeUnit::Micros),
             "ns" => Some(TimeUnit::Nanos),
             _ => {
-                problems.push(entry.value_at.error(format!("unknown unit '{text}'")).help(json_path::unit_help(text)));
+                problems.push(entry.value_at.error(format!("unknown unit '{text}'")).help(unit_help(text)));
                 None
             }
         };
@@ -152,5 +152,12 @@ fn parse_options(column: &mut Column, cursor: &mut Cursor<'_>, problems: &mut Di
             let message = format!("the column '{}' has a unit and is no TIMESTAMPTZ", column.name);
             problems.push(entry.name_at.error(message).help("remove the unit, or make it a TIMESTAMPTZ"));
         }
+    }
+}
+
+fn unit_help(found: &str) -> String {
+    match suggest::nearest(found, ["s", "ms", "us", "ns"]) {
+        Some(near) if found.len() > 1 => format!("did you mean '{near}'? expected s, ms, us or ns"),
+        _ => "expected s, ms, us or ns".to_owned(),
     }
 }

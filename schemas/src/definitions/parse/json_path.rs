@@ -1,7 +1,5 @@
 //! Paths into a JSON record: `$.a.b`, `$."with a dot.in it".c`.
 
-use super::suggest;
-
 /// A wrong path: how many characters in, what was found, what to write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PathProblem {
@@ -52,14 +50,6 @@ pub(super) fn parse(text: &str) -> Result<Vec<String>, PathProblem> {
         return wrong(0, format!("the path '{text}' names no member"), "paths look like '$.payment.amount'");
     }
     Ok(members)
-}
-
-/// The columns' units, for a hint.
-pub(super) fn unit_help(found: &str) -> String {
-    match suggest::nearest(found, ["s", "ms", "us", "ns"]) {
-        Some(near) if found.len() > 1 => format!("did you mean '{near}'? expected s, ms, us or ns"),
-        _ => "expected s, ms, us or ns".to_owned(),
-    }
 }
 
 /// Up to the next `.` or `[`.

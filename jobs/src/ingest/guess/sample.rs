@@ -1,0 +1,237 @@
+//! The first records of a file, column by column.
+
+use std::io::BufRead;
+use std::path::Path;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Field};
+use csv::ByteRecord;
+use schemas::definitions::ColumnType;
+use schemas::{Error, Result};
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::seen::Seen;
+use crate::ingest::arrow_json::{simplified, write_value};
+use crate::ingest::csv_rows::{CsvFile, unreadable};
+use crate::ingest::input::{Format, Input, open_file};
+use crate::ingest::parquet_rows;
+
+/// A column of a file.
+#[derive(Debug)]
+pub(super) struct Sampled {
+    pub(super) path: Vec<String>,
+    pub(super) seen: Seen,
+    /// Absent or null in some record.
+    pub(super) nullable: bool,
+    /// What the file says itself.
+    pub(super) known_type: Option<ColumnType>,
+    /// The file knows texts alone.
+    pub(super) from_text: bool,
+}
+
+/// Reads up to `limit` records; no columns when there are no records. Members whose names no path can hold are left out.
+pub(super) fn read(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
+    let mut columns = match Format::of(path)? {
+        Format::JsonLines => json_lines(path, limit)?,
+        Format::Csv => csv(path, limit)?,
+        Format::Parquet => parquet(path, limit)?,
+    };
+    columns.retain(|column| column.path.iter().all(|name| !name.is_empty() && !name.contains('"')));
+    Ok(columns)
+}
+
+/// Objects deeper than this stay JSON, and so do those with more members: their names are values.
+const DEEPEST: usize = 4;
+const MOST_MEMBERS: usize = 64;
+
+/// A member of JSON objects.
+#[derive(Debug, Default)]
+struct Member {
+    seen: Seen,
+    /// How often it was an object.
+    objects: usize,
+    children: Vec<(String, Member)>,
+}
+
+fn json_lines(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
+    let mut root = Member::default();
+    let reader = Input::File(path.to_path_buf()).source()?.reader;
+    for (index, line) in reader.lines().enumerate() {
+        let line = line?;
+        let text = line.trim_start_matches('\u{feff}').trim();
+        if text.is_empty() {
+            continue;
+        }
+        let wrong = || Error::input("the line is not one JSON object").with("line", index + 1);
+        if !text.starts_with('{') {
+            return Err(wrong());
+        }
+        let value: &RawValue = serde_json::from_str(text).map_err(|error| wrong().caused_by(error))?;
+        root.add(value.get(), 0);
+        if root.objects == limit {
+            break;
+        }
+    }
+    let mut columns = Vec::new();
+    let records = root.objects;
+    for (name, member) in root.children {
+        member.list(vec![name], records, &mut columns);
+    }
+    Ok(columns)
+}
+
+impl Member {
+    fn add(&mut self, json: &str, depth: usize) {
+        if json == "null" {
+            return;
+        }
+        let members = match json.starts_with('{') && depth < DEEPEST {
+            true => serde_json::from_str::<Members<'_>>(json).ok(),
+            false => None,
+        };
+        let Some(Members(members)) = members else { return self.seen.add_json(json) };
+        self.objects += 1;
+        for (name, value) in members {
+            if self.children.len() > MOST_MEMBERS && depth > 0 {
+                return;
+            }
+            let at = self.children.iter().position(|(child, _)| *child == name).unwrap_or_else(|| {
+                self.children.push((name, Member::default()));
+                self.children.len() - 1
+            });
+            self.children[at].1.add(value.get(), depth + 1);
+        }
+    }
+
+    /// Its columns: those of its members when it is always an object, else itself.
+    fn list(mut self, path: Vec<String>, records: usize, columns: &mut Vec<Sampled>) {
+        let is_group = self.objects > 0 && self.seen.values() == 0 && (1..=MOST_MEMBERS).contains(&self.children.len());
+        if is_group {
+            for (name, member) in self.children {
+                member.list([path.as_slice(), &[name]].concat(), records, columns);
+            }
+            return;
+        }
+        let nullable = self.seen.values() + self.objects < records;
+        if self.objects > 0 {
+            self.seen.add_json("{}");
+        }
+        columns.push(Sampled { path, seen: self.seen, nullable, known_type: None, from_text: false });
+    }
+}
+
+/// The members of an object in their order.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(InOrder).map(Members)
+    }
+}
+
+fn csv(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
+    let source = Input::File(path.to_path_buf()).source()?;
+    let mut file = CsvFile::open(source.reader, None)?;
+    let sampled = |name: &String| Sampled {
+        path: vec![name.clone()],
+        seen: Seen::default(),
+        nullable: false,
+        known_type: None,
+        from_text: true,
+    };
+    let mut columns: Vec<Sampled> = file.names.iter().map(sampled).collect();
+    let mut row = ByteRecord::new();
+    let mut rows = 0;
+    while rows < limit && file.reader.read_byte_record(&mut row).map_err(unreadable)? {
+        rows += 1;
+        for (index, column) in columns.iter_mut().enumerate() {
+            match row.get(index).filter(|cell| !cell.is_empty()) {
+                Some(cell) => column.seen.add_cell(&String::from_utf8_lossy(cell)),
+                None => column.nullable = true,
+            }
+        }
+    }
+    Ok(if rows > 0 { columns } else { Vec::new() })
+}
+
+fn parquet(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
+    let builder = parquet_rows::open(open_file(path)?)?;
+    let fields = builder.schema().fields().clone();
+    let mut columns = Vec::new();
+    for batch in builder.with_batch_size(limit).build().map_err(parquet_rows::unreadable)?.take(1) {
+        let batch = batch.map_err(parquet_rows::unreadable)?;
+        for (field, array) in fields.iter().zip(batch.columns()) {
+            sample_array(field, &[simplified(array)?], &[], &mut columns)?;
+        }
+    }
+    Ok(columns)
+}
+
+/// `arrays` are the field's own, innermost last, with the structures it lies in before it.
+fn sample_array(field: &Field, arrays: &[ArrayRef], above: &[String], columns: &mut Vec<Sampled>) -> Result<()> {
+    let path = [above, &[field.name().clone()]].concat();
+    let Some(array) = arrays.last() else { return Ok(()) };
+    if let DataType::Struct(members) = array.data_type() {
+        for (member, values) in members.iter().zip(array.as_struct().columns()) {
+            sample_array(member, &[arrays, &[simplified(values)?]].concat(), &path, columns)?;
+        }
+        return Ok(());
+    }
+    let mut column = Sampled { path, seen: Seen::default(), nullable: false, known_type: known_type(field.data_type()), from_text: false };
+    let mut json = Vec::new();
+    for row in 0..array.len() {
+        json.clear();
+        let is_value = arrays.iter().all(|array| !array.is_null(row)) && write_value(array, row, None, &mut json).map_err(Error::input)?;
+        match std::str::from_utf8(&json) {
+            Ok(json) if is_value => column.seen.add_json(json),
+            _ => column.nullable = true,
+        }
+    }
+    columns.push(column);
+    Ok(())
+}
+
+/// `None` where the values say more than the type: texts may be times or identifiers.
+fn known_type(data_type: &DataType) -> Option<ColumnType> {
+    Some(match data_type {
+        DataType::Boolean => ColumnType::Boolean,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => ColumnType::Int,
+        DataType::Int64 | DataType::UInt32 => ColumnType::BigInt,
+        DataType::UInt64 => ColumnType::Decimal { precision: 20, scale: 0 },
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => ColumnType::Double,
+        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) | DataType::Decimal128(precision, scale)
+            if *scale >= 0 =>
+        {
+            ColumnType::Decimal { precision: *precision, scale: *scale }
+        }
+        DataType::Date32 | DataType::Date64 => ColumnType::Date,
+        DataType::Timestamp(..) => ColumnType::TimestampTz,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => ColumnType::Bytea,
+        DataType::FixedSizeBinary(16) => ColumnType::Uuid,
+        DataType::FixedSizeBinary(_) => ColumnType::Bytea,
+        DataType::Map(..) => ColumnType::Json,
+        DataType::Dictionary(_, value) => return known_type(value),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => match known_type(item.data_type())? {
+            ColumnType::Json => ColumnType::Json,
+            item => ColumnType::Array(Box::new(item)),
+        },
+        _ => return None,
+    })
+}

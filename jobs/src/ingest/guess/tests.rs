@@ -1,0 +1,144 @@
+use std::path::PathBuf;
+
+use schemas::definitions::StreamDefinition;
+use schemas::definitions::parse::parse_stream;
+use tempfile::TempDir;
+
+use super::*;
+
+fn file(name: &str, content: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    (folder, path)
+}
+
+/// The guess for a file, and what the grammar makes of it.
+fn guessed(name: &str, content: &str) -> (String, StreamDefinition) {
+    let (_folder, path) = file(name, content);
+    let text = guess_stream(&path, "payments").unwrap();
+    let parsed = parse_stream(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    (text, parsed)
+}
+
+#[test]
+fn a_stream_is_guessed_from_json_lines() {
+    let text = r#"{"event_id":"a","created":1714564800123,"amount":1.5,"device":{"id":"d1","osVersion":17},"tags":["x"],"more":{},"ok":true,"n":null}
+{"event_id":"b","created":1714564801123,"amount":20,"device":{"id":null,"osVersion":18},"tags":[],"more":{},"ok":false}"#;
+    let (text, parsed) = guessed("p.jsonl", text);
+    assert_eq!(
+        text,
+        "CREATE STREAM payments (
+  event_id           TEXT NOT NULL,
+  created            TIMESTAMPTZ NOT NULL OPTIONS (unit = 'ms'),
+  amount             DECIMAL(18,2) NOT NULL,
+  device_id          TEXT OPTIONS (path = '$.device.id'),
+  device_os_version  INT NOT NULL OPTIONS (path = '$.device.osVersion'),
+  tags               TEXT[] NOT NULL,
+  more               JSON NOT NULL,
+  ok                 BOOLEAN NOT NULL,
+  n                  TEXT
+) WITH (topic = 'payments', format = 'json', event_time = 'created', id = 'event_id');
+"
+    );
+    assert_eq!(parsed.columns[4].path, ["device", "osVersion"]);
+    assert_eq!(parsed.id.as_deref(), Some("event_id"));
+}
+
+#[test]
+fn a_stream_is_guessed_from_csv() {
+    let text = "Order Id,Placed At,day,price,lat,zip,count,uid,flag,empty,meta\n\
+        1,2024-05-01 12:00:00,2024-05-01,9.99,52.5200081,01234,5,0123abcd-4567-89ab-cdef-0123456789ab,TRUE,,{}\n\
+        2,2024-05-01T13:00:00Z,2024-05-02,10,13.40,10115,7,0123abcd-4567-89ab-cdef-0123456789ac,false,,\"[1]\"\n";
+    let (text, parsed) = guessed("p.csv", text);
+    let types: Vec<String> = parsed.columns.iter().map(|column| format!("{} {}", column.name, column.column_type)).collect();
+    assert_eq!(
+        types,
+        [
+            "order_id BIGINT",
+            "placed_at TIMESTAMPTZ",
+            "day DATE",
+            "price DECIMAL(18,2)",
+            "lat DOUBLE",
+            "zip TEXT",
+            "count INT",
+            "uid UUID",
+            "flag BOOLEAN",
+            "empty TEXT",
+            "meta JSON"
+        ],
+        "{text}"
+    );
+    assert_eq!(parsed.columns[0].path, ["Order Id"]);
+    assert_eq!((parsed.event_time.as_str(), parsed.id.as_deref()), ("placed_at", Some("order_id")));
+    assert!(parsed.columns[9].nullable && !parsed.columns[8].nullable);
+}
+
+#[test]
+fn values_of_several_kinds_are_json_or_in_csv_text() {
+    let (_, parsed) = guessed("p.jsonl", "{\"ts\":\"2024-05-01T12:00:00Z\",\"x\":1}\n{\"ts\":\"2024-05-01T12:00:00Z\",\"x\":\"1\"}\n");
+    assert_eq!(parsed.columns[1].column_type, ColumnType::Json);
+    let (_, parsed) = guessed("p.csv", "ts,x\n2024-05-01,1\n2024-05-01,a\n");
+    assert_eq!((&parsed.columns[0].column_type, &parsed.columns[1].column_type), (&ColumnType::Date, &ColumnType::Text));
+}
+
+#[test]
+fn a_repeated_id_is_no_id() {
+    let (text, parsed) = guessed("p.csv", "id,ts\n1,2024-05-01\n1,2024-05-02\n");
+    assert_eq!(parsed.id, None, "{text}");
+}
+
+#[test]
+fn objects_with_names_that_are_values_stay_json() {
+    let members: Vec<String> = (0..100).map(|i| format!("\"k{i}\":{i}")).collect();
+    let (_, parsed) = guessed("p.jsonl", &format!("{{\"ts\":\"2024-05-01T12:00:00Z\",\"map\":{{{}}}}}", members.join(",")));
+    assert_eq!(parsed.columns.len(), 2);
+    assert_eq!(parsed.columns[1].column_type, ColumnType::Json);
+}
+
+#[test]
+fn odd_names_become_names_with_paths() {
+    let line = r#"{"@timestamp":"2024-05-01T12:00:00Z","a.b":1,"__x":2,"1st":3,"it's":4,"A":5,"a":6,"q\"q":7,"":8}"#;
+    let (text, parsed) = guessed("p.jsonl", line);
+    let names: Vec<&str> = parsed.columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["timestamp", "a_b", "x", "c_1st", "it_s", "a", "a_2"], "{text}");
+    let paths: Vec<String> = parsed.columns.iter().map(|column| column.path.concat()).collect();
+    assert_eq!(paths, ["@timestamp", "a.b", "__x", "1st", "it's", "A", "a"]);
+}
+
+#[test]
+fn a_file_without_times_or_records_is_refused() {
+    let refused = |content: &str| {
+        let (_folder, path) = file("p.jsonl", content);
+        guess_stream(&path, "payments").unwrap_err().to_string()
+    };
+    assert!(refused("{\"a\":1}\n").contains("found a INT"));
+    assert!(refused("").contains("no records"));
+    assert!(refused("{\"a\":1}\n[1]\n").contains("line: 2"));
+    assert!(refused("{\"a\":\n").contains("line: 1"));
+}
+
+#[test]
+fn parquet_says_its_types_itself() {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, StructArray, TimestampMillisecondArray};
+    use arrow::datatypes::{DataType, Field};
+    use std::sync::Arc;
+    let city: ArrayRef = Arc::new(StringArray::from(vec![Some("Ulm"), None]));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("user", Arc::new(Int64Array::from(vec![1, 1]))),
+        ("at", Arc::new(TimestampMillisecondArray::from(vec![1, 2]))),
+        ("updated", Arc::new(Int64Array::from(vec![1_714_564_800, 1_714_564_801]))),
+        ("place", Arc::new(StructArray::from(vec![(Arc::new(Field::new("city", DataType::Utf8, true)), city)]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut bytes = Vec::new();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(&mut bytes, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let (_folder, path) = file("p.parquet", bytes);
+    let text = guess_stream(&path, "visits").unwrap();
+    let parsed = parse_stream(&text).unwrap();
+    let lines: Vec<String> = parsed.columns.iter().map(|c| format!("{} {} {}", c.name, c.column_type, c.nullable)).collect();
+    assert_eq!(lines, ["user BIGINT false", "at TIMESTAMPTZ false", "updated TIMESTAMPTZ false", "place_city TEXT true"], "{text}");
+    assert_eq!((parsed.columns[2].unit, parsed.columns[3].path.concat()), (Some(TimeUnit::Seconds), "placecity".into()));
+}

@@ -1,0 +1,351 @@
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use arrow::array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray, StructArray, TimestampNanosecondArray};
+use arrow::datatypes::{DataType, Field, Int32Type};
+use schemas::definitions::parse::parse_stream;
+use schemas::log::{Consumer, Fetched, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use schemas::vector::Offset;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A log of one partition in memory, which can be told to fail.
+#[derive(Debug, Default)]
+struct MemoryLog {
+    appends: Mutex<Vec<Vec<NewRecord>>>,
+    /// Fails the append of this number, counted from 0.
+    fail_at: Option<usize>,
+}
+
+impl MemoryLog {
+    fn records(&self) -> Vec<NewRecord> {
+        self.appends.lock().unwrap().concat()
+    }
+
+    fn values(&self) -> Vec<String> {
+        self.records().iter().map(|record| String::from_utf8(record.value.clone().unwrap().to_vec()).unwrap()).collect()
+    }
+}
+
+#[async_trait]
+impl Log for MemoryLog {
+    async fn create_topic(&self, _: &str, _: u32) -> Result<u32> {
+        Ok(1)
+    }
+
+    async fn bounds(&self, _: &str) -> Result<Vec<PartitionBounds>> {
+        Ok(vec![PartitionBounds { partition: 0, begin: Offset(0), end: Offset(self.records().len() as i64) }])
+    }
+
+    async fn identity(&self, _: &str) -> Result<String> {
+        Ok("memory".into())
+    }
+
+    async fn append(&self, _: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
+        let mut appends = self.appends.lock().unwrap();
+        if Some(appends.len()) == self.fail_at {
+            return Err(Error::unavailable("the log is told to fail"));
+        }
+        let begin = appends.iter().map(Vec::len).sum::<usize>() as i64;
+        let offsets = (begin..begin + records.len() as i64).map(|offset| (0, Offset(offset))).collect();
+        appends.push(records);
+        Ok(offsets)
+    }
+
+    async fn read(&self, _: &TopicPartition, _: Offset, _: usize) -> Result<Fetched> {
+        Err(Error::internal("not read in these tests"))
+    }
+
+    async fn subscribe(&self, _: Subscription) -> Result<Consumer> {
+        Err(Error::internal("not consumed in these tests"))
+    }
+}
+
+#[derive(Default)]
+struct MemoryProgress(Mutex<HashMap<(String, String), i64>>);
+
+#[async_trait]
+impl Progress for MemoryProgress {
+    async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
+        Ok(self.0.lock().unwrap().get(&(stream.into(), fingerprint.into())).copied().unwrap_or(0))
+    }
+
+    async fn save(&self, stream: &str, fingerprint: &str, done: i64) -> Result<()> {
+        self.0.lock().unwrap().insert((stream.into(), fingerprint.into()), done);
+        Ok(())
+    }
+}
+
+/// A folder, a log and a memory of places.
+struct Bench {
+    folder: TempDir,
+    log: MemoryLog,
+    progress: MemoryProgress,
+    stream: Arc<StreamDefinition>,
+    options: Options,
+}
+
+const PAYMENTS: &str = "CREATE STREAM payments (
+    event_id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (path = '$.created'), amount DECIMAL(18,2) NOT NULL,
+    device TEXT OPTIONS (path = '$.device.id'), ok BOOLEAN
+) WITH (event_time = 'ts', id = 'event_id', key = 'device')";
+
+impl Bench {
+    fn new(stream: &str) -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            log: MemoryLog::default(),
+            progress: MemoryProgress::default(),
+            stream: Arc::new(parse_stream(stream).unwrap()),
+            options: Options::default(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        std::fs::write(self.path(name), content).unwrap();
+        self.path(name)
+    }
+
+    async fn ingest(&self, path: &Path) -> Result<Summary> {
+        ingest(&self.log, &self.progress, self.stream.clone(), &Input::File(path.into()), &self.options, |_| {}).await
+    }
+}
+
+fn payment(id: usize) -> String {
+    format!(r#"{{"event_id":"e{id}","created":"2024-05-01T12:00:00Z","amount":"{id}.5"}}"#)
+}
+
+fn payments(ids: std::ops::Range<usize>) -> String {
+    ids.map(|id| payment(id) + "\n").collect()
+}
+
+#[tokio::test]
+async fn json_lines_go_to_the_log_as_they_stand_with_key_and_id() {
+    let bench = Bench::new(PAYMENTS);
+    let first = r#"{"event_id" : "a", "created":"2024-05-01T12:00:00Z","amount":1,"device":{"id":"d1"},"more":[1]}"#;
+    let path = bench.write("p.jsonl", format!("\u{feff}{first}\r\n\n  \n{}", payment(7)));
+    let mut seen = Vec::new();
+    let input = Input::File(path.clone());
+    let summary = ingest(&bench.log, &bench.progress, bench.stream.clone(), &input, &bench.options, |progress| seen.push(progress)).await.unwrap();
+    assert_eq!((summary.records, summary.rejected, summary.skipped), (2, 0, 0));
+    assert_eq!(bench.log.values(), [first, &payment(7)]);
+    let records = bench.log.records();
+    assert_eq!((records[0].key.as_deref(), records[0].partition_by.as_deref()), (Some(&b"d1"[..]), Some(&b"a"[..])));
+    assert_eq!((records[1].key.as_deref(), records[1].partition_by.as_deref()), (None, Some(&b"e7"[..])));
+    let length = std::fs::metadata(&path).unwrap().len();
+    assert_eq!(seen.last(), Some(&IngestProgress { records: 2, rejected: 0, bytes_done: length, bytes_total: Some(length) }));
+}
+
+#[tokio::test]
+async fn csv_cells_become_json_at_their_columns_paths() {
+    let bench = Bench::new(PAYMENTS);
+    let text = "EVENT_ID;created;amount;device.id;ok;note\na;2024-05-01 12:00:00;1.50;d1;True;\"x; \"\"y\"\"\"\nb;2024-05-01;2;;;\n";
+    let summary = bench.ingest(&bench.write("p.csv", text)).await.unwrap();
+    assert_eq!((summary.records, summary.rejected), (2, 0), "{:?}", summary.first_rejected);
+    assert_eq!(
+        bench.log.values(),
+        [
+            r#"{"event_id":"a","created":"2024-05-01 12:00:00Z","amount":1.50,"device":{"id":"d1"},"ok":true,"note":"x; \"y\""}"#,
+            r#"{"event_id":"b","created":"2024-05-01T00:00:00Z","amount":2,"device":{}}"#,
+        ]
+    );
+}
+
+#[tokio::test]
+async fn commas_tabs_and_byte_order_marks_are_seen() {
+    for (name, text) in [
+        ("comma.csv", "\u{feff}event_id,ts,amount\na,2024-05-01,1\n"),
+        ("tab.tsv", "\"event_id\"\tts\tamount\r\na\t2024-05-01\t1\r\n"),
+    ] {
+        let bench = Bench::new(PAYMENTS);
+        assert_eq!(bench.ingest(&bench.write(name, text)).await.unwrap().records, 1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_without_a_column_that_must_be_is_refused_at_once() {
+    let bench = Bench::new(PAYMENTS);
+    let error = bench.ingest(&bench.write("p.csv", "event_id,created,device\na,2024-05-01,d\n")).await.unwrap_err();
+    assert!(
+        error.message().contains("no column \"amount\", which is NOT NULL in stream payments: it has event_id, created, device"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("p.csv"));
+    assert!(bench.log.records().is_empty());
+}
+
+#[tokio::test]
+async fn csv_rows_that_are_wrong_are_told_with_their_lines() {
+    let bench = Bench::new(PAYMENTS);
+    let text = "event_id,created,amount\na,2024-05-01,1\nb,2024-05-01\nc,2024-05-01,\"x\ny\"\nd,never,1\n,2024-05-01,1\n";
+    let summary = bench.ingest(&bench.write("p.csv", text)).await.unwrap();
+    assert_eq!((summary.records, summary.rejected), (1, 4));
+    let told: Vec<(u64, &str)> = summary.first_rejected.iter().map(|rejected| (rejected.number, rejected.error.as_str())).collect();
+    assert_eq!(told[0], (3, "found 2 cells, expected 3 as in the header"));
+    assert!(told[1].0 == 4 && told[1].1.starts_with(r#"column amount ($.amount): found "x\ny", expected DECIMAL(18,2)"#), "{told:?}");
+    assert!(told[2].0 == 6 && told[2].1.contains("found \"never\", expected TIMESTAMPTZ"), "{told:?}");
+    assert_eq!(told[3], (7, "column event_id ($.event_id): found nothing, expected TEXT NOT NULL"));
+}
+
+#[tokio::test]
+async fn compressed_files_are_read_through_all_their_members() {
+    let bench = Bench::new(PAYMENTS);
+    let gz = |text: &str| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let both = [gz(&payments(0..3)), gz(&payments(3..5))].concat();
+    assert_eq!(bench.ingest(&bench.write("p.jsonl.gz", &both)).await.unwrap().records, 5);
+    let csv = gz("event_id,ts,amount\nz,2024-05-01,1\n");
+    assert_eq!(bench.ingest(&bench.write("p.csv.gz", csv)).await.unwrap().records, 1);
+    let broken = bench.write("broken.jsonl.gz", &both[..both.len() - 12]);
+    let error = bench.ingest(&broken).await.unwrap_err();
+    assert!(error.to_string().contains("broken.jsonl.gz"), "{error}");
+}
+
+fn parquet_file(path: &Path) {
+    let device: ArrayRef = Arc::new(StringArray::from(vec![Some("d1"), None]));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("event_id", Arc::new(Int64Array::from(vec![1, 2]))),
+        ("created", Arc::new(TimestampNanosecondArray::from(vec![1_714_564_800_123_456_789, -1]))),
+        ("amount", Arc::new(Float64Array::from(vec![0.1, 1e15]))),
+        ("device", Arc::new(StructArray::from(vec![(Arc::new(Field::new("id", DataType::Utf8, true)), device)]))),
+        ("status", Arc::new(DictionaryArray::<Int32Type>::from_iter(["ok", "ok"]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+#[tokio::test]
+async fn parquet_rows_become_json_of_their_columns_types() {
+    let bench = Bench::new(PAYMENTS);
+    let path = bench.path("p.parquet");
+    parquet_file(&path);
+    let summary = bench.ingest(&path).await.unwrap();
+    assert_eq!((summary.records, summary.rejected), (2, 0), "{:?}", summary.first_rejected);
+    assert_eq!(
+        bench.log.values(),
+        [
+            r#"{"event_id":"1","created":"2024-05-01T12:00:00.123456Z","amount":0.1,"device":{"id":"d1"},"status":"ok"}"#,
+            r#"{"event_id":"2","created":"1969-12-31T23:59:59.999999Z","amount":1000000000000000.0,"device":{},"status":"ok"}"#,
+        ]
+    );
+    assert_eq!(bench.ingest(&path).await.unwrap().skipped, 2);
+    assert!(bench.ingest(&bench.write("no.parquet", "PAR1 not")).await.unwrap_err().to_string().contains("no.parquet"));
+}
+
+#[tokio::test]
+async fn a_repeat_does_not_double_also_under_another_name() {
+    let bench = Bench::new(PAYMENTS);
+    let path = bench.write("p.jsonl", payments(0..100));
+    assert_eq!(bench.ingest(&path).await.unwrap().records, 100);
+    let moved = bench.path("moved.jsonl");
+    std::fs::rename(path, &moved).unwrap();
+    let summary = bench.ingest(&moved).await.unwrap();
+    assert_eq!((summary.records, summary.skipped), (0, 100));
+}
+
+#[tokio::test]
+async fn appended_lines_go_on_whatever_the_files_size() {
+    let bench = Bench::new(PAYMENTS);
+    // The last steps pass the first MiB, by which large files are known.
+    let mut done = 0;
+    for step in [1, 2, 50, 9_000, 10_000, 30_000] {
+        let path = bench.write("p.jsonl", payments(0..step));
+        let summary = bench.ingest(&path).await.unwrap();
+        assert_eq!((summary.skipped, summary.records), (done as i64, (step - done) as i64));
+        done = step;
+    }
+    assert!(std::fs::metadata(bench.path("p.jsonl")).unwrap().len() > 2 << 20);
+    assert_eq!(bench.log.values().join("\n") + "\n", payments(0..30_000));
+}
+
+#[tokio::test]
+async fn files_that_begin_alike_are_not_taken_for_one_another() {
+    let bench = Bench::new(PAYMENTS);
+    assert_eq!(bench.ingest(&bench.write("one.jsonl", payments(0..10))).await.unwrap().records, 10);
+    let other = payment(0) + "\n" + &payments(20..40);
+    assert_eq!(bench.ingest(&bench.write("other.jsonl", other)).await.unwrap().records, 21);
+}
+
+#[tokio::test]
+async fn after_a_failure_a_repeat_goes_on_where_the_log_acknowledged() {
+    let mut bench = Bench::new(PAYMENTS);
+    bench.options.batch_records = 10;
+    bench.log.fail_at = Some(3);
+    let path = bench.write("p.jsonl", payments(0..95));
+    let error = bench.ingest(&path).await.unwrap_err();
+    assert!(error.to_string().contains("told to fail") && error.to_string().contains("records_done: 30"), "{error}");
+    bench.log.fail_at = None;
+    let summary = bench.ingest(&path).await.unwrap();
+    assert_eq!((summary.skipped, summary.records), (30, 65));
+    assert_eq!(bench.log.values().join("\n") + "\n", payments(0..95));
+    assert!(bench.log.appends.lock().unwrap().iter().all(|batch| batch.len() <= 10));
+}
+
+#[tokio::test]
+async fn rejected_records_are_all_counted_and_the_first_told() {
+    let mut bench = Bench::new(PAYMENTS);
+    bench.options.batch_records = 7;
+    let mixed: String = (0..50).map(|id| format!("{}\n{{\"event_id\":\"x{id}\"}}\n", payment(id))).collect();
+    let path = bench.write("p.jsonl", mixed);
+    let summary = bench.ingest(&path).await.unwrap();
+    assert_eq!((summary.records, summary.rejected, summary.first_rejected.len()), (50, 50, 20));
+    assert_eq!(summary.first_rejected[19].number, 40);
+    assert_eq!(summary.first_rejected[0].error, "column ts ($.created): found nothing, expected TIMESTAMPTZ NOT NULL");
+    let again = bench.ingest(&path).await.unwrap();
+    assert_eq!((again.skipped, again.records, again.rejected), (100, 0, 0));
+}
+
+#[tokio::test]
+async fn invalid_records_go_to_the_log_when_asked() {
+    let mut bench = Bench::new(PAYMENTS);
+    bench.options.produce_invalid = true;
+    let summary = bench.ingest(&bench.write("p.jsonl", "not json\n")).await.unwrap();
+    assert_eq!((summary.records, summary.rejected), (1, 1));
+    assert_eq!(bench.log.values(), ["not json"]);
+}
+
+#[tokio::test]
+async fn a_last_line_that_is_still_being_written_is_read_again() {
+    let bench = Bench::new(PAYMENTS);
+    let whole = payments(0..3);
+    let path = bench.write("p.jsonl", &whole[..whole.len() - 5]);
+    let summary = bench.ingest(&path).await.unwrap();
+    assert_eq!((summary.records, summary.rejected), (2, 1));
+    bench.write("p.jsonl", &whole);
+    let summary = bench.ingest(&path).await.unwrap();
+    assert_eq!((summary.skipped, summary.records, summary.rejected), (2, 1, 0));
+}
+
+#[tokio::test]
+async fn a_line_that_never_ends_is_rejected_and_the_next_one_read() {
+    let bench = Bench::new(PAYMENTS);
+    let path = bench.write("p.jsonl", format!("{}\n{}\n", "x".repeat(20 << 20), payment(1)));
+    let summary = bench.ingest(&path).await.unwrap();
+    assert_eq!((summary.records, summary.rejected), (1, 1));
+    assert_eq!(summary.first_rejected[0].error, "found a line of more than 16 MiB, expected one JSON object");
+}
+
+#[tokio::test]
+async fn what_is_no_file_of_records_is_refused() {
+    let bench = Bench::new(PAYMENTS);
+    let refused = async |path: PathBuf| bench.ingest(&path).await.unwrap_err().to_string();
+    assert!(refused(bench.write("p.json", " [{}]")).await.contains("is a JSON array"));
+    assert!(refused(bench.write("p.txt", "")).await.contains("does not show its format"));
+    assert!(refused(bench.write("p.csv", "")).await.contains("the CSV file is empty"));
+    assert!(refused(bench.path("none.jsonl")).await.contains("cannot be read"));
+    assert!(refused(bench.folder.path().join(".")).await.contains("format"));
+    assert_eq!(bench.ingest(&bench.write("empty.jsonl", "")).await.unwrap().records, 0);
+}

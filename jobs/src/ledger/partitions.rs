@@ -1,0 +1,196 @@
+//! The ledger of partitions: the rows of archive and dead-letter files against the checkpoints' ranges.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Int32Type, Int64Type};
+use futures::TryStreamExt;
+use schemas::catalog::{CatalogState, CheckpointRange, CheckpointRecord, FileKind, FileRecord};
+use schemas::events::{OFFSET, PARTITION};
+use schemas::storage::dead_letters::read_dead_letters;
+use schemas::storage::{ObjectStorage, read_archive};
+use schemas::tiles::Micros;
+use schemas::vector::{Offset, PartitionId, Vector};
+use schemas::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// One checkpoint's range in one partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionLine {
+    pub stream: Arc<str>,
+    pub partition: i32,
+    /// Its id.
+    pub checkpoint: String,
+    pub committed_at: Micros,
+    pub start: Offset,
+    pub end: Offset,
+    /// Rows of archive files with an offset in the range.
+    pub archived: i64,
+    /// Rows of dead-letter files with an offset in the range.
+    pub dead_lettered: i64,
+    /// As recorded: these leave no row.
+    pub duplicate: i64,
+    pub absent: i64,
+    /// What the record says where the rows say otherwise.
+    pub recorded_archived: i64,
+    pub recorded_dead_lettered: i64,
+    /// Why the line does not balance; `None`: it does.
+    pub mismatch: Option<String>,
+}
+
+/// A line per partition of each checkpoint that is not wholly before `since`, in the order of partitions and offsets.
+pub async fn partitions(storage: &ObjectStorage, state: &CatalogState, since: &Vector) -> Result<Vec<PartitionLine>> {
+    let checkpoints = || state.checkpoints.iter().filter(|checkpoint| !checkpoint.is_within(since));
+    let mut counts = Counts::new(checkpoints());
+    for file in state.files.iter().filter(|file| !file.doomed && is_asked_for(file, state, since)) {
+        match file.kind {
+            FileKind::Archive => counts.archive(storage, file).await?,
+            FileKind::DeadLetters => counts.dead_letters(storage, file).await?,
+            _ => {}
+        }
+    }
+    let mut lines: Vec<PartitionLine> = checkpoints().flat_map(|checkpoint| checkpoint.ranges.iter().map(|range| counts.line(checkpoint, range))).collect();
+    lines.sort_by(|a, b| (&a.stream, a.partition, a.start).cmp(&(&b.stream, b.partition, b.start)));
+    note_breaks(&mut lines, state);
+    counts.note_strays(&mut lines);
+    Ok(lines)
+}
+
+/// Files of checkpoints that are wholly before are not read. One whose checkpoint is not known any more is.
+fn is_asked_for(file: &FileRecord, state: &CatalogState, since: &Vector) -> bool {
+    let checkpoint = file.checkpoint.and_then(|id| state.checkpoints.iter().find(|checkpoint| checkpoint.id == id));
+    checkpoint.is_none_or(|checkpoint| !checkpoint.is_within(since))
+}
+
+/// Ranges follow one another without gap or overlap, up to what is committed. Gaps that a person accepted are none.
+fn note_breaks(lines: &mut [PartitionLine], state: &CatalogState) {
+    for index in 0..lines.len() {
+        let id = PartitionId::new(lines[index].stream.clone(), lines[index].partition);
+        let next = lines.get(index + 1).filter(|next| next.stream == id.stream && next.partition == id.partition);
+        let follows = next.map_or_else(|| state.vector().get(&id), |next| next.start);
+        let end = lines[index].end;
+        let is_accepted = state.gaps.iter().any(|gap| gap.partition == id && gap.start <= end && follows <= gap.end);
+        if follows != end && !is_accepted {
+            lines[index].note(format!("the range ends at {end}, and what follows begins at {follows}"));
+        }
+    }
+}
+
+/// Rows by range.
+struct Counts {
+    /// Per partition, by the range's start: its end, archived rows, dead letters.
+    ranges: BTreeMap<PartitionId, BTreeMap<Offset, (Offset, i64, i64)>>,
+    /// Offsets of rows in no range.
+    strays: BTreeMap<PartitionId, Vec<Offset>>,
+}
+
+impl Counts {
+    fn new<'a>(checkpoints: impl Iterator<Item = &'a CheckpointRecord>) -> Self {
+        let mut ranges: BTreeMap<PartitionId, BTreeMap<Offset, (Offset, i64, i64)>> = BTreeMap::new();
+        for range in checkpoints.flat_map(|checkpoint| &checkpoint.ranges).filter(|range| range.start < range.end) {
+            ranges.entry(range.partition.clone()).or_default().insert(range.start, (range.end, 0, 0));
+        }
+        Self { ranges, strays: BTreeMap::new() }
+    }
+
+    async fn archive(&mut self, storage: &ObjectStorage, file: &FileRecord) -> Result<()> {
+        let columns = [PARTITION.to_owned(), OFFSET.to_owned()];
+        let mut batches = read_archive(storage, file, Some(&columns)).await?;
+        while let Some(batch) = batches.try_next().await? {
+            self.count(file, &batch, (PARTITION, OFFSET), |counts| counts.1 += 1)?;
+        }
+        Ok(())
+    }
+
+    async fn dead_letters(&mut self, storage: &ObjectStorage, file: &FileRecord) -> Result<()> {
+        let mut batches = read_dead_letters(storage, file).await?;
+        while let Some(batch) = batches.try_next().await? {
+            self.count(file, &batch, ("partition", "offset"), |counts| counts.2 += 1)?;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, file: &FileRecord, batch: &RecordBatch, names: (&str, &str), add: impl Fn(&mut (Offset, i64, i64))) -> Result<()> {
+        let wrong = |what: &str| Error::corrupt(format!("a file has no column {what}")).with("file", &file.path);
+        let partitions = batch.column_by_name(names.0).and_then(|column| column.as_primitive_opt::<Int32Type>()).ok_or_else(|| wrong(names.0))?;
+        let offsets = batch.column_by_name(names.1).and_then(|column| column.as_primitive_opt::<Int64Type>()).ok_or_else(|| wrong(names.1))?;
+        let stream = file.subject.clone().ok_or_else(|| Error::corrupt("a file of a stream names none").with("file", &file.path))?;
+        let mut id = PartitionId::new(stream, 0);
+        for (partition, offset) in partitions.values().iter().zip(offsets.values()) {
+            id.partition = *partition;
+            let offset = Offset(*offset);
+            let range = self.ranges.get_mut(&id).and_then(|ranges| ranges.range_mut(..=offset).next_back());
+            match range.filter(|(_, counts)| offset < counts.0) {
+                Some((_, counts)) => add(counts),
+                None => self.strays.entry(id.clone()).or_default().push(offset),
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, checkpoint: &CheckpointRecord, range: &CheckpointRange) -> PartitionLine {
+        let counted = self.ranges.get(&range.partition).and_then(|ranges| ranges.get(&range.start));
+        let (_, archived, dead_lettered) = counted.copied().unwrap_or_default();
+        let mut line = PartitionLine {
+            stream: range.partition.stream.clone(),
+            partition: range.partition.partition,
+            checkpoint: checkpoint.id.to_string(),
+            committed_at: checkpoint.committed_at,
+            start: range.start,
+            end: range.end,
+            archived,
+            dead_lettered,
+            duplicate: range.duplicate,
+            absent: range.absent,
+            recorded_archived: range.archived,
+            recorded_dead_lettered: range.dead_lettered,
+            mismatch: None,
+        };
+        line.balance();
+        line
+    }
+
+    /// Rows past the first range that belong to none: nobody committed them. (Older ones' checkpoints are forgotten.)
+    fn note_strays(&self, lines: &mut [PartitionLine]) {
+        for (id, offsets) in &self.strays {
+            let Some(first) = self.ranges.get(id).and_then(|ranges| ranges.first_key_value()).map(|(start, _)| start) else { continue };
+            let strays: Vec<&Offset> = offsets.iter().filter(|offset| *offset >= first).collect();
+            let Some(lowest) = strays.iter().min() else { continue };
+            let before = |line: &&mut PartitionLine| line.stream == id.stream && line.partition == id.partition && line.start <= **lowest;
+            if let Some(line) = lines.iter_mut().filter(before).next_back() {
+                line.note(format!("{} rows from offset {lowest} on are in no checkpoint's range", strays.len()));
+            }
+        }
+    }
+}
+
+impl PartitionLine {
+    pub fn is_balanced(&self) -> bool {
+        self.mismatch.is_none()
+    }
+
+    fn balance(&mut self) {
+        let offsets = self.end.0 - self.start.0;
+        let accounted = self.archived + self.duplicate + self.dead_lettered + self.absent;
+        if offsets != accounted {
+            self.note(format!("{offsets} offsets, but {accounted} archived, duplicate, dead-lettered and absent"));
+        }
+        if self.archived != self.recorded_archived {
+            self.note(format!("{} rows archived, recorded {}", self.archived, self.recorded_archived));
+        }
+        if self.dead_lettered != self.recorded_dead_lettered {
+            self.note(format!("{} rows dead-lettered, recorded {}", self.dead_lettered, self.recorded_dead_lettered));
+        }
+    }
+
+    fn note(&mut self, found: String) {
+        self.mismatch = Some(match self.mismatch.take() {
+            Some(known) => format!("{known}; {found}"),
+            None => found,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

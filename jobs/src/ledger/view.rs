@@ -1,0 +1,113 @@
+//! The ledger of a view: the archive's rows against what its states hold.
+
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType, UInt8Type};
+use futures::TryStreamExt;
+use schemas::catalog::{CatalogState, DefinitionKind, FileKind};
+use schemas::plan::ViewPlan;
+use schemas::registry::LiveView;
+use schemas::segment::{segment_rows, segment_session};
+use schemas::storage::{read_bucket, read_manifest};
+use schemas::tiles::{Level, Micros, TileRun, cover};
+use schemas::vector::Vector;
+use schemas::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::verify::plain::Moment;
+use crate::verify::{Expected, Verifier};
+
+/// One view version at one vector and time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ViewLine {
+    pub view: Arc<str>,
+    pub version: u32,
+    pub vector: Vector,
+    pub t: Micros,
+    /// Archived events of its streams (once for each time that the SELECT reads the stream).
+    pub archived: i64,
+    /// Those that a WHERE leaves out.
+    pub filtered: i64,
+    /// Those that pass, and lie before the edge of the longest window.
+    pub expired: i64,
+    /// The sum of `__events` over the states of the longest window.
+    pub events: i64,
+    /// `archived = filtered + expired + events`.
+    pub balanced: bool,
+}
+
+/// Counts a view at the committed vector of `state`. `t` is not before the time of the view's snapshot: older tiles may be gone.
+pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t: Micros) -> Result<ViewLine> {
+    let vector = state.vector();
+    let record = state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.name == live.name && d.version == live.version);
+    let record = record.ok_or_else(|| Error::not_found("the catalog does not hold this view").with("view", &live.name).with("version", live.version))?;
+    let expected = Expected::of_version(verifier, state, record)?;
+    let question = expected.ask(Moment { t, as_of: false })?;
+    let mut archived = 0;
+    for (stream, times) in &question.reads {
+        let rows = numbers(&expected, &format!("SELECT count(*) FROM \"{}\"", stream.replace('"', "\"\"")), &vector).await?;
+        archived += rows[0] * *times as i64;
+    }
+    let read = numbers(&expected, &question.read_sql, &vector).await?[0];
+    let counts = numbers(&expected, &question.counts_sql, &vector).await?;
+    let (passed, expired) = (counts[0], counts[1]);
+    let events = events(verifier, state, live, t).await?;
+    let filtered = read - passed;
+    let balanced = archived == filtered + expired + events;
+    Ok(ViewLine { view: live.name.clone(), version: live.version, vector, t, archived, filtered, expired, events, balanced })
+}
+
+/// The one row of a query for counts.
+async fn numbers(expected: &Expected, sql: &str, vector: &Vector) -> Result<Vec<i64>> {
+    let batches: Vec<RecordBatch> = expected.run(sql, vector).await?.try_collect().await?;
+    let row = batches.iter().find(|batch| batch.num_rows() > 0);
+    let row = row.ok_or_else(|| Error::internal("a count has no row").with("sql", sql))?;
+    let value = |column: &Arc<dyn arrow::array::Array>| column.as_primitive_opt::<Int64Type>().map(|numbers| numbers.value(0));
+    row.columns().iter().map(|column| value(column).ok_or_else(|| Error::internal("a count is no BIGINT").with("sql", sql))).collect()
+}
+
+/// Adds up `__events` over the longest window: snapshot, then the states of every checkpoint after its cut.
+async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, t: Micros) -> Result<i64> {
+    let span = live.plan.ranges[live.plan.existence].at(t);
+    let laddered = cover(span, &live.plan.ladder);
+    let finest = if live.plan.finest() == Level::All { laddered.clone() } else { cover(span, &live.plan.ladder[..1]) };
+    let mut sum = 0;
+    let mut cut = Vector::new();
+    if let Some(snapshot) = state.snapshot(&live.name, live.version) {
+        let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == snapshot.manifest);
+        let file = file.ok_or_else(|| Error::corrupt("the catalog does not hold a snapshot's manifest").with("file", &snapshot.manifest))?;
+        for bucket in &read_manifest(&verifier.storage, file).await?.files {
+            let mut batches = read_bucket(&verifier.storage, bucket).await?;
+            while let Some(batch) = batches.try_next().await? {
+                sum += events_in(&live.plan, &batch, &laddered)?;
+            }
+        }
+        cut = snapshot.cut.clone();
+    }
+    let session = segment_session(&verifier.functions)?;
+    let reads = |stream: &str| live.plan.streams.iter().any(|known| &*known.name == stream);
+    for checkpoint in state.checkpoints.iter().filter(|c| !c.is_within(&cut) && c.ranges.iter().any(|range| reads(&range.partition.stream))) {
+        let (rows, _) = segment_rows(&verifier.storage, &session, live, state, checkpoint).await?;
+        sum += events_in(&live.plan, rows.batch(), &finest)?;
+    }
+    Ok(sum)
+}
+
+/// The events of state rows in these tiles. Columns by their place: the keys, level, tile, then `__events`.
+fn events_in(plan: &ViewPlan, batch: &RecordBatch, runs: &[TileRun]) -> Result<i64> {
+    let wrong = || Error::corrupt("state rows are not of their view's schema").with("view", &plan.view);
+    let first = plan.keys.len();
+    let columns = batch.columns().get(first..first + 3).ok_or_else(wrong)?;
+    let levels = columns[0].as_primitive_opt::<UInt8Type>().ok_or_else(wrong)?;
+    let tiles = columns[1].as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(wrong)?;
+    let events = columns[2].as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
+    let mut sum = 0;
+    for row in 0..batch.num_rows() {
+        let level = Level::from_code(levels.value(row)).ok_or_else(wrong)?;
+        if runs.iter().any(|run| run.contains(level, tiles.value(row))) {
+            sum += events.value(row);
+        }
+    }
+    Ok(sum)
+}

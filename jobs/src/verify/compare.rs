@@ -1,0 +1,210 @@
+//! Comparing served rows with expected ones, key by key and column by column.
+
+use std::collections::HashMap;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Int64Type, Schema};
+use arrow::row::{RowConverter, Rows, SortField};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::execution::SendableRecordBatchStream;
+use futures::TryStreamExt;
+use schemas::{Error, Result};
+use serde::Serialize;
+
+use super::Answer;
+use super::plain::PlainColumn;
+use super::values::{Tolerance, equal};
+
+/// How many differences a report spells out.
+const SHOWN: usize = 20;
+
+/// One value that is not what it should be. A row that only one side has is a difference of the column `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    pub key: String,
+    pub column: String,
+    pub served: String,
+    pub expected: String,
+}
+
+/// What a comparison found.
+#[derive(Debug, Default)]
+pub struct Compared {
+    /// Expected rows.
+    pub rows: u64,
+    pub differences: Vec<Difference>,
+    pub difference_count: u64,
+}
+
+/// Compares an answer with the expected rows, in any order of rows and columns.
+pub async fn compare(columns: &[PlainColumn], answer: &Answer, mut expected: SendableRecordBatchStream) -> Result<Compared> {
+    let mut compared = Compared::default();
+    let schema = expected.schema();
+    let Some(served) = Side::served(columns, answer, &schema, &mut compared)? else { return Ok(compared) };
+    let mut seen = vec![false; served.batch.num_rows()];
+    while let Some(batch) = expected.try_next().await? {
+        compared.rows += batch.num_rows() as u64;
+        served.compare(columns, &batch, &mut seen, answer, &mut compared)?;
+    }
+    for row in (0..seen.len()).filter(|row| !seen[*row]) {
+        let key = served.key(row);
+        compared.add(|| Difference { key, column: "*".into(), served: "a row".into(), expected: "no row".into() });
+    }
+    Ok(compared)
+}
+
+impl Compared {
+    fn add(&mut self, difference: impl FnOnce() -> Difference) {
+        self.difference_count += 1;
+        if self.differences.len() < SHOWN {
+            self.differences.push(difference());
+        }
+    }
+}
+
+/// The served rows, in the order and the types of the expected columns, found by key.
+struct Side {
+    batch: RecordBatch,
+    keys: Vec<usize>,
+    converter: RowConverter,
+    rows: HashMap<Vec<u8>, usize>,
+}
+
+impl Side {
+    /// `None` when the columns themselves differ.
+    fn served(columns: &[PlainColumn], answer: &Answer, expected: &Schema, compared: &mut Compared) -> Result<Option<Side>> {
+        let keys: Vec<usize> = (0..columns.len()).filter(|index| columns[*index].is_key).collect();
+        let fields: Vec<_> = expected.fields().iter().take(columns.len()).cloned().collect();
+        let sort = keys.iter().map(|index| SortField::new(fields[*index].data_type().clone())).collect();
+        let converter = RowConverter::new(sort)?;
+        let batch = if let Some(first) = answer.rows.first() {
+            if !same_columns(columns, first.schema().as_ref(), expected, compared) {
+                return Ok(None);
+            }
+            arrow::compute::concat_batches(&first.schema(), &answer.rows)?
+        } else {
+            RecordBatch::new_empty(std::sync::Arc::new(Schema::new(fields.clone())))
+        };
+        let ordered = columns.iter().zip(&fields).map(|(column, field)| {
+            let array = batch.column_by_name(&column.name).ok_or_else(|| Error::internal("a column vanished while comparing").with("column", &column.name))?;
+            Ok(if array.data_type() == field.data_type() { array.clone() } else { arrow::compute::cast(array, field.data_type())? })
+        });
+        let ordered: Vec<ArrayRef> = ordered.collect::<Result<_>>()?;
+        let nullable: Vec<_> = fields.iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = RecordBatch::try_new_with_options(std::sync::Arc::new(Schema::new(nullable)), ordered, &options)?;
+        let mut side = Side { batch, keys, converter, rows: HashMap::new() };
+        side.index(compared)?;
+        Ok(Some(side))
+    }
+
+    fn index(&mut self, compared: &mut Compared) -> Result<()> {
+        let encoded = self.encode(&self.batch)?;
+        for row in 0..self.batch.num_rows() {
+            if self.rows.insert(encoded.key(row), row).is_some() {
+                let key = self.key(row);
+                compared.add(|| Difference { key, column: "*".into(), served: "several rows".into(), expected: "one row".into() });
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, columns: &[PlainColumn], expected: &RecordBatch, seen: &mut [bool], answer: &Answer, compared: &mut Compared) -> Result<()> {
+        let encoded = self.encode(expected)?;
+        let mut pairs = Vec::with_capacity(expected.num_rows());
+        for row in 0..expected.num_rows() {
+            match self.rows.get(&encoded.key(row)) {
+                Some(found) => {
+                    seen[*found] = true;
+                    pairs.push((*found, row));
+                }
+                None => {
+                    let key = key_text(expected, &self.keys, row);
+                    compared.add(|| Difference { key, column: "*".into(), served: "no row".into(), expected: "a row".into() });
+                }
+            }
+        }
+        for (index, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_key) {
+            let (ours, theirs) = (self.batch.column(index), expected.column(index));
+            let distinct = column.distinct.as_ref().and_then(|name| expected.column_by_name(name)).and_then(|array| array.as_primitive_opt::<Int64Type>());
+            for (served, row) in &pairs {
+                let distinct = distinct.filter(|counts| counts.is_valid(*row)).map(|counts| counts.value(*row));
+                let tolerance = Tolerance::of(column).given(distinct, answer.without_nan);
+                if !equal(ours, *served, theirs, *row, tolerance) {
+                    compared.add(|| Difference {
+                        key: self.key(*served),
+                        column: column.name.clone(),
+                        served: text(ours, *served),
+                        expected: text(theirs, *row),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn encode(&self, batch: &RecordBatch) -> Result<Encoded> {
+        if self.keys.is_empty() {
+            return Ok(Encoded(None));
+        }
+        let columns: Vec<ArrayRef> = self.keys.iter().map(|index| batch.column(*index).clone()).collect();
+        Ok(Encoded(Some(self.converter.convert_columns(&columns)?)))
+    }
+
+    fn key(&self, row: usize) -> String {
+        key_text(&self.batch, &self.keys, row)
+    }
+}
+
+/// Keys as bytes; a view without keys has one, empty.
+struct Encoded(Option<Rows>);
+
+impl Encoded {
+    fn key(&self, row: usize) -> Vec<u8> {
+        self.0.as_ref().map(|rows| rows.row(row).as_ref().to_vec()).unwrap_or_default()
+    }
+}
+
+/// The columns by name and type. Names of list items and whether a column may be NULL are no difference.
+fn same_columns(columns: &[PlainColumn], served: &Schema, expected: &Schema, compared: &mut Compared) -> bool {
+    let mut same = true;
+    for (index, column) in columns.iter().enumerate() {
+        let wanted = expected.field(index).data_type();
+        let found = served.field_with_name(&column.name).ok().map(|field| field.data_type());
+        let fits = found.is_some_and(|found| found.equals_datatype(wanted) || same_values(found, wanted));
+        if !fits {
+            same = false;
+            let served = found.map_or_else(|| "no column".to_owned(), |found| format!("type {found}"));
+            compared.add(|| Difference { key: "*".into(), column: column.name.clone(), served, expected: format!("type {wanted}") });
+        }
+    }
+    for field in served.fields().iter().filter(|field| !columns.iter().any(|column| column.name == **field.name())) {
+        same = false;
+        compared.add(|| Difference { key: "*".into(), column: field.name().clone(), served: format!("type {}", field.data_type()), expected: "no column".into() });
+    }
+    same
+}
+
+/// The several Arrow types of one SQL type.
+fn same_values(a: &DataType, b: &DataType) -> bool {
+    let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let bytes = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary | DataType::BinaryView);
+    (text(a) && text(b)) || (bytes(a) && bytes(b))
+}
+
+fn key_text(batch: &RecordBatch, keys: &[usize], row: usize) -> String {
+    let schema = batch.schema();
+    let parts = keys.iter().map(|index| format!("{}={}", schema.field(*index).name(), text(batch.column(*index), row)));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn text(array: &ArrayRef, row: usize) -> String {
+    let options = FormatOptions::default().with_null("NULL");
+    match ArrayFormatter::try_new(array.as_ref(), &options) {
+        Ok(formatter) => formatter.value(row).try_to_string().unwrap_or_else(|error| error.to_string()),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

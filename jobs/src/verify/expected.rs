@@ -1,0 +1,166 @@
+//! The expected rows: the plain SELECT, run by DataFusion over the archive's files.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionContext;
+use schemas::catalog::{CatalogState, DefinitionKind, DefinitionRecord, FileKind, FileRecord};
+use schemas::definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
+use schemas::events::plan_schema;
+use schemas::functions::Functions;
+use schemas::plan::session_config;
+use schemas::storage::{ObjectStorage, OffsetRanges, archive_plan};
+use schemas::vector::Vector;
+use schemas::{Error, Result};
+
+use super::Verifier;
+use super::plain::{Moment, Plain, plain};
+
+/// One view over the archive of one catalog state.
+#[derive(Debug)]
+pub struct Expected {
+    view: ViewDefinition,
+    version: u32,
+    definitions: Definitions,
+    archive: Archive,
+    functions: Functions,
+    memory_limit: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Archive {
+    storage: ObjectStorage,
+    files: Vec<FileRecord>,
+}
+
+impl Expected {
+    /// Reads the definitions of the served version of `view`.
+    pub fn new(verifier: &Verifier, state: &CatalogState, view: &str) -> Result<Expected> {
+        let record = state.active(DefinitionKind::View, view).ok_or_else(|| Error::not_found(format!("there is no view \"{view}\"")))?;
+        Self::of_version(verifier, state, record)
+    }
+
+    /// The same for a given version.
+    pub fn of_version(verifier: &Verifier, state: &CatalogState, record: &DefinitionRecord) -> Result<Expected> {
+        let definitions = definitions(state)?;
+        let view = parse::parse_view(&record.sql)?;
+        let is_archive = |file: &&FileRecord| file.kind == FileKind::Archive && !file.doomed;
+        Ok(Expected {
+            view,
+            version: record.version,
+            definitions,
+            archive: Archive { storage: verifier.storage.clone(), files: state.files.iter().filter(is_archive).cloned().collect() },
+            functions: verifier.functions.clone(),
+            memory_limit: verifier.memory_limit,
+        })
+    }
+
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The types of the view's columns.
+    pub async fn schema(&self) -> Result<SchemaRef> {
+        let question = self.ask(Moment { t: 0, as_of: false })?;
+        let planned = self.session(&Vector::new())?.sql(&question.sql).await.map_err(|error| about(&question, error))?;
+        let fields = planned.schema().fields().iter().take(question.columns.len()).cloned();
+        Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+    }
+
+    /// The view as plain SQL.
+    pub fn ask(&self, moment: Moment) -> Result<Plain> {
+        let session = session(&self.functions, self.memory_limit)?;
+        let state = session.state();
+        plain(&self.view, &self.definitions, &|name| state.aggregate_functions().contains_key(name), moment)
+    }
+
+    /// The rows that the question has over the events before `vector`.
+    pub async fn rows(&self, question: &Plain, vector: &Vector) -> Result<SendableRecordBatchStream> {
+        self.run(&question.sql, vector).await.map_err(|error| error.with("sql", &question.sql))
+    }
+
+    /// Runs any SQL over the events before `vector`.
+    pub async fn run(&self, sql: &str, vector: &Vector) -> Result<SendableRecordBatchStream> {
+        Ok(self.session(vector)?.sql(sql).await?.execute_stream().await?)
+    }
+
+    fn session(&self, vector: &Vector) -> Result<SessionContext> {
+        let session = session(&self.functions, self.memory_limit)?;
+        self.archive.storage.register(&session.runtime_env());
+        for stream in &self.definitions.streams {
+            let table = ArchiveTable::new(&self.archive, stream, vector);
+            session.register_table(datafusion::common::TableReference::bare(&*stream.name), Arc::new(table))?;
+        }
+        Ok(session)
+    }
+}
+
+fn about(question: &Plain, error: datafusion::error::DataFusionError) -> Error {
+    Error::from(error).with("sql", &question.sql)
+}
+
+fn definitions(state: &CatalogState) -> Result<Definitions> {
+    let named = |kind| state.live(kind).filter(move |record| state.active(kind, &record.name).is_some_and(|active| active.version == record.version));
+    Ok(Definitions {
+        streams: named(DefinitionKind::Stream).map(|record| parse::parse_stream(&record.sql)).collect::<Result<_>>()?,
+        views: named(DefinitionKind::View).map(|record| parse::parse_view(&record.sql)).collect::<Result<_>>()?,
+    })
+}
+
+/// A session with the dialect of all others, its own memory limit, and none of their plans.
+fn session(functions: &Functions, memory_limit: usize) -> Result<SessionContext> {
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_limit))).build_arc()?;
+    let state = SessionStateBuilder::new_with_default_features().with_config(session_config()).with_runtime_env(runtime).build();
+    let session = SessionContext::new_with_state(state);
+    functions.register(&session)?;
+    Ok(session)
+}
+
+/// A stream as a table: its archived events before a vector.
+#[derive(Debug)]
+struct ArchiveTable {
+    storage: ObjectStorage,
+    files: Vec<FileRecord>,
+    schema: SchemaRef,
+    ranges: OffsetRanges,
+}
+
+impl ArchiveTable {
+    fn new(archive: &Archive, stream: &StreamDefinition, vector: &Vector) -> Self {
+        let files = archive.files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
+        let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: vector.clone() };
+        Self { storage: archive.storage.clone(), files, schema: plan_schema(stream), ranges }
+    }
+}
+
+#[async_trait]
+impl TableProvider for ArchiveTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let partitions = session.config().target_partitions();
+        let columns = projection.map(Vec::as_slice);
+        Ok(archive_plan(&self.storage, &self.files, self.schema.clone(), &self.ranges, columns, partitions)?)
+    }
+}

@@ -1,0 +1,85 @@
+//! The served side over HTTP: a running node's answer, which says the vector and the time it stands on.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use schemas::events::parse_timestamp;
+use schemas::vector::Vector;
+use schemas::{Error, ErrorKind, Result};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Served};
+
+mod json_rows;
+
+/// A serving node by its URL, such as `http://127.0.0.1:8080`.
+#[derive(Debug, Clone)]
+pub struct HttpServed {
+    client: reqwest::Client,
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    rows: Vec<Map<String, Value>>,
+    meta: Meta,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    cut: String,
+    as_of: String,
+}
+
+impl HttpServed {
+    pub fn new(url: &str) -> Result<Self> {
+        let wrong = |why: String| Error::input(format!("\"{url}\" is not the URL of a serving node: {why}; expected http://host:port"));
+        let parsed = url::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+        if parsed.scheme() != "http" {
+            return Err(wrong(format!("found the scheme \"{}\"", parsed.scheme())));
+        }
+        Ok(Self { client: reqwest::Client::new(), url: url.trim_end_matches('/').to_owned() })
+    }
+}
+
+#[async_trait]
+impl Served for HttpServed {
+    async fn answer(&self, view: &str, schema: &SchemaRef) -> Result<Answer> {
+        let endpoint = format!("{}/v1/sql", self.url);
+        let query = format!("SELECT * FROM \"{}\"", view.replace('"', "\"\""));
+        let unavailable = |error: reqwest::Error| Error::unavailable("the serving node did not answer").with("url", &endpoint).caused_by(error);
+        let response = self.client.post(&endpoint).json(&json!({ "query": query })).send().await.map_err(unavailable)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(unavailable)?;
+        if !status.is_success() {
+            return Err(refused(status.as_u16(), &body).with("url", &endpoint));
+        }
+        read(&body, schema).map_err(|error| error.with("url", &endpoint))
+    }
+}
+
+fn read(body: &[u8], schema: &SchemaRef) -> Result<Answer> {
+    let wrong = |what: String| Error::corrupt(format!("the answer is not one of POST /v1/sql: {what}"));
+    let response: Response = serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
+    let t = parse_timestamp(&response.meta.as_of)
+        .map_err(|_| wrong(format!("meta.as_of is \"{}\", expected RFC 3339 with a zone", response.meta.as_of)))?;
+    let rows: Vec<RecordBatch> = vec![json_rows::batch(&response.rows, schema)?];
+    Ok(Answer { vector: Vector::from_token(&response.meta.cut)?, t, as_of: false, rows, without_nan: true })
+}
+
+/// An error that is answered as problem+json.
+fn refused(status: u16, body: &[u8]) -> Error {
+    let kind = match status {
+        404 => ErrorKind::NotFound,
+        400..=499 => ErrorKind::Input,
+        _ => ErrorKind::Unavailable,
+    };
+    let problem: Option<Value> = serde_json::from_slice(body).ok();
+    let said = |name: &str| problem.as_ref().and_then(|problem| problem.get(name)).and_then(Value::as_str);
+    let message = said("detail").or_else(|| said("title")).unwrap_or("without a reason");
+    Error::new(kind, format!("the serving node refused the query: {message}")).with("status", status)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! `verify --log`: is every record of the log accounted for? Each one before the committed offset is archived as it is, in the
+//! dead letters as it is, or a duplicate of an event that was archived before it.
+//!
+//! Counters are not asked. As far back as the log goes its records are read again, and the files are read again.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use schemas::catalog::{CatalogState, DefinitionKind};
+use schemas::definitions::{StreamDefinition, parse};
+use schemas::events::Decoder;
+use schemas::log::{Log, PartitionBounds, Record, TopicPartition};
+use schemas::tiles::Micros;
+use schemas::vector::{Offset, PartitionId};
+use schemas::{Error, Result};
+use serde::Serialize;
+
+use super::{Pin, Verifier};
+
+mod files;
+
+use files::{Files, Raw};
+
+/// Offsets compared at once: what bounds the memory.
+const CHUNK_OFFSETS: i64 = 500_000;
+const READ_RECORDS: usize = 10_000;
+/// How many offsets a report names of each kind.
+const SHOWN: usize = 20;
+
+/// What was found in one partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LogReport {
+    pub stream: Arc<str>,
+    pub partition: i32,
+    /// The offsets compared: from the log's begin to what is committed.
+    pub start: Offset,
+    pub end: Offset,
+    /// Records that the log has there.
+    pub records: u64,
+    pub archived: u64,
+    pub dead_lettered: u64,
+    pub duplicates: u64,
+    /// False when the archive keeps no raw records (`keep_raw = false`): only their offsets were compared.
+    pub raw_compared: bool,
+    /// In the log, and nowhere else.
+    pub missing: Offsets,
+    /// In the archive or the dead letters, and not in the log; or in both of them.
+    pub extra: Offsets,
+    /// Kept with another key, value or headers.
+    pub different: Offsets,
+}
+
+/// How many offsets, and the first of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Offsets {
+    pub count: u64,
+    pub first: Vec<Offset>,
+}
+
+impl Offsets {
+    fn add(&mut self, offset: i64) {
+        self.count += 1;
+        if self.first.len() < SHOWN {
+            self.first.push(Offset(offset));
+        }
+    }
+}
+
+impl LogReport {
+    pub fn is_equal(&self) -> bool {
+        self.missing.count + self.extra.count + self.different.count == 0
+    }
+}
+
+/// Compares every partition of `streams` (empty: of all streams). `now` is the wall clock, for the lease that keeps the files.
+pub async fn verify_log(verifier: &Verifier, log: &dyn Log, streams: &[Arc<str>], now: Micros) -> Result<Vec<LogReport>> {
+    let pin = Pin::take(&verifier.catalog, now).await?;
+    let outcome = verify_pinned(verifier, log, streams).await;
+    pin.release().await;
+    outcome
+}
+
+async fn verify_pinned(verifier: &Verifier, log: &dyn Log, streams: &[Arc<str>]) -> Result<Vec<LogReport>> {
+    let state = verifier.catalog.state().await?;
+    let mut reports = Vec::new();
+    for record in state.live(DefinitionKind::Stream) {
+        let is_active = state.active(DefinitionKind::Stream, &record.name).is_some_and(|active| active.version == record.version);
+        if !is_active || !(streams.is_empty() || streams.contains(&record.name)) {
+            continue;
+        }
+        let stream = Arc::new(parse::parse_stream(&record.sql)?);
+        for bounds in log.bounds(&stream.topic).await? {
+            reports.push(verify_partition(verifier, log, &state, &stream, &bounds).await?);
+        }
+    }
+    Ok(reports)
+}
+
+/// Compares one partition of a stream.
+pub async fn verify_partition(
+    verifier: &Verifier,
+    log: &dyn Log,
+    state: &CatalogState,
+    stream: &Arc<StreamDefinition>,
+    bounds: &PartitionBounds,
+) -> Result<LogReport> {
+    let committed = state.vector().get(&PartitionId::new(stream.name.clone(), bounds.partition));
+    let mut report = LogReport {
+        stream: stream.name.clone(),
+        partition: bounds.partition,
+        start: bounds.begin,
+        end: committed.max(bounds.begin),
+        records: 0,
+        archived: 0,
+        dead_lettered: 0,
+        duplicates: 0,
+        raw_compared: stream.keep_raw,
+        missing: Offsets::default(),
+        extra: Offsets::default(),
+        different: Offsets::default(),
+    };
+    let files = Files::new(&verifier.storage, state, stream, bounds.partition);
+    let source = TopicPartition { topic: stream.topic.clone(), partition: bounds.partition };
+    let mut reader = Reader { log, source, position: bounds.begin, end: report.end, waiting: None };
+    let mut from = report.start;
+    while from < report.end {
+        let to = report.end.min(Offset(from.0.saturating_add(CHUNK_OFFSETS)));
+        compare_chunk(&files, &mut reader, stream, from, to, &mut report).await?;
+        from = to;
+    }
+    Ok(report)
+}
+
+async fn compare_chunk(files: &Files<'_>, reader: &mut Reader<'_>, stream: &Arc<StreamDefinition>, from: Offset, to: Offset, report: &mut LogReport) -> Result<()> {
+    let mut archived = files.archived(from, to, report).await?;
+    let mut dead = files.dead_letters(from, to, report).await?;
+    for offset in archived.keys().filter(|offset| dead.contains_key(offset)) {
+        report.extra.add(*offset);
+    }
+    let mut unaccounted = BTreeMap::new();
+    let decoder = Decoder::new(stream.clone())?;
+    while let Some(record) = reader.next_before(to).await? {
+        report.records += 1;
+        let offset = record.offset.0;
+        let (kept, compared) = match (archived.remove(&offset), dead.remove(&offset)) {
+            (Some(raw), _) => {
+                report.archived += 1;
+                (raw, stream.keep_raw)
+            }
+            (None, Some(raw)) => {
+                report.dead_lettered += 1;
+                (raw, true)
+            }
+            (None, None) => {
+                let id = decoder.decode(record.value.as_deref()).ok().and_then(|event| event.id().map(|id| id.into_owned()));
+                unaccounted.insert(offset, id);
+                continue;
+            }
+        };
+        if compared && kept != Raw::of(&record) {
+            report.different.add(offset);
+        }
+    }
+    for offset in archived.into_keys().chain(dead.into_keys()) {
+        report.extra.add(offset);
+    }
+    settle_duplicates(files, unaccounted, report).await
+}
+
+/// A record that is nowhere is a duplicate when an event of its id is archived at a lower offset of its partition.
+async fn settle_duplicates(files: &Files<'_>, unaccounted: BTreeMap<i64, Option<String>>, report: &mut LogReport) -> Result<()> {
+    let ids: HashSet<&str> = unaccounted.values().flatten().map(String::as_str).collect();
+    let newest = unaccounted.last_key_value().map_or(0, |(offset, _)| *offset);
+    let first = if ids.is_empty() { Default::default() } else { files.first_offsets(&ids, Offset(newest)).await? };
+    for (offset, id) in &unaccounted {
+        match id.as_ref().and_then(|id| first.get(id)) {
+            Some(accepted) if accepted < offset => report.duplicates += 1,
+            _ => report.missing.add(*offset),
+        }
+    }
+    Ok(())
+}
+
+/// The log's records of one partition in order, up to `end`.
+struct Reader<'a> {
+    log: &'a dyn Log,
+    source: TopicPartition,
+    position: Offset,
+    end: Offset,
+    waiting: Option<std::vec::IntoIter<Record>>,
+}
+
+impl Reader<'_> {
+    /// The next record below `to`; a record at or past it waits for its chunk.
+    async fn next_before(&mut self, to: Offset) -> Result<Option<Record>> {
+        loop {
+            if let Some(records) = &mut self.waiting {
+                match records.as_slice().first() {
+                    Some(record) if record.offset >= to => return Ok(None),
+                    Some(_) => return Ok(records.next()),
+                    None => self.waiting = None,
+                }
+            }
+            if self.position >= to.min(self.end) {
+                return Ok(None);
+            }
+            let fetched = self.log.read(&self.source, self.position, READ_RECORDS).await?;
+            if fetched.position <= self.position {
+                let message = "the log gives no record where one was committed";
+                return Err(Error::corrupt(message).with("partition", &self.source).with("offset", self.position));
+            }
+            self.position = fetched.position;
+            self.waiting = Some(fetched.records.into_iter());
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! When two values are the same: exactly, but for floating point, whose sums depend on the order of adding, and for functions
+//! that estimate.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use schemas::functions::{TOP_K, TOP_K_CAPACITY};
+
+use super::plain::PlainColumn;
+
+/// Functions over a t-digest: merged in another order they answer slightly other values.
+const DIGESTS: [&str; 3] = ["approx_percentile_cont", "approx_percentile_cont_with_weight", "approx_median"];
+const DIGEST_RELATIVE: f64 = 0.02;
+const FLOAT_RELATIVE: f64 = 1e-9;
+const FLOAT_ABSOLUTE: f64 = 1e-9;
+
+/// How far two values of a column may be apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    kind: Kind,
+    /// NULL stands for NaN and the infinities too.
+    without_nan: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Exact,
+    Digest,
+    /// Exact up to the capacity of `top_k`.
+    TopK,
+    /// Not comparable: `top_k` is past its capacity.
+    Any,
+}
+
+impl Tolerance {
+    pub const EXACT: Tolerance = Tolerance { kind: Kind::Exact, without_nan: false };
+
+    /// What a column's functions allow. `approx_distinct` merges without loss: it must be equal.
+    pub fn of(column: &PlainColumn) -> Tolerance {
+        let calls = |name: &str| column.functions.iter().any(|function| function == name);
+        let kind = match () {
+            () if DIGESTS.iter().any(|name| calls(name)) => Kind::Digest,
+            () if calls(TOP_K) => Kind::TopK,
+            () => Kind::Exact,
+        };
+        Tolerance { kind, without_nan: false }
+    }
+
+    pub fn is_approximate(&self) -> bool {
+        self.kind != Kind::Exact
+    }
+
+    /// With what is known of one value: how many different values a `top_k` was given.
+    pub(super) fn given(mut self, distinct: Option<i64>, without_nan: bool) -> Tolerance {
+        if self.kind == Kind::TopK {
+            let exact = distinct.is_some_and(|distinct| distinct <= TOP_K_CAPACITY as i64);
+            self.kind = if exact { Kind::Exact } else { Kind::Any };
+        }
+        self.without_nan = without_nan;
+        self
+    }
+
+    fn floats(&self, a: f64, b: f64) -> bool {
+        if a == b || (a.is_nan() && b.is_nan()) {
+            return true;
+        }
+        if !a.is_finite() || !b.is_finite() {
+            return false;
+        }
+        let larger = a.abs().max(b.abs());
+        let relative = if self.kind == Kind::Digest { DIGEST_RELATIVE } else { FLOAT_RELATIVE };
+        (a - b).abs() <= relative * larger + FLOAT_ABSOLUTE
+    }
+}
+
+/// Compares the value at `i` of the served array with that at `j` of the expected one. Lists and structs are compared part by part.
+pub fn equal(served: &ArrayRef, i: usize, expected: &ArrayRef, j: usize, tolerance: Tolerance) -> bool {
+    if tolerance.kind == Kind::Any {
+        return true;
+    }
+    match (served.is_null(i), expected.is_null(j)) {
+        (true, true) => return true,
+        (true, false) => return tolerance.without_nan && float(expected, j).is_some_and(|value| !value.is_finite()),
+        (false, true) => return false,
+        (false, false) => {}
+    }
+    if let (Some(a), Some(b)) = (float(served, i), float(expected, j)) {
+        return tolerance.floats(a, b);
+    }
+    if let (Some(a), Some(b)) = (items(served, i), items(expected, j)) {
+        return a.len() == b.len() && (0..a.len()).all(|item| equal(&a, item, &b, item, tolerance));
+    }
+    if let (Some(a), Some(b)) = (served.as_struct_opt(), expected.as_struct_opt()) {
+        return a.num_columns() == b.num_columns() && a.columns().iter().zip(b.columns()).all(|(a, b)| equal(a, i, b, j, tolerance));
+    }
+    if tolerance.kind == Kind::Digest
+        && let (Some(a), Some(b)) = (as_float(served, i), as_float(expected, j))
+    {
+        return tolerance.floats(a, b) || (a - b).abs() <= 1.0;
+    }
+    exactly(served, i, expected, j)
+}
+
+fn exactly(a: &ArrayRef, i: usize, b: &ArrayRef, j: usize) -> bool {
+    let (a, b) = (a.slice(i, 1), b.slice(j, 1));
+    if a.data_type() == b.data_type() {
+        return a.to_data() == b.to_data();
+    }
+    arrow::compute::cast(&a, b.data_type()).is_ok_and(|a| a.to_data() == b.to_data())
+}
+
+fn float(array: &ArrayRef, row: usize) -> Option<f64> {
+    match array.data_type() {
+        DataType::Float64 => Some(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Float32 => Some(f64::from(array.as_primitive::<Float32Type>().value(row))),
+        _ => None,
+    }
+}
+
+/// A number of any type, for tolerances.
+fn as_float(array: &ArrayRef, row: usize) -> Option<f64> {
+    let number = arrow::compute::cast(&array.slice(row, 1), &DataType::Float64).ok()?;
+    float(&number, 0)
+}
+
+fn items(array: &ArrayRef, row: usize) -> Option<ArrayRef> {
+    if let Some(list) = array.as_list_opt::<i32>() {
+        return Some(list.value(row));
+    }
+    if let Some(list) = array.as_list_opt::<i64>() {
+        return Some(list.value(row));
+    }
+    array.as_fixed_size_list_opt().map(|list| list.value(row))
+}
+
+#[cfg(test)]
+mod tests;
