@@ -89,7 +89,9 @@ fn scalar(array: &ArrayRef, row: usize, column_type: Option<&ColumnType>) -> Res
             let days = array.as_primitive::<Date64Type>().value(row).div_euclid(DAY_US / 1000);
             quoted(date(i32::try_from(days).map_err(|_| format!("found a date out of range: day {days} since 1970"))?, column_type))
         }
-        DataType::Timestamp(TimeUnit::Microsecond, _) => quoted(time(array.as_primitive::<TimestampMicrosecondType>().value(row), column_type)),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            quoted(time(array.as_primitive::<TimestampMicrosecondType>().value(row), column_type))
+        }
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
             let nanos = array.as_primitive::<arrow::datatypes::TimestampNanosecondType>().value(row);
             quoted(time(nanos.div_euclid(1000), column_type))

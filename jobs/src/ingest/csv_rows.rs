@@ -59,7 +59,8 @@ impl CsvRows {
         }
         self.layout.write_record(out, &mut |index, column_type, out| {
             let bytes = self.row.get(index).unwrap_or_default();
-            let text = std::str::from_utf8(bytes).map_err(|error| format!("found invalid UTF-8 at byte {} of the cell", error.valid_up_to()))?;
+            let text =
+                std::str::from_utf8(bytes).map_err(|error| format!("found invalid UTF-8 at byte {} of the cell", error.valid_up_to()))?;
             match column_type {
                 Some(column_type) => write_cell(column_type, text, out),
                 None if text.is_empty() => Ok(false),

@@ -58,7 +58,14 @@ fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
                 (if guessed == ColumnType::TimestampTz { guessed } else { known.unwrap_or(guessed) }, unit)
             }
         };
-        guesses.push(Guess { name, path: column.path, column_type, unit, nullable: column.nullable, all_distinct: column.seen.all_distinct() });
+        guesses.push(Guess {
+            name,
+            path: column.path,
+            column_type,
+            unit,
+            nullable: column.nullable,
+            all_distinct: column.seen.all_distinct(),
+        });
     }
     guesses
 }

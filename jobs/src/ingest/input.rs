@@ -80,11 +80,8 @@ impl Input {
         };
         let counted = Counted { inner: raw, count: bytes_done.clone() };
         let is_compressed = matches!(self, Input::File(path) if is_gz(path));
-        let reader: Box<dyn Read + Send> = if is_compressed {
-            Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, counted)))
-        } else {
-            Box::new(counted)
-        };
+        let reader: Box<dyn Read + Send> =
+            if is_compressed { Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, counted))) } else { Box::new(counted) };
         Ok(Source { reader: BufReader::with_capacity(BUFFER_BYTES, reader), bytes_done, interactive })
     }
 }

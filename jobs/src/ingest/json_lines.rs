@@ -69,9 +69,9 @@ impl JsonLines {
 impl Records for JsonLines {
     fn next(&mut self) -> Result<Option<InputRecord>> {
         loop {
-            let line = self.read_line().map_err(|error| {
-                Error::input("the input cannot be read on").with("line", self.line + 1).caused_by(error)
-            })?;
+            let line = self
+                .read_line()
+                .map_err(|error| Error::input("the input cannot be read on").with("line", self.line + 1).caused_by(error))?;
             let Some((mut value, terminated)) = line else { return Ok(None) };
             if value.trim_ascii().is_empty() {
                 continue;
@@ -90,6 +90,7 @@ impl Records for JsonLines {
     }
 
     fn may_wait(&self) -> bool {
-        self.interactive && self.reader.buffer().is_empty()
+        let at_hand = self.reader.buffer().trim_ascii_start();
+        self.interactive && !at_hand.contains(&b'\n')
     }
 }

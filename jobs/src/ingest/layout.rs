@@ -119,7 +119,7 @@ fn match_columns(stream: &StreamDefinition, names: &[String]) -> Result<Vec<Opti
 /// By the dotted path or the column's name; exactly, or else whatever the case.
 fn by_name(column: &Column, names: &[String]) -> Option<usize> {
     let dotted = column.path.join(".");
-    let mut wanted = vec![column.name.as_str(), dotted.as_str()];
+    let mut wanted = [column.name.as_str(), dotted.as_str()];
     if column.path.len() > 1 {
         // A dotted name says more than a plain one that may be another column's.
         wanted.reverse();

@@ -133,7 +133,8 @@ async fn json_lines_go_to_the_log_as_they_stand_with_key_and_id() {
     let path = bench.write("p.jsonl", format!("\u{feff}{first}\r\n\n  \n{}", payment(7)));
     let mut seen = Vec::new();
     let input = Input::File(path.clone());
-    let summary = ingest(&bench.log, &bench.progress, bench.stream.clone(), &input, &bench.options, |progress| seen.push(progress)).await.unwrap();
+    let summary =
+        ingest(&bench.log, &bench.progress, bench.stream.clone(), &input, &bench.options, |progress| seen.push(progress)).await.unwrap();
     assert_eq!((summary.records, summary.rejected, summary.skipped), (2, 0, 0));
     assert_eq!(bench.log.values(), [first, &payment(7)]);
     let records = bench.log.records();
@@ -160,10 +161,9 @@ async fn csv_cells_become_json_at_their_columns_paths() {
 
 #[tokio::test]
 async fn commas_tabs_and_byte_order_marks_are_seen() {
-    for (name, text) in [
-        ("comma.csv", "\u{feff}event_id,ts,amount\na,2024-05-01,1\n"),
-        ("tab.tsv", "\"event_id\"\tts\tamount\r\na\t2024-05-01\t1\r\n"),
-    ] {
+    for (name, text) in
+        [("comma.csv", "\u{feff}event_id,ts,amount\na,2024-05-01,1\n"), ("tab.tsv", "\"event_id\"\tts\tamount\r\na\t2024-05-01\t1\r\n")]
+    {
         let bench = Bench::new(PAYMENTS);
         assert_eq!(bench.ingest(&bench.write(name, text)).await.unwrap().records, 1, "{name}");
     }

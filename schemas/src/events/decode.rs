@@ -48,8 +48,11 @@ impl Decoder {
         let event_time = role(&definition, "event_time", &definition.event_time)?;
         let time_type = &definition.columns[event_time].column_type;
         if !matches!(time_type, ColumnType::TimestampTz | ColumnType::Date) {
-            return Err(Error::input(format!("the event time column \"{}\" is {time_type}: expected TIMESTAMPTZ or DATE", definition.event_time))
-                .with("stream", &definition.name));
+            return Err(Error::input(format!(
+                "the event time column \"{}\" is {time_type}: expected TIMESTAMPTZ or DATE",
+                definition.event_time
+            ))
+            .with("stream", &definition.name));
         }
         let id = definition.id.as_deref().map(|id| text_role(&definition, "id", id)).transpose()?;
         let key = definition.key.as_deref().map(|key| text_role(&definition, "key", key)).transpose()?;
@@ -125,8 +128,10 @@ fn role(definition: &StreamDefinition, role: &str, column: &str) -> Result<usize
 fn text_role(definition: &StreamDefinition, name: &str, column: &str) -> Result<usize> {
     let index = role(definition, name, column)?;
     match &definition.columns[index].column_type {
-        ColumnType::Array(_) => Err(Error::input(format!("{name} names the column \"{column}\", which is an array: expected a single value"))
-            .with("stream", &definition.name)),
+        ColumnType::Array(_) => {
+            Err(Error::input(format!("{name} names the column \"{column}\", which is an array: expected a single value"))
+                .with("stream", &definition.name))
+        }
         _ => Ok(index),
     }
 }

@@ -33,10 +33,7 @@ fn hidden_columns_follow_the_streams_own() {
     let names = |schema: SchemaRef| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
     assert_eq!(names(user_schema(&stream)), ["ts", "id", "c0"]);
     assert_eq!(names(plan_schema(&stream)), ["ts", "id", "c0", EVENT_TIME, SOURCE, PARTITION, OFFSET]);
-    assert_eq!(
-        names(event_schema(&stream)),
-        ["ts", "id", "c0", EVENT_TIME, SOURCE, PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS]
-    );
+    assert_eq!(names(event_schema(&stream)), ["ts", "id", "c0", EVENT_TIME, SOURCE, PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS]);
     stream.keep_raw = false;
     assert_eq!(names(event_schema(&stream)), ["ts", "id", "c0", EVENT_TIME, SOURCE, PARTITION, OFFSET, TIMESTAMP]);
 }

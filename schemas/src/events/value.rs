@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, Date32Type, Decimal128Type, DecimalType, Float64Type, Int32Type, Int64Type, TimeUnit as ArrowTimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, DecimalType, Float64Type, Int32Type, Int64Type, TimeUnit as ArrowTimeUnit,
+    TimestampMicrosecondType,
+};
 use base64::Engine;
 use base64::alphabet;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use serde_json::value::RawValue;
 
 use super::number::scaled;
@@ -25,7 +28,10 @@ pub enum Value<'a> {
     Int(i32),
     BigInt(i64),
     Double(f64),
-    Decimal { unscaled: i128, scale: i8 },
+    Decimal {
+        unscaled: i128,
+        scale: i8,
+    },
     /// Days since 1970-01-01.
     Date(i32),
     /// Microseconds since 1970-01-01 UTC.
@@ -67,7 +73,9 @@ pub fn canonical_text(array: &dyn Array, row: usize) -> Option<Cow<'_, str>> {
         DataType::Float64 => array.as_primitive::<Float64Type>().value(row).to_string().into(),
         DataType::Decimal128(_, scale) => decimal_text(array.as_primitive::<Decimal128Type>().value(row), *scale).into(),
         DataType::Date32 => format_date(array.as_primitive::<Date32Type>().value(row)).into(),
-        DataType::Timestamp(ArrowTimeUnit::Microsecond, _) => format_timestamp(array.as_primitive::<TimestampMicrosecondType>().value(row)).into(),
+        DataType::Timestamp(ArrowTimeUnit::Microsecond, _) => {
+            format_timestamp(array.as_primitive::<TimestampMicrosecondType>().value(row)).into()
+        }
         DataType::Binary => STANDARD.encode(array.as_binary::<i32>().value(row)).into(),
         DataType::BinaryView => STANDARD.encode(array.as_binary_view().value(row)).into(),
         _ => return None,

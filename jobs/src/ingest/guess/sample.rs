@@ -149,13 +149,8 @@ impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
 fn csv(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
     let source = Input::File(path.to_path_buf()).source()?;
     let mut file = CsvFile::open(source.reader, None)?;
-    let sampled = |name: &String| Sampled {
-        path: vec![name.clone()],
-        seen: Seen::default(),
-        nullable: false,
-        known_type: None,
-        from_text: true,
-    };
+    let sampled =
+        |name: &String| Sampled { path: vec![name.clone()], seen: Seen::default(), nullable: false, known_type: None, from_text: true };
     let mut columns: Vec<Sampled> = file.names.iter().map(sampled).collect();
     let mut row = ByteRecord::new();
     let mut rows = 0;

@@ -56,7 +56,10 @@ fn decimals_come_from_their_text_and_never_lose_a_digit() {
     assert_eq!(read("1.500"), cents(150));
     assert_eq!(read("-0.01"), cents(-1));
     let error = read("12.345").unwrap_err();
-    assert_eq!(error, "column c0 ($.c0): found 12.345, expected DECIMAL(18,2): a number with at most 16 digits before the point and 2 behind it");
+    assert_eq!(
+        error,
+        "column c0 ($.c0): found 12.345, expected DECIMAL(18,2): a number with at most 16 digits before the point and 2 behind it"
+    );
     assert!(read("1e16").is_err() && read("true").is_err() && read(r#""""#).is_err());
 }
 
@@ -163,7 +166,10 @@ fn nested_paths_are_followed_and_a_parent_may_be_a_column_too() {
     );
     let values = |json: &str| {
         let record = format!("{{{TS},{json}}}");
-        decoder.decode(Some(record.as_bytes())).map(|event| event.values()[2..].iter().map(owned).collect::<Vec<_>>()).map_err(|e| e.to_string())
+        decoder
+            .decode(Some(record.as_bytes()))
+            .map(|event| event.values()[2..].iter().map(owned).collect::<Vec<_>>())
+            .map_err(|e| e.to_string())
     };
     let whole = vec![Value::Int(1), text("z"), text(r#"{"y":"z"}"#)];
     assert_eq!(values(r#""a":{"skip":[{}],"x":{"y":"z"},"b":1}"#), Ok(whole));
@@ -265,18 +271,20 @@ fn typed() -> impl Strategy<Value = (ColumnType, Value<'static>, String)> {
         any::<String>().prop_map(|s| (ColumnType::Text, text(&s), serde_json::to_string(&s).unwrap())),
         any::<bool>().prop_map(|b| (ColumnType::Boolean, Value::Boolean(b), b.to_string())),
         any::<i32>().prop_map(|i| (ColumnType::Int, Value::Int(i), i.to_string())),
-        (any::<i64>(), any::<bool>()).prop_map(|(i, quoted)| {
-            (ColumnType::BigInt, Value::BigInt(i), if quoted { format!("\"{i}\"") } else { i.to_string() })
-        }),
-        any::<f64>().prop_filter("finite", |f| f.is_finite()).prop_map(|f| {
-            (ColumnType::Double, Value::Double(f), serde_json::to_string(&f).unwrap())
-        }),
+        (any::<i64>(), any::<bool>())
+            .prop_map(|(i, quoted)| { (ColumnType::BigInt, Value::BigInt(i), if quoted { format!("\"{i}\"") } else { i.to_string() }) }),
+        any::<f64>()
+            .prop_filter("finite", |f| f.is_finite())
+            .prop_map(|f| { (ColumnType::Double, Value::Double(f), serde_json::to_string(&f).unwrap()) }),
         (any::<i64>(), 0i8..18).prop_map(|(i, scale)| {
             (ColumnType::Decimal { precision: 38, scale }, Value::Decimal { unscaled: i.into(), scale }, format!("{i}e-{scale}"))
         }),
         (-719_162..=2_932_896i32).prop_map(|d| (ColumnType::Date, Value::Date(d), format!("\"{}\"", super::super::format_date(d)))),
-        (-62_135_596_800_000_000..253_402_300_800_000_000i64)
-            .prop_map(|t| (ColumnType::TimestampTz, Value::Timestamp(t), format!("\"{}\"", super::super::format_timestamp(t)))),
+        (-62_135_596_800_000_000..253_402_300_800_000_000i64).prop_map(|t| (
+            ColumnType::TimestampTz,
+            Value::Timestamp(t),
+            format!("\"{}\"", super::super::format_timestamp(t))
+        )),
         any::<u128>().prop_map(|u| {
             let uuid = uuid::Uuid::from_u128(u).to_string();
             (ColumnType::Uuid, text(&uuid), format!("\"{}\"", uuid.to_uppercase()))
