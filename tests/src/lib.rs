@@ -1,5 +1,8 @@
 //! A laboratory: one installation in a temporary folder, its layers driven step by step by a test.
 
+pub mod process;
+pub mod services;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
