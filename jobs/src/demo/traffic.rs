@@ -160,6 +160,11 @@ impl Traffic {
         self.steps
     }
 
+    /// When the next record is to be sent.
+    pub fn next_at(&self) -> Micros {
+        self.time_of(self.steps)
+    }
+
     /// History grows denser with the square of the distance to its end: the last hour of 95 days gets 2 % of it.
     fn time_of(&self, step: u64) -> Micros {
         let TrafficSettings { start, history, .. } = self.settings;
@@ -206,6 +211,9 @@ impl Traffic {
         let mut fields = Fields::new(&id, ts, &account.user, &account.device, &account.ip);
         let value = if outcome == Outcome::Broken { self.broken(&mut fields) } else { fields.json() };
         self.truth.count(TrafficStream::Login, outcome);
+        if outcome == Outcome::Accepted {
+            self.truth.logged_in(&account.ip, &account.user);
+        }
         TrafficEvent { stream: TrafficStream::Login, at, key: account.ip, id, value, outcome }
     }
 

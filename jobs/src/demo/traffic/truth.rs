@@ -10,6 +10,8 @@ pub struct Truth {
     pub streams: BTreeMap<TrafficStream, StreamTruth>,
     /// By device id.
     pub devices: BTreeMap<String, DeviceTruth>,
+    /// By address: who logged in from it.
+    pub ips: BTreeMap<String, BTreeSet<String>>,
     /// Accepted events that came minutes to days late.
     pub late: i64,
 }
@@ -72,5 +74,9 @@ impl Truth {
 
     pub(super) fn created(&mut self, device: &str, user: &str) {
         self.devices.entry(device.to_owned()).or_default().accounts.insert(user.to_owned());
+    }
+
+    pub(super) fn logged_in(&mut self, ip: &str, user: &str) {
+        self.ips.entry(ip.to_owned()).or_default().insert(user.to_owned());
     }
 }
