@@ -8,6 +8,8 @@ use crate::error::ErrorKind;
 use crate::log::LogEvent;
 use crate::log::testing::{Catalog, numbered, source, subscription, until, values_of, work};
 
+mod broker;
+
 type Brokers = MockCluster<'static, DefaultProducerContext>;
 
 fn brokers(topics: &[(&str, i32)]) -> (Brokers, Arc<KafkaLog>) {
