@@ -1,0 +1,8 @@
+-- One account was opened.
+CREATE STREAM create_account (
+  event_id  TEXT NOT NULL,
+  ts        TIMESTAMPTZ NOT NULL,
+  user_id   TEXT NOT NULL,
+  device_id TEXT NOT NULL,
+  ip        TEXT NOT NULL
+) WITH (topic = 'create_account', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '10m', key = 'device_id');

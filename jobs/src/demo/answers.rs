@@ -1,0 +1,102 @@
+//! What the demo shows: questions to the node, and their answers as text.
+
+use std::path::Path;
+
+use schemas::Result;
+use schemas::catalog::{CatalogState, FileKind, RunStatus};
+
+use super::ask::{Client, text};
+use super::checks::sums;
+use super::dead::Reason;
+use super::show::{boxes, table, thousands};
+use super::traffic::TrafficStream;
+use crate::ledger::PartitionLine;
+
+/// The data's way as a picture.
+pub fn way(state: &CatalogState, in_log: i64, devices: i64) -> String {
+    let rows = |kind: FileKind| state.files.iter().filter(|file| file.kind == kind).map(|file| file.rows).sum::<i64>();
+    let decided: i64 = state.vector().iter().map(|(_, offset)| offset.0).sum();
+    let runs = state.runs.iter().filter(|run| run.status == RunStatus::Succeeded).count() as i64;
+    let checkpoints = state.checkpoints.len() as i64;
+    boxes(&[
+        ("log", vec![format!("{} records", thousands(in_log)), format!("{} partitions", state.partitions.len())]),
+        ("speed", vec![format!("{} decided", thousands(decided)), format!("{} dead letters", thousands(rows(FileKind::DeadLetters)))]),
+        ("archive + states", vec![format!("{} events", thousands(rows(FileKind::Archive))), format!("{} checkpoints", thousands(checkpoints))]),
+        ("batch", vec![format!("{runs} runs"), format!("{} snapshots", state.snapshots.len())]),
+        ("serving", vec![format!("{} devices,", thousands(devices)), "by key or SQL".into()]),
+    ])
+}
+
+/// Devices with many accounts: two views in one query, on one state of everything.
+pub async fn devices(client: &Client) -> Result<String> {
+    let columns = ["device_id", "accounts_30d", "addresses_30d", "txns_90d", "declined_90d", "amount_90d"];
+    let query = "SELECT r.device_id, r.accounts_30d, r.addresses_30d, v.txns_90d, v.declined_90d, v.amount_90d \
+         FROM ring_candidates r LEFT JOIN device_velocity v ON r.device_id = v.device_id \
+         WHERE r.accounts_30d >= 10 ORDER BY r.accounts_30d DESC, r.device_id LIMIT 8";
+    rows(client, query, &columns).await
+}
+
+/// Addresses with many users.
+pub async fn addresses(client: &Client) -> Result<String> {
+    let query = "SELECT ip, users_30d, devices_30d, logins_30d FROM ip_reputation WHERE users_30d >= 8 ORDER BY users_30d DESC, ip LIMIT 4";
+    rows(client, query, &["ip", "users_30d", "devices_30d", "logins_30d"]).await
+}
+
+async fn rows(client: &Client, query: &str, columns: &[&str]) -> Result<String> {
+    let rows = client.sql(query).await?;
+    Ok(table(columns, rows.iter().map(|row| columns.iter().map(|column| text(row.get(*column))).collect()).collect()))
+}
+
+/// One device's row, a window a column.
+pub async fn device(client: &Client, device: &str) -> Result<String> {
+    let row = client.row("device_velocity", "device_id", device).await?;
+    let windowed = ["txns", "amount", "declined", "users"].map(|column| {
+        let values = ["1h", "7d", "90d"].map(|window| text(row.get(&format!("{column}_{window}"))));
+        [column.to_owned()].into_iter().chain(values).collect::<Vec<String>>()
+    });
+    let single = ["txns_before", "ok_ever", "ok_amount_ever", "last_seen", "decline_chance"].map(|column| format!("{column} {}", text(row.get(column))));
+    Ok(format!("{}\n{}\n", table(&["", "1h", "7d", "90d"], windowed.to_vec()), single.join("   ")))
+}
+
+/// A line a stream.
+pub fn ledger(lines: &[PartitionLine]) -> String {
+    let row = |stream: TrafficStream| {
+        let of_stream: Vec<&PartitionLine> = lines.iter().filter(|line| &*line.stream == stream.name()).collect();
+        let records: i64 = of_stream.iter().map(|line| line.end.0 - line.start.0).sum();
+        let [archived, duplicates, dead] = sums(lines, stream);
+        let absent: i64 = of_stream.iter().map(|line| line.absent).sum();
+        let balanced = of_stream.iter().filter(|line| line.mismatch.is_none()).count();
+        let numbers = [records, archived, duplicates, dead, absent].map(thousands);
+        [stream.name().to_owned()].into_iter().chain(numbers).chain([format!("{balanced} of {}", of_stream.len())]).collect()
+    };
+    let header = ["stream", "end - start", "= archived", "+ duplicate", "+ dead-lettered", "+ absent", "lines balanced"];
+    table(&header, TrafficStream::ALL.map(row).to_vec())
+}
+
+/// A line a reason.
+pub fn dead_letters(reasons: &[Reason]) -> String {
+    let row = |reason: &Reason| vec![thousands(reason.count), reason.stream.clone(), shortened(&reason.reason, 100)];
+    table(&["count", "stream", "reason (an example)"], reasons.iter().take(8).map(row).collect())
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Commands with this demo's own addresses.
+pub fn what_next(url: &str, folder: &Path) -> String {
+    let config = format!("--config {}", folder.join(schemas::settings::FILE_NAME).display());
+    format!(
+        "a page       {url}/\n\
+         by key       curl '{url}/v1/views/device_velocity/row?device_id=ID'     (an ID of the tables above)\n\
+         SQL          curl {url}/v1/sql -H 'content-type: application/json' -d '{{\"query\": \"SELECT * FROM ring_candidates ORDER BY accounts_30d DESC LIMIT 3\"}}'\n\
+         both parts   curl {url}/v1/sql -H 'content-type: application/json' -d '{{\"query\": \"SELECT level, sum(events) FROM user_profile__speed GROUP BY level\"}}'\n\
+         a batch run  basestream batch run user_profile {config}\n\
+         the proof    basestream verify device_velocity --url {url} {config}\n\
+         definitions  {}",
+        folder.display()
+    )
+}

@@ -1,0 +1,75 @@
+//! Asking the running node as any client would: over HTTP.
+
+use schemas::{Error, Result};
+use serde_json::{Map, Value, json};
+
+/// A row of an answer.
+pub type Row = Map<String, Value>;
+
+/// A client of one node.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    pub url: String,
+}
+
+impl Client {
+    pub fn new(url: String) -> Client {
+        Client { http: reqwest::Client::new(), url }
+    }
+
+    /// `POST /v1/sql`
+    pub async fn sql(&self, query: &str) -> Result<Vec<Row>> {
+        let request = self.http.post(format!("{}/v1/sql", self.url)).json(&json!({ "query": query }));
+        let rows = self.answer(request, "rows").await.map_err(|error| error.with("query", query))?;
+        let Value::Array(rows) = rows else { return Err(Error::internal("the rows of an answer are no list").with("query", query)) };
+        Ok(rows.into_iter().filter_map(|row| match row { Value::Object(row) => Some(row), _ => None }).collect())
+    }
+
+    /// The first number of a query's first row; 0 where it has none.
+    pub async fn number(&self, query: &str) -> Result<i64> {
+        let rows = self.sql(query).await?;
+        Ok(rows.first().and_then(|row| row.values().next()).map_or(0, whole))
+    }
+
+    /// `GET /v1/views/{view}/row`
+    pub async fn row(&self, view: &str, key: &str, value: &str) -> Result<Row> {
+        let request = self.http.get(format!("{}/v1/views/{view}/row", self.url)).query(&[(key, value)]);
+        match self.answer(request, "row").await.map_err(|error| error.with("view", view))? {
+            Value::Object(row) => Ok(row),
+            _ => Ok(Row::new()),
+        }
+    }
+
+    async fn answer(&self, request: reqwest::RequestBuilder, member: &str) -> Result<Value> {
+        let failed = |error: reqwest::Error| Error::unavailable("the node did not answer").with("url", &self.url).caused_by(error);
+        let response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let body: Value = response.json().await.map_err(failed)?;
+        if !status.is_success() {
+            return Err(Error::internal("the node answered with an error").with("status", status).with("found", body));
+        }
+        Ok(body.get(member).cloned().unwrap_or_default())
+    }
+}
+
+/// A value as a person reads it. Decimals and big integers come as texts already.
+pub fn text(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) => items.iter().map(|item| text(Some(item))).collect::<Vec<_>>().join(", "),
+        Some(Value::Object(members)) => members.values().map(|item| text(Some(item))).collect::<Vec<_>>().join(" x "),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// A whole number, given as one or as its text.
+pub fn whole(value: &Value) -> i64 {
+    value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default()
+}
+
+/// An amount in cents, from its text: `12.30` is 1230. A NULL sum is 0.
+pub fn cents(value: Option<&Value>) -> i64 {
+    text(value).replace('.', "").parse().unwrap_or_default()
+}

@@ -1,0 +1,185 @@
+//! The proof: with the traffic paused, everything that was sent against everything that is answered.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use schemas::catalog::CatalogState;
+use schemas::log::Log;
+use schemas::registry::Registry;
+use schemas::vector::PartitionId;
+use schemas::{Error, Result};
+
+use super::ask::{Client, cents, text, whole};
+use super::show::thousands;
+use super::traffic::{Shared, Traffic, TrafficStream, Truth};
+use crate::installation::{Installation, now};
+use crate::ledger::{self, PartitionLine};
+use crate::verify::{HttpServed, Verifier, verify_log, verify_view};
+
+/// How long the speed layer may take to checkpoint what was sent.
+const SETTLE: Duration = Duration::from_secs(60);
+
+/// One thing that was held against another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    pub passed: bool,
+    pub what: String,
+}
+
+impl Check {
+    pub fn new(passed: bool, what: impl Into<String>) -> Check {
+        Check { passed, what: what.into() }
+    }
+}
+
+impl std::fmt::Display for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}  {}", if self.passed { "PASS" } else { "FAIL" }, self.what)
+    }
+}
+
+/// Waits until every record of the log is checkpointed; nothing may be sent meanwhile.
+pub async fn settled(installation: &Installation, log: &dyn Log) -> Result<CatalogState> {
+    let began = Instant::now();
+    loop {
+        let state = installation.catalog.state().await?;
+        let Some(behind) = first_behind(&state, log).await? else { return Ok(state) };
+        if began.elapsed() > SETTLE {
+            return Err(Error::unavailable("the speed layer did not checkpoint all that was sent").with("partition", behind));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn first_behind(state: &CatalogState, log: &dyn Log) -> Result<Option<PartitionId>> {
+    let vector = state.vector();
+    for stream in TrafficStream::ALL {
+        for bounds in log.bounds(stream.name()).await? {
+            let partition = PartitionId::new(stream.name(), bounds.partition);
+            if vector.get(&partition) < bounds.end {
+                return Ok(Some(partition));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What the files hold of each stream, against what the generator knows it sent.
+pub fn check_ledger(lines: &[PartitionLine], truth: &Truth) -> Vec<Check> {
+    let unbalanced: Vec<&PartitionLine> = lines.iter().filter(|line| line.mismatch.is_some()).collect();
+    let why = unbalanced.first().and_then(|line| line.mismatch.clone()).map(|why| format!(": {why}")).unwrap_or_default();
+    let balanced = format!("ledger: {} of {} lines (checkpoint x partition) balance{why}", lines.len() - unbalanced.len(), lines.len());
+    let mut checks = vec![Check::new(unbalanced.is_empty(), balanced)];
+    for stream in TrafficStream::ALL {
+        let [archived, duplicates, dead] = sums(lines, stream);
+        let known = truth.of(stream);
+        let found = format!(
+            "{}: {} sent = {} archived + {} duplicates + {} dead letters, as the generator knows",
+            stream.name(),
+            thousands(known.records()),
+            thousands(archived),
+            thousands(duplicates),
+            thousands(dead)
+        );
+        checks.push(Check::new([archived, duplicates, dead] == [known.accepted, known.duplicates, known.dead_letters()], found));
+    }
+    checks
+}
+
+/// Archived, duplicate and dead-lettered records of a stream.
+pub fn sums(lines: &[PartitionLine], stream: TrafficStream) -> [i64; 3] {
+    let of_stream = || lines.iter().filter(|line| &*line.stream == stream.name());
+    [of_stream().map(|l| l.archived).sum(), of_stream().map(|l| l.duplicate).sum(), of_stream().map(|l| l.dead_lettered).sum()]
+}
+
+/// Every device's payments and their sum, to the cent.
+pub async fn check_devices(client: &Client, truth: &Truth) -> Result<Check> {
+    let rows = client.sql("SELECT device_id, ok_ever, ok_amount_ever FROM device_velocity").await?;
+    let served: BTreeMap<String, (i64, i64)> = rows
+        .iter()
+        .map(|row| (text(row.get("device_id")), (row.get("ok_ever").map_or(0, whole), cents(row.get("ok_amount_ever")))))
+        .collect();
+    let known: BTreeMap<String, (i64, i64)> =
+        truth.devices.iter().filter(|(_, d)| d.payments > 0).map(|(device, d)| (device.clone(), (d.ok_payments, d.ok_cents))).collect();
+    let wrong = known.iter().find(|(device, answer)| served.get(*device) != Some(answer));
+    let total: i64 = known.values().map(|(_, cents)| cents).sum();
+    let what = format!("{} devices: payments and sums are the generator's, {}.{:02} in all", thousands(known.len() as i64), thousands(total / 100), total % 100);
+    Ok(match wrong {
+        Some((device, answer)) => Check::new(false, format!("{what}; {device} is {:?}, expected {answer:?} (payments, cents)", served.get(device))),
+        None => Check::new(served.len() == known.len(), what),
+    })
+}
+
+/// Are the rings found by what their accounts share?
+pub async fn check_rings(client: &Client, traffic: &Traffic) -> Result<Check> {
+    let mut found = 0;
+    for ring in traffic.rings() {
+        let (accounts, expected) = match &ring.shares {
+            Shared::Device(device) => {
+                let row = client.row("ring_candidates", "device_id", device).await?;
+                (row.get("accounts_30d").map_or(0, whole), traffic.truth().devices.get(device).map_or(0, |known| known.accounts.len() as i64))
+            }
+            Shared::Ip(ip) => {
+                let row = client.row("ip_reputation", "ip", ip).await?;
+                (row.get("users_30d").map_or(0, whole), traffic.truth().ips.get(ip).map_or(0, |users| users.len() as i64))
+            }
+        };
+        found += usize::from(accounts == expected);
+    }
+    let rings = traffic.rings().len();
+    Ok(Check::new(found == rings, format!("{found} of {rings} rings: as many accounts on the device or behind the address as the generator knows")))
+}
+
+/// Every view against plain SQL over the archive, and its events against the archive's.
+pub async fn check_views(installation: &Installation, url: &str) -> Result<Vec<Check>> {
+    let verifier = verifier(installation);
+    let served = HttpServed::new(url)?;
+    let state = installation.catalog.state().await?;
+    let registry = Registry::load(&state, &installation.functions).await?;
+    let mut checks = Vec::new();
+    for view in &registry.views {
+        let report = verify_view(&verifier, &view.name, &served, now()).await?;
+        let differences = report.differences.first().map(|d| format!("; {} {}: {}, expected {}", d.key, d.column, d.served, d.expected)).unwrap_or_default();
+        let what = format!(
+            "{}: {} rows x {} columns equal plain SQL over the archive, {} differences{differences}",
+            report.view,
+            thousands(report.rows as i64),
+            report.columns,
+            report.difference_count
+        );
+        checks.push(Check::new(report.is_equal(), what));
+        let line = ledger::view(&verifier, &state, view, now()).await?;
+        let what = format!(
+            "{}: {} archived = {} filtered + {} expired + {} in its states",
+            line.view,
+            thousands(line.archived),
+            thousands(line.filtered),
+            thousands(line.expired),
+            thousands(line.events)
+        );
+        checks.push(Check::new(line.balanced, what));
+    }
+    Ok(checks)
+}
+
+/// The log's records against archive and dead letters, byte for byte.
+pub async fn check_log(installation: &Installation, log: &dyn Log) -> Result<Check> {
+    let (mut records, mut wrong) = (0, Vec::new());
+    for report in verify_log(&verifier(installation), log, &[], now()).await? {
+        records += report.records;
+        if !report.is_equal() {
+            wrong.push(format!("{}/{}", report.stream, report.partition));
+        }
+    }
+    let what = format!("log: {} records are in the archive or the dead letters as they were sent, or are duplicates", thousands(records as i64));
+    Ok(Check::new(wrong.is_empty(), if wrong.is_empty() { what } else { format!("{what}; not so in {}", wrong.join(", ")) }))
+}
+
+fn verifier(installation: &Installation) -> Verifier {
+    Verifier {
+        catalog: installation.catalog.clone(),
+        storage: installation.storage.clone(),
+        functions: installation.functions.clone(),
+        memory_limit: usize::try_from(installation.settings.batch.memory_limit).unwrap_or(usize::MAX),
+    }
+}

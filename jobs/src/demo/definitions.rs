@@ -1,0 +1,30 @@
+//! The demo's definitions: those of `examples/payments`, built in.
+
+use std::path::PathBuf;
+
+use schemas::definitions::Definitions;
+use schemas::definitions::parse::parse_definitions;
+use schemas::Result;
+
+/// Files and their texts, relative to a project's folder.
+pub const SOURCES: [(&str, &str); 7] = [
+    ("streams/create_account.sql", include_str!("../../../examples/payments/streams/create_account.sql")),
+    ("streams/login.sql", include_str!("../../../examples/payments/streams/login.sql")),
+    ("streams/transactions.sql", include_str!("../../../examples/payments/streams/transactions.sql")),
+    ("views/device_velocity.sql", include_str!("../../../examples/payments/views/device_velocity.sql")),
+    ("views/ip_reputation.sql", include_str!("../../../examples/payments/views/ip_reputation.sql")),
+    ("views/ring_candidates.sql", include_str!("../../../examples/payments/views/ring_candidates.sql")),
+    ("views/user_profile.sql", include_str!("../../../examples/payments/views/user_profile.sql")),
+];
+
+/// The definitions, parsed.
+pub fn definitions() -> Result<Definitions> {
+    let sources: Vec<(Option<PathBuf>, String)> =
+        SOURCES.iter().map(|(file, text)| (Some(PathBuf::from(file)), (*text).to_owned())).collect();
+    let (definitions, diagnostics) = parse_definitions(&sources);
+    diagnostics.into_result()?;
+    Ok(definitions)
+}
+
+#[cfg(test)]
+mod tests;

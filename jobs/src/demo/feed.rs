@@ -1,0 +1,83 @@
+//! Feeding the traffic into the log: history as fast as it is asked for, then live at its own pace.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use schemas::Result;
+use schemas::log::{Log, NewRecord};
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::traffic::{Traffic, TrafficStream};
+use crate::installation::now;
+
+/// Records of one append, all topics together.
+const CHUNK: usize = 1_000;
+/// How often live traffic is appended.
+const LIVE_EVERY: Duration = Duration::from_millis(50);
+
+/// The feed's handle.
+#[derive(Clone)]
+pub struct Feed {
+    traffic: Arc<Mutex<Traffic>>,
+    limit: watch::Sender<u64>,
+    sent: Arc<AtomicU64>,
+}
+
+impl Feed {
+    /// A feed that waits for [`Feed::allow`]. Records go to the topics of the streams' names.
+    pub fn new(traffic: Traffic) -> Feed {
+        Feed { traffic: Arc::new(Mutex::new(traffic)), limit: watch::Sender::new(0), sent: Arc::default() }
+    }
+
+    /// Lets it send this many records in all; those of live traffic each in their time.
+    pub fn allow(&self, records: u64) {
+        self.limit.send_replace(records);
+    }
+
+    /// Records in the log.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Holds the traffic: nothing is sent until the guard is dropped. What was handed out before is in the log.
+    pub async fn pause(&self) -> OwnedMutexGuard<Traffic> {
+        self.traffic.clone().lock_owned().await
+    }
+
+    /// Feeds until told to stop.
+    pub async fn run(&self, log: Arc<dyn Log>, stop: CancellationToken) -> Result<()> {
+        let mut limit = self.limit.subscribe();
+        while !stop.is_cancelled() {
+            let appended = self.append_due(&*log, *limit.borrow_and_update()).await?;
+            if appended == CHUNK {
+                continue;
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                _ = limit.changed() => {}
+                () = tokio::time::sleep(LIVE_EVERY) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn append_due(&self, log: &dyn Log, limit: u64) -> Result<usize> {
+        let mut traffic = self.traffic.lock().await;
+        let mut batches: BTreeMap<TrafficStream, Vec<NewRecord>> = BTreeMap::new();
+        let mut count = 0;
+        let until = now();
+        while count < CHUNK && traffic.sent() < limit && traffic.next_at() <= until {
+            let Some(event) = traffic.next() else { break };
+            batches.entry(event.stream).or_default().push(event.record());
+            count += 1;
+        }
+        for (stream, records) in batches {
+            log.append(stream.name(), records).await?;
+        }
+        self.sent.store(traffic.sent(), Ordering::Relaxed);
+        Ok(count)
+    }
+}

@@ -1,0 +1,54 @@
+//! The handover, shown on one device: the same answer while the cut moves under it.
+
+use schemas::Result;
+
+use super::ask::{Client, text, whole};
+use super::checks::Check;
+use super::show::{table, thousands};
+
+/// One device's answer and what it is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
+    /// Payments the view answers, declined ones included.
+    pub payments: i64,
+    pub amount: String,
+    /// Events in the snapshot's states, and in those after its cut.
+    pub batch: i64,
+    pub speed: i64,
+}
+
+impl Parts {
+    /// Asks the view, then both of its result tables.
+    pub async fn of(client: &Client, device: &str) -> Result<Parts> {
+        let row = client.row("device_velocity", "device_id", device).await?;
+        Ok(Parts {
+            payments: row.get("txns_90d").map_or(0, whole),
+            amount: text(row.get("amount_90d")),
+            batch: events(client, "device_velocity__batch", device).await?,
+            speed: events(client, "device_velocity__speed", device).await?,
+        })
+    }
+
+    fn cells(&self, when: &str) -> Vec<String> {
+        vec![when.to_owned(), thousands(self.payments), self.amount.clone(), thousands(self.batch), thousands(self.speed), thousands(self.batch + self.speed)]
+    }
+}
+
+/// The events of one key: the coarsest kept level holds them all, the finer ones repeat the newest.
+async fn events(client: &Client, states: &str, device: &str) -> Result<i64> {
+    let by_level = format!("SELECT level, sum(events) AS n FROM {states} WHERE device_id = '{device}' GROUP BY level");
+    client.number(&format!("SELECT max(n) FROM ({by_level})")).await
+}
+
+/// The answers before and after the cut moved, as a table.
+pub fn compared(before: &Parts, after: &Parts) -> String {
+    let header = ["", "payments", "amount", "batch part", "speed part", "sum of events"];
+    table(&header, vec![before.cells("before"), after.cells("after")])
+}
+
+/// The same answer from other parts.
+pub fn check(device: &str, before: &Parts, after: &Parts) -> Check {
+    let same = before.payments == after.payments && before.amount == after.amount;
+    let sums = [before, after].iter().all(|parts| parts.batch + parts.speed == parts.payments);
+    Check::new(same && sums, format!("handover: {device} has the same answer on both cuts, and batch + speed are all of its events"))
+}

@@ -1,0 +1,310 @@
+//! Synthetic payments traffic: the same seed, start and length give the same records, and the truth about them.
+//!
+//! ```text
+//! accounts (created over 95 days, eight rings among them) -> steps in time -> logins and payments -> trouble -> records
+//! ```
+//!
+//! The first `history` records are dated over the 95 days before `start`, ever denser towards it; behind them come live ones, one every
+//! 5 ms. Trouble is what real topics bring: late events, repeats, events dated in the future, records that are no events.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use schemas::events::format_timestamp;
+use schemas::log::NewRecord;
+use schemas::tiles::Micros;
+
+mod accounts;
+mod truth;
+
+pub use accounts::{Ring, Shared};
+pub use truth::{DeviceTruth, StreamTruth, Truth};
+
+use accounts::{Account, Accounts};
+
+const SECOND: Micros = 1_000_000;
+const MINUTE: Micros = 60 * SECOND;
+const HOUR: Micros = 60 * MINUTE;
+const DAY: Micros = 24 * HOUR;
+
+/// How far back the history goes.
+pub const HISTORY: Micros = 95 * DAY;
+/// Live events a second.
+pub const LIVE_PER_SECOND: i64 = 200;
+
+/// Of a thousand logins and payments (repeats: of a thousand records).
+const LATE: u32 = 20;
+const DUPLICATE: u32 = 10;
+const FUTURE: u32 = 2;
+const BROKEN: u32 = 6;
+/// Repeats are of one of this many records before: well within `dedup_within`.
+const REPEATABLE: usize = 64;
+
+/// What to generate.
+#[derive(Debug, Clone, Copy)]
+pub struct TrafficSettings {
+    pub seed: u64,
+    /// Where history ends and live traffic begins.
+    pub start: Micros,
+    /// Records of history.
+    pub history: u64,
+}
+
+/// The streams of the example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TrafficStream {
+    CreateAccount,
+    Login,
+    Transactions,
+}
+
+impl TrafficStream {
+    pub const ALL: [TrafficStream; 3] = [TrafficStream::CreateAccount, TrafficStream::Login, TrafficStream::Transactions];
+
+    /// The stream's name, which is its topic's too.
+    pub fn name(self) -> &'static str {
+        match self {
+            TrafficStream::CreateAccount => "create_account",
+            TrafficStream::Login => "login",
+            TrafficStream::Transactions => "transactions",
+        }
+    }
+}
+
+/// What the pipeline must make of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Accepted,
+    /// The same id was there a moment ago.
+    Duplicate,
+    /// Dated two days ahead: a dead letter.
+    Future,
+    /// No event of its stream: a dead letter.
+    Broken,
+}
+
+/// One record for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrafficEvent {
+    pub stream: TrafficStream,
+    /// When it is sent: in history before the traffic's start, then the wall's time.
+    pub at: Micros,
+    pub key: String,
+    pub id: String,
+    /// The JSON text, possibly broken.
+    pub value: String,
+    pub outcome: Outcome,
+}
+
+impl TrafficEvent {
+    /// As a producer of ours hands it to the log.
+    pub fn record(&self) -> NewRecord {
+        NewRecord {
+            key: Some(Bytes::from(self.key.clone())),
+            value: Some(Bytes::from(self.value.clone())),
+            headers: Vec::new(),
+            partition_by: Some(Bytes::from(self.id.clone())),
+        }
+    }
+}
+
+/// The endless traffic. What was handed out so far is in [`Traffic::truth`].
+#[derive(Debug)]
+pub struct Traffic {
+    settings: TrafficSettings,
+    rng: ChaCha8Rng,
+    accounts: Accounts,
+    steps: u64,
+    recent: VecDeque<TrafficEvent>,
+    truth: Truth,
+}
+
+impl Iterator for Traffic {
+    type Item = TrafficEvent;
+
+    fn next(&mut self) -> Option<TrafficEvent> {
+        let at = self.time_of(self.steps);
+        self.steps += 1;
+        let event = self.event_at(at);
+        if event.outcome == Outcome::Accepted {
+            if self.recent.len() == REPEATABLE {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(event.clone());
+        }
+        Some(event)
+    }
+}
+
+impl Traffic {
+    pub fn new(settings: TrafficSettings) -> Traffic {
+        let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
+        let accounts = Accounts::new(&mut rng, settings.start, settings.history);
+        Traffic { settings, rng, accounts, steps: 0, recent: VecDeque::new(), truth: Truth::default() }
+    }
+
+    /// What a correct pipeline answers for the records handed out so far.
+    pub fn truth(&self) -> &Truth {
+        &self.truth
+    }
+
+    /// The fraud rings that the traffic hides.
+    pub fn rings(&self) -> &[Ring] {
+        self.accounts.rings()
+    }
+
+    /// Records handed out so far.
+    pub fn sent(&self) -> u64 {
+        self.steps
+    }
+
+    /// When the next record is to be sent.
+    pub fn next_at(&self) -> Micros {
+        self.time_of(self.steps)
+    }
+
+    /// History grows denser with the square of the distance to its end: the last hour of 95 days gets 2 % of it.
+    fn time_of(&self, step: u64) -> Micros {
+        let TrafficSettings { start, history, .. } = self.settings;
+        match history.checked_sub(step) {
+            Some(left) if left > 0 => {
+                let (left, all) = (i128::from(left), i128::from(history));
+                start - (i128::from(HISTORY) * left * left / (all * all)) as Micros
+            }
+            _ => start + (step - history) as Micros * SECOND / LIVE_PER_SECOND,
+        }
+    }
+
+    fn event_at(&mut self, at: Micros) -> TrafficEvent {
+        if self.per_mille(DUPLICATE)
+            && let Some(event) = self.repeat(at)
+        {
+            return event;
+        }
+        if let Some(account) = self.accounts.create_next(at) {
+            return self.create_account(&account, at);
+        }
+        if self.rng.random_range(0..10) < 3 { self.login(at) } else { self.payment(at) }
+    }
+
+    fn repeat(&mut self, at: Micros) -> Option<TrafficEvent> {
+        let index = self.rng.random_range(0..self.recent.len().max(1));
+        let event = self.recent.get(index)?.clone();
+        self.truth.count(event.stream, Outcome::Duplicate);
+        Some(TrafficEvent { at, outcome: Outcome::Duplicate, ..event })
+    }
+
+    fn create_account(&mut self, account: &Account, at: Micros) -> TrafficEvent {
+        self.truth.count(TrafficStream::CreateAccount, Outcome::Accepted);
+        self.truth.created(&account.device, &account.user);
+        let id = self.id('a');
+        let value = Fields::new(&id, account.created_at, &account.user, &account.device, &account.ip).json();
+        TrafficEvent { stream: TrafficStream::CreateAccount, at, key: account.device.clone(), id, value, outcome: Outcome::Accepted }
+    }
+
+    fn login(&mut self, at: Micros) -> TrafficEvent {
+        let (account, _) = self.accounts.choose(&mut self.rng, at);
+        let id = self.id('l');
+        let (ts, outcome) = self.dated(at);
+        let mut fields = Fields::new(&id, ts, &account.user, &account.device, &account.ip);
+        let value = if outcome == Outcome::Broken { self.broken(&mut fields) } else { fields.json() };
+        self.truth.count(TrafficStream::Login, outcome);
+        if outcome == Outcome::Accepted {
+            self.truth.logged_in(&account.ip, &account.user);
+        }
+        TrafficEvent { stream: TrafficStream::Login, at, key: account.ip, id, value, outcome }
+    }
+
+    fn payment(&mut self, at: Micros) -> TrafficEvent {
+        let (account, stage) = self.accounts.choose(&mut self.rng, at);
+        let id = self.id('t');
+        let (ts, outcome) = self.dated(at);
+        let cents = stage.amount_cents(&mut self.rng);
+        let is_ok = !self.per_mille(stage.declined_per_mille());
+        let currency = ["EUR", "EUR", "EUR", "USD", "GBP"][self.rng.random_range(0..5)];
+        let mut fields = Fields::new(&id, ts, &account.user, &account.device, &account.ip);
+        fields.payment = Some((cents, currency, if is_ok { "ok" } else { "declined" }));
+        let value = if outcome == Outcome::Broken { self.broken(&mut fields) } else { fields.json() };
+        self.truth.count(TrafficStream::Transactions, outcome);
+        if outcome == Outcome::Accepted {
+            self.truth.paid(&account.device, cents, is_ok);
+        }
+        TrafficEvent { stream: TrafficStream::Transactions, at, key: account.device, id, value, outcome }
+    }
+
+    /// The event time of a login or payment sent at `at`, and what is to become of it.
+    fn dated(&mut self, at: Micros) -> (Micros, Outcome) {
+        let roll = self.rng.random_range(0..1000);
+        if roll < FUTURE {
+            (at.max(self.settings.start) + 2 * DAY, Outcome::Future)
+        } else if roll < FUTURE + BROKEN {
+            (at, Outcome::Broken)
+        } else if roll < FUTURE + BROKEN + LATE {
+            let delay = if self.rng.random_bool(0.5) { self.rng.random_range(2..180) * MINUTE } else { self.rng.random_range(3..96) * HOUR };
+            self.truth.late += 1;
+            (at - delay, Outcome::Accepted)
+        } else {
+            (at, Outcome::Accepted)
+        }
+    }
+
+    /// One of three ways to be no event: cut off, of a wrong type, without a value that must be there.
+    fn broken(&mut self, fields: &mut Fields<'_>) -> String {
+        match self.rng.random_range(0..3) {
+            0 => {
+                let mut text = fields.json();
+                text.truncate(text.len() / 2);
+                text
+            }
+            1 => {
+                fields.ts = "\"the day before yesterday\"".into();
+                fields.json()
+            }
+            _ => {
+                fields.user = None;
+                fields.json()
+            }
+        }
+    }
+
+    fn id(&self, kind: char) -> String {
+        format!("{kind}{:08}", self.steps)
+    }
+
+    fn per_mille(&mut self, chance: u32) -> bool {
+        self.rng.random_range(0..1000) < chance
+    }
+}
+
+/// The members of a record. Every text in it is plain: nothing needs escaping.
+struct Fields<'a> {
+    id: &'a str,
+    ts: String,
+    user: Option<&'a str>,
+    device: &'a str,
+    ip: &'a str,
+    payment: Option<(i64, &'static str, &'static str)>,
+}
+
+impl<'a> Fields<'a> {
+    fn new(id: &'a str, ts: Micros, user: &'a str, device: &'a str, ip: &'a str) -> Self {
+        Self { id, ts: format!("\"{}\"", format_timestamp(ts)), user: Some(user), device, ip, payment: None }
+    }
+
+    fn json(&self) -> String {
+        let mut text = format!(r#"{{"event_id":"{}","ts":{}"#, self.id, self.ts);
+        if let Some(user) = self.user {
+            text += &format!(r#","user_id":"{user}""#);
+        }
+        text += &format!(r#","device_id":"{}","ip":"{}""#, self.device, self.ip);
+        if let Some((cents, currency, status)) = self.payment {
+            text += &format!(r#","amount":{}.{:02},"currency":"{currency}","status":"{status}""#, cents / 100, cents % 100);
+        }
+        text + "}"
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Who acts: ordinary accounts of skewed activity, and the accounts of fraud rings.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use schemas::tiles::Micros;
+
+use super::{DAY, HISTORY, HOUR, MINUTE};
+
+/// With a long enough history; a short one has fewer.
+const ACCOUNTS: u64 = 2_000;
+const RINGS: usize = 8;
+
+/// One account and where it acts from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    pub user: String,
+    pub device: String,
+    pub ip: String,
+    pub created_at: Micros,
+    /// How often it acts, as against others.
+    weight: u64,
+    ring: Option<usize>,
+}
+
+/// Accounts of one owner: created in a burst, on one device or behind one address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ring {
+    pub shares: Shared,
+    pub accounts: usize,
+    pub begins: Micros,
+    /// Many small payments until then, large ones after.
+    large_from: Micros,
+    ends: Micros,
+}
+
+/// What the accounts of a ring have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shared {
+    Device(String),
+    Ip(String),
+}
+
+/// In which way an account pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Ordinary,
+    /// A ring tries its cards.
+    Small,
+    /// A ring takes what it can get.
+    Large,
+}
+
+impl Stage {
+    pub fn amount_cents(self, rng: &mut ChaCha8Rng) -> i64 {
+        match self {
+            Stage::Small => rng.random_range(50..300),
+            Stage::Large => rng.random_range(20_000..90_000),
+            Stage::Ordinary if rng.random_range(0..10) == 0 => rng.random_range(5_000..40_000),
+            Stage::Ordinary => rng.random_range(199..6_000),
+        }
+    }
+
+    pub fn declined_per_mille(self) -> u32 {
+        match self {
+            Stage::Ordinary => 30,
+            Stage::Small => 250,
+            Stage::Large => 400,
+        }
+    }
+}
+
+/// All accounts, in the order of their creation.
+#[derive(Debug)]
+pub struct Accounts {
+    list: Vec<Account>,
+    rings: Vec<Ring>,
+    created: usize,
+    /// The created ordinary accounts with the running sum of their weights.
+    ordinary: Vec<(u64, usize)>,
+    /// The created accounts of each ring.
+    of_ring: Vec<Vec<usize>>,
+}
+
+impl Accounts {
+    pub fn new(rng: &mut ChaCha8Rng, start: Micros, history: u64) -> Accounts {
+        let count = (history / 25).clamp(60, ACCOUNTS);
+        let rings: Vec<Ring> = (0..RINGS).map(|index| ring(rng, index, start)).collect();
+        let mut list: Vec<Account> = (0..count).map(|index| ordinary(rng, index, count, start)).collect();
+        for (index, ring) in rings.iter().enumerate() {
+            list.extend((0..ring.accounts).map(|_| member(rng, index, ring)));
+        }
+        list.sort_by_key(|account| account.created_at);
+        for (index, account) in list.iter_mut().enumerate() {
+            account.user = format!("user-{index:04}");
+        }
+        let of_ring = vec![Vec::new(); RINGS];
+        Accounts { list, rings, created: 0, ordinary: Vec::new(), of_ring }
+    }
+
+    pub fn rings(&self) -> &[Ring] {
+        &self.rings
+    }
+
+    /// The next account that is to be created by `at`. The first one always is.
+    pub fn create_next(&mut self, at: Micros) -> Option<Account> {
+        let index = self.created;
+        let account = self.list.get(index)?;
+        if account.created_at > at && !self.ordinary.is_empty() {
+            return None;
+        }
+        self.created += 1;
+        match account.ring {
+            Some(ring) => self.of_ring[ring].push(index),
+            None => {
+                let before = self.ordinary.last().map_or(0, |(sum, _)| *sum);
+                self.ordinary.push((before + account.weight, index));
+            }
+        }
+        Some(account.clone())
+    }
+
+    /// Who acts at `at`: one in four times a ring at work, if there is one.
+    pub fn choose(&self, rng: &mut ChaCha8Rng, at: Micros) -> (Account, Stage) {
+        let at_work: Vec<usize> = (0..RINGS).filter(|index| self.rings[*index].is_at_work(at) && !self.of_ring[*index].is_empty()).collect();
+        if !at_work.is_empty() && rng.random_range(0..4) == 0 {
+            let ring = at_work[rng.random_range(0..at_work.len())];
+            let members = &self.of_ring[ring];
+            let account = self.list[members[rng.random_range(0..members.len())]].clone();
+            return (account, if at < self.rings[ring].large_from { Stage::Small } else { Stage::Large });
+        }
+        let total = self.ordinary.last().map_or(1, |(sum, _)| *sum);
+        let point = rng.random_range(0..total);
+        let index = self.ordinary.partition_point(|(sum, _)| *sum <= point);
+        (self.list[self.ordinary[index].1].clone(), Stage::Ordinary)
+    }
+}
+
+impl Ring {
+    fn is_at_work(&self, at: Micros) -> bool {
+        (self.begins..self.ends).contains(&at)
+    }
+}
+
+/// Seven rings did their work in the last month, three days each; the eighth is at it.
+fn ring(rng: &mut ChaCha8Rng, index: usize, start: Micros) -> Ring {
+    let shares = match index % 3 {
+        2 => Shared::Ip(address(rng, 203)),
+        _ => Shared::Device(device(rng)),
+    };
+    let accounts = rng.random_range(20..=40);
+    if index + 1 == RINGS {
+        return Ring { shares, accounts, begins: start - 4 * HOUR, large_from: start - 2 * HOUR, ends: Micros::MAX };
+    }
+    let begins = start - (4 + 3 * index as Micros) * DAY - rng.random_range(0..24) * HOUR;
+    Ring { shares, accounts, begins, large_from: begins + 36 * HOUR, ends: begins + 3 * DAY }
+}
+
+fn ordinary(rng: &mut ChaCha8Rng, index: u64, count: u64, start: Micros) -> Account {
+    // As dense in time as the events are, and none in the last day.
+    let left = i128::from(count - index) * 9 / 10 + i128::from(count) / 10;
+    let created_at = start - (i128::from(HISTORY) * left * left / (i128::from(count) * i128::from(count))) as Micros;
+    // One in fifty acts thirty times as often as most, one in eight six times.
+    let weight = match rng.random_range(0..50) {
+        0 => 30,
+        1..=6 => 6,
+        _ => 1,
+    };
+    Account { user: String::new(), device: device(rng), ip: address(rng, 100), created_at, weight, ring: None }
+}
+
+fn member(rng: &mut ChaCha8Rng, index: usize, ring: &Ring) -> Account {
+    let (device, ip) = match &ring.shares {
+        Shared::Device(shared) => (shared.clone(), address(rng, 100)),
+        Shared::Ip(shared) => (device(rng), shared.clone()),
+    };
+    let created_at = ring.begins + rng.random_range(0..40 * MINUTE);
+    Account { user: String::new(), device, ip, created_at, weight: 1, ring: Some(index) }
+}
+
+fn device(rng: &mut ChaCha8Rng) -> String {
+    format!("dev-{:06x}", rng.random_range(0..0x100_0000))
+}
+
+/// Few enough that households share one.
+fn address(rng: &mut ChaCha8Rng, first: u8) -> String {
+    format!("{first}.64.{}.{}", rng.random_range(0..16), rng.random_range(1..255))
+}

@@ -1,0 +1,82 @@
+//! What the generator knows, and the pipeline must find out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Outcome, TrafficStream};
+
+/// The answers for all records handed out so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Truth {
+    pub streams: BTreeMap<TrafficStream, StreamTruth>,
+    /// By device id.
+    pub devices: BTreeMap<String, DeviceTruth>,
+    /// By address: who logged in from it.
+    pub ips: BTreeMap<String, BTreeSet<String>>,
+    /// Accepted events that came minutes to days late.
+    pub late: i64,
+}
+
+/// What becomes of a stream's records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamTruth {
+    pub accepted: i64,
+    pub duplicates: i64,
+    pub future: i64,
+    pub broken: i64,
+}
+
+impl StreamTruth {
+    pub fn records(&self) -> i64 {
+        self.accepted + self.duplicates + self.dead_letters()
+    }
+
+    pub fn dead_letters(&self) -> i64 {
+        self.future + self.broken
+    }
+}
+
+/// One device's accepted events, of all time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceTruth {
+    pub payments: i64,
+    pub declined: i64,
+    pub ok_payments: i64,
+    pub ok_cents: i64,
+    /// The accounts that were created on it.
+    pub accounts: BTreeSet<String>,
+}
+
+impl Truth {
+    pub fn of(&self, stream: TrafficStream) -> StreamTruth {
+        self.streams.get(&stream).copied().unwrap_or_default()
+    }
+
+    pub(super) fn count(&mut self, stream: TrafficStream, outcome: Outcome) {
+        let counts = self.streams.entry(stream).or_default();
+        match outcome {
+            Outcome::Accepted => counts.accepted += 1,
+            Outcome::Duplicate => counts.duplicates += 1,
+            Outcome::Future => counts.future += 1,
+            Outcome::Broken => counts.broken += 1,
+        }
+    }
+
+    pub(super) fn paid(&mut self, device: &str, cents: i64, is_ok: bool) {
+        let known = self.devices.entry(device.to_owned()).or_default();
+        known.payments += 1;
+        if is_ok {
+            known.ok_payments += 1;
+            known.ok_cents += cents;
+        } else {
+            known.declined += 1;
+        }
+    }
+
+    pub(super) fn created(&mut self, device: &str, user: &str) {
+        self.devices.entry(device.to_owned()).or_default().accounts.insert(user.to_owned());
+    }
+
+    pub(super) fn logged_in(&mut self, ip: &str, user: &str) {
+        self.ips.entry(ip.to_owned()).or_default().insert(user.to_owned());
+    }
+}

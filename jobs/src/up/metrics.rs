@@ -1,0 +1,43 @@
+//! The process's metrics: one recorder, whoever asks first.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+/// Of every duration, in seconds: from a lookup to a long batch run.
+const SECONDS: [f64; 14] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 60.0, 600.0];
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// What renders the metrics of this process. `None` where the program around us has a recorder of its own: it shows them then.
+pub fn recorder() -> Option<PrometheusHandle> {
+    static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+    RECORDER.get_or_init(install).clone()
+}
+
+fn install() -> Option<PrometheusHandle> {
+    let builder = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS);
+    match builder.map(PrometheusBuilder::install_recorder) {
+        Ok(Ok(handle)) => Some(handle),
+        Ok(Err(error)) => {
+            warn!(%error, "metrics go to a recorder that was there before; /metrics stays empty");
+            None
+        }
+        Err(error) => {
+            warn!(%error, "metrics are not recorded");
+            None
+        }
+    }
+}
+
+/// Keeps the recorder's memory bounded until told to stop.
+pub(crate) async fn upkeep(handle: PrometheusHandle, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(UPKEEP) => handle.run_upkeep(),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Running parts side by side, and ending them in order: the one place that decides what stops before what.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use schemas::{Error, Result};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info};
+
+/// When a part ends, as against others: a stage is over before the next one is told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// What lets work in: it takes no more.
+    Doors,
+    /// The speed layer: it drains, checkpoints and lets its partitions go.
+    Speed,
+    /// What runs jobs: the run under way is finished.
+    Jobs,
+    /// What the others stood on.
+    Node,
+}
+
+const ORDER: [Stage; 4] = [Stage::Doors, Stage::Speed, Stage::Jobs, Stage::Node];
+
+type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// The parts of one process. A part works until its stage's token is cancelled.
+#[derive(Default)]
+pub(crate) struct Parts {
+    tasks: JoinSet<Ended>,
+    stops: [CancellationToken; ORDER.len()],
+    running: [usize; ORDER.len()],
+}
+
+struct Ended {
+    stage: Stage,
+    name: &'static str,
+    result: Result<()>,
+}
+
+impl Parts {
+    /// Starts a part; `work` is handed the token that will tell it to stop.
+    pub(crate) fn start<F>(&mut self, stage: Stage, name: &'static str, work: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let work: Work = Box::pin(work(self.stops[stage as usize].clone()));
+        self.running[stage as usize] += 1;
+        self.tasks.spawn(async move {
+            let result = tokio::spawn(work).await.unwrap_or_else(|error| Err(Error::internal("a part ended abnormally").caused_by(error)));
+            Ended { stage, name, result }
+        });
+        debug!(part = name, "part started");
+    }
+
+    /// Runs until told to stop, or until a part fails or ends by itself: then all are stopped, and its error is the outcome.
+    pub(crate) async fn run(mut self, stop: &CancellationToken) -> Result<()> {
+        let mut outcome = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            ended = self.next() => ended.map_or(Ok(()), ended_by_itself),
+        };
+        info!("stopping");
+        for stage in ORDER {
+            self.stops[stage as usize].cancel();
+            while self.running[stage as usize] > 0 {
+                let Some(ended) = self.next().await else { break };
+                outcome = outcome.and(ended.result.map_err(|error| failed(ended.name, error)));
+            }
+        }
+        outcome
+    }
+
+    async fn next(&mut self) -> Option<Ended> {
+        let ended = self.tasks.join_next().await?.ok()?;
+        let running = &mut self.running[ended.stage as usize];
+        *running = running.saturating_sub(1);
+        debug!(part = ended.name, "part ended");
+        Some(ended)
+    }
+}
+
+fn ended_by_itself(ended: Ended) -> Result<()> {
+    match ended.result {
+        Err(error) => Err(failed(ended.name, error)),
+        Ok(()) => Err(Error::internal("a part ended though nobody told it to").with("part", ended.name)),
+    }
+}
+
+fn failed(name: &'static str, error: Error) -> Error {
+    error!(part = name, %error, "a part failed; all are stopped");
+    error.with("part", name)
+}
+
+#[cfg(test)]
+mod tests;

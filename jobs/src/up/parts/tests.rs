@@ -1,0 +1,74 @@
+use std::sync::{Arc, Mutex};
+
+use schemas::ErrorKind;
+
+use super::*;
+
+type Ends = Arc<Mutex<Vec<&'static str>>>;
+
+fn start(parts: &mut Parts, stage: Stage, name: &'static str, ends: &Ends) {
+    let ends = ends.clone();
+    parts.start(stage, name, |stop| async move {
+        stop.cancelled().await;
+        tokio::task::yield_now().await;
+        ends.lock().unwrap().push(name);
+        Ok(())
+    });
+}
+
+fn all(ends: &Ends) -> Parts {
+    let mut parts = Parts::default();
+    for (stage, name) in [(Stage::Node, "node"), (Stage::Speed, "speed"), (Stage::Jobs, "scheduler"), (Stage::Doors, "http")] {
+        start(&mut parts, stage, name, ends);
+    }
+    parts
+}
+
+#[tokio::test]
+async fn parts_stop_in_the_order_of_their_stages() {
+    let ends = Ends::default();
+    let stop = CancellationToken::new();
+    stop.cancel();
+    all(&ends).run(&stop).await.unwrap();
+    assert_eq!(*ends.lock().unwrap(), ["http", "speed", "scheduler", "node"]);
+}
+
+#[tokio::test]
+async fn a_failing_part_stops_all_and_its_error_is_the_outcome() {
+    let ends = Ends::default();
+    let mut parts = all(&ends);
+    parts.start(Stage::Speed, "second worker", |_| async { Err(Error::corrupt("the log is shorter than the catalog")) });
+    let error = parts.run(&CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("second worker"), "{error}");
+    assert_eq!(ends.lock().unwrap().len(), 4, "the others ended in order");
+}
+
+#[tokio::test]
+async fn a_panicking_part_stops_all() {
+    let ends = Ends::default();
+    let mut parts = all(&ends);
+    parts.start(Stage::Jobs, "collector", |_| async { panic!("on purpose") });
+    let error = parts.run(&CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert_eq!(ends.lock().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn a_part_that_ends_by_itself_is_an_error() {
+    let mut parts = Parts::default();
+    parts.start(Stage::Node, "node", |_| async { Ok(()) });
+    assert!(parts.run(&CancellationToken::new()).await.is_err());
+}
+
+#[tokio::test]
+async fn an_error_while_stopping_is_the_outcome() {
+    let mut parts = Parts::default();
+    parts.start(Stage::Speed, "speed", |stop| async move {
+        stop.cancelled().await;
+        Err(Error::unavailable("the last checkpoint was not written"))
+    });
+    let stop = CancellationToken::new();
+    stop.cancel();
+    assert_eq!(parts.run(&stop).await.unwrap_err().kind(), ErrorKind::Unavailable);
+}

@@ -1,0 +1,62 @@
+//! Ctrl-C and SIGTERM: the first asks the process to end in order, a second one ends it at once.
+
+use schemas::Result;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// The exit code of a process that was interrupted before it was done: 128 + SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// A token that the first signal cancels. Must be called within a Tokio runtime.
+pub fn stop_on_signals() -> Result<CancellationToken> {
+    let mut signals = Signals::new()?;
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    tokio::spawn(async move {
+        let name = signals.next().await;
+        info!(signal = name, "asked to stop: draining; once more to end at once");
+        token.cancel();
+        let name = signals.next().await;
+        warn!(signal = name, "ending at once; what is not checkpointed is read again from the log");
+        std::process::exit(INTERRUPTED);
+    });
+    Ok(stop)
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> Result<Signals> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> Result<Signals> {
+        Ok(Signals)
+    }
+
+    async fn next(&mut self) -> &'static str {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => "Ctrl-C",
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
