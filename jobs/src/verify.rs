@@ -129,7 +129,12 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
         t: format_timestamp(answer.t),
         rows: compared.rows,
         columns: question.columns.len(),
-        approximate: question.columns.iter().filter(|column| values::Tolerance::of(column).is_approximate()).map(|c| c.name.clone()).collect(),
+        approximate: question
+            .columns
+            .iter()
+            .filter(|column| values::Tolerance::of(column).is_approximate())
+            .map(|c| c.name.clone())
+            .collect(),
         differences: compared.differences,
         difference_count: compared.difference_count,
         seconds: started.elapsed().as_secs_f64(),
@@ -149,3 +154,6 @@ async fn archived_up_to(catalog: &Catalog, vector: &Vector) -> Result<CatalogSta
         tokio::time::sleep(ARCHIVE_POLL).await;
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

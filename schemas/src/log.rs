@@ -72,12 +72,21 @@ pub struct Fetched {
 #[derive(Debug)]
 pub enum LogEvent {
     /// These partitions are ours from now on. Answer with the offset to start each at.
-    Assigned { partitions: Vec<TopicPartition>, start: oneshot::Sender<Result<Vec<(TopicPartition, Offset)>>> },
+    Assigned {
+        partitions: Vec<TopicPartition>,
+        start: oneshot::Sender<Result<Vec<(TopicPartition, Offset)>>>,
+    },
     /// We are to let go of these. Commit first, then answer; the consumer holds the partitions until then.
-    Revoked { partitions: Vec<TopicPartition>, done: oneshot::Sender<()> },
+    Revoked {
+        partitions: Vec<TopicPartition>,
+        done: oneshot::Sender<()>,
+    },
     /// These went to somebody else already: drop all uncommitted work, then answer with the catalog's offsets of what is kept,
     /// from which the consumer goes on.
-    Lost { partitions: Vec<TopicPartition>, kept: oneshot::Sender<Result<Vec<(TopicPartition, Offset)>>> },
+    Lost {
+        partitions: Vec<TopicPartition>,
+        kept: oneshot::Sender<Result<Vec<(TopicPartition, Offset)>>>,
+    },
     Fetched(Fetched),
     /// The consumer ended with an error (start offset expired, log shortened, broker gone for good).
     Failed(crate::error::Error),
@@ -146,8 +155,10 @@ pub trait Log: Send + Sync + fmt::Debug {
 pub async fn open(url: &str, properties: &BTreeMap<String, String>) -> Result<Arc<dyn Log>> {
     match url.split_once("://") {
         Some(("file", _)) => Ok(Arc::new(embedded::EmbeddedLog::open(&folder_of(url)?, properties).await?)),
-        Some(("kafka", _)) => Err(Error::input("x")),
-        _ => Err(Error::input("the log's URL is of no known kind").with("found", url).with("expected", "file:///folder or kafka://host:port")),
+        Some(("kafka", hosts)) => Ok(Arc::new(kafka::KafkaLog::open(hosts.trim_end_matches('/'), properties)?)),
+        _ => Err(Error::input("the log's URL is of no known kind")
+            .with("found", url)
+            .with("expected", "file:///folder or kafka://host:port")),
     }
 }
 
@@ -168,10 +179,7 @@ pub(crate) fn outside(source: &TopicPartition, offset: Offset, begin: Offset, en
 }
 
 /// Pairs each partition with its offset out of a worker's reply.
-pub(crate) fn offsets_for(
-    partitions: &[TopicPartition],
-    reply: Vec<(TopicPartition, Offset)>,
-) -> Result<Vec<(TopicPartition, Offset)>> {
+pub(crate) fn offsets_for(partitions: &[TopicPartition], reply: Vec<(TopicPartition, Offset)>) -> Result<Vec<(TopicPartition, Offset)>> {
     let by_source: BTreeMap<TopicPartition, Offset> = reply.into_iter().collect();
     let offset_of = |source: &TopicPartition| match by_source.get(source) {
         Some(offset) => Ok((source.clone(), *offset)),
@@ -193,3 +201,8 @@ pub fn partition_for(record: &NewRecord, partitions: u32, random: u64) -> i32 {
     };
     (hash % u64::from(partitions.max(1))) as i32
 }
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -4,16 +4,26 @@
 //! few rows of its keys, a scan does the same part by part; both are [`schemas::states::answer`].
 
 mod archive;
+mod ask;
 mod copy;
+pub mod http;
+pub mod json;
 mod layers;
 mod lookup;
+mod meta;
 mod node;
 mod sorted;
+mod sql;
 mod stand;
+mod types;
 
 pub use archive::{ArchiveLayer, archive_layer};
+pub use ask::{Keys, MAX_KEYS, Response};
 pub use copy::SnapshotCopy;
 pub use lookup::{Answers, Source, encode_keys, lookup, scan, scan_parts};
+pub use meta::Meta;
 pub use node::{Clock, Node, NodeSettings, clean_cache};
 pub use sorted::SortedRun;
+pub use sql::{QueryResponse, parse_as_of};
 pub use stand::{Loaded, LoadedView, ServingClock, Stand};
+pub use types::sql_name;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
 use schemas::catalog::{Catalog, CatalogState, FileKind, Revision};
 use schemas::fresh::{Fresh, ViewVersion};
 use schemas::functions::Functions;
+use schemas::log::Log;
 use schemas::registry::{LiveView, Registry};
 use schemas::segment::segment_session;
 use schemas::storage::{ObjectStorage, read_manifest};
@@ -21,6 +22,7 @@ use tracing::{info, warn};
 
 use crate::copy::SnapshotCopy;
 use crate::layers;
+use crate::sql::Queries;
 use crate::stand::{Loaded, LoadedView, ServingClock, Stand};
 
 /// Now, in microseconds since 1970.
@@ -38,6 +40,8 @@ pub struct NodeSettings {
     pub poll: Duration,
     /// How long the lease lives that keeps the files of this node's state from being collected.
     pub lease: Duration,
+    /// What all SQL queries under way may hold in memory together; past it they spill into the cache folder.
+    pub memory_limit_bytes: usize,
 }
 
 /// A cheap-to-clone handle.
@@ -52,6 +56,9 @@ struct Inner {
     settings: NodeSettings,
     wall: Clock,
     session: Arc<SessionContext>,
+    queries: Queries,
+    /// The log, where it is known: for the partitions' ends in `system.partitions`.
+    log: OnceLock<Arc<dyn Log>>,
     loaded: RwLock<Option<Arc<Loaded>>>,
     /// One refresh at a time; guards nothing else.
     refreshing: tokio::sync::Mutex<()>,
@@ -70,6 +77,7 @@ impl Node {
     ) -> Result<Node> {
         let session = segment_session(&functions)?;
         storage.register(&session.runtime_env());
+        let queries = Queries::new(&functions, &storage, settings.memory_limit_bytes, &settings.cache)?;
         let inner = Inner {
             catalog,
             storage,
@@ -78,6 +86,8 @@ impl Node {
             settings,
             wall,
             session,
+            queries,
+            log: OnceLock::new(),
             loaded: RwLock::new(None),
             refreshing: tokio::sync::Mutex::new(()),
             last_now: AtomicI64::new(i64::MIN),
@@ -214,6 +224,20 @@ impl Node {
 
     pub fn session(&self) -> &Arc<SessionContext> {
         &self.0.session
+    }
+
+    /// Sessions for queries, under the node's memory limit.
+    pub(crate) fn queries(&self) -> &Queries {
+        &self.0.queries
+    }
+
+    /// Lets `system.partitions` show the log's ends. The first log stays.
+    pub fn attach_log(&self, log: Arc<dyn Log>) {
+        let _ = self.0.log.set(log);
+    }
+
+    pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
+        self.0.log.get()
     }
 
     /// The wall clock, never going back in this process.

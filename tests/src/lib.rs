@@ -1,5 +1,8 @@
 //! A laboratory: one installation in a temporary folder, its layers driven step by step by a test.
 
+pub mod process;
+pub mod services;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +123,14 @@ impl Lab {
     pub async fn node(&self, clock: ServingClock, fresh: Option<Fresh>) -> Result<Node> {
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
-        let settings = NodeSettings { name: "lab".into(), clock, cache, poll: Duration::from_millis(50), lease: Duration::from_secs(30) };
+        let settings = NodeSettings {
+            name: "lab".into(),
+            clock,
+            cache,
+            poll: Duration::from_millis(50),
+            lease: Duration::from_secs(30),
+            memory_limit_bytes: 256 << 20,
+        };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, Arc::new(now)).await
     }
 

@@ -50,7 +50,8 @@ pub async fn partitions(storage: &ObjectStorage, state: &CatalogState, since: &V
             _ => {}
         }
     }
-    let mut lines: Vec<PartitionLine> = checkpoints().flat_map(|checkpoint| checkpoint.ranges.iter().map(|range| counts.line(checkpoint, range))).collect();
+    let mut lines: Vec<PartitionLine> =
+        checkpoints().flat_map(|checkpoint| checkpoint.ranges.iter().map(|range| counts.line(checkpoint, range))).collect();
     lines.sort_by(|a, b| (&a.stream, a.partition, a.start).cmp(&(&b.stream, b.partition, b.start)));
     note_breaks(&mut lines, state);
     counts.note_strays(&mut lines);
@@ -113,8 +114,10 @@ impl Counts {
 
     fn count(&mut self, file: &FileRecord, batch: &RecordBatch, names: (&str, &str), add: impl Fn(&mut (Offset, i64, i64))) -> Result<()> {
         let wrong = |what: &str| Error::corrupt(format!("a file has no column {what}")).with("file", &file.path);
-        let partitions = batch.column_by_name(names.0).and_then(|column| column.as_primitive_opt::<Int32Type>()).ok_or_else(|| wrong(names.0))?;
-        let offsets = batch.column_by_name(names.1).and_then(|column| column.as_primitive_opt::<Int64Type>()).ok_or_else(|| wrong(names.1))?;
+        let partitions =
+            batch.column_by_name(names.0).and_then(|column| column.as_primitive_opt::<Int32Type>()).ok_or_else(|| wrong(names.0))?;
+        let offsets =
+            batch.column_by_name(names.1).and_then(|column| column.as_primitive_opt::<Int64Type>()).ok_or_else(|| wrong(names.1))?;
         let stream = file.subject.clone().ok_or_else(|| Error::corrupt("a file of a stream names none").with("file", &file.path))?;
         let mut id = PartitionId::new(stream, 0);
         for (partition, offset) in partitions.values().iter().zip(offsets.values()) {
@@ -158,7 +161,7 @@ impl Counts {
             let strays: Vec<&Offset> = offsets.iter().filter(|offset| *offset >= first).collect();
             let Some(lowest) = strays.iter().min() else { continue };
             let before = |line: &&mut PartitionLine| line.stream == id.stream && line.partition == id.partition && line.start <= **lowest;
-            if let Some(line) = lines.iter_mut().filter(before).next_back() {
+            if let Some(line) = lines.iter_mut().rfind(before) {
                 line.note(format!("{} rows from offset {lowest} on are in no checkpoint's range", strays.len()));
             }
         }

@@ -41,7 +41,8 @@ pub struct ViewLine {
 pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t: Micros) -> Result<ViewLine> {
     let vector = state.vector();
     let record = state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.name == live.name && d.version == live.version);
-    let record = record.ok_or_else(|| Error::not_found("the catalog does not hold this view").with("view", &live.name).with("version", live.version))?;
+    let record = record
+        .ok_or_else(|| Error::not_found("the catalog does not hold this view").with("view", &live.name).with("version", live.version))?;
     let expected = Expected::of_version(verifier, state, record)?;
     let question = expected.ask(Moment { t, as_of: false })?;
     let mut archived = 0;
@@ -76,7 +77,8 @@ async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, t: M
     let mut cut = Vector::new();
     if let Some(snapshot) = state.snapshot(&live.name, live.version) {
         let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == snapshot.manifest);
-        let file = file.ok_or_else(|| Error::corrupt("the catalog does not hold a snapshot's manifest").with("file", &snapshot.manifest))?;
+        let file =
+            file.ok_or_else(|| Error::corrupt("the catalog does not hold a snapshot's manifest").with("file", &snapshot.manifest))?;
         for bucket in &read_manifest(&verifier.storage, file).await?.files {
             let mut batches = read_bucket(&verifier.storage, bucket).await?;
             while let Some(batch) = batches.try_next().await? {
@@ -87,7 +89,8 @@ async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, t: M
     }
     let session = segment_session(&verifier.functions)?;
     let reads = |stream: &str| live.plan.streams.iter().any(|known| &*known.name == stream);
-    for checkpoint in state.checkpoints.iter().filter(|c| !c.is_within(&cut) && c.ranges.iter().any(|range| reads(&range.partition.stream))) {
+    for checkpoint in state.checkpoints.iter().filter(|c| !c.is_within(&cut) && c.ranges.iter().any(|range| reads(&range.partition.stream)))
+    {
         let (rows, _) = segment_rows(&verifier.storage, &session, live, state, checkpoint).await?;
         sum += events_in(&live.plan, rows.batch(), &finest)?;
     }

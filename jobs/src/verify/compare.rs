@@ -86,7 +86,9 @@ impl Side {
             RecordBatch::new_empty(std::sync::Arc::new(Schema::new(fields.clone())))
         };
         let ordered = columns.iter().zip(&fields).map(|(column, field)| {
-            let array = batch.column_by_name(&column.name).ok_or_else(|| Error::internal("a column vanished while comparing").with("column", &column.name))?;
+            let array = batch
+                .column_by_name(&column.name)
+                .ok_or_else(|| Error::internal("a column vanished while comparing").with("column", &column.name))?;
             Ok(if array.data_type() == field.data_type() { array.clone() } else { arrow::compute::cast(array, field.data_type())? })
         });
         let ordered: Vec<ArrayRef> = ordered.collect::<Result<_>>()?;
@@ -109,7 +111,14 @@ impl Side {
         Ok(())
     }
 
-    fn compare(&self, columns: &[PlainColumn], expected: &RecordBatch, seen: &mut [bool], answer: &Answer, compared: &mut Compared) -> Result<()> {
+    fn compare(
+        &self,
+        columns: &[PlainColumn],
+        expected: &RecordBatch,
+        seen: &mut [bool],
+        answer: &Answer,
+        compared: &mut Compared,
+    ) -> Result<()> {
         let encoded = self.encode(expected)?;
         let mut pairs = Vec::with_capacity(expected.num_rows());
         for row in 0..expected.num_rows() {
@@ -126,7 +135,11 @@ impl Side {
         }
         for (index, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_key) {
             let (ours, theirs) = (self.batch.column(index), expected.column(index));
-            let distinct = column.distinct.as_ref().and_then(|name| expected.column_by_name(name)).and_then(|array| array.as_primitive_opt::<Int64Type>());
+            let distinct = column
+                .distinct
+                .as_ref()
+                .and_then(|name| expected.column_by_name(name))
+                .and_then(|array| array.as_primitive_opt::<Int64Type>());
             for (served, row) in &pairs {
                 let distinct = distinct.filter(|counts| counts.is_valid(*row)).map(|counts| counts.value(*row));
                 let tolerance = Tolerance::of(column).given(distinct, answer.without_nan);
@@ -180,7 +193,12 @@ fn same_columns(columns: &[PlainColumn], served: &Schema, expected: &Schema, com
     }
     for field in served.fields().iter().filter(|field| !columns.iter().any(|column| column.name == **field.name())) {
         same = false;
-        compared.add(|| Difference { key: "*".into(), column: field.name().clone(), served: format!("type {}", field.data_type()), expected: "no column".into() });
+        compared.add(|| Difference {
+            key: "*".into(),
+            column: field.name().clone(),
+            served: format!("type {}", field.data_type()),
+            expected: "no column".into(),
+        });
     }
     same
 }
@@ -205,6 +223,3 @@ fn text(array: &ArrayRef, row: usize) -> String {
         Err(error) => error.to_string(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -109,7 +109,9 @@ fn about(question: &Plain, error: datafusion::error::DataFusionError) -> Error {
 }
 
 fn definitions(state: &CatalogState) -> Result<Definitions> {
-    let named = |kind| state.live(kind).filter(move |record| state.active(kind, &record.name).is_some_and(|active| active.version == record.version));
+    let named = |kind| {
+        state.live(kind).filter(move |record| state.active(kind, &record.name).is_some_and(|active| active.version == record.version))
+    };
     Ok(Definitions {
         streams: named(DefinitionKind::Stream).map(|record| parse::parse_stream(&record.sql)).collect::<Result<_>>()?,
         views: named(DefinitionKind::View).map(|record| parse::parse_view(&record.sql)).collect::<Result<_>>()?,

@@ -48,7 +48,8 @@ impl Served for HttpServed {
     async fn answer(&self, view: &str, schema: &SchemaRef) -> Result<Answer> {
         let endpoint = format!("{}/v1/sql", self.url);
         let query = format!("SELECT * FROM \"{}\"", view.replace('"', "\"\""));
-        let unavailable = |error: reqwest::Error| Error::unavailable("the serving node did not answer").with("url", &endpoint).caused_by(error);
+        let unavailable =
+            |error: reqwest::Error| Error::unavailable("the serving node did not answer").with("url", &endpoint).caused_by(error);
         let response = self.client.post(&endpoint).json(&json!({ "query": query })).send().await.map_err(unavailable)?;
         let status = response.status();
         let body = response.bytes().await.map_err(unavailable)?;

@@ -32,7 +32,9 @@ impl Pin {
             pin: Some(Vector::new()),
         };
         let free = Expect::LeaseFree { name: name.clone(), owner: owner.clone(), now };
-        catalog.commit_with_retry(Commit { id: Uuid::new_v4(), expect: vec![free], add: vec![Add::Lease(lease)], ..Commit::default() }).await?;
+        catalog
+            .commit_with_retry(Commit { id: Uuid::new_v4(), expect: vec![free], add: vec![Add::Lease(lease)], ..Commit::default() })
+            .await?;
         Ok(Pin { catalog: catalog.clone(), name, owner })
     }
 

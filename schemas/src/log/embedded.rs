@@ -102,6 +102,7 @@ impl Log for EmbeddedLog {
             store: self.store.clone(),
             group: subscription.group.clone(),
             worker: subscription.worker.clone(),
+            instance: Uuid::new_v4().to_string(),
             topics,
         };
         let worker = consumer::Worker {

@@ -69,7 +69,9 @@ fn text(value: &Value) -> Option<String> {
 fn bytes(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
     let decode = |value: &&Value| match value {
         Value::Null => Ok(None),
-        Value::String(text) => STANDARD.decode(text).map(Some).map_err(|error| Error::corrupt(format!("a value of the answer is not base64: {error}"))),
+        Value::String(text) => {
+            STANDARD.decode(text).map(Some).map_err(|error| Error::corrupt(format!("a value of the answer is not base64: {error}")))
+        }
         other => Err(Error::corrupt(format!("a value of the answer is {other}: expected bytes as base64"))),
     };
     let decoded = values.iter().map(decode).collect::<Result<Vec<_>>>()?;

@@ -37,7 +37,13 @@ impl Raw {
     }
 
     fn read(batch: &RecordBatch, names: [&str; 3], row: usize) -> Raw {
-        let bytes = |name: &str| batch.column_by_name(name).and_then(|column| column.as_binary_opt::<i32>()).filter(|column| column.is_valid(row)).map(|column| column.value(row));
+        let bytes = |name: &str| {
+            batch
+                .column_by_name(name)
+                .and_then(|column| column.as_binary_opt::<i32>())
+                .filter(|column| column.is_valid(row))
+                .map(|column| column.value(row))
+        };
         Raw::new(bytes(names[0]), bytes(names[1]), bytes(names[2]))
     }
 }
@@ -54,7 +60,8 @@ pub(super) struct Files<'a> {
 impl<'a> Files<'a> {
     pub(super) fn new(storage: &'a ObjectStorage, state: &CatalogState, stream: &'a StreamDefinition, partition: i32) -> Self {
         let of_kind = |kind| {
-            let files = state.files.iter().filter(move |file| file.kind == kind && !file.doomed && file.subject.as_ref() == Some(&stream.name));
+            let files =
+                state.files.iter().filter(move |file| file.kind == kind && !file.doomed && file.subject.as_ref() == Some(&stream.name));
             files.cloned().collect()
         };
         Files { storage, stream, partition, archive: of_kind(FileKind::Archive), dead_letters: of_kind(FileKind::DeadLetters) }
@@ -139,7 +146,9 @@ impl<'a> Files<'a> {
 /// A file of an older definition may lack a column that has become NOT NULL: what is compared here are records, not values.
 fn nullable_but_for_place(schema: &Schema) -> Arc<Schema> {
     let place = [PARTITION, OFFSET];
-    let fields = schema.fields().iter().map(|field| if place.contains(&field.name().as_str()) { field.as_ref().clone() } else { field.as_ref().clone().with_nullable(true) });
+    let fields = schema.fields().iter().map(|field| {
+        if place.contains(&field.name().as_str()) { field.as_ref().clone() } else { field.as_ref().clone().with_nullable(true) }
+    });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 

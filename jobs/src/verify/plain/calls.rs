@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, ObjectNamePart, OrderByExpr, VisitMut,
-    VisitorMut, visit_expressions,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, ObjectNamePart,
+    OrderByExpr, VisitMut, VisitorMut, visit_expressions,
 };
 use schemas::tiles::{Level, Micros};
 use schemas::{Error, Result};
@@ -64,7 +64,13 @@ pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
 
 /// Rewrites an expression for one moment: each aggregate that names no window of its own counts over `otherwise`. Answers the
 /// spans of its aggregates.
-pub(super) fn rewrite(expr: &mut Expr, otherwise: Span, precision: Option<Level>, is_aggregate: &dyn Fn(&str) -> bool, t: Micros) -> Result<Vec<Span>> {
+pub(super) fn rewrite(
+    expr: &mut Expr,
+    otherwise: Span,
+    precision: Option<Level>,
+    is_aggregate: &dyn Fn(&str) -> bool,
+    t: Micros,
+) -> Result<Vec<Span>> {
     let mut rewriter = Rewriter { otherwise, precision, is_aggregate, t, spans: Vec::new() };
     match expr.visit(&mut rewriter) {
         ControlFlow::Break(error) => Err(error),
@@ -139,7 +145,11 @@ impl Rewriter<'_> {
         let time = match &call.args {
             FunctionArguments::List(list) => match list.args.first() {
                 Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(time))) => time.to_string(),
-                _ => return Err(Error::input(format!("{call} is not about the event time: expected within(event time, 'window'[, 'until'])"))),
+                _ => {
+                    return Err(Error::input(format!(
+                        "{call} is not about the event time: expected within(event time, 'window'[, 'until'])"
+                    )));
+                }
             },
             _ => return Err(Error::input(format!("{call} has no arguments: expected within(event time, 'window'[, 'until'])"))),
         };
@@ -155,7 +165,12 @@ fn complete_order(call: &mut Function) -> Result<()> {
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
         return Ok(());
     }
-    let place = || HIDDEN.iter().map(|name| Ok(OrderByExpr { expr: parse_expr(name)?, options: Default::default(), with_fill: None })).collect::<Result<Vec<_>>>();
+    let place = || {
+        HIDDEN
+            .iter()
+            .map(|name| Ok(OrderByExpr { expr: parse_expr(name)?, options: Default::default(), with_fill: None }))
+            .collect::<Result<Vec<_>>>()
+    };
     let order = list.clauses.iter_mut().find_map(|clause| match clause {
         FunctionArgumentClause::OrderBy(order) => Some(order),
         _ => None,

@@ -94,7 +94,9 @@ impl Carry<'_> {
                     leave_out_hidden(options);
                 }
             }
-            select.projection.extend(HIDDEN.map(|name| SelectItem::UnnamedExpr(datafusion::sql::sqlparser::ast::Expr::Identifier(Ident::new(name)))));
+            select
+                .projection
+                .extend(HIDDEN.map(|name| SelectItem::UnnamedExpr(datafusion::sql::sqlparser::ast::Expr::Identifier(Ident::new(name)))));
         }
         Ok(reads)
     }

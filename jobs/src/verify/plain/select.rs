@@ -32,7 +32,12 @@ pub(super) struct Rewritten {
 }
 
 /// Rewrites the SELECT in place.
-pub(super) fn rewrite(select: &mut Select, view: &ViewDefinition, is_aggregate: &dyn Fn(&str) -> bool, moment: Moment) -> Result<Rewritten> {
+pub(super) fn rewrite(
+    select: &mut Select,
+    view: &ViewDefinition,
+    is_aggregate: &dyn Fn(&str) -> bool,
+    moment: Moment,
+) -> Result<Rewritten> {
     spell_out_ordinals(select)?;
     let mut fan = Fan { view, is_aggregate, t: moment.t, items: Vec::new(), helpers: Vec::new(), columns: Vec::new(), spans: Vec::new() };
     for item in std::mem::take(&mut select.projection) {

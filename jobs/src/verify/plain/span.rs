@@ -31,8 +31,13 @@ impl Span {
 
     /// What `within(event time, window [, until])` means.
     pub(super) fn of_within(call: &Function, precision: Option<Level>) -> Result<Span> {
-        let text = |index: usize| literal(call, index).map(|text| if text.eq_ignore_ascii_case("all") { Ok(None) } else { parse_duration(&text).map(|length| Some(micros(length))) });
-        let back = text(1).ok_or_else(|| Error::input(format!("{call} names no window: expected within(event time, 'window'[, 'until'])")))??;
+        let text = |index: usize| {
+            literal(call, index).map(|text| {
+                if text.eq_ignore_ascii_case("all") { Ok(None) } else { parse_duration(&text).map(|length| Some(micros(length))) }
+            })
+        };
+        let back =
+            text(1).ok_or_else(|| Error::input(format!("{call} names no window: expected within(event time, 'window'[, 'until'])")))??;
         let until = text(2).transpose()?.flatten();
         let smaller = match (back, until) {
             (Some(back), Some(until)) => back.min(until),

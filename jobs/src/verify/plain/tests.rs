@@ -6,6 +6,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 use proptest::prelude::*;
 use schemas::definitions::durations::parse_duration;
+use schemas::definitions::parse::parse_view;
 use schemas::definitions::{Column, ColumnType, Definitions, NamedWindow, Origin, StreamDefinition, ViewDefinition};
 use schemas::events::plan_schema;
 use schemas::plan::session_config;
@@ -44,17 +45,9 @@ fn stream(name: &str) -> StreamDefinition {
 }
 
 fn view(name: &str, windows: &[&str], select: &str) -> ViewDefinition {
-    ViewDefinition {
-        name: name.into(),
-        select: select.into(),
-        select_line: 1,
-        select_column: 1,
-        windows: windows.iter().map(|text| NamedWindow { text: (*text).into(), length: parse_duration(text).unwrap() }).collect(),
-        schedule: None,
-        precision: None,
-        sql: String::new(),
-        origin: Origin::default(),
-    }
+    let named = |text: &&str| NamedWindow { text: (*text).into(), length: parse_duration(text).unwrap() };
+    let plain = parse_view("CREATE VIEW other AS SELECT 1 AS one").unwrap();
+    ViewDefinition { name: name.into(), select: select.into(), windows: windows.iter().map(named).collect(), ..plain }
 }
 
 fn project(views: Vec<ViewDefinition>) -> Definitions {
@@ -110,7 +103,8 @@ async fn of(view: &ViewDefinition, others: Vec<ViewDefinition>, payments: &[Even
 
 #[test]
 fn every_aggregate_is_asked_once_for_each_window() {
-    let view = view("v", &["1h", "7d"], "SELECT device, count(*) AS n, sum(amount) FILTER (WHERE amount > 0) AS s FROM payments GROUP BY device");
+    let view =
+        view("v", &["1h", "7d"], "SELECT device, count(*) AS n, sum(amount) FILTER (WHERE amount > 0) AS s FROM payments GROUP BY device");
     let plain = rewritten(&view, vec![], NOW).unwrap();
     let hour = "__event_time >= arrow_cast(1767222000000000, 'Timestamp(Microsecond, Some(\"UTC\"))')";
     let week = "__event_time >= arrow_cast(1766620800000000, 'Timestamp(Microsecond, Some(\"UTC\"))')";
@@ -170,7 +164,11 @@ async fn an_empty_window_is_not_evaluated_and_without_keys_there_is_a_row() {
 #[tokio::test]
 async fn the_events_time_reaches_the_aggregate_through_ctes_unions_subqueries_and_views() {
     let clean = view("clean", &[], "SELECT * FROM payments WHERE amount > 0");
-    let both = view("both", &[], "SELECT device, amount FROM clean UNION ALL SELECT d, -a FROM (SELECT device, amount, 1 AS one FROM refunds) AS r (d, a, one)");
+    let both = view(
+        "both",
+        &[],
+        "SELECT device, amount FROM clean UNION ALL SELECT d, -a FROM (SELECT device, amount, 1 AS one FROM refunds) AS r (d, a, one)",
+    );
     let top = view(
         "v",
         &["1h"],
@@ -196,7 +194,11 @@ async fn ties_are_broken_by_the_events_place() {
 
 #[tokio::test]
 async fn as_of_bounds_everything_from_above() {
-    let view = view("v", &["1h"], "SELECT device, count(*) AS n, as_of() - max(ts) < INTERVAL '1 minute' AS active FROM payments WHERE amount > 0 GROUP BY device");
+    let view = view(
+        "v",
+        &["1h"],
+        "SELECT device, count(*) AS n, as_of() - max(ts) < INTERVAL '1 minute' AS active FROM payments WHERE amount > 0 GROUP BY device",
+    );
     let payments = [(NOW, Some("a"), Some(5)), (NOW + 1, Some("a"), Some(5)), (NOW + 1, Some("b"), Some(5))];
     let aggregates = ["count", "max"];
     let plain = plain(&view, &project(vec![]), &|name| aggregates.contains(&name), Moment { t: NOW, as_of: true }).unwrap();
@@ -205,7 +207,13 @@ async fn as_of_bounds_everything_from_above() {
 
 #[test]
 fn what_is_not_a_view_is_refused_with_its_name() {
-    for select in ["SELECT", "SELECT 1", "SELECT a, count(*) AS n FROM nowhere GROUP BY a", "SELECT count(*) FROM payments", "SELECT count(*) AS n FROM v"] {
+    for select in [
+        "SELECT",
+        "SELECT 1",
+        "SELECT a, count(*) AS n FROM nowhere GROUP BY a",
+        "SELECT count(*) FROM payments",
+        "SELECT count(*) AS n FROM v",
+    ] {
         let view = view("v", &[], select);
         let refused = rewritten(&view, vec![view.clone()], NOW).unwrap_err();
         assert!(refused.to_string().contains("view: v"), "{select}: {refused}");

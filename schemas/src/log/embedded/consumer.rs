@@ -284,9 +284,10 @@ impl Worker {
 
 fn bounds_of<'a>(bounds: &'a BTreeMap<Arc<str>, Vec<PartitionBounds>>, source: &TopicPartition) -> Result<&'a PartitionBounds> {
     let of_topic = bounds.get(&source.topic).into_iter().flatten();
-    of_topic.into_iter().find(|bounds| bounds.partition == source.partition).ok_or_else(|| {
-        Error::not_found("the log has no such partition").with("topic", &source.topic).with("partition", source.partition)
-    })
+    of_topic
+        .into_iter()
+        .find(|bounds| bounds.partition == source.partition)
+        .ok_or_else(|| Error::not_found("the log has no such partition").with("topic", &source.topic).with("partition", source.partition))
 }
 
 fn is_due(last: Option<Instant>, every: Duration) -> bool {

@@ -102,6 +102,8 @@ pub(super) struct Leases {
     pub(super) store: Arc<Store>,
     pub(super) group: String,
     pub(super) worker: String,
+    /// Tells this consumer from an earlier one of the same worker, which may still be leaving.
+    pub(super) instance: String,
     pub(super) topics: BTreeMap<Arc<str>, i32>,
 }
 
@@ -120,11 +122,13 @@ impl Leases {
         let mut write = self.store.write().await?;
         for topic in self.topics.keys() {
             sqlx::query(
-                "INSERT INTO member VALUES (?1, ?2, ?3, ?4) ON CONFLICT (group_name, topic, worker) DO UPDATE SET expires_at = excluded.expires_at",
+                "INSERT INTO member VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (group_name, topic, worker)
+                 DO UPDATE SET instance = excluded.instance, expires_at = excluded.expires_at",
             )
             .bind(&self.group)
             .bind(&**topic)
             .bind(&self.worker)
+            .bind(&self.instance)
             .bind(until)
             .execute(&mut *write)
             .await
@@ -167,7 +171,7 @@ impl Leases {
     /// Ends this worker's membership, so that the others take over at once.
     pub(super) async fn leave(&self) -> Result<()> {
         let mut write = self.store.write().await?;
-        let leave = sqlx::query("DELETE FROM member WHERE group_name = ?1 AND worker = ?2").bind(&self.group).bind(&self.worker);
+        let leave = sqlx::query("DELETE FROM member WHERE group_name = ?1 AND instance = ?2").bind(&self.group).bind(&self.instance);
         leave.execute(&mut *write).await.map_err(failed)?;
         write.commit().await.map_err(failed)
     }
@@ -192,13 +196,14 @@ impl Leases {
     async fn facts(&self, read: &mut SqliteConnection, now: Micros) -> Result<Facts> {
         let mut facts = Facts { now, topics: self.topics.clone(), ..Facts::default() };
         for topic in self.topics.keys() {
-            let members: Vec<(String,)> = sqlx::query_as("SELECT worker FROM member WHERE group_name = ?1 AND topic = ?2 AND expires_at > ?3")
-                .bind(&self.group)
-                .bind(&**topic)
-                .bind(now)
-                .fetch_all(&mut *read)
-                .await
-                .map_err(failed)?;
+            let members: Vec<(String,)> =
+                sqlx::query_as("SELECT worker FROM member WHERE group_name = ?1 AND topic = ?2 AND expires_at > ?3")
+                    .bind(&self.group)
+                    .bind(&**topic)
+                    .bind(now)
+                    .fetch_all(&mut *read)
+                    .await
+                    .map_err(failed)?;
             facts.members.insert(topic.clone(), members.into_iter().map(|(worker,)| worker).collect());
             let leases: Vec<(i32, Option<String>, i64, Micros)> =
                 sqlx::query_as("SELECT number, owner, epoch, expires_at FROM lease WHERE group_name = ?1 AND topic = ?2")

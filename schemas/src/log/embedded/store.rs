@@ -34,8 +34,8 @@ const TABLES: &str = "
         timestamp INTEGER NOT NULL, checksum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (topic_id, number, base_offset));
     CREATE TABLE lease (group_name TEXT NOT NULL, topic TEXT NOT NULL, number INTEGER NOT NULL, owner TEXT, epoch INTEGER NOT NULL,
         expires_at INTEGER NOT NULL, PRIMARY KEY (group_name, topic, number)) WITHOUT ROWID;
-    CREATE TABLE member (group_name TEXT NOT NULL, topic TEXT NOT NULL, worker TEXT NOT NULL, expires_at INTEGER NOT NULL,
-        PRIMARY KEY (group_name, topic, worker)) WITHOUT ROWID;
+    CREATE TABLE member (group_name TEXT NOT NULL, topic TEXT NOT NULL, worker TEXT NOT NULL, instance TEXT NOT NULL,
+        expires_at INTEGER NOT NULL, PRIMARY KEY (group_name, topic, worker)) WITHOUT ROWID;
     PRAGMA user_version = 1;";
 
 const READ: &str = "
@@ -188,7 +188,13 @@ impl Store {
 }
 
 /// Appends one partition's records inside a write transaction; answers the offset of the first.
-pub(super) async fn append(write: &mut Transaction<'static, Sqlite>, topic_id: i64, number: i32, records: &[&NewRecord], now: Micros) -> Result<i64> {
+pub(super) async fn append(
+    write: &mut Transaction<'static, Sqlite>,
+    topic_id: i64,
+    number: i32,
+    records: &[&NewRecord],
+    now: Micros,
+) -> Result<i64> {
     let (first, last_timestamp): (i64, Micros) =
         sqlx::query_as("SELECT end_offset, last_timestamp FROM topic_partition WHERE topic_id = ?1 AND number = ?2")
             .bind(topic_id)
@@ -287,7 +293,10 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
 }
 
 fn missing(source: &TopicPartition, offset: i64) -> Error {
-    Error::corrupt("a record batch of the log is missing").with("topic", &source.topic).with("partition", source.partition).with("offset", offset)
+    Error::corrupt("a record batch of the log is missing")
+        .with("topic", &source.topic)
+        .with("partition", source.partition)
+        .with("offset", offset)
 }
 
 fn in_folder(error: Error, folder: &Path) -> Error {

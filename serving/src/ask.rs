@@ -1,0 +1,167 @@
+//! Asking: the one entry for lookups, and what lookups and queries share: one stand, one time, and where the states come from.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use datafusion::common::ScalarValue;
+use schemas::registry::LiveView;
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+
+use crate::archive::{ArchiveLayer, archive_layer};
+use crate::lookup::{Answers, Source, encode_keys, lookup};
+use crate::meta::{AskedView, Meta};
+use crate::node::Node;
+use crate::sql::Queries;
+use crate::stand::{LoadedView, ServingClock, Stand};
+
+mod keys;
+
+pub use keys::Keys;
+
+/// This many keys in one lookup at the most.
+pub const MAX_KEYS: usize = 10_000;
+
+/// Lookups of more keys than this leave the asynchronous threads.
+const INLINE_KEYS: usize = 16;
+
+/// The answer of a lookup, in the order of the keys asked.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// All columns of the view. A key that is not found has its row too: counts 0, the rest NULL.
+    pub rows: RecordBatch,
+    pub found: Vec<bool>,
+    pub meta: Meta,
+}
+
+impl Node {
+    /// Looks keys up at `as_of`, or now. Never scans, unless `as_of` needs the archive.
+    ///
+    /// Errors: `NotFound` for an unknown view, `Input` for keys that are not its keys, `Limit` past [`MAX_KEYS`].
+    pub async fn lookup(&self, view: &str, keys: Keys, as_of: Option<Micros>) -> Result<Response> {
+        let begun = Instant::now();
+        let question = Question::over(self.stand()?, as_of, &[view])?;
+        let name = question.stand.view(view)?.live.name.to_string();
+        let response = answer_keys(self, question, view, keys).await?;
+        metrics::histogram!("basestream_serving_lookup_seconds", "view" => name).record(begun.elapsed().as_secs_f64());
+        Ok(response)
+    }
+}
+
+async fn answer_keys(node: &Node, question: Question, view: &str, keys: Keys) -> Result<Response> {
+    let loaded = question.stand.view(view)?;
+    if keys.len() > MAX_KEYS {
+        return Err(Error::limit(format!("{} keys in one lookup: expected at most {MAX_KEYS}", keys.len())));
+    }
+    let rows = keys.typed(&loaded.live.plan.keys)?;
+    let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
+    let meta = Meta::of(&question, &[AskedView { view: loaded, columns: &columns }], &[]);
+    let answers = Lookup { question, view: view.into(), keys: rows, columns }.run(node.queries()).await?;
+    Ok(Response { rows: answers.rows, found: answers.found, meta })
+}
+
+/// What an answer stands on: one stand and one time, for all of its views.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) stand: Arc<Stand>,
+    pub(crate) as_of: Option<Micros>,
+}
+
+impl Question {
+    /// A question about these views. When one of them must be computed from the archive, which holds what is committed, all
+    /// of them stand on the committed vector: an answer has one position.
+    pub(crate) fn over(stand: Stand, as_of: Option<Micros>, views: &[impl AsRef<str>]) -> Result<Question> {
+        let question = Question { stand: Arc::new(stand), as_of };
+        let mut archive = false;
+        for view in views {
+            archive |= question.needs_archive(question.stand.view(view.as_ref())?);
+        }
+        if !archive {
+            return Ok(question);
+        }
+        let Question { stand, as_of } = question;
+        Ok(Question { stand: Arc::new(committed(&stand)), as_of })
+    }
+
+    /// The time at which a view is answered.
+    pub(crate) fn t(&self, view: &LiveView) -> Micros {
+        self.as_of.unwrap_or_else(|| self.stand.t_of(view))
+    }
+
+    /// The time of a question that asks no view.
+    pub(crate) fn t_without_view(&self) -> Micros {
+        self.as_of.unwrap_or_else(|| match self.stand.clock {
+            ServingClock::Wall => self.stand.now,
+            ServingClock::Event => self.stand.loaded.state.partitions.values().filter_map(|p| p.max_event_time).max().unwrap_or_default(),
+        })
+    }
+
+    /// Without `as_of` the states always answer.
+    pub(crate) fn needs_archive(&self, view: &LoadedView) -> bool {
+        self.as_of.is_some_and(|t| !view.answers_at(t, self.stand.max_event_time(&view.live)))
+    }
+
+    /// True when there is a snapshot that cannot be read by this version.
+    pub(crate) fn is_degraded(&self, view: &LoadedView) -> bool {
+        view.snapshot.is_none() && self.stand.loaded.state.snapshot(&view.live.name, view.live.version).is_some()
+    }
+
+    /// The archive's states of a view, when they are needed; of one key, when only that is asked.
+    pub(crate) async fn archive(&self, queries: &Queries, view: &LiveView, key: Option<&[ScalarValue]>) -> Result<ArchiveLayer> {
+        let session = queries.session()?;
+        archive_layer(queries.storage(), &session, view, &self.stand.loaded.state, self.t(view), key).await
+    }
+}
+
+/// The same stand without what is not checkpointed yet.
+fn committed(stand: &Stand) -> Stand {
+    Stand { fresh: Vec::new(), vector: stand.loaded.vector.clone(), complete_to: Default::default(), ..stand.clone() }
+}
+
+/// The rows of these keys, of one view: what HTTP and the lookup path of SQL both run.
+pub(crate) struct Lookup {
+    pub(crate) question: Question,
+    pub(crate) view: Arc<str>,
+    /// Each in the order of the view's keys and of their types.
+    pub(crate) keys: Vec<Vec<ScalarValue>>,
+    /// Indices of the plan's columns.
+    pub(crate) columns: Vec<usize>,
+}
+
+impl Lookup {
+    pub(crate) async fn run(self, queries: &Queries) -> Result<Answers> {
+        let view = self.question.stand.view(&self.view)?;
+        let archive = match self.question.needs_archive(view) {
+            true => Some(self.question.archive(queries, &view.live, self.only_key()).await?),
+            false => None,
+        };
+        if self.keys.len() <= INLINE_KEYS {
+            return self.merge(archive.as_ref());
+        }
+        tokio::task::spawn_blocking(move || self.merge(archive.as_ref())).await?
+    }
+
+    fn only_key(&self) -> Option<&[ScalarValue]> {
+        match self.keys.as_slice() {
+            [key] if !key.is_empty() => Some(key),
+            _ => None,
+        }
+    }
+
+    fn merge(&self, archive: Option<&ArchiveLayer>) -> Result<Answers> {
+        let loaded = self.question.stand.view(&self.view)?;
+        let live = &loaded.live;
+        let columns = keys::columns(&live.plan.keys, &self.keys)?;
+        let encoded = encode_keys(live, &columns, self.keys.len())?;
+        let encoded: Vec<&[u8]> = encoded.iter().flatten().collect();
+        let source = match archive {
+            Some(layer) => Source::Archive(layer),
+            None => Source::Layers { stand: &self.question.stand, view: loaded },
+        };
+        lookup(live, &source, &encoded, self.question.t(live), &self.columns)
+    }
+}
+
+#[cfg(test)]
+mod tests;

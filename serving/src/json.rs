@@ -1,0 +1,223 @@
+//! Answers as JSON, with nothing lost: decimals and integers past 2^53 are strings, timestamps RFC 3339, bytes base64, NaN and
+//! infinities null; lists and structs nest. Columns keep their order.
+
+use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, StructArray};
+use arrow::datatypes::{
+    DataType, Date32Type, Date64Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use schemas::events::{format_date, format_timestamp};
+use schemas::{Error, Result};
+use serde_json::value::RawValue;
+
+/// The greatest integer up to which every reader of JSON keeps each exactly.
+const EXACT: u64 = 1 << 53;
+
+const MILLIS_A_DAY: i64 = 86_400_000;
+
+/// Each row as a JSON object.
+pub fn rows(batch: &RecordBatch) -> Result<Vec<Box<RawValue>>> {
+    let writer = RowWriter::new(&batch.schema());
+    (0..batch.num_rows()).map(|row| writer.row(batch, row)).collect()
+}
+
+/// Writes rows of one schema; the members' names are made once.
+pub struct RowWriter {
+    /// `"name":`, as JSON.
+    names: Vec<String>,
+}
+
+impl RowWriter {
+    /// Columns of the same name (of a join, say) are numbered from the second on: `id`, `id_2`.
+    pub fn new(schema: &SchemaRef) -> Self {
+        let mut taken: Vec<String> = Vec::with_capacity(schema.fields().len());
+        for field in schema.fields() {
+            let mut name = field.name().clone();
+            let mut number = 1;
+            while taken.contains(&name) {
+                number += 1;
+                name = format!("{}_{number}", field.name());
+            }
+            taken.push(name);
+        }
+        Self { names: taken.into_iter().map(|name| format!("{}:", serde_json::Value::String(name))).collect() }
+    }
+
+    pub fn row(&self, batch: &RecordBatch, row: usize) -> Result<Box<RawValue>> {
+        let mut text = Vec::with_capacity(16 * self.names.len());
+        self.write(&mut text, batch, row)?;
+        let text = String::from_utf8(text).map_err(|error| Error::internal("a row did not become text").caused_by(error))?;
+        Ok(RawValue::from_string(text)?)
+    }
+
+    /// Appends one row's object.
+    pub fn write(&self, out: &mut Vec<u8>, batch: &RecordBatch, row: usize) -> Result<()> {
+        out.push(b'{');
+        for (index, (name, column)) in self.names.iter().zip(batch.columns()).enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(name.as_bytes());
+            write_value(out, column, row)?;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+/// One value of a column.
+pub fn value(column: &ArrayRef, row: usize) -> Result<Box<RawValue>> {
+    let mut text = Vec::new();
+    write_value(&mut text, column, row)?;
+    Ok(RawValue::from_string(String::from_utf8(text).map_err(|error| Error::internal("a value did not become text").caused_by(error))?)?)
+}
+
+fn write_value(out: &mut Vec<u8>, column: &ArrayRef, row: usize) -> Result<()> {
+    if column.is_null(row) {
+        out.extend_from_slice(b"null");
+        return Ok(());
+    }
+    match column.data_type() {
+        DataType::Null => out.extend_from_slice(b"null"),
+        DataType::Boolean => out.extend_from_slice(if column.as_boolean().value(row) { b"true" } else { b"false" }),
+        DataType::Int8 => integer(out, column.as_primitive::<Int8Type>().value(row).into()),
+        DataType::Int16 => integer(out, column.as_primitive::<Int16Type>().value(row).into()),
+        DataType::Int32 => integer(out, column.as_primitive::<Int32Type>().value(row).into()),
+        DataType::Int64 => integer(out, column.as_primitive::<Int64Type>().value(row)),
+        DataType::UInt8 => unsigned(out, column.as_primitive::<UInt8Type>().value(row).into()),
+        DataType::UInt16 => unsigned(out, column.as_primitive::<UInt16Type>().value(row).into()),
+        DataType::UInt32 => unsigned(out, column.as_primitive::<UInt32Type>().value(row).into()),
+        DataType::UInt64 => unsigned(out, column.as_primitive::<UInt64Type>().value(row)),
+        DataType::Float16 => float(out, f32::from(column.as_primitive::<Float16Type>().value(row)))?,
+        DataType::Float32 => float(out, column.as_primitive::<Float32Type>().value(row))?,
+        DataType::Float64 => double(out, column.as_primitive::<Float64Type>().value(row))?,
+        DataType::Utf8 => text(out, column.as_string::<i32>().value(row))?,
+        DataType::LargeUtf8 => text(out, column.as_string::<i64>().value(row))?,
+        DataType::Utf8View => text(out, column.as_string_view().value(row))?,
+        DataType::Binary => bytes(out, column.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => bytes(out, column.as_binary::<i64>().value(row)),
+        DataType::BinaryView => bytes(out, column.as_binary_view().value(row)),
+        DataType::FixedSizeBinary(_) => bytes(out, column.as_fixed_size_binary().value(row)),
+        DataType::Date32 => text(out, &format_date(column.as_primitive::<Date32Type>().value(row)))?,
+        DataType::Date64 => text(out, &date_of_millis(column.as_primitive::<Date64Type>().value(row)))?,
+        DataType::Timestamp(unit, _) => text(out, &format_timestamp(micros(column, row, *unit)))?,
+        DataType::List(_) => list::<i32>(out, column, row)?,
+        DataType::LargeList(_) => list::<i64>(out, column, row)?,
+        DataType::FixedSizeList(..) => items(out, &column.as_fixed_size_list().value(row))?,
+        DataType::Struct(_) => members(out, column.as_struct(), row)?,
+        DataType::Map(..) => entries(out, &column.as_map().value(row))?,
+        DataType::Dictionary(_, values) => write_value(out, &arrow::compute::cast(&column.slice(row, 1), values)?, 0)?,
+        // Decimals, times of day, intervals: as text.
+        _ => text(out, &displayed(column, row)?)?,
+    }
+    Ok(())
+}
+
+fn integer(out: &mut Vec<u8>, value: i64) {
+    quoted_when(out, value.unsigned_abs() > EXACT, &value.to_string());
+}
+
+fn unsigned(out: &mut Vec<u8>, value: u64) {
+    quoted_when(out, value > EXACT, &value.to_string());
+}
+
+fn quoted_when(out: &mut Vec<u8>, quoted: bool, digits: &str) {
+    let quote: &[u8] = if quoted { b"\"" } else { b"" };
+    out.extend_from_slice(quote);
+    out.extend_from_slice(digits.as_bytes());
+    out.extend_from_slice(quote);
+}
+
+/// serde_json writes NaN and infinities as null.
+fn double(out: &mut Vec<u8>, value: f64) -> Result<()> {
+    Ok(serde_json::to_writer(out, &value)?)
+}
+
+fn float(out: &mut Vec<u8>, value: f32) -> Result<()> {
+    Ok(serde_json::to_writer(out, &value)?)
+}
+
+fn text(out: &mut Vec<u8>, value: &str) -> Result<()> {
+    Ok(serde_json::to_writer(out, value)?)
+}
+
+fn bytes(out: &mut Vec<u8>, value: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(STANDARD.encode(value).as_bytes());
+    out.push(b'"');
+}
+
+fn date_of_millis(millis: i64) -> String {
+    match i32::try_from(millis.div_euclid(MILLIS_A_DAY)) {
+        Ok(days) => format_date(days),
+        Err(_) => format!("{millis}ms"),
+    }
+}
+
+/// A timestamp in microseconds; finer digits are cut off.
+fn micros(column: &ArrayRef, row: usize, unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => column.as_primitive::<TimestampSecondType>().value(row).saturating_mul(1_000_000),
+        TimeUnit::Millisecond => column.as_primitive::<TimestampMillisecondType>().value(row).saturating_mul(1_000),
+        TimeUnit::Microsecond => column.as_primitive::<TimestampMicrosecondType>().value(row),
+        TimeUnit::Nanosecond => column.as_primitive::<TimestampNanosecondType>().value(row).div_euclid(1_000),
+    }
+}
+
+fn list<O: OffsetSizeTrait>(out: &mut Vec<u8>, column: &ArrayRef, row: usize) -> Result<()> {
+    items(out, &column.as_list::<O>().value(row))
+}
+
+fn items(out: &mut Vec<u8>, values: &ArrayRef) -> Result<()> {
+    out.push(b'[');
+    for index in 0..values.len() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_value(out, values, index)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+fn members(out: &mut Vec<u8>, of: &StructArray, row: usize) -> Result<()> {
+    out.push(b'{');
+    for (index, (name, column)) in of.column_names().into_iter().zip(of.columns()).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        text(out, name)?;
+        out.push(b':');
+        write_value(out, column, row)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// A map as an object; keys that are no text become one.
+fn entries(out: &mut Vec<u8>, entries: &StructArray) -> Result<()> {
+    let (keys, values) = (entries.column(0), entries.column(1));
+    out.push(b'{');
+    for index in 0..entries.len() {
+        if index > 0 {
+            out.push(b',');
+        }
+        text(out, &displayed(keys, index)?)?;
+        out.push(b':');
+        write_value(out, values, index)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn displayed(column: &ArrayRef, row: usize) -> Result<String> {
+    let options = FormatOptions::default();
+    let formatter = ArrayFormatter::try_new(column, &options)?;
+    formatter.value(row).try_to_string().map_err(Error::from)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! What an answer stands on: said with every answer, so that it can be compared, repeated and doubted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemas::events::format_timestamp;
+use schemas::plan::ColumnKind;
+use schemas::tiles::Micros;
+use schemas::vector::Vector;
+use serde::{Serialize, Serializer};
+
+use crate::ask::Question;
+use crate::stand::LoadedView;
+
+/// An answer's position and its qualities.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Meta {
+    /// Per partition, the next offset: every accepted event before it is counted, none after it. As JSON a token.
+    #[serde(serialize_with = "token")]
+    pub cut: Vector,
+    /// The answer's `t`; of several views with the event clock, the greatest.
+    #[serde(serialize_with = "time")]
+    pub as_of: Micros,
+    /// Every event the log accepted before this is counted: the minimum over the partitions of what was asked.
+    #[serde(serialize_with = "optional_time")]
+    pub complete_to: Option<Micros>,
+    /// When the (oldest) snapshot was made that the answer builds on.
+    #[serde(serialize_with = "optional_time")]
+    pub snapshot_at: Option<Micros>,
+    /// The version of each view asked.
+    pub versions: BTreeMap<Arc<str>, u32>,
+    /// A published snapshot could not be used (its states are of another format): the answer was made without it.
+    pub degraded: bool,
+    /// The columns asked whose aggregates are approximate.
+    pub approximate: Vec<String>,
+    /// `as_of` named a time that the kept tiles do not answer: it was computed from the archive, exactly and more slowly.
+    pub from_archive: bool,
+}
+
+/// A view that was asked, with the indices of its columns that were.
+pub(crate) struct AskedView<'a> {
+    pub(crate) view: &'a LoadedView,
+    pub(crate) columns: &'a [usize],
+}
+
+impl Meta {
+    /// The meta of a question over these views and (the raw events of) these streams.
+    pub(crate) fn of(question: &Question, views: &[AskedView<'_>], streams: &[Arc<str>]) -> Meta {
+        let stand = &question.stand;
+        let times = views.iter().map(|asked| question.t(&asked.view.live));
+        let of_views = views.iter().map(|asked| stand.complete_to_of(&asked.view.live));
+        let of_streams = stand.loaded.state.partitions.values().filter(|p| streams.contains(&p.id.stream)).map(|p| p.complete_to);
+        let mut approximate: Vec<String> = views.iter().flat_map(approximate_columns).collect();
+        approximate.sort();
+        approximate.dedup();
+        Meta {
+            cut: stand.vector.clone(),
+            as_of: times.max().unwrap_or_else(|| question.t_without_view()),
+            complete_to: of_views.chain(of_streams).min().flatten(),
+            snapshot_at: views.iter().filter_map(|asked| asked.view.snapshot.as_ref()).map(|snapshot| snapshot.manifest.made_at).min(),
+            versions: views.iter().map(|asked| (asked.view.live.name.clone(), asked.view.live.version)).collect(),
+            degraded: views.iter().any(|asked| question.is_degraded(asked.view)),
+            approximate,
+            from_archive: views.iter().any(|asked| question.needs_archive(asked.view)),
+        }
+    }
+}
+
+fn approximate_columns(asked: &AskedView<'_>) -> Vec<String> {
+    let columns = asked.columns.iter().filter_map(|index| asked.view.live.plan.columns.get(*index));
+    let is_approximate = |kind: &ColumnKind| matches!(kind, ColumnKind::Value(value) if value.approximate);
+    columns.filter(|column| is_approximate(&column.kind)).map(|column| column.field.name().clone()).collect()
+}
+
+fn token<S: Serializer>(cut: &Vector, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&cut.token())
+}
+
+fn time<S: Serializer>(time: &Micros, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format_timestamp(*time))
+}
+
+fn optional_time<S: Serializer>(at: &Option<Micros>, serializer: S) -> Result<S::Ok, S::Error> {
+    match at {
+        Some(at) => time(at, serializer),
+        None => serializer.serialize_none(),
+    }
+}

@@ -1,0 +1,92 @@
+//! SQL over one stand: `SELECT` and `EXPLAIN`, with `SET as_of = '..';` in front to name the time. Nothing can be written.
+//!
+//! | table | what it is |
+//! | --- | --- |
+//! | `<view>` | its answer: a lookup where WHERE names every key, else a scan of what the SELECT names |
+//! | `<view>__batch`, `<view>__speed` | the kept states: the snapshot's, and those after its cut |
+//! | `<stream>` | the accepted events up to the committed vector |
+//! | `system.*` | `runs`, `checkpoints`, `partitions`, `views`, `handover` |
+
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{StreamExt, TryStreamExt};
+use schemas::Result;
+
+use crate::ask::Question;
+use crate::meta::Meta;
+use crate::node::Node;
+
+mod equality;
+mod events;
+mod params;
+mod queries;
+mod source;
+mod states;
+mod statement;
+mod system;
+mod tables;
+mod used;
+mod view;
+
+pub(crate) use queries::Queries;
+pub use statement::parse_as_of;
+
+/// The answer of a query: batches as they are made, and what they stand on.
+pub struct QueryResponse {
+    pub schema: SchemaRef,
+    pub batches: SendableRecordBatchStream,
+    pub meta: Meta,
+}
+
+impl QueryResponse {
+    /// All batches. The caller bounds what it asks for.
+    pub async fn collect(self) -> Result<Vec<RecordBatch>> {
+        Ok(self.batches.try_collect().await?)
+    }
+}
+
+impl Node {
+    /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..
+    ///
+    /// Errors: `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also later, from
+    /// the batches).
+    pub async fn query(&self, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
+        let timer = Timer(Instant::now());
+        let asked = statement::read(sql)?;
+        let session = self.queries().session()?;
+        let stand = self.stand()?;
+        let views = tables::views_named(&stand, &session.state().resolve_table_references(&asked.statement)?)?;
+        let question = Question::over(stand, asked.as_of, &views)?;
+        tables::register(&session, self, &question)?;
+
+        let state = session.state();
+        let plan = state.statement_to_plan(asked.statement).await?;
+        statement::allow(&plan)?;
+        let plan = state.optimize(&params::bind(plan, params)?)?;
+        let meta = used::meta(&plan, &question)?;
+        let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
+        let schema = physical.schema();
+        let batches = execute_stream(physical, session.task_ctx())?;
+        let timed = batches.inspect(move |_| {
+            let _until_dropped = &timer;
+        });
+        Ok(QueryResponse { schema: schema.clone(), batches: Box::pin(RecordBatchStreamAdapter::new(schema, timed)), meta })
+    }
+}
+
+/// Measures a query until its stream is dropped.
+struct Timer(Instant);
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        metrics::histogram!("basestream_serving_query_seconds").record(self.0.elapsed().as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! Sessions for queries: each its own, all under one memory limit, spilling to one folder.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::prelude::SessionContext;
+use schemas::Result;
+use schemas::functions::Functions;
+use schemas::plan::session_config;
+use schemas::storage::ObjectStorage;
+
+/// What all queries of a node share. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Queries {
+    functions: Functions,
+    storage: ObjectStorage,
+    runtime: Arc<RuntimeEnv>,
+}
+
+impl Queries {
+    pub(crate) fn new(functions: &Functions, storage: &ObjectStorage, memory_limit_bytes: usize, cache: &Path) -> Result<Self> {
+        let spill = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![cache.join("spill")]));
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(FairSpillPool::new(memory_limit_bytes)))
+            .with_disk_manager_builder(spill)
+            .build_arc()?;
+        storage.register(&runtime);
+        Ok(Self { functions: functions.clone(), storage: storage.clone(), runtime })
+    }
+
+    /// A session without tables.
+    pub(crate) fn session(&self) -> Result<SessionContext> {
+        let state = SessionStateBuilder::new_with_default_features()
+            .with_config(session_config().with_information_schema(true))
+            .with_runtime_env(self.runtime.clone())
+            .build();
+        let session = SessionContext::new_with_state(state);
+        self.functions.register(&session)?;
+        Ok(session)
+    }
+
+    pub(crate) fn storage(&self) -> &ObjectStorage {
+        &self.storage
+    }
+}

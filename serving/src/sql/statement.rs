@@ -1,0 +1,79 @@
+//! What a query's text may be: any number of `SET as_of = '..'`, then one query.
+
+use datafusion::execution::context::SQLOptions;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use schemas::events::parse_timestamp;
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+
+/// A query and the time it names.
+pub(super) struct Asked {
+    pub(super) as_of: Option<Micros>,
+    pub(super) statement: Statement,
+}
+
+pub(super) fn read(sql: &str) -> Result<Asked> {
+    let mut as_of = None;
+    let mut query = None;
+    for statement in DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build()?.parse_statements()? {
+        if query.is_some() {
+            return Err(Error::input("more than one query: expected one SELECT, with SET as_of = '..' in front of it"));
+        }
+        match set_as_of(&statement)? {
+            Some(time) => as_of = Some(time),
+            None => query = Some(checked(statement)?),
+        }
+    }
+    match query {
+        Some(statement) => Ok(Asked { as_of, statement }),
+        None => Err(Error::input("no query: expected a SELECT")),
+    }
+}
+
+/// Reads a time that a question names: RFC 3339 with a zone.
+pub fn parse_as_of(text: &str) -> Result<Micros> {
+    let wrong = || Error::input(format!("as_of: found \"{text}\", expected a time as RFC 3339 with a zone, such as 2024-05-01T12:30:00Z"));
+    parse_timestamp(text.trim()).map_err(|_| wrong())
+}
+
+/// Refuses what the text hid: EXPLAIN of a statement that writes, say.
+pub(super) fn allow(plan: &LogicalPlan) -> Result<()> {
+    let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    options.verify_plan(plan).map_err(|error| Error::input(format!("only queries are answered here: {}", error.strip_backtrace())))
+}
+
+fn set_as_of(statement: &Statement) -> Result<Option<Micros>> {
+    let Statement::Statement(statement) = statement else { return Ok(None) };
+    let ast::Statement::Set(set) = &**statement else { return Ok(None) };
+    let wrong = || Error::input(format!("\"{set}\": expected SET as_of = 'a time as RFC 3339'"));
+    match set {
+        ast::Set::SingleAssignment { variable, values, .. } if variable.to_string().eq_ignore_ascii_case("as_of") => match values.as_slice() {
+            [ast::Expr::Value(value)] => match &value.value {
+                ast::Value::SingleQuotedString(text) => parse_as_of(text).map(Some),
+                _ => Err(wrong()),
+            },
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+fn checked(statement: Statement) -> Result<Statement> {
+    let is_query = match &statement {
+        Statement::Explain(_) => true,
+        Statement::Statement(inner) => matches!(
+            &**inner,
+            ast::Statement::Query(_) | ast::Statement::ExplainTable { .. } | ast::Statement::ShowTables { .. } | ast::Statement::ShowColumns { .. }
+        ),
+        _ => false,
+    };
+    if is_query {
+        return Ok(statement);
+    }
+    let text = statement.to_string();
+    let found = text.split_whitespace().next().unwrap_or_default();
+    Err(Error::input(format!("{found} is not answered here: expected SELECT or EXPLAIN (events go in through the log, definitions through apply)")))
+}

@@ -1,0 +1,136 @@
+//! `<view>__batch` and `<view>__speed`: the kept states, readable. The snapshot's, and those after its cut.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use futures::{StreamExt, stream};
+use schemas::plan::ViewPlan;
+use schemas::states::rows::levels;
+use schemas::states::StateRows;
+use schemas::tiles::Level;
+use schemas::{Error, Result};
+
+use crate::ask::Question;
+use crate::sql::source::SourceExec;
+
+/// Which of a view's states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layer {
+    /// The snapshot's.
+    Batch,
+    /// Those of the checkpoints after its cut, and the fresh ones.
+    Speed,
+}
+
+pub(super) struct StatesTable {
+    pub(super) question: Question,
+    pub(super) view: Arc<str>,
+    pub(super) layer: Layer,
+    schema: SchemaRef,
+    /// The index of `level` in a state row.
+    level: usize,
+}
+
+impl StatesTable {
+    pub(super) fn new(question: Question, plan: &ViewPlan, layer: Layer) -> Self {
+        Self { question, view: plan.view.clone(), layer, schema: shown_schema(plan), level: plan.keys.len() }
+    }
+
+    /// The sorted runs' chunks, as they lie in memory or in mapped files.
+    fn chunks(&self) -> Result<Vec<StateRows>> {
+        let stand = &self.question.stand;
+        let loaded = stand.view(&self.view)?;
+        Ok(match self.layer {
+            Layer::Batch => {
+                let buckets = loaded.snapshot.iter().flat_map(|snapshot| snapshot.buckets());
+                buckets.flat_map(|bucket| bucket.chunks().iter().cloned()).collect()
+            }
+            Layer::Speed => {
+                let committed = loaded.layers.iter().flat_map(|layer| layer.run.chunks().iter().cloned());
+                committed.chain(stand.fresh_of(&loaded.live).map(|rows| (**rows).clone())).collect()
+            }
+        })
+    }
+}
+
+impl fmt::Debug for StatesTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StatesTable({}, {:?})", self.view, self.layer)
+    }
+}
+
+#[async_trait]
+impl TableProvider for StatesTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(&self, _: &dyn Session, projection: Option<&Vec<usize>>, _: &[Expr], _: Option<usize>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let columns: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let chunks = self.chunks()?;
+        let rows: usize = chunks.iter().map(StateRows::len).sum();
+        let detail = format!("view={} layer={} chunks={} rows={rows}", self.view, if self.layer == Layer::Batch { "batch" } else { "speed" }, chunks.len());
+        let (level, shown) = (self.level, schema.clone());
+        let open = move |_| {
+            let (columns, shown) = (columns.clone(), shown.clone());
+            stream::iter(chunks.clone()).map(move |chunk| show(chunk.batch(), &columns, level, &shown)).boxed()
+        };
+        Ok(SourceExec::new("StatesExec", detail, schema, Arc::new(open)))
+    }
+}
+
+/// Some columns of state rows, the level by its name.
+fn show(batch: &RecordBatch, columns: &[usize], level: usize, schema: &SchemaRef) -> Result<RecordBatch> {
+    let shown = columns
+        .iter()
+        .map(|index| match *index == level {
+            true => level_names(batch),
+            false => Ok(batch.column(*index).clone()),
+        })
+        .collect::<Result<Vec<ArrayRef>>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), shown, &options)?)
+}
+
+fn level_names(batch: &RecordBatch) -> Result<ArrayRef> {
+    let name = |code: &u8| Level::from_code(*code).map(|level| level.to_string()).ok_or_else(|| Error::corrupt(format!("unknown tile level {code}")));
+    let names = levels(batch)?.values().iter().map(name).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(StringArray::from(names)))
+}
+
+/// Keys, `level`, `tile`, `events`, then each state's fields under their own names; a name that is taken gets a `_`.
+fn shown_schema(plan: &ViewPlan) -> SchemaRef {
+    let mut taken = BTreeSet::new();
+    let keys = plan.keys.len();
+    let fields = plan.state_schema().fields().iter().enumerate().map(|(index, field)| {
+        let own = match index.checked_sub(keys) {
+            Some(0) => Arc::new(Field::new("level", DataType::Utf8, false)),
+            Some(1) => renamed(field, "tile"),
+            Some(2) => renamed(field, "events"),
+            _ => field.clone(),
+        };
+        let mut name = own.name().clone();
+        while !taken.insert(name.clone()) {
+            name.push('_');
+        }
+        renamed(&own, &name)
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn renamed(field: &FieldRef, name: &str) -> FieldRef {
+    Arc::new(field.as_ref().clone().with_name(name))
+}

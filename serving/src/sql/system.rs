@@ -1,0 +1,279 @@
+//! `system.*`: what the catalog says of runs, checkpoints, partitions, views and the handover.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use schemas::Result;
+use schemas::catalog::{CatalogState, CheckpointRange, CheckpointRecord, RunRecord};
+use schemas::registry::LiveView;
+use schemas::vector::{Offset, PartitionId};
+
+use crate::ask::Question;
+use crate::node::Node;
+use crate::sql::system::columns::{Columns, lower};
+
+mod columns;
+
+/// A table of the schema `system`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SystemTable {
+    Runs,
+    Checkpoints,
+    Partitions,
+    Views,
+    Handover,
+}
+
+impl SystemTable {
+    pub(super) const ALL: [SystemTable; 5] =
+        [SystemTable::Runs, SystemTable::Checkpoints, SystemTable::Partitions, SystemTable::Views, SystemTable::Handover];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            SystemTable::Runs => "runs",
+            SystemTable::Checkpoints => "checkpoints",
+            SystemTable::Partitions => "partitions",
+            SystemTable::Views => "views",
+            SystemTable::Handover => "handover",
+        }
+    }
+
+    pub(super) fn provider(self, node: Node, question: Question) -> Result<Arc<dyn TableProvider>> {
+        let nothing = CatalogState::default();
+        let empty = match self {
+            SystemTable::Runs => runs(&nothing)?,
+            SystemTable::Checkpoints => checkpoints(&nothing)?,
+            SystemTable::Partitions => partitions(&[])?,
+            SystemTable::Views => views(&[])?,
+            SystemTable::Handover => handover(&nothing)?,
+        };
+        Ok(Arc::new(Provider { table: self, schema: empty.schema(), node, question }))
+    }
+}
+
+/// Makes the rows when they are asked for.
+struct Provider {
+    table: SystemTable,
+    schema: SchemaRef,
+    node: Node,
+    question: Question,
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "system.{}", self.table.name())
+    }
+}
+
+#[async_trait]
+impl TableProvider for Provider {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let rows = self.rows().await?;
+        MemTable::try_new(self.schema.clone(), vec![vec![rows]])?.scan(session, projection, filters, limit).await
+    }
+}
+
+impl Provider {
+    async fn rows(&self) -> Result<RecordBatch> {
+        let state = &self.question.stand.loaded.state;
+        match self.table {
+            SystemTable::Runs => runs(state),
+            SystemTable::Checkpoints => checkpoints(state),
+            SystemTable::Partitions => partitions(&self.places().await?),
+            SystemTable::Views => views(&self.known_views()),
+            SystemTable::Handover => handover(state),
+        }
+    }
+
+    /// The partitions that the catalog knows, and those that only the log has yet.
+    async fn places(&self) -> Result<Vec<Place>> {
+        let stand = &self.question.stand;
+        let mut ends: BTreeMap<PartitionId, Offset> = BTreeMap::new();
+        if let Some(log) = self.node.log() {
+            for (stream, live) in &stand.loaded.registry.streams {
+                for bounds in log.bounds(&live.definition.topic).await? {
+                    ends.insert(PartitionId::new(stream.clone(), bounds.partition), bounds.end);
+                }
+            }
+        }
+        let committed = &stand.loaded.state.partitions;
+        let mut ids: Vec<PartitionId> = committed.keys().chain(ends.keys()).cloned().collect();
+        ids.sort();
+        ids.dedup();
+        let place = |id: PartitionId| {
+            let known = committed.get(&id);
+            Place {
+                next: known.map_or(Offset::ZERO, |known| known.next_offset),
+                position: stand.vector.get(&id),
+                end: ends.get(&id).copied(),
+                clock: known.and_then(|known| known.clock),
+                max_event_time: known.and_then(|known| known.max_event_time),
+                complete_to: stand.complete_to.get(&id).copied().or_else(|| known.and_then(|known| known.complete_to)),
+                id,
+            }
+        };
+        Ok(ids.into_iter().map(place).collect())
+    }
+
+    fn known_views(&self) -> Vec<KnownView<'_>> {
+        let stand = &self.question.stand;
+        let known = stand.loaded.registry.views.iter().map(|live| {
+            let loaded = stand.loaded.views.get(&(live.name.clone(), live.version));
+            let snapshot = loaded.and_then(|loaded| loaded.snapshot.as_ref()).map(|snapshot| &snapshot.manifest);
+            let is_served = stand.loaded.registry.served(&live.name).is_some_and(|served| served.version == live.version);
+            KnownView {
+                live,
+                served: is_served && loaded.is_some(),
+                snapshot,
+                speed_rows: loaded.map(|loaded| {
+                    let layers: usize = loaded.layers.iter().map(|layer| layer.run.rows()).sum();
+                    layers + stand.fresh_of(live).map(|rows| rows.len()).sum::<usize>()
+                }),
+                layers: loaded.map(|loaded| loaded.layers.len()),
+                complete_to: stand.complete_to_of(live),
+            }
+        });
+        known.collect()
+    }
+}
+
+fn runs(state: &CatalogState) -> Result<RecordBatch> {
+    let rows = &state.runs;
+    let seconds = |run: &RunRecord| run.started_at.zip(run.ended_at).map(|(from, to)| (to - from) as f64 / 1e6);
+    Columns::default()
+        .text("id", rows, |run| Some(run.id))
+        .text("view", rows, |run| Some(&run.view))
+        .integer("version", rows, |run| Some(run.version.into()))
+        .text("status", rows, |run| Some(lower(&run.status)))
+        .time("scheduled_for", rows, |run| run.scheduled_for)
+        .integer("attempt", rows, |run| Some(run.attempt.into()))
+        .time("started_at", rows, |run| run.started_at)
+        .time("ended_at", rows, |run| run.ended_at)
+        .double("seconds", rows, seconds)
+        .text("cut", rows, |run| run.cut.as_ref())
+        .integer("events_read", rows, |run| Some(run.events_read))
+        .integer("rows_written", rows, |run| Some(run.rows_written))
+        .integer("bytes_written", rows, |run| Some(run.bytes_written))
+        .integer("peak_memory_bytes", rows, |run| Some(run.peak_memory_bytes))
+        .text("error", rows, |run| run.error.as_ref())
+        .batch()
+}
+
+fn checkpoints(state: &CatalogState) -> Result<RecordBatch> {
+    let mut files: BTreeMap<uuid::Uuid, (i64, i64)> = BTreeMap::new();
+    for (checkpoint, file) in state.files.iter().filter_map(|file| file.checkpoint.zip(Some(file))) {
+        let (count, bytes) = files.entry(checkpoint).or_default();
+        (*count, *bytes) = (*count + 1, *bytes + file.bytes);
+    }
+    let of = |checkpoint: &CheckpointRecord| files.get(&checkpoint.id).copied().unwrap_or_default();
+    let rows = &state.checkpoints;
+    Columns::default()
+        .text("id", rows, |checkpoint| Some(checkpoint.id))
+        .text("worker", rows, |checkpoint| Some(&checkpoint.worker))
+        .time("committed_at", rows, |checkpoint| Some(checkpoint.committed_at))
+        .integer("revision", rows, |checkpoint| Some(checkpoint.revision))
+        .integer("partitions", rows, |checkpoint| Some(checkpoint.ranges.len() as i64))
+        .integer("archived", rows, |checkpoint| Some(checkpoint.ranges.iter().map(|range| range.archived).sum()))
+        .integer("files", rows, |checkpoint| Some(of(checkpoint).0))
+        .integer("bytes", rows, |checkpoint| Some(of(checkpoint).1))
+        .batch()
+}
+
+/// One partition, with what the log says of it.
+struct Place {
+    id: PartitionId,
+    next: Offset,
+    position: Offset,
+    end: Option<Offset>,
+    clock: Option<i64>,
+    max_event_time: Option<i64>,
+    complete_to: Option<i64>,
+}
+
+fn partitions(rows: &[Place]) -> Result<RecordBatch> {
+    Columns::default()
+        .text("stream", rows, |place| Some(&place.id.stream))
+        .integer("partition", rows, |place| Some(place.id.partition.into()))
+        .integer("next_offset", rows, |place| Some(place.next.0))
+        .integer("position", rows, |place| Some(place.position.0))
+        .integer("end_offset", rows, |place| place.end.map(|end| end.0))
+        .integer("lag", rows, |place| place.end.map(|end| (end.0 - place.next.0).max(0)))
+        .time("clock", rows, |place| place.clock)
+        .time("max_event_time", rows, |place| place.max_event_time)
+        .time("complete_to", rows, |place| place.complete_to)
+        .batch()
+}
+
+/// One view version, with what this node has of it.
+struct KnownView<'a> {
+    live: &'a LiveView,
+    served: bool,
+    snapshot: Option<&'a schemas::storage::Manifest>,
+    layers: Option<usize>,
+    speed_rows: Option<usize>,
+    complete_to: Option<i64>,
+}
+
+fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
+    Columns::default()
+        .text("view", rows, |view| Some(&view.live.name))
+        .integer("version", rows, |view| Some(view.live.version.into()))
+        .text("status", rows, |view| Some(lower(&view.live.status)))
+        .truth("served", rows, |view| Some(view.served))
+        .text("windows", rows, |view| Some(view.live.definition.windows.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(", ")))
+        .text("cut", rows, |view| view.snapshot.map(|snapshot| &snapshot.cut))
+        .time("snapshot_at", rows, |view| view.snapshot.map(|snapshot| snapshot.made_at))
+        .text("snapshot_run", rows, |view| view.snapshot.map(|snapshot| snapshot.run))
+        .integer("snapshot_events", rows, |view| view.snapshot.map(|snapshot| snapshot.events))
+        .integer("snapshot_rows", rows, |view| view.snapshot.map(|snapshot| snapshot.rows))
+        .integer("layers", rows, |view| view.layers.map(|layers| layers as i64))
+        .integer("speed_rows", rows, |view| view.speed_rows.map(|rows| rows as i64))
+        .time("complete_to", rows, |view| view.complete_to)
+        .text("sql", rows, |view| Some(&view.live.definition.sql))
+        .batch()
+}
+
+/// The ledger: what became of each offset, per checkpoint and partition.
+fn handover(state: &CatalogState) -> Result<RecordBatch> {
+    let ranges = state.checkpoints.iter().flat_map(|checkpoint| checkpoint.ranges.iter().map(move |range| (checkpoint, range)));
+    let rows: Vec<(&CheckpointRecord, &CheckpointRange)> = ranges.collect();
+    let is_balanced = |range: &CheckpointRange| {
+        let counted = [range.archived, range.duplicate, range.dead_lettered, range.absent];
+        counted.into_iter().fold(0i64, i64::saturating_add) == range.end.0.saturating_sub(range.start.0)
+    };
+    Columns::default()
+        .text("checkpoint", &rows, |(checkpoint, _)| Some(checkpoint.id))
+        .time("committed_at", &rows, |(checkpoint, _)| Some(checkpoint.committed_at))
+        .text("stream", &rows, |(_, range)| Some(&range.partition.stream))
+        .integer("partition", &rows, |(_, range)| Some(range.partition.partition.into()))
+        .integer("start", &rows, |(_, range)| Some(range.start.0))
+        .integer("end", &rows, |(_, range)| Some(range.end.0))
+        .integer("archived", &rows, |(_, range)| Some(range.archived))
+        .integer("duplicate", &rows, |(_, range)| Some(range.duplicate))
+        .integer("dead_lettered", &rows, |(_, range)| Some(range.dead_lettered))
+        .integer("absent", &rows, |(_, range)| Some(range.absent))
+        .truth("balanced", &rows, |(_, range)| Some(is_balanced(range)))
+        .batch()
+}

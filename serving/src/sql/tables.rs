@@ -1,0 +1,99 @@
+//! The tables of a query: every view, its states, every stream, and `system.*`, all on one stand.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::common::TableReference;
+use datafusion::prelude::SessionContext;
+use schemas::{Error, Result};
+
+use crate::ask::Question;
+use crate::node::Node;
+use crate::sql::events::EventsTable;
+use crate::sql::states::{Layer, StatesTable};
+use crate::sql::system::SystemTable;
+use crate::sql::view::ViewTable;
+use crate::stand::Stand;
+
+pub(super) const DEFAULT_CATALOG: &str = "datafusion";
+pub(super) const DEFAULT_SCHEMA: &str = "public";
+pub(super) const SYSTEM_SCHEMA: &str = "system";
+const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// The views among a query's tables, each once. An error names the tables there are when it names another.
+pub(super) fn views_named(stand: &Stand, references: &[TableReference]) -> Result<Vec<Arc<str>>> {
+    let registry = &stand.loaded.registry;
+    let mut views: Vec<Arc<str>> = Vec::new();
+    for reference in references {
+        let name = reference.table();
+        let schema = reference.schema().unwrap_or(DEFAULT_SCHEMA);
+        let in_catalog = reference.catalog().is_none_or(|catalog| catalog == DEFAULT_CATALOG);
+        let known = in_catalog
+            && match schema {
+                DEFAULT_SCHEMA => names(stand).contains(name),
+                SYSTEM_SCHEMA => SystemTable::ALL.iter().any(|table| table.name() == name),
+                INFORMATION_SCHEMA => true,
+                _ => false,
+            };
+        if !known {
+            return Err(Error::input(format!("there is no table \"{reference}\": expected one of {}", all_names(stand).join(", "))));
+        }
+        if let Some(view) = registry.served(name).filter(|_| schema == DEFAULT_SCHEMA)
+            && !views.contains(&view.name)
+        {
+            views.push(view.name.clone());
+        }
+    }
+    Ok(views)
+}
+
+pub(super) fn register(session: &SessionContext, node: &Node, question: &Question) -> Result<()> {
+    let registry = &question.stand.loaded.registry;
+    let queries = node.queries();
+    for name in registry.views.iter().map(|view| &view.name).collect::<BTreeSet<_>>() {
+        // A version that could not be loaded has no table; the others do.
+        let Ok(loaded) = question.stand.view(name) else { continue };
+        let live = loaded.live.clone();
+        let states = |layer| Arc::new(StatesTable::new(question.clone(), &live.plan, layer));
+        session.register_table(public(&batch_name(name)), states(Layer::Batch))?;
+        session.register_table(public(&speed_name(name)), states(Layer::Speed))?;
+        let table = ViewTable { queries: queries.clone(), question: question.clone(), live };
+        session.register_table(public(name), Arc::new(table))?;
+    }
+    for (name, stream) in &registry.streams {
+        let table = EventsTable { queries: queries.clone(), question: question.clone(), definition: stream.definition.clone() };
+        session.register_table(public(name), Arc::new(table))?;
+    }
+    let system = MemorySchemaProvider::new();
+    for table in SystemTable::ALL {
+        let provider: Arc<dyn TableProvider> = table.provider(node.clone(), question.clone())?;
+        system.register_table(table.name().to_owned(), provider)?;
+    }
+    let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
+    catalog.register_schema(SYSTEM_SCHEMA, Arc::new(system))?;
+    Ok(())
+}
+
+/// A name as it is, not to be read as SQL.
+fn public(name: &str) -> TableReference {
+    TableReference::bare(name.to_owned())
+}
+
+fn batch_name(view: &str) -> String {
+    format!("{view}__batch")
+}
+
+fn speed_name(view: &str) -> String {
+    format!("{view}__speed")
+}
+
+fn names(stand: &Stand) -> BTreeSet<String> {
+    let registry = &stand.loaded.registry;
+    let views = registry.views.iter().flat_map(|view| [view.name.to_string(), batch_name(&view.name), speed_name(&view.name)]);
+    views.chain(registry.streams.keys().map(|name| name.to_string())).collect()
+}
+
+fn all_names(stand: &Stand) -> Vec<String> {
+    names(stand).into_iter().chain(SystemTable::ALL.iter().map(|table| format!("{SYSTEM_SCHEMA}.{}", table.name()))).collect()
+}

@@ -1,0 +1,135 @@
+//! The `basestream` binary as its users run it: processes on one configuration, killed and started again.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use schemas::{Error, Result};
+
+/// One project on disk, and the URLs it runs on.
+pub struct Project {
+    pub folder: tempfile::TempDir,
+    pub http: String,
+}
+
+/// Where a project runs.
+#[derive(Debug, Clone)]
+pub struct Urls {
+    pub storage: String,
+    pub catalog: String,
+    pub log: String,
+}
+
+/// A running process; killed when it is dropped.
+pub struct Running {
+    child: Child,
+    name: &'static str,
+}
+
+impl Project {
+    /// Copies an example's definitions; `topic` replaces the topic's name, so that runs do not meet.
+    pub fn of_example(example: &Path, urls: &Urls, topic: &str, checkpoint_interval: &str) -> Result<Project> {
+        let folder = tempfile::tempdir()?;
+        for kind in ["streams", "views"] {
+            std::fs::create_dir(folder.path().join(kind))?;
+            for entry in std::fs::read_dir(example.join(kind))? {
+                let path = entry?.path();
+                let text = std::fs::read_to_string(&path)?.replace("topic = 'purchases'", &format!("topic = '{topic}'"));
+                std::fs::write(folder.path().join(kind).join(path.file_name().unwrap_or_default()), text)?;
+            }
+        }
+        let http = format!("127.0.0.1:{}", free_port()?);
+        let config = format!(
+            "[storage]\nurl = \"{}\"\n[catalog]\nurl = \"{}\"\n[log]\nurl = \"{}\"\npartitions = 4\n[speed]\ncheckpoint_interval = \"{checkpoint_interval}\"\n\
+             [serving]\nhttp = \"{http}\"\nclock = \"event\"\n",
+            urls.storage, urls.catalog, urls.log
+        );
+        std::fs::write(folder.path().join("basestream.toml"), config)?;
+        Ok(Project { folder, http })
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, args: &[&str]) -> Result<Output> {
+        Ok(self.command(args)?.stdin(Stdio::null()).output()?)
+    }
+
+    /// Runs a command that must succeed, and answers its standard output.
+    pub fn ok(&self, args: &[&str]) -> Result<String> {
+        let output = self.run(args)?;
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if output.status.success() {
+            return Ok(out.into_owned());
+        }
+        Err(Error::internal(format!("basestream {} ended with {}\n{out}\n{err}", args.join(" "), output.status)))
+    }
+
+    /// Starts a long-running command; its logs go to a file of the project.
+    pub fn start(&self, name: &'static str) -> Result<Running> {
+        let log = std::fs::File::options().create(true).append(true).open(self.folder.path().join(format!("{name}.log")))?;
+        let child = self.command(&[name])?.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        Ok(Running { child, name })
+    }
+
+    /// The last lines that a long-running command wrote.
+    pub fn log_of(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.folder.path().join(format!("{name}.log"))).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    fn command(&self, args: &[&str]) -> Result<Command> {
+        let mut command = Command::new(binary()?);
+        command.args(args).arg("--config").arg(self.folder.path().join("basestream.toml"));
+        Ok(command)
+    }
+}
+
+impl Running {
+    /// SIGKILL: no chance to tidy up.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// SIGTERM, and the exit code that follows.
+    pub fn terminate(mut self) -> Result<Option<i32>> {
+        let killed = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status()?;
+        assert!(killed.success(), "{} was gone before SIGTERM", self.name);
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(60) {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.code());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(Error::internal(format!("{} did not end within 60 s of SIGTERM", self.name)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The binary beside this test, built when it is not there.
+pub fn binary() -> Result<PathBuf> {
+    static BUILT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    if let Some(path) = BUILT.get() {
+        return Ok(path.clone());
+    }
+    let deps = std::env::current_exe()?;
+    let folder = deps.parent().and_then(Path::parent).ok_or_else(|| Error::internal("the test has no target folder"))?;
+    let status = Command::new(env!("CARGO")).args(["build", "-p", "basestream-jobs", "--bin", "basestream"]).stdin(Stdio::null()).status()?;
+    if !status.success() {
+        return Err(Error::internal("the basestream binary does not build"));
+    }
+    Ok(BUILT.get_or_init(|| folder.join("basestream")).clone())
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
