@@ -152,23 +152,9 @@ pub struct ViewDefinition {
     pub schedule: Option<Schedule>,
     /// Overrides the hop of every window.
     pub precision: Option<Level>,
-    pub strategy: Strategy,
     /// The statement's text.
     pub sql: String,
     pub origin: Origin,
-}
-
-/// What a batch run makes a snapshot from. All three write the same files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Strategy {
-    /// From the archive, all of it.
-    #[default]
-    Full,
-    /// From the snapshot before, and the archive since its cut.
-    Incremental,
-    /// From the snapshot before, and the segments since its cut.
-    Segments,
 }
 
 /// A window with the text its user wrote, which names the columns: `7d` gives `txns_7d`.

@@ -183,6 +183,9 @@ impl Fan<'_> {
     /// The range that decides which keys have a row: the longest window, its edge at the coarsest hop met, without upper edge.
     fn settle_existence(&mut self) {
         let ranges = &self.columns.ranges;
+        let of_windows = || self.view.windows.iter().map(|window| Range::trailing(window.length, self.view.precision));
+        // A view of keys alone names no range: its windows decide.
+        let ranges: Vec<Range> = if ranges.is_empty() { of_windows().collect() } else { ranges.clone() };
         let longest = match ranges.iter().map(|range| range.window).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))) {
             None | Some(None) => Range::ALL,
             Some(Some(window)) => {

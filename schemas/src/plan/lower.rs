@@ -7,8 +7,10 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DFSchemaRef};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, SortExpr, when};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
@@ -36,7 +38,7 @@ pub(super) fn lower(
     let calls = columns.states.iter().map(|state| complete_order(&state.call, &carried)).collect::<Result<Vec<_>>>()?;
     let prepared = prepare(carried, aggregate, &calls, ladder[0])?;
     let keys = key_fields(&columns.keys, &prepared.plan)?;
-    let states = lower_states(&columns.states, &calls, &prepared)?;
+    let states = lower_states(&columns.states, &calls, &prepared, session)?;
     let state_schema = state_schema(&keys, &states);
     refuse_repeated_fields(&state_schema)?;
     let value_schema = value_schema(&keys, &columns, &states);
@@ -145,7 +147,7 @@ fn key_fields(names: &[String], prepared: &LogicalPlan) -> Result<Vec<FieldRef>>
         .collect()
 }
 
-fn lower_states(states: &[StateCall], calls: &[Expr], prepared: &Prepared) -> Result<Vec<StateExpr>> {
+fn lower_states(states: &[StateCall], calls: &[Expr], prepared: &Prepared, session: &SessionContext) -> Result<Vec<StateExpr>> {
     let logical = prepared.plan.schema();
     let physical = logical.as_arrow().clone();
     let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
@@ -153,7 +155,7 @@ fn lower_states(states: &[StateCall], calls: &[Expr], prepared: &Prepared) -> Re
         .iter()
         .zip(calls)
         .map(|(state, call)| {
-            let call = rename(call, &prepared.names)?;
+            let call = simplify_inputs(rename(call, &prepared.names)?, logical, session)?;
             let lowered = LoweredAggregateBuilder::new(&call, logical, &physical, &props, &context).with_name(&state.sql).build()?;
             let fields = lowered.aggregate.state_fields().map_err(|error| not_mergeable(&state.sql, &error))?;
             let fields = fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect();
@@ -254,6 +256,23 @@ fn guard(expr: &Expr, ranges: &[usize], bare_count: bool) -> Result<Expr> {
 }
 
 fn physical(expr: &Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Arc<dyn PhysicalExpr>> {
-    let state = session.state();
-    Ok(create_physical_expr(expr, schema, state.execution_props(), &PhysicalPlanningContext::default())?)
+    let expr = simplified(expr.clone(), schema, session)?;
+    Ok(create_physical_expr(&expr, schema, session.state().execution_props(), &PhysicalPlanningContext::default())?)
+}
+
+/// Some functions (coalesce, nvl) exist for the simplifier alone: it writes them as CASE.
+fn simplified(expr: Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Expr> {
+    let options = session.state().config_options().clone();
+    let context = SimplifyContext::builder().with_schema(schema.clone()).with_config_options(options).build();
+    Ok(ExprSimplifier::new(context).simplify(expr)?)
+}
+
+/// Simplifies what an aggregate reads, not the aggregate: that would be another state.
+fn simplify_inputs(call: Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Expr> {
+    let Expr::AggregateFunction(mut function) = call else { return Ok(call) };
+    let params = &mut function.params;
+    for input in params.args.iter_mut().chain(params.filter.as_deref_mut()).chain(params.order_by.iter_mut().map(|sort| &mut sort.expr)) {
+        *input = simplified(std::mem::take(input), schema, session)?;
+    }
+    Ok(Expr::AggregateFunction(function))
 }

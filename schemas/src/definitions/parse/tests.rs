@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ErrorKind;
-use crate::definitions::{Column, ColumnType, NamedWindow, Schedule, Strategy as BatchStrategy, TimeUnit};
+use crate::definitions::{Column, ColumnType, NamedWindow, Schedule, TimeUnit};
 use crate::tiles::Level;
 
 mod mistakes;
@@ -67,7 +67,7 @@ fn the_design_example_is_read_in_full() {
     assert_eq!(&*view.name, "device_velocity");
     assert_eq!(view.windows, [window("1h", Duration::from_secs(3600)), window("7d", days(7)), window("90d", days(90))]);
     assert_eq!(view.schedule, Some(Schedule::Every(Duration::from_secs(3600))));
-    assert_eq!((view.precision, view.strategy), (None, BatchStrategy::Full));
+    assert_eq!(view.precision, None);
     assert!(view.select.starts_with("SELECT device_id, count(*) AS txns") && view.select.ends_with("GROUP BY device_id"));
     assert!(view.select.contains("-- a column that names its own window"), "the text is kept as it is");
     assert_eq!((view.select_line, view.select_column), (12, 1));
@@ -126,12 +126,12 @@ fn names_without_quotes_are_lower_case_and_their_members_keep_their_case() {
 #[test]
 fn view_options_are_read() {
     let view = parse_view(
-        "CREATE VIEW v WITH (windows = '90d', schedule = '*/15 * * * *', timezone = 'Europe/Berlin', precision = '1min', strategy = 'segments')
+        "CREATE VIEW v WITH (windows = '90d', schedule = '*/15 * * * *', timezone = 'Europe/Berlin', precision = '1min', strategy = 'full')
          AS WITH a AS (SELECT 1 AS x) SELECT x, count(*) AS n FROM a GROUP BY x",
     )
     .unwrap();
     assert_eq!(view.schedule, Some(Schedule::Cron { expression: "*/15 * * * *".into(), timezone: chrono_tz::Europe::Berlin }));
-    assert_eq!((view.precision, view.strategy), (Some(Level::Minute1), BatchStrategy::Segments));
+    assert_eq!(view.precision, Some(Level::Minute1));
     assert!(view.select.starts_with("WITH a AS"));
 
     let view = parse_view("CREATE VIEW v AS SELECT count(*) AS n FROM s").unwrap();

@@ -12,7 +12,7 @@ use super::statement::{Found, Head};
 use super::suggest;
 use super::tokens::{Cursor, Place};
 use crate::definitions::durations::parse_duration;
-use crate::definitions::{Diagnostic, Diagnostics, NamedWindow, Origin, Schedule, Strategy, ViewDefinition};
+use crate::definitions::{Diagnostic, Diagnostics, NamedWindow, Origin, Schedule, ViewDefinition};
 use crate::tiles::Level;
 
 const OPTIONS: [&str; 6] = ["windows", "every", "schedule", "timezone", "precision", "strategy"];
@@ -30,7 +30,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     let windows = windows(&options, problems);
     let schedule = schedule(&options, problems);
     let precision = precision(&options, &windows, problems);
-    let strategy = strategy(&options, problems).unwrap_or_default();
+    check_strategy(&options, problems);
     let (select_at, select) = select(&mut cursor, problems)?;
     if problems.len() > before {
         return None;
@@ -43,7 +43,6 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         windows,
         schedule,
         precision,
-        strategy,
         sql: head.sql,
         origin: Origin { file: None, line: head.line },
     };
@@ -225,19 +224,13 @@ fn refuse_coarse_precision(level: Level, length_us: Option<i64>, windows: &[Name
     }
 }
 
-fn strategy(options: &Options, problems: &mut Diagnostics) -> Option<Strategy> {
-    let (text, entry) = options.text("strategy", problems)?;
-    match text {
-        "full" => Some(Strategy::Full),
-        "incremental" => Some(Strategy::Incremental),
-        "segments" => Some(Strategy::Segments),
-        _ => {
-            let help = match suggest::nearest(text, ["full", "incremental", "segments"]) {
-                Some(near) => format!("did you mean '{near}'?"),
-                None => "expected 'full', 'incremental' or 'segments'".to_owned(),
-            };
-            problems.push(entry.value_at.error(format!("unknown strategy '{text}'")).help(help));
-            None
-        }
+fn check_strategy(options: &Options, problems: &mut Diagnostics) {
+    let Some((text, entry)) = options.text("strategy", problems) else { return };
+    if text != "full" {
+        let message = match text {
+            "incremental" | "segments" => format!("the strategy '{text}' is not in this release"),
+            _ => format!("unknown strategy '{text}'"),
+        };
+        problems.push(entry.value_at.error(message).help("expected 'full': every run recomputes from the archive"));
     }
 }

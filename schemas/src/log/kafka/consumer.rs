@@ -22,7 +22,7 @@ use super::held::Held;
 use super::record::record_of;
 use super::settings::{self, Settings};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Consumer, LogEvent, Subscription, TopicPartition, offsets_for, outside};
+use crate::log::{Consumer, Fetched, LogEvent, Subscription, TopicPartition, offsets_for, outside};
 use crate::vector::Offset;
 
 /// How long a poll waits: the time in which a stop is noticed.

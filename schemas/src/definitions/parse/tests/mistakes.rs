@@ -263,7 +263,7 @@ fn view_options_are_checked() {
         view("windows = '1h', precision = '1d'"),
         "1:49: error: the precision 1d is coarser than the window '1h' | expected at most the length of the shortest window",
     );
-    one_line(view("strategy = 'ful'"), "1:32: error: unknown strategy 'ful' | did you mean 'full'?");
+    one_line(view("strategy = 'ful'"), "1:32: error: unknown strategy 'ful' | expected 'full': every run recomputes from the archive");
     one_line(view("window = '1h'"), "1:21: error: unknown option 'window' | did you mean 'windows'?");
 }
 
