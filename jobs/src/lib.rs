@@ -11,7 +11,6 @@ pub mod apply;
 pub mod check;
 pub mod cli;
 pub mod collect;
-pub mod demo;
 pub mod ingest;
 pub mod init;
 mod installation;
