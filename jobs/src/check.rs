@@ -185,7 +185,7 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
     let time = |time: &DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     let columns = plan.columns.iter().map(|column| ColumnReport {
         name: column.field.name().clone(),
-        column_type: type_name(column.field.data_type()),
+        column_type: serving::sql_name(column.field.data_type()),
         nullable: column.field.is_nullable(),
         approximate: matches!(&column.kind, ColumnKind::Value(value) if value.approximate),
     });
@@ -204,31 +204,7 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
     }
 }
 
-/// An Arrow type in SQL's words, where SQL has one.
-pub fn type_name(data_type: &arrow::datatypes::DataType) -> String {
-    use arrow::datatypes::DataType as D;
-    match data_type {
-        D::Utf8 | D::Utf8View | D::LargeUtf8 => "TEXT".into(),
-        D::Boolean => "BOOLEAN".into(),
-        D::Int32 => "INT".into(),
-        D::Int64 => "BIGINT".into(),
-        D::UInt64 => "BIGINT UNSIGNED".into(),
-        D::Float64 => "DOUBLE".into(),
-        D::Decimal128(precision, scale) | D::Decimal256(precision, scale) => format!("DECIMAL({precision},{scale})"),
-        D::Date32 => "DATE".into(),
-        D::Timestamp(_, Some(_)) => "TIMESTAMPTZ".into(),
-        D::Timestamp(_, None) => "TIMESTAMP".into(),
-        D::Binary | D::BinaryView | D::LargeBinary => "BYTEA".into(),
-        D::List(item) | D::LargeList(item) => format!("{}[]", type_name(item.data_type())),
-        D::Struct(fields) => {
-            let fields: Vec<String> = fields.iter().map(|field| format!("{} {}", field.name(), type_name(field.data_type()))).collect();
-            format!("STRUCT({})", fields.join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// `1k events/s for 10m: about 37MiB`.
+/// Bytes as a person reads them, rounded up to whole MiB.
 fn dedup_cost(bytes: u64) -> String {
     format_bytes(bytes.div_ceil(1 << 20) << 20)
 }

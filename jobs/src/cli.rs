@@ -21,6 +21,7 @@ mod layers;
 mod logging;
 mod progress;
 mod status;
+mod verify;
 
 const EXAMPLES: &str = "\
 Start with your own file:
@@ -84,8 +85,12 @@ enum Command {
     Ingest(ingest::IngestArgs),
     /// Run a view's batch now, or list what ran
     Batch(batch::BatchArgs),
+    /// Ask a view for the row of one key
+    Lookup(ask::LookupArgs),
+    /// Run a SELECT over views, streams and system tables
+    Query(ask::QueryArgs),
     /// Compare what is served with plain SQL over the archive; exit 1 on any difference
-    Verify(ask::VerifyArgs),
+    Verify(verify::VerifyArgs),
     /// How far each partition is read, what each view is served from, what ran
     Status(status::StatusArgs),
 }
@@ -156,7 +161,9 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Scheduler(args) => layers::scheduler(context, args).await,
         Command::Ingest(args) => ingest::ingest(context, args).await,
         Command::Batch(args) => batch::batch(context, args).await,
-        Command::Verify(args) => ask::verify(context, args).await,
+        Command::Lookup(args) => ask::lookup(context, args).await,
+        Command::Query(args) => ask::query(context, args).await,
+        Command::Verify(args) => verify::verify(context, args).await,
         Command::Status(args) => status::status(context, args).await,
     }
 }

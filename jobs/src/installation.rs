@@ -127,6 +127,7 @@ impl Installation {
             cache: self.cache()?,
             poll: NODE_POLL,
             lease: NODE_LEASE,
+            memory_limit_bytes: to_usize(self.settings.serving.memory_limit),
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
     }

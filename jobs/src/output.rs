@@ -33,13 +33,37 @@ impl Output {
 
 /// Writes a line to standard output; done when nobody reads it.
 pub fn print_line(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != IoErrorKind::BrokenPipe => {
-            Err(Error::unavailable(format!("standard output cannot be written: {error}")))
+    OutputWriter::default().write(format!("{text}\n").as_bytes())
+}
+
+/// Writes to standard output piece by piece, until nobody reads it any more.
+#[derive(Debug, Default)]
+pub struct OutputWriter {
+    closed: bool,
+}
+
+impl OutputWriter {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.closed {
+            return Ok(());
         }
-        _ => Ok(()),
+        let mut out = std::io::stdout().lock();
+        match out.write_all(bytes).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == IoErrorKind::BrokenPipe => self.closed = true,
+            Err(error) => return Err(unwritable(&error)),
+            Ok(()) => {}
+        }
+        Ok(())
     }
+
+    /// True when the reader has gone away.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+fn unwritable(error: &std::io::Error) -> Error {
+    Error::unavailable(format!("standard output cannot be written: {error}"))
 }
 
 /// A plain table without frames around its rows.

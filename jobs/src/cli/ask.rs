@@ -1,21 +1,18 @@
-//! `lookup`, `query`, `verify`: questions. They open a serving node in this process, beside whatever else runs.
+//! `lookup`, `query`: questions. They open a serving node in this process, beside whatever else runs.
 
-use std::fmt::Write;
-use std::sync::Arc;
+use std::io::Read;
 
+use arrow::array::RecordBatch;
 use clap::Args;
-use schemas::Result;
-use schemas::catalog::CatalogState;
-use schemas::events::parse_timestamp;
-use schemas::registry::Registry;
+use futures::TryStreamExt;
+use schemas::events::format_timestamp;
 use schemas::tiles::Micros;
+use schemas::{Error, Result};
 use serde_json::json;
+use serving::{Keys, Meta, QueryResponse, parse_as_of};
 
 use super::{Context, Done};
-use crate::installation::{Installation, now};
-use crate::output::table;
-use crate::served::NodeServed;
-use crate::verify::{HttpServed, LogReport, Report, Verifier, verify_log, verify_view};
+use crate::output::{OutputWriter, table};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream lookup device_velocity device_id=d17\n  \
@@ -31,76 +28,125 @@ pub(super) struct LookupArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  basestream verify device_velocity\n  basestream verify device_velocity --log\n  \
-    basestream verify device_velocity --url http://127.0.0.1:8080")]
-pub(super) struct VerifyArgs {
-    view: String,
-    /// Compare the archive with the log too, as far back as the log goes
-    #[arg(long)]
-    log: bool,
-    /// Compare with the running node at this URL instead of one in this process
-    #[arg(long, value_name = "URL")]
-    url: Option<String>,
+#[command(after_help = "Examples:\n  basestream query 'SELECT * FROM device_velocity ORDER BY txns_1h DESC LIMIT 10'\n  \
+    basestream query \"SET as_of = '2026-05-01T12:00:00Z'; SELECT count(*) FROM device_velocity\"\n  \
+    basestream query 'SELECT * FROM system.handover'\n\n\
+    Tables: <view>, <view>__batch and <view>__speed (the states), <stream> (accepted events), system.runs, system.checkpoints,\n\
+    system.partitions, system.views, system.handover")]
+pub(super) struct QueryArgs {
+    /// One SELECT; `-` reads it from standard input
+    sql: String,
 }
 
-pub(super) async fn verify(context: &Context, args: VerifyArgs) -> Result<Done> {
+pub(super) async fn lookup(context: &Context, args: LookupArgs) -> Result<Done> {
     let installation = context.installation().await?;
-    let verifier = Verifier {
-        catalog: installation.catalog.clone(),
-        storage: installation.storage.clone(),
-        functions: installation.functions.clone(),
-        memory_limit: installation.settings.batch.memory_limit as usize,
-    };
-    let report = match &args.url {
-        Some(url) => verify_view(&verifier, &args.view, &HttpServed::new(url)?, now()).await?,
-        None => verify_view(&verifier, &args.view, &NodeServed(installation.node(None).await?), now()).await?,
-    };
-    let log = match args.log {
-        true => verify_log(&verifier, &*installation.log, &streams_of(&installation, &args.view).await?, now()).await?,
-        false => Vec::new(),
-    };
-    let equal = report.is_equal() && log.iter().all(LogReport::is_equal);
-    let value = json!({ "equal": equal, "view": report, "log": if args.log { Some(&log) } else { None } });
-    context.output.print(&value, || verify_text(&report, &log))?;
-    Ok(if equal { Done::Success } else { Done::Found })
+    let node = installation.node(None).await?;
+    let response = node.lookup(&args.view, Keys::Text(vec![args.keys]), args.as_of).await?;
+    let found = response.found.first().copied().unwrap_or_default();
+    let row = serving::json::rows(&response.rows)?.into_iter().next();
+    let value = json!({ "row": row, "found": found, "meta": response.meta });
+    let text = lookup_text(&response.rows, found, &response.meta)?;
+    context.output.print(&value, || text)?;
+    Ok(Done::Success)
 }
 
-/// The streams that a live view reads.
-async fn streams_of(installation: &Installation, view: &str) -> Result<Vec<Arc<str>>> {
-    let state: CatalogState = installation.catalog.state().await?;
-    let registry = Registry::load(&state, &installation.functions).await?;
-    let plan = registry.served(view).map(|view| view.plan.clone());
-    Ok(plan.map(|plan| plan.streams.iter().map(|stream| stream.name.clone()).collect()).unwrap_or_default())
+pub(super) async fn query(context: &Context, args: QueryArgs) -> Result<Done> {
+    let sql = match args.sql.as_str() {
+        "-" => read_standard_input()?,
+        _ => args.sql,
+    };
+    let installation = context.installation().await?;
+    let node = installation.node(None).await?;
+    let response = node.query(&sql, Vec::new()).await?;
+    match context.output.json {
+        true => print_json(response).await?,
+        false => print_table(context, response).await?,
+    }
+    Ok(Done::Success)
 }
 
-fn verify_text(report: &Report, log: &[LogReport]) -> String {
-    let mut text = String::new();
-    let _ = write!(text, "{} (version {}) at {}: ", report.view, report.version, report.t);
-    let _ = match report.is_equal() {
-        true => write!(
-            text,
-            "equal to plain SQL over the archive, {} rows and {} columns in {:.1} s",
-            report.rows, report.columns, report.seconds
-        ),
-        false => write!(text, "{} differences from plain SQL over the archive ({} rows)", report.difference_count, report.rows),
-    };
-    if !report.approximate.is_empty() {
-        let _ = write!(text, "\n  compared with a tolerance: {}", report.approximate.join(", "));
+/// Rows as they come: an answer may be larger than memory.
+async fn print_json(mut response: QueryResponse) -> Result<()> {
+    let mut out = OutputWriter::default();
+    let writer = serving::json::RowWriter::new(&response.schema);
+    let mut buffer = b"{\"rows\":[".to_vec();
+    let mut separator: &[u8] = b"\n";
+    while let Some(batch) = response.batches.try_next().await? {
+        for row in 0..batch.num_rows() {
+            buffer.extend_from_slice(separator);
+            separator = b",\n";
+            writer.write(&mut buffer, &batch, row)?;
+        }
+        out.write(&buffer)?;
+        buffer.clear();
+        if out.is_closed() {
+            return Ok(());
+        }
     }
-    for difference in &report.differences {
-        let _ = write!(text, "\n  {}", serde_json::to_string(difference).unwrap_or_default());
+    buffer.extend_from_slice(b"],\n\"meta\":");
+    let meta = serde_json::to_vec(&response.meta).map_err(|error| Error::internal(format!("an answer's meta has no JSON form: {error}")))?;
+    buffer.extend_from_slice(&meta);
+    buffer.extend_from_slice(b"}\n");
+    out.write(&buffer)
+}
+
+async fn print_table(context: &Context, response: QueryResponse) -> Result<()> {
+    let header: Vec<String> = response.schema.fields().iter().map(|field| field.name().clone()).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let meta = response.meta.clone();
+    let mut rows = Vec::new();
+    for batch in response.collect().await? {
+        for row in 0..batch.num_rows() {
+            rows.push(values_text(&batch, row)?);
+        }
     }
-    if !log.is_empty() {
-        let header =
-            ["stream", "partition", "offsets", "records", "archived", "dead letters", "duplicates", "missing", "extra", "different"];
-        let rows = log.iter().map(|r| {
-            let numbers = [r.records, r.archived, r.dead_lettered, r.duplicates, r.missing.count, r.extra.count, r.different.count];
-            let head = [r.stream.to_string(), r.partition.to_string(), format!("{}..{}", r.start, r.end)];
-            head.into_iter().chain(numbers.iter().map(ToString::to_string)).collect()
-        });
-        let _ = write!(text, "\n\n{}", table(&header, rows));
+    let count = rows.len();
+    let text = format!("{}\n({count} row{}; {})", table(&header, rows), if count == 1 { "" } else { "s" }, meta_text(&meta));
+    context.output.print(&(), || text)
+}
+
+fn lookup_text(rows: &RecordBatch, found: bool, meta: &Meta) -> Result<String> {
+    let values = if rows.num_rows() > 0 { values_text(rows, 0)? } else { Vec::new() };
+    let schema = rows.schema();
+    let pairs = schema.fields().iter().zip(values).map(|(field, value)| vec![field.name().clone(), value]);
+    let note = if found { "" } else { "there is no such key; " };
+    Ok(format!("{}\n({note}{})", table(&["column", "value"], pairs), meta_text(meta)))
+}
+
+fn meta_text(meta: &Meta) -> String {
+    let mut text = format!("as of {}", format_timestamp(meta.as_of));
+    if let Some(complete_to) = meta.complete_to {
+        text.push_str(&format!(", complete to {}", format_timestamp(complete_to)));
+    }
+    if meta.from_archive {
+        text.push_str(", computed from the archive");
+    }
+    if meta.degraded {
+        text.push_str(", without the published snapshot, which this version cannot read");
+    }
+    if !meta.approximate.is_empty() {
+        text.push_str(&format!(", approximate: {}", meta.approximate.join(", ")));
     }
     text
+}
+
+/// One row's values as a person reads them: as in JSON, texts without quotes.
+fn values_text(batch: &RecordBatch, row: usize) -> Result<Vec<String>> {
+    let text = |column| -> Result<String> {
+        let json = serving::json::value(column, row)?;
+        Ok(match serde_json::from_str(json.get()) {
+            Ok(serde_json::Value::String(text)) => text,
+            Ok(serde_json::Value::Null) => "NULL".to_owned(),
+            _ => json.get().to_owned(),
+        })
+    };
+    batch.columns().iter().map(text).collect()
+}
+
+fn read_standard_input() -> Result<String> {
+    let mut sql = String::new();
+    std::io::stdin().read_to_string(&mut sql).map_err(|error| Error::input(format!("standard input is no text: {error}")))?;
+    Ok(sql)
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -111,5 +157,5 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 fn time(text: &str) -> Result<Micros, String> {
-    parse_timestamp(text).map_err(|_| format!("found \"{text}\", expected RFC 3339 with a zone, such as 2026-05-01T12:00:00Z"))
+    parse_as_of(text).map_err(|error| error.message().to_owned())
 }

@@ -98,7 +98,12 @@ fn statement(stream: &StreamDefinition, name: &str, key: Option<&str>, windows: 
     let mut items: Vec<String> = key.iter().map(|key| quoted(key)).collect();
     items.push(format!("count(*) AS {}", alias("events")));
     items.extend(summed.iter().map(|column| format!("sum({0}) AS {0}", quoted(column))));
-    items.extend(summed.first().map(|column| format!("max({}) AS {}", quoted(column), alias(&format!("largest_{column}")))));
+    let amount = stream.columns.iter().find(|column| {
+        let exact = matches!(column.column_type, ColumnType::Decimal { .. } | ColumnType::Double);
+        exact && summed.contains(&column.name.as_str())
+    });
+    let largest = amount.map(|column| column.name.as_str()).or(summed.first().copied());
+    items.extend(largest.map(|column| format!("max({}) AS {}", quoted(column), alias(&format!("largest_{column}")))));
     items.push(format!("max({time}) FILTER (WHERE within({time}, 'all')) AS {}", alias("last_seen")));
     let group = key.map(|key| format!("\nGROUP BY {}", quoted(key))).unwrap_or_default();
     format!(
