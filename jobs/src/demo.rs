@@ -39,7 +39,7 @@ use ask::Client;
 use feed::Feed;
 use handover::Parts;
 use project::Project;
-use show::{Narrator, boxes, table, thousands};
+use show::{Narrator, table, thousands};
 use traffic::{Shared, Traffic, TrafficSettings, TrafficStream};
 
 /// The least history that holds all rings.
@@ -87,10 +87,10 @@ pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<Outco
     }
     let project = Project::create(options.dir.as_deref()).await?;
     let installation = Installation::open(&project.settings, Functions::standard()).await?;
-    let log = installation.log().await?;
+    let log = installation.log.clone();
     let (sender, ready) = oneshot::channel();
     let all = CancellationToken::new();
-    let up_options = UpOptions { definitions: Some(definitions()?), http: Some(project.listener), ready: Some(sender), quiet: true };
+    let up_options = UpOptions { definitions: Some(definitions()?), ready: Some(sender), quiet: true };
     let mut up = tokio::spawn(up::up(installation.clone(), up_options, all.clone()));
     let settings = TrafficSettings { seed: options.seed, start: now(), history: options.events };
     let feed = Feed::new(Traffic::new(settings));

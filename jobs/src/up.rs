@@ -1,17 +1,16 @@
 //! `up`: all layers in one process; `speed`, `serve` and `scheduler` run them apart, on the same URLs.
 //!
 //! ```text
-//! apply -> doors bound -> speed, node (sharing fresh layers), scheduler, collector -> HTTP opened -> ready
+//! apply -> node loaded -> HTTP opened -> speed (its fresh layers shared with the node), scheduler, collector -> ready
 //! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node -> catalog
 //! ```
 
 use std::net::SocketAddr;
 
+use metrics_exporter_prometheus::PrometheusHandle;
 use schemas::definitions::Definitions;
 use schemas::fresh::Fresh;
 use schemas::{Error, Result};
-use serving::Node;
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -19,7 +18,6 @@ use tracing::info;
 use crate::collect;
 use crate::installation::{Installation, clock};
 
-mod doors;
 mod metrics;
 mod parts;
 mod signals;
@@ -34,8 +32,6 @@ use parts::{Parts, Stage};
 pub struct UpOptions {
     /// Put into the catalog first; without, what the catalog has is run.
     pub definitions: Option<Definitions>,
-    /// Where HTTP is answered, bound already; by default what the settings say.
-    pub http: Option<TcpListener>,
     /// Hears when everything runs.
     pub ready: Option<oneshot::Sender<Ready>>,
     /// Print no line when ready.
@@ -43,10 +39,10 @@ pub struct UpOptions {
 }
 
 /// A process that is up.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Ready {
+    /// Where HTTP is answered.
     pub http: SocketAddr,
-    pub node: Node,
 }
 
 impl Ready {
@@ -59,69 +55,74 @@ impl Ready {
 /// Applies definitions and runs all layers until told to stop; then lets go of everything in order. The first part that fails stops
 /// all, and its error is the outcome.
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let recorder = recorder();
-    if let Some(definitions) = &options.definitions {
-        installation.apply(definitions, false).await?;
-    }
-    let listener = bind(&installation, options.http).await?;
+    apply(&installation, &options).await?;
     let fresh = Fresh::default();
-    let speed = installation.speed(&installation.worker, Some(fresh.clone())).await?;
     let mut parts = Parts::default();
-    parts.start(Stage::Speed, "speed", |stop| async move { speed.run(stop).await });
+    let ready = start_serving(&mut parts, &installation, Some(fresh.clone())).await?;
+    start_speed(&mut parts, &installation, Some(fresh));
     start_jobs(&mut parts, &installation);
-    start_upkeep(&mut parts, recorder);
-    let ready = start_serving(&mut parts, &installation, Some(fresh), listener).await;
-    finish(installation, parts, ready, options.ready, options.quiet, stop).await
+    announce(ready, options);
+    finish(installation, parts, &stop).await
 }
 
 /// The speed layer alone: one worker of the installation's group.
 pub async fn speed(installation: Installation, stop: CancellationToken) -> Result<()> {
-    let recorder = recorder();
-    let speed = installation.speed(&installation.worker, None).await?;
     let mut parts = Parts::default();
-    parts.start(Stage::Speed, "speed", |stop| async move { speed.run(stop).await });
-    start_upkeep(&mut parts, recorder);
+    start_upkeep(&mut parts);
+    start_speed(&mut parts, &installation, None);
     info!(worker = %installation.worker, "the speed layer is up");
-    let outcome = parts.run(&stop).await;
-    installation.close().await;
-    outcome
+    finish(installation, parts, &stop).await
 }
 
 /// The serving layer alone: answers from checkpoints and snapshots, and takes events into the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let recorder = recorder();
-    if let Some(definitions) = &options.definitions {
-        installation.apply(definitions, false).await?;
-    }
-    let listener = bind(&installation, options.http).await?;
+    apply(&installation, &options).await?;
     let mut parts = Parts::default();
-    start_upkeep(&mut parts, recorder);
-    let ready = start_serving(&mut parts, &installation, None, listener).await;
-    finish(installation, parts, ready, options.ready, options.quiet, stop).await
+    let ready = start_serving(&mut parts, &installation, None).await?;
+    announce(ready, options);
+    finish(installation, parts, &stop).await
 }
 
 /// The scheduler alone, with the collector.
 pub async fn scheduler(installation: Installation, stop: CancellationToken) -> Result<()> {
-    let recorder = recorder();
     let mut parts = Parts::default();
+    start_upkeep(&mut parts);
     start_jobs(&mut parts, &installation);
-    start_upkeep(&mut parts, recorder);
     info!(worker = %installation.worker, "the scheduler is up");
-    let outcome = parts.run(&stop).await;
-    installation.close().await;
-    outcome
+    finish(installation, parts, &stop).await
 }
 
-/// Takes the port first: that it is taken is found before anything is started.
-async fn bind(installation: &Installation, bound: Option<TcpListener>) -> Result<TcpListener> {
-    if let Some(listener) = bound {
-        return Ok(listener);
+async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
+    if let Some(definitions) = &options.definitions {
+        installation.apply(definitions, false).await?;
     }
-    let address = &installation.settings.serving.http;
-    let failed = |error: std::io::Error| {
-        Error::unavailable("the address for HTTP cannot be used").with("setting", "serving.http").with("found", address).caused_by(error)
-    };
-    TcpListener::bind(address).await.map_err(failed)
+    Ok(())
+}
+
+/// First of all: that the address is taken is found before anything works.
+async fn start_serving(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) -> Result<Ready> {
+    let recorder = start_upkeep(parts);
+    let address = http_address(&installation.settings.serving.http).await?;
+    let node = installation.node(fresh).await?;
+    let doors = parts.token(Stage::Doors);
+    let (http, task) = serving::http::serve(node.clone(), installation.log.clone(), recorder, address, doors).await?;
+    parts.start(Stage::Doors, "http", |_| async move { task.await? });
+    parts.start(Stage::Node, "node", |stop| async move {
+        node.run(stop).await;
+        Ok(())
+    });
+    Ok(Ready { http })
+}
+
+async fn http_address(setting: &str) -> Result<SocketAddr> {
+    let wrong = || Error::input("the address for HTTP cannot be found").with("setting", "serving.http").with("found", setting);
+    let mut found = tokio::net::lookup_host(setting).await.map_err(|error| wrong().caused_by(error))?;
+    found.next().ok_or_else(wrong)
+}
+
+fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) {
+    let speed = installation.speed(&installation.worker, fresh);
+    parts.start(Stage::Speed, "speed", |stop| async move { speed.run(stop).await });
 }
 
 fn start_jobs(parts: &mut Parts, installation: &Installation) {
@@ -134,54 +135,29 @@ fn start_jobs(parts: &mut Parts, installation: &Installation) {
     });
 }
 
-fn start_upkeep(parts: &mut Parts, recorder: Option<metrics_exporter_prometheus::PrometheusHandle>) {
-    if let Some(recorder) = recorder {
-        parts.start(Stage::Node, "metrics", |stop| async move {
-            metrics::upkeep(recorder, stop).await;
-            Ok(())
-        });
+/// Before any other part: what is counted before there is a recorder is lost.
+fn start_upkeep(parts: &mut Parts) -> Option<PrometheusHandle> {
+    let recorder = recorder()?;
+    let kept = recorder.clone();
+    parts.start(Stage::Node, "metrics", |stop| async move {
+        metrics::upkeep(kept, stop).await;
+        Ok(())
+    });
+    Some(recorder)
+}
+
+fn announce(ready: Ready, options: UpOptions) {
+    if !options.quiet {
+        println!("basestream is up: {}", ready.url());
+    }
+    info!(http = %ready.http, "up");
+    if let Some(listener) = options.ready {
+        let _ = listener.send(ready);
     }
 }
 
-async fn start_serving(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>, listener: TcpListener) -> Result<Ready> {
-    let http = listener.local_addr()?;
-    let node = installation.node(fresh).await?;
-    let following = node.clone();
-    parts.start(Stage::Node, "node", |stop| async move {
-        following.run(stop).await;
-        Ok(())
-    });
-    let doors = doors::http(installation, node.clone()).await?;
-    parts.start(Stage::Doors, "http", |stop| doors::serve(doors, listener, stop));
-    Ok(Ready { http, node })
-}
-
-/// Says that all is up, runs until the end, closes. Where serving could not begin, what was started is stopped in order too.
-async fn finish(
-    installation: Installation,
-    parts: Parts,
-    ready: Result<Ready>,
-    listener: Option<oneshot::Sender<Ready>>,
-    quiet: bool,
-    stop: CancellationToken,
-) -> Result<()> {
-    let failed = match ready {
-        Ok(ready) => {
-            if !quiet {
-                println!("basestream is up: {}", ready.url());
-            }
-            info!(http = %ready.http, worker = %installation.worker, "up");
-            if let Some(listener) = listener {
-                let _ = listener.send(ready);
-            }
-            None
-        }
-        Err(error) => {
-            stop.cancel();
-            Some(error)
-        }
-    };
-    let outcome = parts.run(&stop).await;
+async fn finish(installation: Installation, parts: Parts, stop: &CancellationToken) -> Result<()> {
+    let outcome = parts.run(stop).await;
     installation.close().await;
-    failed.map_or(outcome, Err)
+    outcome
 }

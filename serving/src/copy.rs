@@ -27,16 +27,18 @@ impl SnapshotCopy {
     pub async fn open(storage: &ObjectStorage, manifest: Manifest, plan: &ViewPlan, codec: &KeyCodec, cache: &Path) -> Result<Self> {
         let folder = cache.join(&*manifest.view).join(manifest.version.to_string()).join(manifest.run.to_string());
         let mut buckets = vec![Arc::new(SortedRun::default()); manifest.bucket_count as usize];
-        let fetched: Vec<(u32, SortedRun)> = futures::stream::iter(&manifest.files)
-            .map(|file| {
-                let path = folder.join(format!("{:05}.arrow", file.bucket));
-                async move {
-                    if !path.exists() {
-                        fetch(storage, file, plan, codec, &path).await?;
-                    }
-                    Ok::<_, schemas::Error>((file.bucket, map(&path)?))
+        // Collected first: a closure in the stream would make this future one that cannot be spawned.
+        let mut opening = Vec::with_capacity(manifest.files.len());
+        for file in &manifest.files {
+            let path = folder.join(format!("{:05}.arrow", file.bucket));
+            opening.push(async move {
+                if !path.exists() {
+                    fetch(storage, file, plan, codec, &path).await?;
                 }
-            })
+                Ok::<_, schemas::Error>((file.bucket, map(&path)?))
+            });
+        }
+        let fetched: Vec<(u32, SortedRun)> = futures::stream::iter(opening)
             .buffer_unordered(4)
             .try_collect()
             .await?;

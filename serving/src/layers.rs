@@ -62,8 +62,9 @@ pub async fn refresh(
     let held: BTreeSet<Uuid> = layers.iter().flat_map(|layer| layer.checkpoints.iter().copied()).collect();
     let pinned = pinned_cuts(state);
     let missing = wanted.into_iter().filter(|checkpoint| !held.contains(&checkpoint.id));
-    let loaded: Vec<LayerRun> = futures::stream::iter(missing)
-        .map(|checkpoint| load(storage, session, view, state, checkpoint, &pinned))
+    // Collected first: a closure in the stream would make this future one that cannot be spawned.
+    let loads: Vec<_> = missing.map(|checkpoint| load(storage, session, view, state, checkpoint, &pinned)).collect();
+    let loaded: Vec<LayerRun> = futures::stream::iter(loads)
         .buffer_unordered(4)
         .try_collect()
         .await?;

@@ -1,5 +1,6 @@
 //! The demo's folder: an ordinary project with the embedded defaults, so that every command works on it beside the running demo.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use schemas::settings::{FILE_NAME, Settings, Variables};
@@ -10,17 +11,16 @@ use super::definitions::SOURCES;
 
 const PREFERRED: &str = "127.0.0.1:8080";
 
-/// A project, and the port it is served on.
+/// A project, with the settings it runs by.
 pub struct Project {
     pub settings: Settings,
-    pub listener: TcpListener,
     pub folder: PathBuf,
     /// Deletes the folder at the end, where nobody asked to keep it.
     _temporary: Option<tempfile::TempDir>,
 }
 
 impl Project {
-    /// Writes the project's files to `folder`, or to a temporary one, and takes a free port.
+    /// Writes the project's files to `folder`, or to a temporary one, and finds a free port for HTTP.
     pub async fn create(folder: Option<&Path>) -> Result<Project> {
         let (folder, temporary) = match folder {
             Some(folder) => (std::path::absolute(folder)?, None),
@@ -34,8 +34,7 @@ impl Project {
                 .with("found", folder.join("data").display())
                 .with("expected", "a new or empty folder"));
         }
-        let listener = free_port().await?;
-        let address = listener.local_addr()?;
+        let address = free_address().await?;
         for (file, text) in SOURCES {
             write(&folder.join(file), text)?;
         }
@@ -44,15 +43,17 @@ impl Project {
         write(&file, &text)?;
         // The demo is the same everywhere: no variable of the environment changes it.
         let settings = Settings::parse(&text, &file, &Variables::default())?;
-        Ok(Project { settings, listener, folder, _temporary: temporary })
+        Ok(Project { settings, folder, _temporary: temporary })
     }
 }
 
-async fn free_port() -> Result<TcpListener> {
-    match TcpListener::bind(PREFERRED).await {
-        Ok(listener) => Ok(listener),
-        Err(_) => Ok(TcpListener::bind("127.0.0.1:0").await?),
-    }
+/// The usual address where nobody has it, or one with a port that is free at this moment.
+async fn free_address() -> Result<SocketAddr> {
+    let listener = match TcpListener::bind(PREFERRED).await {
+        Ok(listener) => listener,
+        Err(_) => TcpListener::bind("127.0.0.1:0").await?,
+    };
+    Ok(listener.local_addr()?)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

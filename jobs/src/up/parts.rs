@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use schemas::{Error, Result};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 /// When a part ends, as against others: a stage is over before the next one is told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +23,9 @@ pub(crate) enum Stage {
 }
 
 const ORDER: [Stage; 4] = [Stage::Doors, Stage::Speed, Stage::Jobs, Stage::Node];
+
+/// Clients that are still reading an answer after this are cut off: the layers behind must not wait for them.
+const DOORS_CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
 type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -54,6 +58,11 @@ impl Parts {
         debug!(part = name, "part started");
     }
 
+    /// What tells a stage to stop, for work that is started elsewhere.
+    pub(crate) fn token(&self, stage: Stage) -> CancellationToken {
+        self.stops[stage as usize].clone()
+    }
+
     /// Runs until told to stop, or until a part fails or ends by itself: then all are stopped, and its error is the outcome.
     pub(crate) async fn run(mut self, stop: &CancellationToken) -> Result<()> {
         let mut outcome = tokio::select! {
@@ -63,10 +72,24 @@ impl Parts {
         info!("stopping");
         for stage in ORDER {
             self.stops[stage as usize].cancel();
-            while self.running[stage as usize] > 0 {
-                let Some(ended) = self.next().await else { break };
-                outcome = outcome.and(ended.result.map_err(|error| failed(ended.name, error)));
-            }
+            let patience = if stage == Stage::Doors { DOORS_CLOSE_WITHIN } else { Duration::MAX };
+            outcome = match tokio::time::timeout(patience, self.ended(stage)).await {
+                Ok(result) => outcome.and(result),
+                Err(_) => {
+                    warn!("a client holds on to its request; going on without it");
+                    outcome
+                }
+            };
+        }
+        outcome
+    }
+
+    /// Waits for all parts of a stage; answers the first error of any part meanwhile.
+    async fn ended(&mut self, stage: Stage) -> Result<()> {
+        let mut outcome = Ok(());
+        while self.running[stage as usize] > 0 {
+            let Some(ended) = self.next().await else { break };
+            outcome = outcome.and(ended.result.map_err(|error| failed(ended.name, error)));
         }
         outcome
     }
