@@ -57,7 +57,7 @@ struct Global {
     #[arg(long, global = true)]
     json: bool,
     /// What is logged on standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG
-    /// [default: info for up, speed, serve, scheduler and demo, else warn]
+    /// [default: info for up, speed, serve and scheduler, else warn]
     #[arg(long, global = true, value_name = "LEVEL")]
     log_level: Option<String>,
     /// How logs are written
@@ -77,8 +77,14 @@ enum Command {
     Apply(definitions::ApplyArgs),
     /// Show a view's three layers as SQL, and the states kept; needs no service
     Explain(definitions::ExplainArgs),
+    /// See all layers at work on synthetic payments, with nothing to prepare
+    Demo(layers::DemoArgs),
+    /// Apply the definitions, then run all layers in one process
+    Up(layers::LayerArgs),
     /// Run the speed layer: the log in, checkpoints out
     Speed(layers::LayerArgs),
+    /// Run the serving layer: answers over HTTP
+    Serve(layers::LayerArgs),
     /// Run batch when it is due, and collect files that nobody needs
     Scheduler(layers::LayerArgs),
     /// Append files of JSON lines, CSV or Parquet to a stream
@@ -147,7 +153,7 @@ fn run(cli: Cli, functions: Functions) -> Result<Done> {
 }
 
 fn runs_long(command: &Command) -> bool {
-    matches!(command, Command::Speed(_) | Command::Scheduler(_))
+    matches!(command, Command::Up(_) | Command::Speed(_) | Command::Serve(_) | Command::Scheduler(_))
 }
 
 async fn dispatch(context: &Context, command: Command) -> Result<Done> {
@@ -157,6 +163,9 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Plan(args) => definitions::plan(context, args).await,
         Command::Apply(args) => definitions::apply(context, args).await,
         Command::Explain(args) => definitions::explain(context, args).await,
+        Command::Demo(args) => layers::run_demo(args).await,
+        Command::Up(args) => layers::up(context, args).await,
+        Command::Serve(args) => layers::serve(context, args).await,
         Command::Speed(args) => layers::speed(context, args).await,
         Command::Scheduler(args) => layers::scheduler(context, args).await,
         Command::Ingest(args) => ingest::ingest(context, args).await,

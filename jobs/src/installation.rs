@@ -118,7 +118,6 @@ impl Installation {
     /// A serving node with the catalog's present state loaded. With `fresh` it also answers from this process's uncheckpointed layers.
     pub async fn node(&self, fresh: Option<Fresh>) -> Result<Node> {
         let settings = NodeSettings {
-            memory_limit_bytes: usize::try_from(self.settings.serving.memory_limit).unwrap_or(usize::MAX),
             name: self.worker.clone(),
             clock: match self.settings.serving.clock {
                 ClockKind::Wall => ServingClock::Wall,

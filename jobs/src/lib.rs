@@ -11,6 +11,7 @@ pub mod apply;
 pub mod check;
 pub mod cli;
 pub mod collect;
+pub mod demo;
 pub mod ingest;
 pub mod init;
 mod installation;
@@ -19,6 +20,7 @@ pub mod output;
 pub mod scheduler;
 pub mod served;
 pub mod status;
+pub mod up;
 pub mod verify;
 
 pub use installation::{Clock, Installation, clock, now};
