@@ -242,7 +242,8 @@ impl Traffic {
         } else if roll < FUTURE + BROKEN {
             (at, Outcome::Broken)
         } else if roll < FUTURE + BROKEN + LATE {
-            let delay = if self.rng.random_bool(0.5) { self.rng.random_range(2..180) * MINUTE } else { self.rng.random_range(3..96) * HOUR };
+            let delay =
+                if self.rng.random_bool(0.5) { self.rng.random_range(2..180) * MINUTE } else { self.rng.random_range(3..96) * HOUR };
             self.truth.late += 1;
             (at - delay, Outcome::Accepted)
         } else {
