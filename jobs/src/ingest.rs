@@ -32,9 +32,11 @@ mod layout;
 mod parquet_rows;
 mod read;
 mod records;
+mod survey;
 
 pub use guess::guess_stream;
 pub use input::{Format, Input};
+pub use survey::{Survey, survey};
 
 use fingerprint::Fingerprint;
 use read::{Batch, Message, REJECTED_TOLD, Reading, merge};

@@ -8,7 +8,6 @@
 //! [`plan`] turns a SELECT into [`states`]; [`events`] go in through a [`log`], files lie in [`storage`], and the [`catalog`] says
 //! what is committed. The three layers import this crate and never one another: they meet only in data.
 
-
 pub mod catalog;
 pub mod definitions;
 pub mod error;

@@ -90,15 +90,6 @@ pub struct SpeedSettings {
     /// How far an event may be dated after its partition's clock; what is further goes to the dead letters. Default: `10m`.
     #[serde(deserialize_with = "fields::duration")]
     pub max_future: Duration,
-    /// The largest state of one key in one tile (bytes); past it the column answers an error for that key. Default: `1MiB`.
-    #[serde(deserialize_with = "fields::bytes")]
-    pub max_state_bytes: u64,
-    /// How long events are gathered before they are visible. Default: `50ms`.
-    #[serde(deserialize_with = "fields::duration")]
-    pub micro_batch: Duration,
-    /// Memory for fresh layers (bytes); what does not fit is spilled. Default: `1GiB`.
-    #[serde(deserialize_with = "fields::bytes")]
-    pub memory_limit: u64,
 }
 
 /// `[batch]`: the batch layer.
@@ -111,9 +102,6 @@ pub struct BatchSettings {
     /// Where spilled data goes. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub temp_dir: Option<PathBuf>,
-    /// How many views are recomputed at the same time, each with its own memory. Default: 1.
-    #[serde(deserialize_with = "fields::at_least_one")]
-    pub parallel_runs: u32,
 }
 
 /// `[serving]`: the serving layer.
@@ -216,16 +204,13 @@ impl Default for SpeedSettings {
             checkpoint_interval: Duration::from_secs(10),
             checkpoint_bytes: 256 << 20,
             max_future: Duration::from_secs(600),
-            max_state_bytes: 1 << 20,
-            micro_batch: Duration::from_millis(50),
-            memory_limit: 1 << 30,
         }
     }
 }
 
 impl Default for BatchSettings {
     fn default() -> Self {
-        Self { memory_limit: 4 << 30, temp_dir: None, parallel_runs: 1 }
+        Self { memory_limit: 4 << 30, temp_dir: None }
     }
 }
 

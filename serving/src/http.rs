@@ -1,1 +1,101 @@
-//! HTTP.
+//! HTTP: lookups, SQL, events in, runs asked for, health, metrics, and one page that shows it all.
+//!
+//! | path | what it does |
+//! | --- | --- |
+//! | `GET /v1/views/{view}` | what a view is |
+//! | `GET /v1/views/{view}/row?<key>=<value>` | one row |
+//! | `POST /v1/views/{view}/rows` | rows of many keys |
+//! | `POST /v1/views/{view}/runs` | asks the scheduler for a run |
+//! | `POST /v1/sql` | a query |
+//! | `POST /v1/streams/{stream}/events` | events into the log |
+//! | `GET /healthz`, `/readyz`, `/metrics`, `/` | for machines and people |
+//!
+//! Errors are problem+json (RFC 9457).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware::from_fn;
+use axum::routing::{get, post};
+use metrics_exporter_prometheus::PrometheusHandle;
+use schemas::log::Log;
+use schemas::{Error, Result};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::node::Node;
+
+mod events;
+mod guard;
+mod input;
+mod problem;
+mod query;
+mod status;
+mod views;
+
+use problem::Problem;
+
+/// A request's body may have this many bytes.
+const MAX_BODY_BYTES: usize = 16 << 20;
+/// This many appends may be under way; more are told to come again.
+const MAX_APPENDS: usize = 64;
+
+/// What every handler has at hand.
+#[derive(Clone)]
+struct App {
+    node: Node,
+    log: Arc<dyn Log>,
+    metrics: Option<PrometheusHandle>,
+    appends: Arc<Semaphore>,
+}
+
+/// Listens at `listen` (port 0: any free one) and answers until `stop`; then requests under way are finished. Answers the address
+/// and the task to wait for.
+///
+/// Errors: `Unavailable` when the address cannot be listened on.
+pub async fn serve(
+    node: Node,
+    log: Arc<dyn Log>,
+    metrics: Option<PrometheusHandle>,
+    listen: SocketAddr,
+    stop: CancellationToken,
+) -> Result<(SocketAddr, JoinHandle<Result<()>>)> {
+    let cannot = |error: std::io::Error| Error::unavailable("cannot listen for HTTP").with("address", listen).caused_by(error);
+    let listener = TcpListener::bind(listen).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    node.attach_log(log.clone());
+    let router = router(App { node, log, metrics, appends: Arc::new(Semaphore::new(MAX_APPENDS)) });
+    info!(%address, "answering HTTP");
+    let task = tokio::spawn(async move {
+        axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(Error::from)
+    });
+    Ok((address, task))
+}
+
+fn router(app: App) -> Router {
+    Router::new()
+        .route("/", get(status::page))
+        .route("/healthz", get(status::healthz))
+        .route("/readyz", get(status::readyz))
+        .route("/metrics", get(status::metrics))
+        .route("/v1/views/{view}", get(views::describe))
+        .route("/v1/views/{view}/row", get(views::row))
+        .route("/v1/views/{view}/rows", post(views::rows))
+        .route("/v1/views/{view}/runs", post(views::ask_run))
+        .route("/v1/sql", post(query::query))
+        .route("/v1/streams/{stream}/events", post(events::append))
+        .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: the paths begin with /v1/views, /v1/sql, /v1/streams"))
+        .method_not_allowed_fallback(async || Problem::plain(StatusCode::METHOD_NOT_ALLOWED, "the path does not answer this method"))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(from_fn(guard::guard))
+        .with_state(app)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,14 @@
 //! The serving layer: snapshots, segments and fresh layers in; answers out.
 //!
 //! A [`Node`] follows the catalog. Each query takes one [`Stand`]: a catalog state with its layers, and a time. A lookup merges the
-//! few rows of its keys, a scan does the same part by part; both are [`schemas::states::answer`].
+//! few rows of its keys, a scan does the same part by part; both are [`mod@schemas::states::answer`]. SQL ([`Node::query`]) and
+//! [`http`] ask the same way, and every answer says what it stands on ([`Meta`]).
+//!
+//! ```text
+//! snapshot --copy, map--+
+//! segments --layers-----+--> stand --lookup, scan--> rows + meta --sql, http--> answers
+//! fresh layers ---------+
+//! ```
 
 mod archive;
 mod ask;

@@ -1,7 +1,11 @@
 //! The speed layer: the log in, checkpoints out.
 //!
-//! A worker decides each record once ([`decide`]), turns micro-batches of accepted events into fresh layers of states, and commits
-//! archive, dead letters and states of its partitions as one unit ([`checkpoint`]). It needs no old states to go on: states merge.
+//! A worker decides each record once ([`Decider`]), turns micro-batches of accepted events into fresh layers of states, and commits
+//! archive, dead letters and states of its partitions as one unit, the checkpoint. It needs no old states to go on: states merge.
+//!
+//! ```text
+//! log --decide--> accepted events --Partial--> fresh layers --checkpoint--> archive, dead letters, states object
+//! ```
 
 mod checkpoint;
 mod dead_letters;

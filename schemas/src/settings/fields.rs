@@ -61,10 +61,6 @@ pub(super) fn partitions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u
     number(deserializer, MOST_PARTITIONS)
 }
 
-pub(super) fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    number(deserializer, u32::MAX)
-}
-
 fn number<'de, D: Deserializer<'de>>(deserializer: D, most: u32) -> Result<u32, D::Error> {
     let number = match deserializer.deserialize_any(Scalar("a whole number"))? {
         Read::Number(number) => number,

@@ -74,7 +74,6 @@ fn an_empty_file_gives_the_defaults() {
     assert_eq!(settings.catalog.url.as_str(), "sqlite:///project/data/catalog.db");
     assert_eq!(settings.log.url.as_str(), "file:///project/data/log");
     assert_eq!(settings.cache_dir(), Path::new("/project/data/cache"));
-    assert_eq!(settings.speed.max_state_bytes, 1 << 20);
     assert_eq!(settings.serving.postgres, None);
 }
 

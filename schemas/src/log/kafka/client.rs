@@ -90,6 +90,11 @@ pub(super) fn kind_of(code: RDKafkaErrorCode) -> ErrorKind {
         | Code::InvalidPartitions
         | Code::InvalidReplicationFactor
         | Code::InvalidConfig
+        | Code::InvalidSessionTimeout
+        | Code::InvalidGroupId
+        | Code::InconsistentGroupProtocol
+        | Code::UnsupportedVersion
+        | Code::IllegalSASLState
         | Code::PolicyViolation => ErrorKind::Input,
         Code::BadMessage | Code::InvalidMessage | Code::BadCompression => ErrorKind::Corrupt,
         Code::MessageSizeTooLarge => ErrorKind::Limit,

@@ -2,7 +2,7 @@
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::Consumer as _;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 
 use super::*;
 
@@ -50,7 +50,7 @@ async fn the_position_passes_over_the_markers_of_transactions() {
         move || {
             let mut config = ClientConfig::new();
             config.set("bootstrap.servers", addresses()).set("transactional.id", &topic);
-            let producer: BaseProducer = config.create().unwrap();
+            let producer: ThreadedProducer<DefaultProducerContext> = config.create().unwrap();
             producer.init_transactions(cluster::TIMEOUT).unwrap();
             for (number, is_committed) in [(0, true), (1, false), (2, true), (3, false)] {
                 producer.begin_transaction().unwrap();
@@ -175,7 +175,7 @@ async fn new_partitions_are_assigned_to_who_consumes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_stalls_loses_its_partitions_and_hears_of_it() {
-    let stall = [("max.poll.interval.ms", "4000"), ("session.timeout.ms", "4000"), ("heartbeat.interval.ms", "300")];
+    let stall = [("max.poll.interval.ms", "6000"), ("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "300")];
     let Some(log) = real_log(&stall).await else { return };
     let topic = fresh_name("stalled");
     log.create_topic(&topic, 2).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_worker_that_stalls_loses_its_partitions_and_hears_of_it() {
     let mut consumer = log.subscribe(in_group("a", &topic, &[&topic])).await.unwrap();
     let Some(LogEvent::Assigned { start, .. }) = consumer.events.recv().await else { panic!("not assigned") };
     start.send(Ok(vec![(source(&topic, 0), Offset(0)), (source(&topic, 1), Offset(0))])).unwrap();
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    tokio::time::sleep(Duration::from_secs(9)).await;
     let mut lost = Vec::new();
     while let Some(event) = consumer.events.recv().await {
         match event {
@@ -201,6 +201,16 @@ async fn a_worker_that_stalls_loses_its_partitions_and_hears_of_it() {
     }
     assert_eq!(lost, [source(&topic, 0), source(&topic, 1)]);
     consumer.stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_the_group_refuses_fail_the_consumer() {
+    let Some(log) = real_log(&[("session.timeout.ms", "100"), ("heartbeat.interval.ms", "50")]).await else { return };
+    let topic = fresh_name("refused");
+    log.create_topic(&topic, 1).await.unwrap();
+    let told = work(log, in_group("a", &topic, &[&topic]), Arc::default(), CancellationToken::new()).await;
+    let error = told.failed.unwrap();
+    assert!(error.kind() == ErrorKind::Input && error.to_string().contains("session timeout"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

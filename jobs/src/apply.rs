@@ -1,0 +1,370 @@
+//! `plan` and `apply`: what the files would change in the catalog, and changing it.
+//!
+//! [`plan_changes`] is a pure function from a catalog state and definitions to a value that can be printed; [`apply`] reads, plans,
+//! holds what would come out against the planner, and commits in one transaction.
+//!
+//! A changed stream is a new version that is decoded by from the next record on. A changed view is a new version that is built
+//! beside the old one; its first published batch run switches over.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use schemas::catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect};
+use schemas::definitions::{Definitions, parse};
+use schemas::functions::Functions;
+use schemas::log::Log;
+use schemas::registry::Registry;
+use schemas::tiles::Micros;
+use schemas::{Error, ErrorKind, Result};
+use serde::Serialize;
+use uuid::Uuid;
+
+mod compatible;
+mod diff;
+mod inline;
+
+pub use compatible::incompatibilities;
+pub use diff::{DiffLine, line_diff};
+pub use inline::{normalised, self_contained};
+
+/// How often a plan is made anew because the catalog moved meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// What the files would change, in the order streams, views; each by name.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Changes {
+    pub changes: Vec<Change>,
+    /// The catalog's revision that this was planned against.
+    pub revision: i64,
+}
+
+/// What happens to one definition.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    pub kind: DefinitionKind,
+    pub name: Arc<str>,
+    #[serde(flatten)]
+    pub what: What,
+    /// The text to be kept.
+    #[serde(skip)]
+    pub sql: String,
+    /// The newest version the catalog has, live or not.
+    #[serde(skip)]
+    newest: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "change", rename_all = "lowercase")]
+pub enum What {
+    /// A first version, or one after all others were retired; in use at once.
+    Added {
+        version: u32,
+    },
+    /// A new version; a view's is built beside the old one, everything else is in use at once.
+    Changed {
+        from: u32,
+        version: u32,
+        built_beside: bool,
+        diff: Vec<DiffLine>,
+    },
+    /// The files are back at the version that is served: the one being built is dropped.
+    Reverted {
+        version: u32,
+        dropped: u32,
+    },
+    Unchanged {
+        version: u32,
+    },
+    /// Live in the catalog and not in the files.
+    Missing {
+        version: u32,
+    },
+    /// Cannot be applied.
+    Refused {
+        reasons: Vec<String>,
+        help: String,
+    },
+}
+
+impl Changes {
+    /// True when applying would change the catalog.
+    pub fn is_empty(&self, prune: bool) -> bool {
+        self.changes.iter().all(|change| match change.what {
+            What::Unchanged { .. } => true,
+            What::Missing { .. } => !prune,
+            _ => false,
+        })
+    }
+
+    /// An input error that names every refusal, when there is one.
+    pub fn refusals(&self) -> Result<()> {
+        let mut lines = Vec::new();
+        for change in &self.changes {
+            if let What::Refused { reasons, help } = &change.what {
+                let reasons = reasons.join("; ");
+                lines.push(format!("the {} \"{}\" cannot be changed so: {reasons}\n  help: {help}", kind_name(change.kind), change.name));
+            }
+        }
+        if lines.is_empty() { Ok(()) } else { Err(Error::input(lines.join("\n"))) }
+    }
+}
+
+/// `stream` or `view`.
+pub fn kind_name(kind: DefinitionKind) -> &'static str {
+    match kind {
+        DefinitionKind::Stream => "stream",
+        DefinitionKind::View => "view",
+    }
+}
+
+/// What `definitions` would change in a catalog state. `staging` names the views without aggregate: they keep nothing, so that
+/// a new version of one is in use at once (the views that name them are stored [`self_contained`], and change with them).
+pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &BTreeSet<Arc<str>>) -> Changes {
+    let mut changes = Vec::new();
+    for stream in &definitions.streams {
+        changes.push(plan_stream(state, definitions, stream));
+    }
+    for view in &definitions.views {
+        changes.push(plan_view(state, definitions, view, staging.contains(&view.name)));
+    }
+    let named: BTreeSet<(DefinitionKindOrder, Arc<str>)> = changes.iter().map(|change| (order(change.kind), change.name.clone())).collect();
+    for kind in [DefinitionKind::Stream, DefinitionKind::View] {
+        let missing: BTreeSet<&Arc<str>> =
+            state.live(kind).map(|record| &record.name).filter(|name| !named.contains(&(order(kind), (*name).clone()))).collect();
+        for name in missing {
+            let newest = newest_version(state, kind, name);
+            changes.push(Change {
+                kind,
+                name: name.clone(),
+                what: What::Missing { version: newest.unwrap_or_default() },
+                sql: String::new(),
+                newest,
+            });
+        }
+    }
+    changes.sort_by(|a, b| (order(a.kind), &a.name).cmp(&(order(b.kind), &b.name)));
+    Changes { changes, revision: state.revision }
+}
+
+type DefinitionKindOrder = u8;
+
+fn order(kind: DefinitionKind) -> DefinitionKindOrder {
+    match kind {
+        DefinitionKind::Stream => 0,
+        DefinitionKind::View => 1,
+    }
+}
+
+fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &schemas::definitions::StreamDefinition) -> Change {
+    let kind = DefinitionKind::Stream;
+    let sql = normalised(&stream.sql);
+    let newest = of_name(state, kind, &stream.name).max_by_key(|record| record.version);
+    let change = |what| Change { kind, name: stream.name.clone(), what, sql: sql.clone(), newest: newest.map(|record| record.version) };
+    if let Some(refused) = taken_name(state, kind, &stream.name).or_else(|| taken_topic(state, definitions, stream)) {
+        return change(refused);
+    }
+    let Some(newest) = newest else { return change(What::Added { version: 1 }) };
+    let live = newest.status != DefinitionStatus::Retired;
+    if live && normalised(&newest.sql) == sql {
+        return change(What::Unchanged { version: newest.version });
+    }
+    // What was archived under an earlier version stays readable as this stream, so that also a retired one binds.
+    let reasons = match parse::parse_stream(&newest.sql) {
+        Ok(before) => incompatibilities(&before, stream),
+        Err(error) => vec![format!("version {} in the catalog does not parse: {error}", newest.version)],
+    };
+    if !reasons.is_empty() {
+        return change(What::Refused {
+            reasons,
+            help: "give the stream a new name and a topic of its own, and leave this one as it is".into(),
+        });
+    }
+    let version = newest.version + 1;
+    match live {
+        false => change(What::Added { version }),
+        true => {
+            change(What::Changed { from: newest.version, version, built_beside: false, diff: line_diff(&normalised(&newest.sql), &sql) })
+        }
+    }
+}
+
+fn plan_view(state: &CatalogState, definitions: &Definitions, view: &schemas::definitions::ViewDefinition, staging: bool) -> Change {
+    let kind = DefinitionKind::View;
+    let sql = normalised(&self_contained(view, definitions));
+    let newest = newest_version(state, kind, &view.name);
+    let change = |what| Change { kind, name: view.name.clone(), what, sql: sql.clone(), newest };
+    if let Some(refused) = taken_name(state, kind, &view.name) {
+        return change(refused);
+    }
+    let version = newest.unwrap_or_default() + 1;
+    let live = || of_name(state, kind, &view.name).filter(|record| record.status != DefinitionStatus::Retired);
+    let Some(last) = live().max_by_key(|record| record.version) else { return change(What::Added { version }) };
+    if normalised(&last.sql) == sql {
+        return change(What::Unchanged { version: last.version });
+    }
+    let served = live().find(|record| record.status == DefinitionStatus::Active);
+    match served.filter(|served| normalised(&served.sql) == sql) {
+        Some(served) => change(What::Reverted { version: served.version, dropped: last.version }),
+        None => {
+            let built_beside = served.is_some() && !staging;
+            change(What::Changed { from: last.version, version, built_beside, diff: line_diff(&normalised(&last.sql), &sql) })
+        }
+    }
+}
+
+/// Streams and views share one space of names.
+fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<What> {
+    let other = match kind {
+        DefinitionKind::Stream => DefinitionKind::View,
+        DefinitionKind::View => DefinitionKind::Stream,
+    };
+    state.live(other).find(|record| &*record.name == name).map(|_| What::Refused {
+        reasons: vec![format!("the catalog has a {} of that name", kind_name(other))],
+        help: "choose another name, or drop the other one with `apply --prune` first".into(),
+    })
+}
+
+/// A topic is one live stream's.
+fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &schemas::definitions::StreamDefinition) -> Option<What> {
+    let of_topic = |record: &&DefinitionRecord| {
+        let in_files = definitions.streams.iter().any(|known| known.name == record.name);
+        record.name != stream.name && !in_files && parse::parse_stream(&record.sql).is_ok_and(|other| other.topic == stream.topic)
+    };
+    state.live(DefinitionKind::Stream).find(of_topic).map(|record| What::Refused {
+        reasons: vec![format!("the topic \"{}\" belongs to the stream \"{}\", which is live in the catalog", stream.topic, record.name)],
+        help: format!("choose another topic, or take \"{}\" out of the files and drop it with `apply --prune` first", record.name),
+    })
+}
+
+fn of_name<'a>(state: &'a CatalogState, kind: DefinitionKind, name: &'a str) -> impl Iterator<Item = &'a DefinitionRecord> {
+    state.definitions.iter().filter(move |record| record.kind == kind && &*record.name == name)
+}
+
+fn newest_version(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<u32> {
+    of_name(state, kind, name).map(|record| record.version).max()
+}
+
+/// The definition records that changes come to: new versions, and those that are retired for them.
+pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros) -> Vec<DefinitionRecord> {
+    let mut records = Vec::new();
+    for change in &changes.changes {
+        let live = || of_name(state, change.kind, &change.name).filter(|record| record.status != DefinitionStatus::Retired);
+        let retired = |record: &DefinitionRecord| DefinitionRecord { status: DefinitionStatus::Retired, ..record.clone() };
+        let new = |version, status| DefinitionRecord {
+            kind: change.kind,
+            name: change.name.clone(),
+            version,
+            sql: change.sql.clone(),
+            status,
+            created_at: now,
+        };
+        match &change.what {
+            What::Added { version } => records.push(new(*version, DefinitionStatus::Active)),
+            What::Changed { version, built_beside: true, .. } => {
+                records.extend(live().filter(|record| record.status == DefinitionStatus::Building).map(retired));
+                records.push(new(*version, DefinitionStatus::Building));
+            }
+            What::Changed { version, built_beside: false, .. } => {
+                records.extend(live().map(retired));
+                records.push(new(*version, DefinitionStatus::Active));
+            }
+            What::Reverted { version, .. } => records.extend(live().filter(|record| record.version != *version).map(retired)),
+            What::Missing { .. } if prune => records.extend(live().map(retired)),
+            What::Missing { .. } | What::Unchanged { .. } | What::Refused { .. } => {}
+        }
+    }
+    records
+}
+
+/// A catalog state as it would be with these records.
+pub fn with_records(state: &CatalogState, records: &[DefinitionRecord]) -> CatalogState {
+    let replaced =
+        |old: &DefinitionRecord| records.iter().any(|new| new.kind == old.kind && new.name == old.name && new.version == old.version);
+    let mut after = state.clone();
+    after.definitions.retain(|old| !replaced(old));
+    after.definitions.extend(records.iter().cloned());
+    after
+}
+
+/// Refuses what would leave a live view without a stream it reads.
+fn refuse_orphans(after: &CatalogState, records: &[DefinitionRecord]) -> Result<()> {
+    let dropped = records
+        .iter()
+        .filter(|record| record.kind == DefinitionKind::Stream && !after.live(DefinitionKind::Stream).any(|live| live.name == record.name));
+    for stream in dropped {
+        let reads = |view: &&DefinitionRecord| inline::relations(&view.sql).contains(&*stream.name);
+        if let Some(view) = after.live(DefinitionKind::View).find(reads) {
+            return Err(Error::input(format!("the stream \"{}\" cannot be dropped: the view \"{}\" reads it", stream.name, view.name))
+                .with("version of the view", view.version)
+                .with("expected", "the view dropped too, or its new version published first (`basestream batch run`)"));
+        }
+    }
+    Ok(())
+}
+
+/// What an apply needs of an installation.
+pub struct Target<'a> {
+    pub catalog: &'a Catalog,
+    pub log: &'a dyn Log,
+    /// Of a topic that is made because it does not exist.
+    pub partitions: u32,
+    pub functions: &'a Functions,
+}
+
+/// Makes the catalog hold what `definitions` say, in one transaction, and creates the topics; answers what changed. Two at
+/// the same time do not collide: the later one plans anew on what the earlier one left.
+///
+/// Errors: `Input` for a change that is refused (nothing is changed then), `Conflict` when the catalog kept moving.
+pub async fn apply(
+    target: &Target<'_>,
+    definitions: &Definitions,
+    staging: &BTreeSet<Arc<str>>,
+    prune: bool,
+    now: Micros,
+) -> Result<Changes> {
+    let mut last = Error::conflict("the catalog kept moving while the definitions were applied: try again");
+    for _ in 0..ATTEMPTS {
+        let state = target.catalog.state().await?;
+        let changes = plan_changes(&state, definitions, staging);
+        let commit = commit_of(&state, &changes, prune, now, target.functions).await?;
+        for stream in &definitions.streams {
+            target.log.create_topic(&stream.topic, target.partitions).await?;
+        }
+        if changes.is_empty(prune) {
+            return Ok(changes);
+        }
+        match target.catalog.commit_with_retry(commit).await {
+            Ok(_) => return Ok(changes),
+            Err(error) if error.kind() == ErrorKind::Conflict => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+/// Checks changes as a whole and makes them one commit.
+async fn commit_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros, functions: &Functions) -> Result<Commit> {
+    changes.refusals()?;
+    let records = records_of(state, changes, prune, now);
+    let after = with_records(state, &records);
+    refuse_orphans(&after, &records)?;
+    // Versions that stay in use (a served view whose successor is being built) must plan over the new streams too.
+    Registry::load(&after, functions).await.map_err(|error| {
+        Error::input(format!("what is live in the catalog would no longer plan: {}", error.message()))
+            .with("expected", "streams that keep the columns which live views read, until those views are replaced or dropped")
+    })?;
+    let mut expect: Vec<Expect> = changes
+        .changes
+        .iter()
+        .filter(|change| !matches!(change.what, What::Unchanged { .. }))
+        .map(|change| Expect::NewestVersion { kind: change.kind, name: change.name.clone(), version: change.newest })
+        .collect();
+    if records.iter().any(|record| record.status == DefinitionStatus::Retired) {
+        // Something is taken away: nobody may have begun to stand on it meanwhile.
+        expect.push(Expect::Revision(state.revision));
+    }
+    Ok(Commit { id: Uuid::now_v7(), expect, add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! Which changes of a stream its archived events survive.
+
+use schemas::definitions::StreamDefinition;
+
+/// Why `new` cannot follow `old` under the same name; empty when it can. Columns may be added (nullable), dropped, moved to another
+/// path and made nullable; windows of deduplication and retention may change.
+pub fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for column in &new.columns {
+        let before = old.columns.iter().find(|before| before.name == column.name);
+        match before {
+            Some(before) if before.column_type != column.column_type => reasons.push(format!(
+                "the type of \"{}\" would change from {} to {}, and archived events hold the former",
+                column.name, before.column_type, column.column_type
+            )),
+            Some(before) if before.nullable && !column.nullable => {
+                reasons.push(format!("\"{}\" would become NOT NULL, and archived events may hold NULL", column.name));
+            }
+            None if !column.nullable => {
+                reasons.push(format!("\"{}\" would be a new NOT NULL column, and archived events lack it", column.name));
+            }
+            _ => {}
+        }
+    }
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".into());
+    let fixed = [
+        ("topic", old.topic.to_string(), new.topic.to_string(), "offsets of one topic mean nothing in another"),
+        ("event_time", old.event_time.clone(), new.event_time.clone(), "archived events are dated by the former"),
+        ("id", text(&old.id), text(&new.id), "duplicates were told by the former"),
+        ("key", text(&old.key), text(&new.key), "events of one key would lie in other partitions than before"),
+    ];
+    for (option, before, after, why) in fixed {
+        if before != after {
+            reasons.push(format!("{option} would change from {before} to {after}, and {why}"));
+        }
+    }
+    reasons
+}

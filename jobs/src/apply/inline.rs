@@ -1,0 +1,99 @@
+//! Making a view's text stand by itself: the views without aggregate that it names become CTEs in front of its SELECT. A stored
+//! version then means the same for ever, and a change of a staging view is a change of every view that builds on it.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Query, Spanned, Statement, Visit, Visitor};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use schemas::definitions::{Definitions, ViewDefinition, parse};
+
+/// The text as it is compared and kept: no spaces at line ends, no blank lines around it, no semicolon behind it.
+pub fn normalised(sql: &str) -> String {
+    let lines: Vec<&str> = sql.lines().map(str::trim_end).collect();
+    let text = lines.join("\n");
+    text.trim().trim_end_matches(|c: char| c == ';' || c.is_whitespace()).to_owned()
+}
+
+/// The view's statement with the views it names as CTEs. A text that does not parse comes back as it is: its mistake is told elsewhere.
+pub fn self_contained(view: &ViewDefinition, definitions: &Definitions) -> String {
+    let mut ctes = Vec::new();
+    collect(view, definitions, &mut vec![view.name.clone()], &mut ctes);
+    if ctes.is_empty() {
+        return view.sql.clone();
+    }
+    let (Some(query), Some(at)) = (query_of(&view.select), view.sql.rfind(&view.select)) else { return view.sql.clone() };
+    let list: Vec<String> = ctes.iter().map(|named| format!("{} AS (\n{}\n)", named.name, normalised(&named.select))).collect();
+    let list = list.join(", ");
+    let (head, tail) = view.sql.split_at(at);
+    match with_keyword_end(&query, &view.select) {
+        Some(end) => format!("{head}{} {list},{}", &tail[..end], &tail[end..]),
+        None => format!("{head}WITH {list}\n{tail}"),
+    }
+}
+
+/// The views that `view` names, deepest first, each once. `open` guards against circles.
+fn collect<'a>(view: &ViewDefinition, definitions: &'a Definitions, open: &mut Vec<Arc<str>>, ctes: &mut Vec<&'a ViewDefinition>) {
+    let Some(query) = query_of(&view.select) else { return };
+    for name in relations_of(&query) {
+        let Some(named) = definitions.views.iter().find(|known| *known.name == *name) else { continue };
+        if open.contains(&named.name) || ctes.iter().any(|known| known.name == named.name) {
+            continue;
+        }
+        open.push(named.name.clone());
+        collect(named, definitions, open, ctes);
+        open.pop();
+        ctes.push(named);
+    }
+}
+
+/// The names of streams and views that a stored `CREATE VIEW` selects from; empty when it does not parse.
+pub(super) fn relations(sql: &str) -> BTreeSet<String> {
+    let query = parse::parse_view(sql).ok().and_then(|view| query_of(&view.select));
+    query.map(|query| relations_of(&query).into_iter().collect()).unwrap_or_default()
+}
+
+fn query_of(select: &str) -> Option<Query> {
+    match Parser::parse_sql(&GenericDialect {}, select).ok()?.pop()? {
+        Statement::Query(query) => Some(*query),
+        _ => None,
+    }
+}
+
+/// The names a query selects from, in the order met; its CTEs' own names excluded.
+fn relations_of(query: &Query) -> Vec<String> {
+    struct Names {
+        found: Vec<String>,
+        ctes: BTreeSet<String>,
+    }
+    impl Visitor for Names {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            self.ctes.extend(query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| cte.alias.name.value.to_lowercase()));
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+            if let [ObjectNamePart::Identifier(name)] = relation.0.as_slice() {
+                self.found.push(if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() });
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut names = Names { found: Vec::new(), ctes: BTreeSet::new() };
+    let _ = query.visit(&mut names);
+    let Names { mut found, ctes } = names;
+    found.retain(|name| !ctes.contains(name));
+    found
+}
+
+/// The byte behind the keyword WITH of the outermost query, when it has one.
+fn with_keyword_end(query: &Query, text: &str) -> Option<usize> {
+    let start = query.with.as_ref()?.span().start;
+    let line_start: usize = text.split_inclusive('\n').take(start.line.saturating_sub(1) as usize).map(str::len).sum();
+    let line = &text[line_start..];
+    let column: usize = line.chars().take(start.column.saturating_sub(1) as usize).map(char::len_utf8).sum();
+    let at = line_start + column;
+    text.get(at..at + 4).filter(|word| word.eq_ignore_ascii_case("with")).map(|_| at + 4)
+}

@@ -1,0 +1,242 @@
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use schemas::catalog::DefinitionStatus::{Active, Building, Retired};
+use schemas::definitions::parse::parse_definitions;
+
+use super::*;
+
+const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL) \
+    WITH (topic = 'pay', format = 'json', event_time = 'ts', id = 'id', key = 'device')";
+const VIEW: &str = "CREATE VIEW velocity WITH (windows = '1h') AS SELECT device, count(*) AS n FROM pay GROUP BY device";
+
+fn definitions(texts: &[&str]) -> Definitions {
+    let sources: Vec<(Option<PathBuf>, String)> = texts.iter().map(|text| (None, (*text).to_owned())).collect();
+    let (definitions, problems) = parse_definitions(&sources);
+    assert!(problems.is_empty(), "{problems}");
+    definitions
+}
+
+fn plan(state: &CatalogState, texts: &[&str]) -> Changes {
+    plan_changes(state, &definitions(texts), &BTreeSet::new())
+}
+
+/// The catalog after applying these files.
+fn applied(state: &CatalogState, texts: &[&str], prune: bool) -> CatalogState {
+    with_records(state, &records_of(state, &plan(state, texts), prune, 7))
+}
+
+fn what<'a>(changes: &'a Changes, name: &str) -> &'a What {
+    &changes.changes.iter().find(|change| &*change.name == name).unwrap().what
+}
+
+fn statuses(state: &CatalogState, name: &str) -> Vec<(u32, DefinitionStatus)> {
+    let mut found: Vec<_> = state.definitions.iter().filter(|d| &*d.name == name).map(|d| (d.version, d.status)).collect();
+    found.sort_by_key(|(version, _)| *version);
+    found
+}
+
+fn reasons(changes: &Changes, name: &str) -> String {
+    match what(changes, name) {
+        What::Refused { reasons, .. } => reasons.join("; "),
+        other => panic!("expected a refusal, found {other:?}"),
+    }
+}
+
+#[test]
+fn what_is_new_is_version_1_and_active_at_once() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    assert_eq!(statuses(&state, "pay"), [(1, Active)]);
+    assert_eq!(statuses(&state, "velocity"), [(1, Active)]);
+    assert!(plan(&state, &[STREAM, VIEW]).is_empty(true), "applying twice changes nothing");
+}
+
+#[test]
+fn spaces_at_line_ends_and_semicolons_are_no_change() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let spaced = format!("{VIEW}  \n\n;\n");
+    assert_eq!(what(&plan(&state, &[STREAM, &spaced]), "velocity"), &What::Unchanged { version: 1 });
+}
+
+#[test]
+fn a_changed_view_is_built_beside_the_served_one() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let second = VIEW.replace("'1h'", "'1h, 7d'");
+    let changes = plan(&state, &[STREAM, &second]);
+    assert!(matches!(what(&changes, "velocity"), What::Changed { from: 1, version: 2, built_beside: true, diff } if diff.len() == 2));
+    let state = applied(&state, &[STREAM, &second], false);
+    assert_eq!(statuses(&state, "velocity"), [(1, Active), (2, Building)]);
+    let third = VIEW.replace("'1h'", "'30d'");
+    let state = applied(&state, &[STREAM, &third], false);
+    assert_eq!(statuses(&state, "velocity"), [(1, Active), (2, Retired), (3, Building)], "one version at a time is built");
+}
+
+#[test]
+fn files_that_go_back_to_the_served_version_drop_the_one_being_built() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let state = applied(&state, &[STREAM, &VIEW.replace("'1h'", "'7d'")], false);
+    assert_eq!(what(&plan(&state, &[STREAM, VIEW]), "velocity"), &What::Reverted { version: 1, dropped: 2 });
+    assert_eq!(statuses(&applied(&state, &[STREAM, VIEW], false), "velocity"), [(1, Active), (2, Retired)]);
+}
+
+#[test]
+fn a_changed_stream_is_decoded_by_its_new_version_at_once() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let wider = STREAM.replace("device TEXT,", "device TEXT, country TEXT,");
+    let state = applied(&state, &[&wider, VIEW], false);
+    assert_eq!(statuses(&state, "pay"), [(1, Retired), (2, Active)]);
+}
+
+#[test]
+fn a_change_that_archived_events_would_not_survive_is_refused_with_its_reason() {
+    let state = applied(&CatalogState::default(), &[STREAM], false);
+    let refused = |from: &str, to: &str| reasons(&plan(&state, &[&STREAM.replace(from, to)]), "pay");
+    assert!(refused("DECIMAL(18,2)", "DOUBLE").contains("from DECIMAL(18,2) to DOUBLE"));
+    assert!(refused("device TEXT,", "device TEXT, country TEXT NOT NULL,").contains("new NOT NULL column"));
+    assert!(refused("device TEXT,", "device TEXT NOT NULL,").contains("become NOT NULL"));
+    assert!(refused("topic = 'pay'", "topic = 'other'").contains("topic would change from pay to other"));
+    assert!(refused(", key = 'device'", "").contains("key would change from device to none"));
+    assert!(refused(" id = 'id',", "").contains("id would change from id to none"));
+    let both = STREAM.replace("DECIMAL(18,2)", "DOUBLE").replace("topic = 'pay'", "topic = 'p'");
+    assert!(plan(&state, &[&both]).refusals().unwrap_err().message().contains("; topic would"), "all reasons are told at once");
+}
+
+#[test]
+fn columns_may_become_nullable_move_and_go() {
+    let state = applied(&CatalogState::default(), &[STREAM], false);
+    let eased =
+        STREAM.replace("amount DECIMAL(18,2) NOT NULL", "amount DECIMAL(18,2) OPTIONS (path = '$.sum')").replace("device TEXT, ", "");
+    let eased = eased.replace(", key = 'device'", ", key = 'id'");
+    assert!(reasons(&plan(&state, &[&eased]), "pay").starts_with("key would change"), "the key alone is refused");
+}
+
+#[test]
+fn what_the_files_no_longer_define_stays_unless_pruned() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let changes = plan(&state, &[STREAM]);
+    assert_eq!(what(&changes, "velocity"), &What::Missing { version: 1 });
+    assert!(changes.is_empty(false) && !changes.is_empty(true));
+    assert_eq!(statuses(&applied(&state, &[STREAM], false), "velocity"), [(1, Active)]);
+    let pruned = applied(&state, &[STREAM], true);
+    assert_eq!(statuses(&pruned, "velocity"), [(1, Retired)]);
+    assert_eq!(what(&plan(&pruned, &[STREAM, VIEW]), "velocity"), &What::Added { version: 2 }, "versions are never used again");
+}
+
+#[test]
+fn a_stream_that_a_live_view_reads_is_not_pruned() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let other = STREAM.replace("pay", "other");
+    let changes = plan(&state, &[&other, &VIEW.replace("FROM pay", "FROM other")]);
+    let records = records_of(&state, &changes, true, 7);
+    let error = refuse_orphans(&with_records(&state, &records), &records).unwrap_err();
+    assert!(error.message().contains("the view \"velocity\" reads it"), "version 1 is served until version 2 is built: {error}");
+    let records = records_of(&state, &plan(&state, &[]), true, 7);
+    refuse_orphans(&with_records(&state, &records), &records).unwrap();
+}
+
+#[test]
+fn names_and_topics_of_what_is_live_are_taken() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let renamed = STREAM.replace("STREAM pay", "STREAM payments");
+    assert!(reasons(&plan(&state, &[&renamed]), "payments").contains("belongs to the stream \"pay\""));
+    let as_stream = STREAM.replace("STREAM pay", "STREAM velocity").replace("topic = 'pay'", "topic = 'v'");
+    assert!(reasons(&plan(&state, &[&as_stream]), "velocity").contains("has a view of that name"));
+}
+
+#[test]
+fn a_changed_staging_view_changes_the_views_that_build_on_it() {
+    let staging = "CREATE VIEW big AS SELECT device, ts FROM pay WHERE amount > 100";
+    let view = "CREATE VIEW bigs WITH (windows = '1h') AS SELECT device, count(*) AS n FROM big GROUP BY device";
+    let files = definitions(&[STREAM, staging, view]);
+    let names: BTreeSet<Arc<str>> = [Arc::from("big")].into();
+    let changes = plan_changes(&CatalogState::default(), &files, &names);
+    let state = with_records(&CatalogState::default(), &records_of(&CatalogState::default(), &changes, false, 7));
+    let stored = &state.active(DefinitionKind::View, "bigs").unwrap().sql;
+    assert!(stored.contains("WITH big AS (\nSELECT device, ts FROM pay WHERE amount > 100\n)"), "{stored}");
+    let changed = definitions(&[STREAM, &staging.replace("100", "200"), view]);
+    let changes = plan_changes(&state, &changed, &names);
+    assert!(matches!(what(&changes, "big"), What::Changed { built_beside: false, .. }));
+    assert!(matches!(what(&changes, "bigs"), What::Changed { built_beside: true, .. }));
+}
+
+#[test]
+fn inlined_views_come_deepest_first_and_join_the_with_that_is_there() {
+    let files = definitions(&[
+        STREAM,
+        "CREATE VIEW a AS SELECT device, ts, amount FROM pay",
+        "CREATE VIEW b AS SELECT * FROM a WHERE amount > 1 -- a comment",
+        "CREATE VIEW c AS\nWITH own AS (SELECT * FROM b) SELECT device, count(*) AS n FROM own GROUP BY device",
+    ]);
+    let text = self_contained(&files.views[2], &files);
+    let (a, b, own) = (text.find("a AS (").unwrap(), text.find("b AS (").unwrap(), text.find("own AS (").unwrap());
+    assert!(a < b && b < own, "{text}");
+    assert_eq!(text.matches("WITH").count(), 1, "{text}");
+    parse::parse_view(&text).unwrap();
+}
+
+#[tokio::test]
+async fn a_stored_view_plans_without_the_views_it_was_made_of() {
+    let files = definitions(&[
+        STREAM,
+        "CREATE VIEW a AS SELECT device, ts, amount FROM pay",
+        "CREATE VIEW b AS SELECT * FROM a WHERE amount > 1",
+        "CREATE VIEW c WITH (windows = '1h') AS SELECT device, count(*) AS n FROM b GROUP BY device",
+    ]);
+    let names: BTreeSet<Arc<str>> = ["a", "b"].map(Arc::from).into();
+    let state = CatalogState::default();
+    let state = with_records(&state, &records_of(&state, &plan_changes(&state, &files, &names), false, 7));
+    let mut alone = state.clone();
+    alone.definitions.retain(|record| matches!(&*record.name, "pay" | "c"));
+    let registry = Registry::load(&alone, &Functions::standard()).await.unwrap();
+    assert_eq!(registry.views.len(), 1);
+    assert_eq!(Registry::load(&state, &Functions::standard()).await.unwrap().views.len(), 1);
+}
+
+async fn target(folder: &tempfile::TempDir) -> (Catalog, Arc<dyn Log>) {
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let log = schemas::log::open(&format!("file://{}", folder.path().display()), &Default::default()).await.unwrap();
+    (catalog, log)
+}
+
+#[tokio::test]
+async fn a_column_that_a_served_view_reads_does_not_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, log) = target(&folder).await;
+    let functions = Functions::standard();
+    let target = Target { catalog: &catalog, log: &*log, partitions: 2, functions: &functions };
+    let sum = VIEW.replace("count(*) AS n", "sum(amount) AS n");
+    let none = BTreeSet::new();
+    apply(&target, &definitions(&[STREAM, &sum]), &none, false, 1).await.unwrap();
+    let narrower = STREAM.replace(", amount DECIMAL(18,2) NOT NULL", "");
+    let error = apply(&target, &definitions(&[&narrower, VIEW]), &none, false, 2).await.unwrap_err();
+    assert!(error.message().contains("would no longer plan"), "{error}");
+    assert_eq!(log.bounds("pay").await.unwrap().len(), 2, "the topic was made");
+}
+
+#[tokio::test]
+async fn two_applies_at_the_same_time_do_not_collide() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, log) = target(&folder).await;
+    let functions = Functions::standard();
+    let target = Target { catalog: &catalog, log: &*log, partitions: 1, functions: &functions };
+    let (files, none) = (definitions(&[STREAM, VIEW]), BTreeSet::new());
+    let (a, b) = tokio::join!(apply(&target, &files, &none, false, 1), apply(&target, &files, &none, false, 1));
+    a.unwrap();
+    b.unwrap();
+    let state = catalog.state().await.unwrap();
+    assert_eq!(statuses(&state, "pay"), [(1, Active)]);
+    assert_eq!(statuses(&state, "velocity"), [(1, Active)]);
+}
+
+proptest! {
+    #[test]
+    fn a_diff_holds_both_texts(old in "[abc\n]{0,24}", new in "[abc\n]{0,24}") {
+        let diff = line_diff(&old, &new);
+        let side = |keep: fn(&DiffLine) -> Option<&String>| diff.iter().filter_map(keep).cloned().collect::<Vec<_>>();
+        let before = side(|line| match line { DiffLine::Same(text) | DiffLine::Removed(text) => Some(text), DiffLine::Added(_) => None });
+        let after = side(|line| match line { DiffLine::Same(text) | DiffLine::Added(text) => Some(text), DiffLine::Removed(_) => None });
+        prop_assert_eq!(before, old.lines().map(str::to_owned).collect::<Vec<_>>());
+        prop_assert_eq!(after, new.lines().map(str::to_owned).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,213 @@
+//! `check`: every mistake of a project at once, and what its definitions come to. Needs no service.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use schemas::Result;
+use schemas::definitions::durations::{format_bytes, format_duration};
+use schemas::definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition, parse};
+use schemas::functions::Functions;
+use schemas::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
+use schemas::plan::{ColumnKind, Planned, Planner, ViewPlan};
+use schemas::tiles::Micros;
+use serde::Serialize;
+
+mod text;
+
+/// How many run times are shown ahead.
+const RUNS_AHEAD: usize = 3;
+/// What one remembered id takes in a speed worker's memory, about.
+const BYTES_PER_ID: u64 = 64;
+/// The rate that memory is told for.
+const EVENTS_PER_SECOND: u64 = 1_000;
+
+/// A project's definitions, and what was found in them.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    pub definitions: Definitions,
+    /// Of the views that keep states, in the order of their names.
+    pub plans: Vec<Arc<ViewPlan>>,
+    /// The views without aggregate: they are inlined where they are named.
+    pub staging: BTreeSet<Arc<str>>,
+    pub diagnostics: Diagnostics,
+    pub streams: Vec<StreamReport>,
+    pub views: Vec<ViewReport>,
+}
+
+/// What `check` says of a stream.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StreamReport {
+    pub stream: Arc<str>,
+    pub topic: Arc<str>,
+    pub columns: Vec<ColumnReport>,
+    pub event_time: String,
+    pub id: Option<String>,
+    pub dedup_within: Option<String>,
+    /// Memory for remembered ids at 1,000 events a second, over all partitions.
+    pub dedup_memory_bytes_at_1k_per_s: Option<u64>,
+    pub retention: Option<String>,
+}
+
+/// What `check` says of a view.
+#[derive(Debug, Clone, Serialize)]
+pub struct ViewReport {
+    pub view: Arc<str>,
+    /// False for a view without aggregate.
+    pub keeps_states: bool,
+    pub reads: Vec<Arc<str>>,
+    pub keys: Vec<String>,
+    pub columns: Vec<ColumnReport>,
+    pub windows: Vec<RangeExplanation>,
+    pub ladder: Vec<String>,
+    pub states: Vec<StateExplanation>,
+    /// Columns whose answers are estimates.
+    pub approximate: Vec<String>,
+    pub schedule: Option<String>,
+    pub next_runs: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ColumnReport {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub column_type: String,
+    pub nullable: bool,
+    pub approximate: bool,
+}
+
+/// Reads and checks the definitions of a project's folder. `now` is when the next runs are counted from.
+///
+/// Errors are those of reading; mistakes are in [`Checked::diagnostics`].
+pub async fn check_project(project: &Path, functions: &Functions, now: Micros) -> Result<Checked> {
+    let (definitions, found) = parse::load_project(project)?;
+    let mut checked = check_definitions(definitions, functions, now).await;
+    let mut diagnostics = found;
+    if diagnostics.has_errors() {
+        // A view is not to blame for a stream whose definition was left out as wrong.
+        checked.diagnostics.0.retain(|planned| !names_unknown_table(&planned.message));
+    }
+    diagnostics.extend(checked.diagnostics.0);
+    diagnostics.sort();
+    checked.diagnostics = diagnostics;
+    Ok(checked)
+}
+
+/// Plans definitions that are at hand.
+pub async fn check_definitions(definitions: Definitions, functions: &Functions, now: Micros) -> Checked {
+    let planner = Planner::new(&definitions, functions.clone());
+    let mut checked = Checked {
+        plans: Vec::new(),
+        staging: BTreeSet::new(),
+        diagnostics: Diagnostics::new(),
+        streams: definitions.streams.iter().map(report_stream).collect(),
+        views: Vec::new(),
+        definitions: Definitions::default(),
+    };
+    for view in &definitions.views {
+        match planner.plan(view).await {
+            Ok(Planned::Kept(plan)) => {
+                checked.views.push(report_view(view, &plan, now));
+                checked.plans.push(plan);
+            }
+            Ok(Planned::Staging) => {
+                checked.views.push(report_staging(view));
+                checked.staging.insert(view.name.clone());
+            }
+            Err(found) => checked.diagnostics.extend(found),
+        }
+    }
+    checked.plans.sort_by(|a, b| a.view.cmp(&b.view));
+    checked.diagnostics.sort();
+    // A staging view's mistake is found again by each view that names it.
+    checked.diagnostics.0.dedup();
+    checked.definitions = definitions;
+    checked
+}
+
+impl Checked {
+    /// What `explain` says of one view; `None` for a view that keeps nothing or is not there.
+    pub fn explain(&self, view: &str, now: Micros) -> Option<Explanation> {
+        self.plans.iter().find(|plan| &*plan.view == view).map(|plan| explain(plan, now))
+    }
+
+    /// For people to read.
+    pub fn text(&self) -> String {
+        text::checked(self)
+    }
+}
+
+/// DataFusion's words for a relation that is neither stream nor view.
+fn names_unknown_table(message: &str) -> bool {
+    message.contains("table '") && message.contains("not found")
+}
+
+fn report_stream(stream: &StreamDefinition) -> StreamReport {
+    let memory = stream.dedup_within.map(|window| window.as_secs().max(1).saturating_mul(EVENTS_PER_SECOND * BYTES_PER_ID));
+    let column = |column: &schemas::definitions::Column| ColumnReport {
+        name: column.name.clone(),
+        column_type: column.column_type.to_string(),
+        nullable: column.nullable,
+        approximate: false,
+    };
+    StreamReport {
+        stream: stream.name.clone(),
+        topic: stream.topic.clone(),
+        columns: stream.columns.iter().map(column).collect(),
+        event_time: stream.event_time.clone(),
+        id: stream.id.clone(),
+        dedup_within: stream.dedup_within.map(format_duration),
+        dedup_memory_bytes_at_1k_per_s: memory.filter(|_| stream.id.is_some()),
+        retention: stream.retention.map(format_duration),
+    }
+}
+
+fn report_staging(view: &ViewDefinition) -> ViewReport {
+    ViewReport {
+        view: view.name.clone(),
+        keeps_states: false,
+        reads: Vec::new(),
+        keys: Vec::new(),
+        columns: Vec::new(),
+        windows: Vec::new(),
+        ladder: Vec::new(),
+        states: Vec::new(),
+        approximate: Vec::new(),
+        schedule: None,
+        next_runs: Vec::new(),
+    }
+}
+
+fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewReport {
+    let explained = explain(plan, now);
+    let after = DateTime::from_timestamp_micros(now).unwrap_or_default();
+    let time = |time: &DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let columns = plan.columns.iter().map(|column| ColumnReport {
+        name: column.field.name().clone(),
+        column_type: serving::sql_name(column.field.data_type()),
+        nullable: column.field.is_nullable(),
+        approximate: matches!(&column.kind, ColumnKind::Value(value) if value.approximate),
+    });
+    ViewReport {
+        view: view.name.clone(),
+        keeps_states: true,
+        reads: plan.streams.iter().map(|stream| stream.name.clone()).collect(),
+        keys: plan.keys.iter().map(|key| key.name().clone()).collect(),
+        columns: columns.collect(),
+        windows: explained.ranges,
+        ladder: explained.ladder,
+        states: explained.states,
+        approximate: explained.approximate,
+        schedule: view.schedule.as_ref().map(ToString::to_string),
+        next_runs: view.schedule.iter().flat_map(|schedule| schedule.upcoming(after, RUNS_AHEAD)).map(|due| time(&due)).collect(),
+    }
+}
+
+/// Bytes as a person reads them, rounded up to whole MiB.
+fn dedup_cost(bytes: u64) -> String {
+    format_bytes(bytes.div_ceil(1 << 20) << 20)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! What `check` prints.
+
+use std::fmt::Write;
+
+use super::{Checked, StreamReport, ViewReport, dedup_cost};
+use crate::output::table;
+
+pub(super) fn checked(checked: &Checked) -> String {
+    let mut text = String::new();
+    if !checked.diagnostics.is_empty() {
+        let _ = writeln!(text, "{}\n", checked.diagnostics);
+    }
+    for stream in &checked.streams {
+        write_stream(&mut text, stream);
+    }
+    for view in &checked.views {
+        write_view(&mut text, view);
+    }
+    let errors = checked.diagnostics.iter().filter(|found| found.severity == schemas::definitions::Severity::Error).count();
+    let _ = match errors {
+        0 => write!(text, "{} and {}: no errors", count(checked.streams.len(), "stream"), count(checked.views.len(), "view")),
+        errors => write!(text, "{}", count(errors, "error")),
+    };
+    text
+}
+
+fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+fn write_stream(text: &mut String, stream: &StreamReport) {
+    let _ = writeln!(text, "stream {}", stream.stream);
+    let _ = writeln!(text, "  topic        {}", stream.topic);
+    let columns: Vec<String> = stream.columns.iter().map(|column| format!("{} {}", column.name, column.column_type)).collect();
+    let _ = writeln!(text, "  columns      {}", columns.join(", "));
+    let _ = writeln!(text, "  event time   {}", stream.event_time);
+    match (&stream.id, &stream.dedup_within, stream.dedup_memory_bytes_at_1k_per_s) {
+        (Some(id), Some(within), Some(bytes)) => {
+            let _ = writeln!(text, "  duplicates   by {id} within {within}: about {} of memory at 1,000 events/s", dedup_cost(bytes));
+        }
+        _ => {
+            let _ = writeln!(text, "  duplicates   kept: the stream names no id with dedup_within");
+        }
+    }
+    let _ = writeln!(text, "  retention    {}\n", stream.retention.as_deref().unwrap_or("for ever"));
+}
+
+fn write_view(text: &mut String, view: &ViewReport) {
+    if !view.keeps_states {
+        let _ = writeln!(text, "view {}\n  has no aggregate: inlined where it is named, keeps nothing\n", view.view);
+        return;
+    }
+    let reads: Vec<&str> = view.reads.iter().map(|stream| &**stream).collect();
+    let _ = writeln!(text, "view {}", view.view);
+    let _ = writeln!(text, "  reads        {}", reads.join(", "));
+    let _ = writeln!(text, "  keys         {}", if view.keys.is_empty() { "none: one row".into() } else { view.keys.join(", ") });
+    let _ = writeln!(text, "  runs         {}", runs(view));
+    if !view.approximate.is_empty() {
+        let _ = writeln!(text, "  approximate  {}", view.approximate.join(", "));
+    }
+    let columns = view.columns.iter().map(|column| {
+        let note = if column.approximate { "approximate" } else { "" };
+        vec![column.name.clone(), column.column_type.clone(), note.to_owned()]
+    });
+    indent(text, &table(&["column", "type", ""], columns));
+    let windows = view.windows.iter().map(|window| vec![window.range.clone(), window.hop.clone(), window.tiles.to_string()]);
+    indent(text, &table(&["window", "hop", "tiles at most"], windows));
+    let states = view.states.iter().map(|state| {
+        let fields: Vec<&str> = state.fields.iter().map(|(_, data_type)| data_type.as_str()).collect();
+        vec![state.aggregate.clone(), fields.join(", ")]
+    });
+    indent(text, &table(&["state kept", "as"], states));
+    text.push('\n');
+}
+
+fn runs(view: &ViewReport) -> String {
+    match &view.schedule {
+        Some(schedule) => format!("{schedule}; next {}", view.next_runs.join(", ")),
+        None => format!("when asked: `basestream batch run {}`", view.view),
+    }
+}
+
+fn indent(text: &mut String, block: &str) {
+    for line in block.lines() {
+        let _ = writeln!(text, "  {line}");
+    }
+}

@@ -1,0 +1,189 @@
+//! The command line: arguments in, results on standard output, errors and logs on standard error.
+//!
+//! Exit codes: 0 success, 1 a failure, 2 wrong usage.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use schemas::functions::Functions;
+use schemas::settings::{FILE_NAME, Settings, Variables};
+use schemas::{Error, Result};
+
+use crate::installation::Installation;
+use crate::output::Output;
+
+mod ask;
+mod batch;
+mod definitions;
+mod ingest;
+mod layers;
+mod logging;
+mod progress;
+mod status;
+mod verify;
+
+const EXAMPLES: &str = "\
+Start with your own file:
+  basestream init shop --from orders.csv && cd shop
+  basestream apply
+  basestream ingest orders ../orders.csv
+  basestream up
+
+Beside it, in another terminal:
+  basestream lookup orders_by_customer customer_id=00001
+  basestream query 'SELECT * FROM orders_by_customer LIMIT 10'
+  basestream verify orders_by_customer
+
+Or look at it working, with nothing to prepare:
+  basestream demo";
+
+/// One plain SQL SELECT over event streams, kept complete and fresh.
+#[derive(Debug, Parser)]
+#[command(name = "basestream", version, after_help = EXAMPLES, max_term_width = 110, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct Global {
+    /// Where the project runs: its settings. Streams and views lie beside it
+    #[arg(long, global = true, value_name = "FILE", default_value = FILE_NAME)]
+    config: PathBuf,
+    /// Results (and errors) as JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// What is logged on standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG
+    /// [default: info for up, speed, serve and scheduler, else warn]
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// How logs are written
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = logging::Format::Text)]
+    log_format: logging::Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a new project: settings, a stream, a view
+    Init(definitions::InitArgs),
+    /// List every mistake in the definitions, and what they come to; needs no service
+    Check(definitions::CheckArgs),
+    /// Show what `apply` would change in the catalog
+    Plan(definitions::PlanArgs),
+    /// Put the files' definitions into the catalog
+    Apply(definitions::ApplyArgs),
+    /// Show a view's three layers as SQL, and the states kept; needs no service
+    Explain(definitions::ExplainArgs),
+    /// See all layers at work on synthetic payments, with nothing to prepare
+    Demo(layers::DemoArgs),
+    /// Apply the definitions, then run all layers in one process
+    Up(layers::LayerArgs),
+    /// Run the speed layer: the log in, checkpoints out
+    Speed(layers::LayerArgs),
+    /// Run the serving layer: answers over HTTP
+    Serve(layers::LayerArgs),
+    /// Run batch when it is due, and collect files that nobody needs
+    Scheduler(layers::LayerArgs),
+    /// Append files of JSON lines, CSV or Parquet to a stream
+    Ingest(ingest::IngestArgs),
+    /// Run a view's batch now, or list what ran
+    Batch(batch::BatchArgs),
+    /// Ask a view for the row of one key
+    Lookup(ask::LookupArgs),
+    /// Run a SELECT over views, streams and system tables
+    Query(ask::QueryArgs),
+    /// Compare what is served with plain SQL over the archive; exit 1 on any difference
+    Verify(verify::VerifyArgs),
+    /// How far each partition is read, what each view is served from, what ran
+    Status(status::StatusArgs),
+}
+
+/// The outcome of a command that worked.
+enum Done {
+    Success,
+    /// It worked, and what it found is not good: exit 1 without another word.
+    Found,
+}
+
+/// What every command has at hand.
+struct Context {
+    config: PathBuf,
+    output: Output,
+    functions: Functions,
+}
+
+impl Context {
+    fn settings(&self) -> Result<Settings> {
+        Settings::load(&self.config, &Variables::from_process()).map_err(|error| {
+            if error.kind() == schemas::ErrorKind::NotFound { error.with("help", "`basestream init DIR` makes a project") } else { error }
+        })
+    }
+
+    async fn installation(&self) -> Result<Installation> {
+        Installation::open(&self.settings()?, self.functions.clone()).await
+    }
+}
+
+/// The whole command line, with `functions` to plan with. Call it from `main` of a binary that has aggregates of its own.
+pub fn main(functions: Functions) -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output { json: cli.global.json };
+    match run(cli, functions) {
+        Ok(Done::Success) => ExitCode::SUCCESS,
+        Ok(Done::Found) => ExitCode::FAILURE,
+        Err(error) => {
+            output.print_error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli, functions: Functions) -> Result<Done> {
+    logging::start(cli.global.log_level.as_deref(), cli.global.log_format, runs_long(&cli.command))?;
+    // Planning recurses with the depth of a SELECT.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
+    let runtime = runtime.map_err(|error| Error::from(error).with("while", "starting"))?;
+    let context = Context { config: cli.global.config, output: Output { json: cli.global.json }, functions };
+    let done = runtime.block_on(dispatch(&context, cli.command));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+    done
+}
+
+fn runs_long(command: &Command) -> bool {
+    matches!(command, Command::Up(_) | Command::Speed(_) | Command::Serve(_) | Command::Scheduler(_))
+}
+
+async fn dispatch(context: &Context, command: Command) -> Result<Done> {
+    match command {
+        Command::Init(args) => definitions::init(context, args),
+        Command::Check(args) => definitions::check(context, args).await,
+        Command::Plan(args) => definitions::plan(context, args).await,
+        Command::Apply(args) => definitions::apply(context, args).await,
+        Command::Explain(args) => definitions::explain(context, args).await,
+        Command::Demo(args) => layers::run_demo(args).await,
+        Command::Up(args) => layers::up(context, args).await,
+        Command::Serve(args) => layers::serve(context, args).await,
+        Command::Speed(args) => layers::speed(context, args).await,
+        Command::Scheduler(args) => layers::scheduler(context, args).await,
+        Command::Ingest(args) => ingest::ingest(context, args).await,
+        Command::Batch(args) => batch::batch(context, args).await,
+        Command::Lookup(args) => ask::lookup(context, args).await,
+        Command::Query(args) => ask::query(context, args).await,
+        Command::Verify(args) => verify::verify(context, args).await,
+        Command::Status(args) => status::status(context, args).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

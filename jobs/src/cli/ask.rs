@@ -1,0 +1,161 @@
+//! `lookup`, `query`: questions. They open a serving node in this process, beside whatever else runs.
+
+use std::io::Read;
+
+use arrow::array::RecordBatch;
+use clap::Args;
+use futures::TryStreamExt;
+use schemas::events::format_timestamp;
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+use serde_json::json;
+use serving::{Keys, Meta, QueryResponse, parse_as_of};
+
+use super::{Context, Done};
+use crate::output::{OutputWriter, table};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  basestream lookup device_velocity device_id=d17\n  \
+    basestream lookup device_velocity device_id=d17 --as-of 2026-05-01T12:00:00Z --json")]
+pub(super) struct LookupArgs {
+    view: String,
+    /// One value for each key column of the view
+    #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
+    keys: Vec<(String, String)>,
+    /// The answer as of this time (RFC 3339 with a zone)
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    as_of: Option<Micros>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  basestream query 'SELECT * FROM device_velocity ORDER BY txns_1h DESC LIMIT 10'\n  \
+    basestream query \"SET as_of = '2026-05-01T12:00:00Z'; SELECT count(*) FROM device_velocity\"\n  \
+    basestream query 'SELECT * FROM system.handover'\n\n\
+    Tables: <view>, <view>__batch and <view>__speed (the states), <stream> (accepted events), system.runs, system.checkpoints,\n\
+    system.partitions, system.views, system.handover")]
+pub(super) struct QueryArgs {
+    /// One SELECT; `-` reads it from standard input
+    sql: String,
+}
+
+pub(super) async fn lookup(context: &Context, args: LookupArgs) -> Result<Done> {
+    let installation = context.installation().await?;
+    let node = installation.node(None).await?;
+    let response = node.lookup(&args.view, Keys::Text(vec![args.keys]), args.as_of).await?;
+    let found = response.found.first().copied().unwrap_or_default();
+    let row = serving::json::rows(&response.rows)?.into_iter().next();
+    let value = json!({ "row": row, "found": found, "meta": response.meta });
+    let text = lookup_text(&response.rows, found, &response.meta)?;
+    context.output.print(&value, || text)?;
+    Ok(Done::Success)
+}
+
+pub(super) async fn query(context: &Context, args: QueryArgs) -> Result<Done> {
+    let sql = match args.sql.as_str() {
+        "-" => read_standard_input()?,
+        _ => args.sql,
+    };
+    let installation = context.installation().await?;
+    let node = installation.node(None).await?;
+    let response = node.query(&sql, Vec::new()).await?;
+    match context.output.json {
+        true => print_json(response).await?,
+        false => print_table(context, response).await?,
+    }
+    Ok(Done::Success)
+}
+
+/// Rows as they come: an answer may be larger than memory.
+async fn print_json(mut response: QueryResponse) -> Result<()> {
+    let mut out = OutputWriter::default();
+    let writer = serving::json::RowWriter::new(&response.schema);
+    let mut buffer = b"{\"rows\":[".to_vec();
+    let mut separator: &[u8] = b"\n";
+    while let Some(batch) = response.batches.try_next().await? {
+        for row in 0..batch.num_rows() {
+            buffer.extend_from_slice(separator);
+            separator = b",\n";
+            writer.write(&mut buffer, &batch, row)?;
+        }
+        out.write(&buffer)?;
+        buffer.clear();
+        if out.is_closed() {
+            return Ok(());
+        }
+    }
+    buffer.extend_from_slice(b"],\n\"meta\":");
+    let meta = serde_json::to_vec(&response.meta).map_err(|error| Error::internal(format!("an answer's meta has no JSON form: {error}")))?;
+    buffer.extend_from_slice(&meta);
+    buffer.extend_from_slice(b"}\n");
+    out.write(&buffer)
+}
+
+async fn print_table(context: &Context, response: QueryResponse) -> Result<()> {
+    let header: Vec<String> = response.schema.fields().iter().map(|field| field.name().clone()).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let meta = response.meta.clone();
+    let mut rows = Vec::new();
+    for batch in response.collect().await? {
+        for row in 0..batch.num_rows() {
+            rows.push(values_text(&batch, row)?);
+        }
+    }
+    let count = rows.len();
+    let text = format!("{}\n({count} row{}; {})", table(&header, rows), if count == 1 { "" } else { "s" }, meta_text(&meta));
+    context.output.print(&(), || text)
+}
+
+fn lookup_text(rows: &RecordBatch, found: bool, meta: &Meta) -> Result<String> {
+    let values = if rows.num_rows() > 0 { values_text(rows, 0)? } else { Vec::new() };
+    let schema = rows.schema();
+    let pairs = schema.fields().iter().zip(values).map(|(field, value)| vec![field.name().clone(), value]);
+    let note = if found { "" } else { "there is no such key; " };
+    Ok(format!("{}\n({note}{})", table(&["column", "value"], pairs), meta_text(meta)))
+}
+
+fn meta_text(meta: &Meta) -> String {
+    let mut text = format!("as of {}", format_timestamp(meta.as_of));
+    if let Some(complete_to) = meta.complete_to {
+        text.push_str(&format!(", complete to {}", format_timestamp(complete_to)));
+    }
+    if meta.from_archive {
+        text.push_str(", computed from the archive");
+    }
+    if meta.degraded {
+        text.push_str(", without the published snapshot, which this version cannot read");
+    }
+    if !meta.approximate.is_empty() {
+        text.push_str(&format!(", approximate: {}", meta.approximate.join(", ")));
+    }
+    text
+}
+
+/// One row's values as a person reads them: as in JSON, texts without quotes.
+fn values_text(batch: &RecordBatch, row: usize) -> Result<Vec<String>> {
+    let text = |column| -> Result<String> {
+        let json = serving::json::value(column, row)?;
+        Ok(match serde_json::from_str(json.get()) {
+            Ok(serde_json::Value::String(text)) => text,
+            Ok(serde_json::Value::Null) => "NULL".to_owned(),
+            _ => json.get().to_owned(),
+        })
+    };
+    batch.columns().iter().map(text).collect()
+}
+
+fn read_standard_input() -> Result<String> {
+    let mut sql = String::new();
+    std::io::stdin().read_to_string(&mut sql).map_err(|error| Error::input(format!("standard input is no text: {error}")))?;
+    Ok(sql)
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("found \"{text}\", expected column=value")),
+    }
+}
+
+fn time(text: &str) -> Result<Micros, String> {
+    parse_as_of(text).map_err(|error| error.message().to_owned())
+}

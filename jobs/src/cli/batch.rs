@@ -1,0 +1,59 @@
+//! `batch run`, `batch history`.
+
+use clap::{Args, Subcommand};
+use schemas::Result;
+
+use super::{Context, Done, progress};
+use crate::status::{RunReport, runs_text};
+
+#[derive(Debug, Args)]
+pub(super) struct BatchArgs {
+    #[command(subcommand)]
+    command: BatchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BatchCommand {
+    /// Recompute a view now and publish its snapshot
+    #[command(after_help = "Example:\n  basestream batch run device_velocity\n\n\
+        A version that is being built is run first, and served from then on. Definitions are not applied: see `basestream apply`.")]
+    Run {
+        view: String,
+        /// From the archive, whatever the view's strategy
+        #[arg(long)]
+        full: bool,
+    },
+    /// List runs, newest first
+    #[command(after_help = "Example:\n  basestream batch history --limit 50")]
+    History {
+        /// Of this view alone
+        view: Option<String>,
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+    },
+}
+
+pub(super) async fn batch(context: &Context, args: BatchArgs) -> Result<Done> {
+    match args.command {
+        BatchCommand::Run { view, full } => run(context, &view, full).await,
+        BatchCommand::History { view, limit } => history(context, view.as_deref(), limit).await,
+    }
+}
+
+async fn run(context: &Context, view: &str, _full: bool) -> Result<Done> {
+    let installation = context.installation().await?;
+    let bar = progress::counter(view, !context.output.json);
+    let shown = bar.clone();
+    let run = installation.run_view(view, &move |events| shown.set_position(events.max(0) as u64)).await;
+    bar.finish_and_clear();
+    let report = RunReport::of(&run?);
+    context.output.print(&report, || runs_text(std::slice::from_ref(&report)))?;
+    Ok(Done::Success)
+}
+
+async fn history(context: &Context, view: Option<&str>, limit: usize) -> Result<Done> {
+    let installation = context.installation().await?;
+    let runs: Vec<RunReport> = installation.catalog.runs(view, limit).await?.iter().map(RunReport::of).collect();
+    context.output.print(&runs, || if runs.is_empty() { "nothing ran yet".into() } else { runs_text(&runs) })?;
+    Ok(Done::Success)
+}

@@ -1,0 +1,203 @@
+//! `init`, `check`, `plan`, `apply`, `explain`: a project's files, and the catalog's versions of them.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use schemas::plan::explain::Explanation;
+use schemas::{Error, ErrorKind, Result};
+use serde_json::json;
+
+use super::{Context, Done};
+use crate::apply::{Changes, DiffLine, What, kind_name, plan_changes};
+use crate::check::{Checked, check_project};
+use crate::installation::now;
+use crate::output::table;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  basestream init shop\n  basestream init shop --from orders.csv      # guesses the columns, makes a first view"
+)]
+pub(super) struct InitArgs {
+    /// The project's folder; made when missing, nothing in it is overwritten
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// A file of events (JSON lines, CSV or Parquet) to fit stream and view to
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  basestream check\n  basestream check --config shop/basestream.toml --json")]
+pub(super) struct CheckArgs {}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  basestream plan")]
+pub(super) struct PlanArgs {
+    /// As if with `apply --prune`
+    #[arg(long)]
+    prune: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  basestream apply\n  basestream apply --prune      # also retires what the files no longer define\n\n\
+    A changed view is built beside the old one; `basestream batch run VIEW` (or the scheduler) switches over.")]
+pub(super) struct ApplyArgs {
+    /// Retire what is in the catalog and not in the files
+    #[arg(long)]
+    prune: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  basestream explain device_velocity")]
+pub(super) struct ExplainArgs {
+    /// A view of the files
+    view: String,
+}
+
+pub(super) fn init(context: &Context, args: InitArgs) -> Result<Done> {
+    let made = crate::init::init(&args.folder, args.from.as_deref())?;
+    context.output.print(&made, || made.text())?;
+    Ok(Done::Success)
+}
+
+pub(super) async fn check(context: &Context, _: CheckArgs) -> Result<Done> {
+    let checked = checked(context).await?;
+    let ok = !checked.diagnostics.has_errors();
+    let value = json!({ "ok": ok, "diagnostics": checked.diagnostics, "streams": checked.streams, "views": checked.views });
+    context.output.print(&value, || checked.text())?;
+    Ok(if ok { Done::Success } else { Done::Found })
+}
+
+pub(super) async fn plan(context: &Context, args: PlanArgs) -> Result<Done> {
+    let checked = faultless(checked(context).await?)?;
+    let installation = context.installation().await?;
+    let state = installation.catalog.state().await?;
+    let changes = plan_changes(&state, &checked.definitions, &checked.staging);
+    context.output.print(&changes, || changes_text(&changes, args.prune, Tense::Would))?;
+    Ok(if changes.refusals().is_ok() { Done::Success } else { Done::Found })
+}
+
+pub(super) async fn apply(context: &Context, args: ApplyArgs) -> Result<Done> {
+    let checked = faultless(checked(context).await?)?;
+    let installation = context.installation().await?;
+    let changes = installation.apply_checked(&checked, args.prune).await?;
+    context.output.print(&changes, || changes_text(&changes, args.prune, Tense::Did))?;
+    Ok(Done::Success)
+}
+
+pub(super) async fn explain(context: &Context, args: ExplainArgs) -> Result<Done> {
+    let checked = checked(context).await?;
+    let Some(explanation) = checked.explain(&args.view, now()) else {
+        return Err(no_explanation(checked, &args.view));
+    };
+    context.output.print(&explanation, || explanation_text(&explanation))?;
+    Ok(Done::Success)
+}
+
+async fn checked(context: &Context) -> Result<Checked> {
+    let settings = context.settings()?;
+    check_project(&settings.project, &context.functions, now()).await
+}
+
+/// Definitions without errors; their warnings are told on standard error.
+fn faultless(checked: Checked) -> Result<Checked> {
+    if checked.diagnostics.has_errors() {
+        checked.diagnostics.clone().into_result()?;
+    }
+    for warning in &checked.diagnostics {
+        tracing::warn!("{warning}");
+    }
+    Ok(checked)
+}
+
+fn no_explanation(checked: Checked, view: &str) -> Error {
+    if checked.staging.contains(view) {
+        return Error::input(format!("the view \"{view}\" has no aggregate: it is inlined where it is named, and keeps nothing"));
+    }
+    if let Err(error) = checked.diagnostics.into_result() {
+        return error;
+    }
+    let known: Vec<&str> = checked.plans.iter().map(|plan| &*plan.view).collect();
+    Error::new(ErrorKind::NotFound, format!("there is no view \"{view}\" in the files")).with("expected one of", known.join(", "))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Tense {
+    Would,
+    Did,
+}
+
+fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
+    let mut text = String::new();
+    let (mut added, mut changed, mut retired) = (0, 0, 0);
+    for change in &changes.changes {
+        let subject = format!("{} {}", kind_name(change.kind), change.name);
+        let _ = match &change.what {
+            What::Added { version } => {
+                added += 1;
+                writeln!(text, "+ {subject} (version {version})")
+            }
+            What::Changed { from, version, built_beside, diff } => {
+                changed += 1;
+                let beside = if *built_beside { ", built beside the served one until its first batch run" } else { "" };
+                let _ = writeln!(text, "~ {subject} (version {from} -> {version}{beside})");
+                diff.iter().try_for_each(|line| match line {
+                    DiffLine::Same(line) => writeln!(text, "      {line}"),
+                    DiffLine::Removed(line) => writeln!(text, "    - {line}"),
+                    DiffLine::Added(line) => writeln!(text, "    + {line}"),
+                })
+            }
+            What::Reverted { version, dropped } => {
+                changed += 1;
+                writeln!(text, "~ {subject} (back at version {version}; version {dropped}, which was being built, is dropped)")
+            }
+            What::Unchanged { version } => writeln!(text, "  {subject} (version {version}, unchanged)"),
+            What::Missing { version } if prune => {
+                retired += 1;
+                writeln!(text, "- {subject} (version {version}, not in the files)")
+            }
+            What::Missing { version } => {
+                writeln!(text, "  {subject} (version {version}, not in the files: kept; `apply --prune` retires it)")
+            }
+            What::Refused { reasons, help } => {
+                let _ = writeln!(text, "! {subject} cannot be changed so");
+                let _ = reasons.iter().try_for_each(|reason| writeln!(text, "    {reason}"));
+                writeln!(text, "    help: {help}")
+            }
+        };
+    }
+    let counts = [(added, "added"), (changed, "changed"), (retired, "retired")];
+    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let _ = match (counts.is_empty(), tense) {
+        (true, _) => write!(text, "nothing to change"),
+        (false, Tense::Did) => write!(text, "{}", counts.join(", ")),
+        (false, Tense::Would) => write!(text, "{} by `basestream apply`", counts.join(", ")),
+    };
+    text
+}
+
+fn explanation_text(explained: &Explanation) -> String {
+    let indented = |sql: &str| sql.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
+    let states = explained.states.iter().enumerate().map(|(i, state)| {
+        let fields: Vec<&str> = state.fields.iter().map(|(_, data_type)| data_type.as_str()).collect();
+        vec![format!("s{i}"), state.aggregate.clone(), fields.join(", ")]
+    });
+    let ranges = explained.ranges.iter().map(|range| vec![range.range.clone(), range.hop.clone(), range.tiles.to_string()]);
+    let mut parts = vec![
+        format!(
+            "batch and speed keep, for each key and tile ({} tiles and their merges: {}):",
+            explained.ladder.first().map_or("", String::as_str),
+            explained.ladder.join(", ")
+        ),
+        indented(&explained.states_sql),
+        "serving answers:".to_owned(),
+        indented(&explained.answer_sql),
+        table(&["state", "of", "kept as"], states),
+        table(&["window", "hop", "tiles merged at most"], ranges),
+    ];
+    if !explained.approximate.is_empty() {
+        parts.push(format!("approximate: {}", explained.approximate.join(", ")));
+    }
+    parts.join("\n\n")
+}

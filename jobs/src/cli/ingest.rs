@@ -1,0 +1,125 @@
+//! `ingest`: files into a stream's log.
+
+use std::fmt::Write;
+
+use clap::{Args, ValueEnum};
+use schemas::Result;
+use serde::Serialize;
+
+use super::{Context, Done, progress};
+use crate::ingest::{Format, Input, Options, Summary};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  basestream ingest orders orders.csv\n  basestream ingest orders day1.jsonl.gz day2.parquet\n  \
+    kcat -C -t orders | basestream ingest orders -\n\n\
+    A repeat goes on where the last one ended. Records that are no events of the stream are left out and told.")]
+pub(super) struct IngestArgs {
+    /// A stream of the catalog (`basestream apply` puts it there)
+    stream: String,
+    /// Files of JSON lines, CSV (each also .gz) or Parquet; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    /// The files' format [default: by the file's name; standard input is JSON lines]
+    #[arg(long, value_enum)]
+    format: Option<FormatArg>,
+    /// Between the columns of CSV [default: guessed from the header]
+    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
+    delimiter: Option<u8>,
+    /// Send also records that are no events of the stream: they end in the dead letters
+    #[arg(long)]
+    produce_invalid: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FormatArg {
+    Jsonl,
+    Csv,
+    Parquet,
+}
+
+#[derive(Serialize)]
+struct FileReport {
+    file: String,
+    records: i64,
+    /// In the log already, from an earlier run.
+    skipped: i64,
+    rejected: i64,
+    first_rejected: Vec<RejectedReport>,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct RejectedReport {
+    line: u64,
+    error: String,
+}
+
+pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> {
+    let installation = context.installation().await?;
+    let options = Options {
+        format: args.format.map(|format| match format {
+            FormatArg::Jsonl => Format::JsonLines,
+            FormatArg::Csv => Format::Csv,
+            FormatArg::Parquet => Format::Parquet,
+        }),
+        delimiter: args.delimiter,
+        produce_invalid: args.produce_invalid,
+        ..Options::default()
+    };
+    let mut reports = Vec::new();
+    for file in &args.files {
+        let input = Input::parse(file);
+        let size = std::fs::metadata(file).ok().filter(|found| input != Input::Stdin && found.is_file()).map(|found| found.len());
+        let bar = progress::bytes(file, size, !context.output.json);
+        let shown = bar.clone();
+        let summary = installation.ingest(&args.stream, &input, &options, |at| {
+            shown.set_message(format!("{} records", at.records));
+            shown.set_position(at.bytes_done);
+        });
+        let summary = summary.await;
+        bar.finish_and_clear();
+        reports.push(report(file, summary?));
+    }
+    let nothing_fits = reports.iter().any(|report| report.records + report.skipped == 0 && report.rejected > 0);
+    context.output.print(&serde_json::json!({ "stream": args.stream, "files": reports }), || text(&reports))?;
+    Ok(if nothing_fits { Done::Found } else { Done::Success })
+}
+
+fn report(file: &str, summary: Summary) -> FileReport {
+    FileReport {
+        file: file.to_owned(),
+        records: summary.records,
+        skipped: summary.skipped,
+        rejected: summary.rejected,
+        first_rejected: summary.first_rejected.into_iter().map(|r| RejectedReport { line: r.number, error: r.error }).collect(),
+        seconds: summary.elapsed.as_secs_f64(),
+    }
+}
+
+fn text(reports: &[FileReport]) -> String {
+    let mut text = String::new();
+    for report in reports {
+        let _ = write!(text, "{}: {} records in {:.1} s", report.file, report.records, report.seconds);
+        if report.skipped > 0 {
+            let _ = write!(text, ", {} were in the log already", report.skipped);
+        }
+        if report.rejected > 0 {
+            let _ = write!(text, ", {} are no events of the stream", report.rejected);
+        }
+        for rejected in &report.first_rejected {
+            let _ = write!(text, "\n  {}:{}: {}", report.file, rejected.line, rejected.error);
+        }
+        text.push('\n');
+    }
+    text.trim_end().to_owned()
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text {
+        "\\t" | "tab" => Ok(b'\t'),
+        _ => match text.as_bytes() {
+            [byte] => Ok(*byte),
+            _ => Err("expected one character, or \\t".into()),
+        },
+    }
+}

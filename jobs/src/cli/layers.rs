@@ -1,0 +1,69 @@
+//! `up`, `speed`, `serve`, `scheduler` and `demo`: what runs until it is told to stop.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use schemas::Result;
+
+use super::{Context, Done};
+use crate::check;
+use crate::demo::{DemoOptions, demo};
+use crate::up::{self, UpOptions, stop_on_signals};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Runs until Ctrl-C or SIGTERM, finishes what is under way, and exits 0. Several may run on the same URLs.")]
+pub(super) struct LayerArgs {}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Needs no project and no service. Ctrl-C ends it.")]
+pub(super) struct DemoArgs {
+    /// End after the checks; exit 0 only if all of them held
+    #[arg(long)]
+    once: bool,
+    /// How many records of history to begin with
+    #[arg(long, value_name = "N", default_value_t = DemoOptions::default().events)]
+    events: u64,
+    /// The traffic's seed: the same seed makes the same events
+    #[arg(long, value_name = "S", default_value_t = DemoOptions::default().seed)]
+    seed: u64,
+    /// Keep the data here, instead of in a temporary folder that is deleted at the end
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub(super) async fn up(context: &Context, _: LayerArgs) -> Result<Done> {
+    let stop = stop_on_signals()?;
+    let settings = context.settings()?;
+    let checked = check::check_project(&settings.project, &context.functions, crate::now()).await?;
+    checked.diagnostics.clone().into_result()?;
+    let installation = context.installation().await?;
+    let options = UpOptions { definitions: Some(checked.definitions), quiet: context.output.json, ..UpOptions::default() };
+    up::up(installation, options, stop).await?;
+    Ok(Done::Success)
+}
+
+pub(super) async fn speed(context: &Context, _: LayerArgs) -> Result<Done> {
+    let stop = stop_on_signals()?;
+    up::speed(context.installation().await?, stop).await?;
+    Ok(Done::Success)
+}
+
+pub(super) async fn serve(context: &Context, _: LayerArgs) -> Result<Done> {
+    let stop = stop_on_signals()?;
+    let options = UpOptions { quiet: context.output.json, ..UpOptions::default() };
+    up::serve(context.installation().await?, options, stop).await?;
+    Ok(Done::Success)
+}
+
+pub(super) async fn scheduler(context: &Context, _: LayerArgs) -> Result<Done> {
+    let stop = stop_on_signals()?;
+    up::scheduler(context.installation().await?, stop).await?;
+    Ok(Done::Success)
+}
+
+pub(super) async fn run_demo(args: DemoArgs) -> Result<Done> {
+    let stop = stop_on_signals()?;
+    let options = DemoOptions { once: args.once, events: args.events, seed: args.seed, dir: args.dir };
+    let outcome = demo(options, stop).await?;
+    Ok(if args.once && !outcome.is_verified() { Done::Found } else { Done::Success })
+}

@@ -1,0 +1,33 @@
+//! Progress bars on standard error, where that is a terminal.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// A bar over a known number of bytes, or a counter where it is not known.
+pub(super) fn bytes(name: &str, total: Option<u64>, shown: bool) -> ProgressBar {
+    let template = match total {
+        Some(_) => "{prefix} [{bar:30}] {bytes}/{total_bytes} {msg} {eta}",
+        None => "{prefix} {spinner} {msg}",
+    };
+    bar(name, total, template, shown)
+}
+
+/// A counter of something whose end may be known.
+pub(super) fn counter(name: &str, shown: bool) -> ProgressBar {
+    bar(name, None, "{prefix} {spinner} {human_pos} events {per_sec}", shown)
+}
+
+fn bar(name: &str, total: Option<u64>, template: &str, shown: bool) -> ProgressBar {
+    let target = if shown && std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(total, target);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_prefix(name.to_owned());
+    bar.enable_steady_tick(TICK);
+    bar
+}

@@ -1,0 +1,88 @@
+//! `verify`: is what is served what plain SQL says of the archive?
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use clap::Args;
+use schemas::Result;
+use schemas::registry::Registry;
+use serde_json::json;
+
+use super::{Context, Done};
+use crate::installation::{Installation, now};
+use crate::output::table;
+use crate::served::NodeServed;
+use crate::verify::{HttpServed, LogReport, Report, Verifier, verify_log, verify_view};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  basestream verify device_velocity\n  basestream verify device_velocity --log\n  \
+    basestream verify device_velocity --url http://127.0.0.1:8080")]
+pub(super) struct VerifyArgs {
+    view: String,
+    /// Compare the archive with the log too, as far back as the log goes
+    #[arg(long)]
+    log: bool,
+    /// Compare with the running node at this URL instead of one in this process
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+}
+
+pub(super) async fn verify(context: &Context, args: VerifyArgs) -> Result<Done> {
+    let installation = context.installation().await?;
+    let verifier = Verifier {
+        catalog: installation.catalog.clone(),
+        storage: installation.storage.clone(),
+        functions: installation.functions.clone(),
+        memory_limit: installation.settings.batch.memory_limit as usize,
+    };
+    let report = match &args.url {
+        Some(url) => verify_view(&verifier, &args.view, &HttpServed::new(url)?, now()).await?,
+        None => verify_view(&verifier, &args.view, &NodeServed(installation.node(None).await?), now()).await?,
+    };
+    let log = match args.log {
+        true => verify_log(&verifier, &*installation.log, &streams_of(&installation, &args.view).await?, now()).await?,
+        false => Vec::new(),
+    };
+    let equal = report.is_equal() && log.iter().all(LogReport::is_equal);
+    let value = json!({ "equal": equal, "view": report, "log": if args.log { Some(&log) } else { None } });
+    context.output.print(&value, || verify_text(&report, &log))?;
+    Ok(if equal { Done::Success } else { Done::Found })
+}
+
+/// The streams that a live view reads.
+async fn streams_of(installation: &Installation, view: &str) -> Result<Vec<Arc<str>>> {
+    let state = installation.catalog.state().await?;
+    let registry = Registry::load(&state, &installation.functions).await?;
+    let plan = registry.served(view).map(|view| view.plan.clone());
+    Ok(plan.map(|plan| plan.streams.iter().map(|stream| stream.name.clone()).collect()).unwrap_or_default())
+}
+
+fn verify_text(report: &Report, log: &[LogReport]) -> String {
+    let mut text = String::new();
+    let _ = write!(text, "{} (version {}) at {}: ", report.view, report.version, report.t);
+    let _ = match report.is_equal() {
+        true => write!(
+            text,
+            "equal to plain SQL over the archive, {} rows and {} columns in {:.1} s",
+            report.rows, report.columns, report.seconds
+        ),
+        false => write!(text, "{} differences from plain SQL over the archive ({} rows)", report.difference_count, report.rows),
+    };
+    if !report.approximate.is_empty() {
+        let _ = write!(text, "\n  compared with a tolerance: {}", report.approximate.join(", "));
+    }
+    for difference in &report.differences {
+        let _ = write!(text, "\n  {}", serde_json::to_string(difference).unwrap_or_default());
+    }
+    if !log.is_empty() {
+        let header =
+            ["stream", "partition", "offsets", "records", "archived", "dead letters", "duplicates", "missing", "extra", "different"];
+        let rows = log.iter().map(|r| {
+            let numbers = [r.records, r.archived, r.dead_lettered, r.duplicates, r.missing.count, r.extra.count, r.different.count];
+            let head = [r.stream.to_string(), r.partition.to_string(), format!("{}..{}", r.start, r.end)];
+            head.into_iter().chain(numbers.iter().map(ToString::to_string)).collect()
+        });
+        let _ = write!(text, "\n\n{}", table(&header, rows));
+    }
+    text
+}

@@ -1,0 +1,50 @@
+//! Looking a file over as records of a stream: which times it spans, how many values its columns have.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+
+use schemas::Result;
+use schemas::definitions::StreamDefinition;
+use schemas::events::Decoder;
+use schemas::tiles::Micros;
+
+use super::input::Input;
+
+/// What the first records of a file hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Survey {
+    /// Records that are events of the stream.
+    pub events: u64,
+    pub earliest: Option<Micros>,
+    pub latest: Option<Micros>,
+    /// Per column of the stream, how many different values it has (arrays and nulls not counted).
+    pub distinct: Vec<usize>,
+}
+
+/// Decodes up to `limit` records; those that are no events of the stream are passed over.
+pub fn survey(path: &Path, stream: Arc<StreamDefinition>, limit: u64) -> Result<Survey> {
+    let input = Input::File(path.to_path_buf());
+    let mut records = input.open(input.format(None)?, None, &stream)?;
+    let mut seen: Vec<HashSet<u64>> = vec![HashSet::new(); stream.columns.len()];
+    let decoder = Decoder::new(stream)?;
+    let mut survey = Survey::default();
+    while survey.events < limit {
+        let Some(record) = records.next()? else { break };
+        let Ok(event) = decoder.decode(Some(&record.value)) else { continue };
+        let time = event.event_time();
+        survey.events += 1;
+        survey.earliest = Some(survey.earliest.map_or(time, |earliest| earliest.min(time)));
+        survey.latest = Some(survey.latest.map_or(time, |latest| latest.max(time)));
+        for (seen, value) in seen.iter_mut().zip(event.values()) {
+            if let Some(text) = value.canonical_text() {
+                let mut hasher = DefaultHasher::new();
+                text.hash(&mut hasher);
+                seen.insert(hasher.finish());
+            }
+        }
+    }
+    survey.distinct = seen.iter().map(HashSet::len).collect();
+    Ok(survey)
+}

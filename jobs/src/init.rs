@@ -1,0 +1,157 @@
+//! `init`: a new project's files, from a template or fitted to a file of events. Nothing that is there is overwritten.
+
+use std::path::{Path, PathBuf};
+
+use schemas::definitions::{ColumnType, StreamDefinition, parse};
+use schemas::{Error, Result};
+use serde::Serialize;
+
+use crate::ingest::guess_stream;
+
+mod first_view;
+
+use first_view::first_view;
+
+const SETTINGS: &str = include_str!("init/basestream.toml");
+const STREAM: &str = include_str!("init/transactions.sql");
+const VIEW: &str = include_str!("init/device_velocity.sql");
+const GITIGNORE: &str = "/data/\n";
+
+/// What was made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Initialised {
+    pub folder: PathBuf,
+    pub written: Vec<PathBuf>,
+    /// There already, and left as they were.
+    pub kept: Vec<PathBuf>,
+    pub stream: String,
+    pub view: String,
+    /// `column=value` as a lookup takes it; empty for a view without keys.
+    pub example_key: String,
+    /// The commands to try next.
+    pub next: Vec<String>,
+}
+
+/// Makes a project in `folder`; with `from` its stream fits that file, and its view counts by a key that the file seems to have.
+///
+/// Errors: `Input` for a file from which no stream can be told, `Unavailable` when the folder cannot be written.
+pub fn init(folder: &Path, from: Option<&Path>) -> Result<Initialised> {
+    let template = match from {
+        Some(file) => fitted(file)?,
+        None => Template {
+            stream: "transactions".into(),
+            view: "device_velocity".into(),
+            key: "device_id".into(),
+            files: [STREAM.into(), VIEW.into()],
+            event_clock: false,
+        },
+    };
+    let mut made = Initialised {
+        folder: folder.to_path_buf(),
+        written: Vec::new(),
+        kept: Vec::new(),
+        stream: template.stream.clone(),
+        view: template.view.clone(),
+        example_key: if template.key.is_empty() { String::new() } else { format!("{}=..", template.key) },
+        next: Vec::new(),
+    };
+    let [stream, view] = &template.files;
+    let settings = if template.event_clock { SETTINGS.replace("clock = \"wall\"", "clock = \"event\"") } else { SETTINGS.to_owned() };
+    made.put("basestream.toml", &settings)?;
+    made.put(&format!("streams/{}.sql", template.stream), stream)?;
+    made.put(&format!("views/{}.sql", template.view), view)?;
+    made.put(".gitignore", GITIGNORE)?;
+    made.next = next(folder, from, &made);
+    Ok(made)
+}
+
+struct Template {
+    stream: String,
+    view: String,
+    key: String,
+    /// Stream, view.
+    files: [String; 2],
+    event_clock: bool,
+}
+
+fn fitted(file: &Path) -> Result<Template> {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let stem = name.split('.').next().unwrap_or_default();
+    let sql = guess_stream(file, if stem.is_empty() { "events" } else { stem })?;
+    let stream = parse::parse_stream(&sql).map_err(|error| Error::internal("the guessed stream does not parse").caused_by(error))?;
+    let view = first_view(&stream, file)?;
+    let files = [format!("-- Guessed from the first records of {name}: look it over.\n{sql}"), view.sql];
+    Ok(Template { stream: stream.name.to_string(), view: view.name, key: view.key, files, event_clock: view.event_clock })
+}
+
+impl Initialised {
+    /// Writes a file unless there is one.
+    fn put(&mut self, name: &str, text: &str) -> Result<()> {
+        use std::io::Write;
+        let path = self.folder.join(name);
+        let failed = |error: std::io::Error| Error::from(error).with("file", path.display());
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => {
+                file.write_all(text.as_bytes()).map_err(failed)?;
+                self.written.push(name.into());
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => self.kept.push(name.into()),
+            Err(error) => return Err(failed(error)),
+        }
+        Ok(())
+    }
+
+    /// For people to read.
+    pub fn text(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        lines.extend(self.written.iter().map(|file| format!("wrote {}", self.folder.join(file).display())));
+        lines.extend(self.kept.iter().map(|file| format!("kept  {} (it was there)", self.folder.join(file).display())));
+        lines.push("\nnext:".into());
+        lines.extend(self.next.iter().map(|command| format!("  {command}")));
+        lines.join("\n")
+    }
+}
+
+fn next(folder: &Path, from: Option<&Path>, made: &Initialised) -> Vec<String> {
+    let mut commands = Vec::new();
+    if folder != Path::new("") && folder != Path::new(".") {
+        commands.push(format!("cd {}", shell_word(&folder.to_string_lossy())));
+    }
+    // Seen from the project's folder.
+    let file = match from {
+        Some(file) => shell_word(&std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf()).to_string_lossy()),
+        None => "events.jsonl".into(),
+    };
+    let key = if made.example_key.is_empty() { String::new() } else { format!(" {}", made.example_key) };
+    commands.extend([
+        "basestream check".to_owned(),
+        "basestream apply".to_owned(),
+        format!("basestream ingest {} {file}", made.stream),
+        "basestream up                 # all layers, until Ctrl-C; the commands below run beside it".to_owned(),
+        format!("basestream lookup {}{key}", made.view),
+        format!("basestream query 'SELECT * FROM {} LIMIT 10'", made.view),
+        format!("basestream verify {}", made.view),
+    ]);
+    commands
+}
+
+fn shell_word(text: &str) -> String {
+    let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+,=@%:".contains(c));
+    if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// The columns that can be summed.
+fn is_number(column_type: &ColumnType) -> bool {
+    matches!(column_type, ColumnType::Int | ColumnType::BigInt | ColumnType::Double | ColumnType::Decimal { .. })
+}
+
+/// A column that may be a key: text or a whole number, no time, no id of the event.
+fn may_be_key(stream: &StreamDefinition, name: &str) -> bool {
+    stream.id.as_deref() != Some(name) && stream.event_time != name
+}
+
+#[cfg(test)]
+mod tests;

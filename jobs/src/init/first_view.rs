@@ -1,0 +1,117 @@
+//! A first view for a stream that was guessed: counts and sums by what looks like its key.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemas::Result;
+use schemas::definitions::{ColumnType, StreamDefinition};
+
+use crate::ingest::{Survey, survey};
+use crate::installation::now;
+
+/// How many records of the file are looked at.
+const RECORDS: u64 = 200_000;
+/// This many columns are summed at the most.
+const SUMS: usize = 3;
+const DAY: Duration = Duration::from_secs(86_400);
+
+pub(super) struct FirstView {
+    pub(super) name: String,
+    /// Empty when the view has one row.
+    pub(super) key: String,
+    pub(super) sql: String,
+    /// The file's events are of the past: their own time is "now".
+    pub(super) event_clock: bool,
+}
+
+pub(super) fn first_view(stream: &StreamDefinition, file: &Path) -> Result<FirstView> {
+    let found = survey(file, Arc::new(stream.clone()), RECORDS)?;
+    let key = key_of(stream, &found);
+    let age = found.latest.map(|latest| now().saturating_sub(latest)).unwrap_or_default();
+    let name = match &key {
+        Some(key) => format!("{}_by_{}", stream.name, key.strip_suffix("_id").unwrap_or(key)),
+        None => format!("{}_totals", stream.name),
+    };
+    let sql = statement(stream, &name, key.as_deref(), windows(&found));
+    Ok(FirstView { name, key: key.unwrap_or_default(), sql, event_clock: age > (2 * DAY).as_micros() as i64 })
+}
+
+/// Windows that the file's span of time gives something to tell apart.
+fn windows(found: &Survey) -> &'static str {
+    let span = found.earliest.zip(found.latest).map_or(0, |(earliest, latest)| latest.saturating_sub(earliest));
+    match u64::try_from(span).unwrap_or_default() / DAY.as_micros() as u64 {
+        0..=6 => "1h, 1d, 7d",
+        7..=119 => "1d, 7d, 30d",
+        _ => "7d, 30d, 365d",
+    }
+}
+
+/// Parts of names that keys have, the likeliest first.
+const KEY_NAMES: [&str; 18] = [
+    "customer", "user", "account", "device", "card", "member", "client", "player", "merchant", "seller", "session", "host", "ip",
+    "product", "sku", "item", "sensor", "name",
+];
+
+/// The column that looks most like what one wants to ask about: neither unique nor constant, named like a key.
+fn key_of(stream: &StreamDefinition, found: &Survey) -> Option<String> {
+    let mut best: Option<(u32, &str)> = None;
+    for (column, distinct) in stream.columns.iter().zip(&found.distinct) {
+        let typed = matches!(column.column_type, ColumnType::Text | ColumnType::Uuid | ColumnType::Int | ColumnType::BigInt);
+        let tells_apart = *distinct > 1 && (*distinct as u64) < found.events.max(3);
+        if !typed || !tells_apart || !super::may_be_key(stream, &column.name) {
+            continue;
+        }
+        let by_name = KEY_NAMES.iter().position(|part| column.name.split('_').any(|word| word == *part)).map_or(0, |at| 100 - at as u32);
+        let by_ending = if column.name.ends_with("_id") { 50 } else { 0 };
+        let by_type = if matches!(column.column_type, ColumnType::Text | ColumnType::Uuid) { 20 } else { 0 };
+        let score = by_name + by_ending + by_type;
+        if score > 0 && best.is_none_or(|(other, _)| score > other) {
+            best = Some((score, &column.name));
+        }
+    }
+    best.map(|(_, name)| name.to_owned())
+}
+
+/// A name as SQL text: quoted where it is a word of the language.
+fn quoted(name: &str) -> String {
+    use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_IDENTIFIER, RESERVED_FOR_TABLE_ALIAS};
+    let reserved = |keyword: &Keyword| format!("{keyword:?}").eq_ignore_ascii_case(name);
+    let lists: [&[Keyword]; 3] = [RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_IDENTIFIER, RESERVED_FOR_TABLE_ALIAS];
+    if lists.iter().any(|list| list.iter().any(reserved)) { format!("\"{name}\"") } else { name.to_owned() }
+}
+
+fn statement(stream: &StreamDefinition, name: &str, key: Option<&str>, windows: &str) -> String {
+    let summed: Vec<&str> = stream
+        .columns
+        .iter()
+        .filter(|column| super::is_number(&column.column_type) && super::may_be_key(stream, &column.name) && key != Some(&column.name))
+        .filter(|column| !column.name.ends_with("_id"))
+        .map(|column| column.name.as_str())
+        .take(SUMS)
+        .collect();
+    let alias = |wanted: &str| {
+        let taken = key == Some(wanted) || summed.contains(&wanted);
+        if taken { format!("{wanted}_") + "seen" } else { wanted.to_owned() }
+    };
+    let time = quoted(&stream.event_time);
+    let mut items: Vec<String> = key.iter().map(|key| quoted(key)).collect();
+    items.push(format!("count(*) AS {}", alias("events")));
+    items.extend(summed.iter().map(|column| format!("sum({0}) AS {0}", quoted(column))));
+    let amount = stream.columns.iter().find(|column| {
+        let exact = matches!(column.column_type, ColumnType::Decimal { .. } | ColumnType::Double);
+        exact && summed.contains(&column.name.as_str())
+    });
+    let largest = amount.map(|column| column.name.as_str()).or(summed.first().copied());
+    items.extend(largest.map(|column| format!("max({}) AS {}", quoted(column), alias(&format!("largest_{column}")))));
+    items.push(format!("max({time}) FILTER (WHERE within({time}, 'all')) AS {}", alias("last_seen")));
+    let group = key.map(|key| format!("\nGROUP BY {}", quoted(key))).unwrap_or_default();
+    format!(
+        "-- A first view: each aggregate below is kept for every window (columns {first}_{window} and so on).\n\
+         CREATE VIEW {name} WITH (windows = '{windows}', every = '1h') AS\nSELECT {items}\nFROM {stream}{group};\n",
+        first = alias("events"),
+        window = windows.split(',').next().unwrap_or_default(),
+        items = items.join(",\n       "),
+        stream = quoted(&stream.name),
+    )
+}

@@ -1,0 +1,83 @@
+use schemas::functions::Functions;
+use schemas::settings::{Settings, Variables};
+
+use super::*;
+use crate::check::check_project;
+
+async fn sound(folder: &Path) -> String {
+    Settings::load(&folder.join("basestream.toml"), &Variables::default()).unwrap();
+    let checked = check_project(folder, &Functions::standard(), 0).await.unwrap();
+    assert!(checked.diagnostics.is_empty(), "{}", checked.diagnostics);
+    checked.views[0].keys.join(",")
+}
+
+async fn fitted_to(name: &str, text: &str) -> (Initialised, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(name);
+    std::fs::write(&file, text).unwrap();
+    let project = folder.path().join("project");
+    let made = init(&project, Some(&file)).unwrap();
+    let keys = sound(&project).await;
+    let settings = std::fs::read_to_string(project.join("basestream.toml")).unwrap();
+    (made, keys, settings)
+}
+
+#[tokio::test]
+async fn the_template_has_no_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = init(folder.path(), None).unwrap();
+    assert_eq!(made.written.len(), 4);
+    assert_eq!(sound(folder.path()).await, "device_id");
+}
+
+#[test]
+fn the_settings_written_are_the_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    init(folder.path(), None).unwrap();
+    let written = Settings::load(&folder.path().join("basestream.toml"), &Variables::default()).unwrap();
+    assert_eq!(written, Settings::defaults(folder.path()));
+}
+
+#[test]
+fn nothing_that_is_there_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("basestream.toml"), "# mine\n").unwrap();
+    let made = init(folder.path(), None).unwrap();
+    assert_eq!(made.kept, [PathBuf::from("basestream.toml")]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("basestream.toml")).unwrap(), "# mine\n");
+    assert!(init(folder.path(), None).unwrap().written.is_empty());
+}
+
+#[tokio::test]
+async fn a_file_gives_its_stream_a_view_by_its_likeliest_key_and_its_own_clock() {
+    let csv = "order_id,customer_id,ordered_on,units,revenue\no1,c1,1997-01-01,1,11.77\no2,c4,1997-01-01,2,29.33\no3,c4,1998-01-01,2,29.33\n";
+    let (made, keys, settings) = fitted_to("orders.csv", csv).await;
+    assert_eq!((made.stream.as_str(), made.view.as_str(), keys.as_str()), ("orders", "orders_by_customer", "customer_id"));
+    assert!(settings.contains("clock = \"event\""), "events of the past are asked by their own time");
+    assert!(made.next.iter().any(|command| command == "basestream lookup orders_by_customer customer_id=.."));
+}
+
+#[tokio::test]
+async fn a_file_of_now_is_asked_by_the_wall_clock_and_words_of_sql_are_quoted() {
+    let at = schemas::events::format_timestamp(crate::now());
+    let line = |user: &str, n: u32| format!("{{\"time\":\"{at}\",\"user\":\"{user}\",\"order\":{n},\"select\":{n}}}\n");
+    let (_, keys, settings) = fitted_to("my clicks.jsonl", &(line("a", 1) + &line("b", 2) + &line("a", 3))).await;
+    assert_eq!(keys, "user");
+    assert!(settings.contains("clock = \"wall\""));
+}
+
+#[tokio::test]
+async fn a_file_without_a_key_gives_one_row() {
+    let (made, keys, _) = fitted_to("t.jsonl", "{\"ts\":\"2024-01-01T00:00:00Z\",\"v\":1.5}\n{\"ts\":\"2024-01-01T00:00:01Z\",\"v\":2.5}\n").await;
+    assert_eq!((keys.as_str(), made.example_key.as_str()), ("", ""));
+}
+
+#[test]
+fn a_file_without_a_time_is_refused_with_what_was_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.csv");
+    std::fs::write(&file, "name,n\na,1\n").unwrap();
+    let error = init(&folder.path().join("p"), Some(&file)).unwrap_err();
+    assert!(error.message().contains("no column holds a time"), "{error}");
+    assert!(!folder.path().join("p").exists(), "nothing was written");
+}

@@ -1,0 +1,244 @@
+//! An installation: the services that settings name, opened, and the parts that are made of them.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use batch::{Batch, RunRequest, RunTime};
+use schemas::catalog::{Catalog, DefinitionKind, RunRecord};
+use schemas::definitions::{Definitions, StreamDefinition, parse};
+use schemas::fresh::Fresh;
+use schemas::functions::Functions;
+use schemas::log::Log;
+use schemas::settings::{ClockKind, Settings};
+use schemas::storage::ObjectStorage;
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+use serving::{Node, NodeSettings, ServingClock};
+use speed::Speed;
+
+use crate::apply::{self, Changes};
+use crate::check::{self, Checked};
+use crate::ingest::{IngestProgress, Input, Options, Summary};
+use crate::scheduler::Scheduler;
+
+/// How long a run's lease lives without being renewed: after that another process may run the view.
+const RUN_LEASE: Duration = Duration::from_secs(30);
+/// How long a serving node's pin lives without being renewed.
+const NODE_LEASE: Duration = Duration::from_secs(60);
+/// How often a serving node asks whether the catalog moved.
+const NODE_POLL: Duration = Duration::from_millis(200);
+
+/// Now, in microseconds since 1970.
+pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
+
+/// One installation, as one process has it open. Cheap to clone.
+///
+/// ```no_run
+/// # async fn example() -> schemas::Result<()> {
+/// use jobs::{Installation, now};
+/// use schemas::{functions::Functions, settings::{Settings, Variables}};
+///
+/// let settings = Settings::load("basestream.toml".as_ref(), &Variables::from_process())?;
+/// let installation = Installation::open(&settings, Functions::standard()).await?;
+/// let run = installation.run_view("device_velocity", &|_events| {}).await?;
+/// println!("{} events read, {} rows written", run.events_read, run.rows_written);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Installation {
+    pub settings: Settings,
+    pub catalog: Catalog,
+    pub storage: ObjectStorage,
+    pub log: Arc<dyn Log>,
+    pub functions: Functions,
+    /// Names this process in leases and groups; unique.
+    pub worker: String,
+    cache: Arc<OnceLock<tempfile::TempDir>>,
+}
+
+impl Installation {
+    /// Opens storage, catalog and log, and makes what is missing of them. A Kafka log is reached when it is first used, so that
+    /// questions are answered without it.
+    ///
+    /// Errors: `Input` for a wrong URL, `Unavailable` for a service that does not answer; they name the setting.
+    pub async fn open(settings: &Settings, functions: Functions) -> Result<Installation> {
+        let storage = ObjectStorage::open(settings.storage.url.as_str()).map_err(|error| error.with("setting", "storage.url"))?;
+        let catalog = Catalog::open(settings.catalog.url.as_str()).await.map_err(|error| error.with("setting", "catalog.url"))?;
+        let log = schemas::log::open(settings.log.url.as_str(), &settings.log.properties)
+            .await
+            .map_err(|error| error.with("setting", "log.url"))?;
+        let worker = format!("{}-{}", std::process::id(), &uuid::Uuid::new_v4().simple().to_string()[..8]);
+        Ok(Installation { settings: settings.clone(), catalog, storage, log, functions, worker, cache: Arc::default() })
+    }
+
+    /// The speed layer. With `fresh` its uncheckpointed layers are seen by a node of this process. `worker` must be unique among
+    /// the installation's workers.
+    pub fn speed(&self, worker: &str, fresh: Option<Fresh>) -> Speed {
+        let speed = &self.settings.speed;
+        let settings = speed::SpeedSettings {
+            worker: worker.to_owned(),
+            group: speed.group.clone(),
+            checkpoint_interval: speed.checkpoint_interval,
+            checkpoint_bytes: to_usize(speed.checkpoint_bytes),
+            max_future: speed.max_future,
+            partitions: self.settings.log.partitions,
+        };
+        Speed {
+            catalog: self.catalog.clone(),
+            storage: self.storage.clone(),
+            log: self.log.clone(),
+            functions: self.functions.clone(),
+            fresh,
+            settings,
+            clock: clock(),
+        }
+    }
+
+    /// The batch layer.
+    pub fn batch(&self) -> Batch {
+        let settings = batch::BatchSettings {
+            memory_limit_bytes: to_usize(self.settings.batch.memory_limit),
+            temp_dir: self.settings.batch.temp_dir.clone(),
+            lease: RUN_LEASE,
+        };
+        Batch {
+            catalog: self.catalog.clone(),
+            storage: self.storage.clone(),
+            functions: self.functions.clone(),
+            settings,
+            worker: self.worker.clone(),
+        }
+    }
+
+    /// What runs batch when it is due.
+    pub fn scheduler(&self) -> Scheduler {
+        Scheduler { batch: self.batch(), clock: clock(), event_clock: self.settings.serving.clock == ClockKind::Event }
+    }
+
+    /// A serving node with the catalog's present state loaded. With `fresh` it also answers from this process's uncheckpointed layers.
+    pub async fn node(&self, fresh: Option<Fresh>) -> Result<Node> {
+        let settings = NodeSettings {
+            name: self.worker.clone(),
+            clock: match self.settings.serving.clock {
+                ClockKind::Wall => ServingClock::Wall,
+                ClockKind::Event => ServingClock::Event,
+            },
+            cache: self.cache()?,
+            poll: NODE_POLL,
+            lease: NODE_LEASE,
+            memory_limit_bytes: to_usize(self.settings.serving.memory_limit),
+        };
+        Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
+    }
+
+    /// The time as of which a batch run prunes.
+    pub fn run_time(&self) -> RunTime {
+        match self.settings.serving.clock {
+            ClockKind::Wall => RunTime::At(now()),
+            ClockKind::Event => RunTime::EventClock,
+        }
+    }
+
+    /// Puts definitions into the catalog, after checking them, and creates their topics. With `prune` what they do not name is retired.
+    ///
+    /// Errors: `Input` with every mistake found, or for a change that archived events would not survive.
+    pub async fn apply(&self, definitions: &Definitions, prune: bool) -> Result<Changes> {
+        let checked = check::check_definitions(definitions.clone(), &self.functions, now()).await;
+        self.apply_checked(&checked, prune).await
+    }
+
+    /// [`Installation::apply`] for definitions that are checked already.
+    pub async fn apply_checked(&self, checked: &Checked, prune: bool) -> Result<Changes> {
+        checked.diagnostics.clone().into_result()?;
+        let target =
+            apply::Target { catalog: &self.catalog, log: &*self.log, partitions: self.settings.log.partitions, functions: &self.functions };
+        apply::apply(&target, &checked.definitions, &checked.staging, prune, now()).await
+    }
+
+    /// A live stream, by its name.
+    pub async fn stream(&self, name: &str) -> Result<Arc<StreamDefinition>> {
+        let state = self.catalog.state().await?;
+        let Some(record) = state.active(DefinitionKind::Stream, name) else {
+            let known: Vec<&str> = state.live(DefinitionKind::Stream).map(|record| &*record.name).collect();
+            let expected = if known.is_empty() { "`basestream apply` first".to_owned() } else { known.join(", ") };
+            return Err(Error::not_found(format!("there is no stream \"{name}\" in the catalog")).with("expected", expected));
+        };
+        parse::parse_stream(&record.sql).map(Arc::new)
+    }
+
+    /// Appends a file's records to a stream's log; a repeat goes on where the last one ended.
+    pub async fn ingest(
+        &self,
+        stream: &str,
+        input: &Input,
+        options: &Options,
+        on_progress: impl FnMut(IngestProgress) + Send,
+    ) -> Result<Summary> {
+        let definition = self.stream(stream).await?;
+        self.log.create_topic(&definition.topic, self.settings.log.partitions).await?;
+        let remembered = CatalogProgress { catalog: self.catalog.clone() };
+        crate::ingest::ingest(&*self.log, &remembered, definition, input, options, on_progress).await
+    }
+
+    /// Recomputes a view now and publishes its snapshot; `progress` hears of events read. `Conflict`: another process is running it.
+    pub async fn run_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        let request = RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: self.run_time() };
+        self.batch().run(request, clock(), progress).await
+    }
+
+    /// Lets go of the catalog; storage and log are let go when the last clone is dropped.
+    pub async fn close(&self) {
+        self.catalog.close().await;
+    }
+
+    /// This process's folder of local copies; it goes when the last clone is dropped.
+    fn cache(&self) -> Result<std::path::PathBuf> {
+        if let Some(folder) = self.cache.get() {
+            return Ok(folder.path().to_path_buf());
+        }
+        let parent = self.settings.serving.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let failed = |error: std::io::Error| Error::from(error).with("folder", parent.display()).with("setting", "serving.cache_dir");
+        std::fs::create_dir_all(&parent).map_err(failed)?;
+        let folder = tempfile::Builder::new().prefix("basestream-cache-").tempdir_in(&parent).map_err(failed)?;
+        Ok(self.cache.get_or_init(|| folder).path().to_path_buf())
+    }
+}
+
+impl std::fmt::Debug for Installation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Installation").field("settings", &self.settings).field("worker", &self.worker).finish_non_exhaustive()
+    }
+}
+
+/// Remembers places in files in the catalog.
+struct CatalogProgress {
+    catalog: Catalog,
+}
+
+#[async_trait::async_trait]
+impl crate::ingest::Progress for CatalogProgress {
+    async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
+        Ok(self.catalog.ingest_progress(stream, fingerprint).await?.map_or(0, |record| record.records_done))
+    }
+
+    async fn save(&self, stream: &str, fingerprint: &str, done: i64) -> Result<()> {
+        use schemas::catalog::{Add, Commit, IngestRecord};
+        let record = IngestRecord { stream: stream.into(), fingerprint: fingerprint.to_owned(), records_done: done, updated_at: now() };
+        let commit = Commit { id: uuid::Uuid::now_v7(), add: vec![Add::Ingest(record)], ..Commit::default() };
+        self.catalog.commit_with_retry(commit).await.map(|_| ())
+    }
+}
+
+/// The wall clock, in microseconds since 1970.
+pub fn now() -> Micros {
+    chrono::Utc::now().timestamp_micros()
+}
+
+/// [`now`] as the parts take it.
+pub fn clock() -> Clock {
+    Arc::new(now)
+}
+
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,131 @@
+//! Results on standard output, as text or JSON; errors on standard error. A reader that has gone away (`| head`) is no error.
+
+use std::io::{ErrorKind as IoErrorKind, Write};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use schemas::{Error, ErrorKind, Result};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// How results are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Output {
+    pub json: bool,
+}
+
+impl Output {
+    /// Prints a result: the value as JSON, or its text.
+    pub fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+        let printed = match self.json {
+            true => serde_json::to_string_pretty(value).map_err(|error| Error::internal(format!("a result has no JSON form: {error}")))?,
+            false => text(),
+        };
+        print_line(&printed)
+    }
+
+    /// Prints an error on standard error: `error: ..` with a line for each fact, or `{"error": {..}}`.
+    pub fn print_error(self, error: &Error) {
+        let text = if self.json { json!({ "error": error_json(error) }).to_string() } else { error_text(error) };
+        // Where there is no standard error, there is nobody to tell.
+        let _ = writeln!(std::io::stderr().lock(), "{text}");
+    }
+}
+
+/// Writes a line to standard output; done when nobody reads it.
+pub fn print_line(text: &str) -> Result<()> {
+    OutputWriter::default().write(format!("{text}\n").as_bytes())
+}
+
+/// Writes to standard output piece by piece, until nobody reads it any more.
+#[derive(Debug, Default)]
+pub struct OutputWriter {
+    closed: bool,
+}
+
+impl OutputWriter {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        let mut out = std::io::stdout().lock();
+        match out.write_all(bytes).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == IoErrorKind::BrokenPipe => self.closed = true,
+            Err(error) => return Err(unwritable(&error)),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    /// True when the reader has gone away.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+fn unwritable(error: &std::io::Error) -> Error {
+    Error::unavailable(format!("standard output cannot be written: {error}"))
+}
+
+/// A plain table without frames around its rows.
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.to_vec());
+    table.add_rows(rows);
+    let last = header.len().saturating_sub(1);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if index == last { 0 } else { 2 }));
+    }
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn error_text(error: &Error) -> String {
+    let mut text = format!("error: {}", error.message());
+    for (key, value) in error.context() {
+        text.push_str(&format!("\n  {key}: {value}"));
+    }
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!("\n  caused by: {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+fn error_json(error: &Error) -> Value {
+    let context: serde_json::Map<String, Value> =
+        error.context().iter().map(|(key, value)| ((*key).to_owned(), Value::String(value.clone()))).collect();
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    json!({ "kind": kind_name(error.kind()), "message": error.message(), "context": context, "cause": cause })
+}
+
+fn kind_name(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Input => "input",
+        ErrorKind::NotFound => "not_found",
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Corrupt => "corrupt",
+        ErrorKind::Limit => "limit",
+        ErrorKind::Internal => "internal",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_line_by_line_with_its_facts_and_its_cause() {
+        let error = Error::input("the view has no key \"x\"").with("view", "velocity").caused_by(Error::internal("below"));
+        assert_eq!(error_text(&error), "error: the view has no key \"x\"\n  view: velocity\n  caused by: below");
+        assert_eq!(error_json(&error)["kind"], "input");
+        assert_eq!(error_json(&error)["context"]["view"], "velocity");
+    }
+
+    #[test]
+    fn a_table_has_no_frames_and_no_spaces_at_line_ends() {
+        let text = table(&["name", "n"], [vec!["a".to_owned(), "1".to_owned()], vec!["long".to_owned(), "22".to_owned()]]);
+        assert_eq!(text, "name  n\na     1\nlong  22");
+    }
+}

@@ -1,0 +1,259 @@
+//! `status`: how far each partition is read, what each view is served from, what runs. Needs the catalog; without the log only
+//! its ends are unknown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemas::catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus};
+use schemas::definitions::parse;
+use schemas::events::format_timestamp;
+use schemas::log::{Log, PartitionBounds};
+use schemas::tiles::Micros;
+use schemas::vector::{PartitionId, Vector};
+use schemas::{Error, Result};
+use serde::Serialize;
+
+use crate::apply::kind_name;
+use crate::installation::Installation;
+
+mod text;
+
+/// How long the log may take to tell one topic's ends.
+const LOG_WAIT: Duration = Duration::from_secs(5);
+/// How many ended runs of all views are listed.
+const RUNS: usize = 10;
+
+/// What `status` says.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    pub partitions: Vec<PartitionStatus>,
+    pub views: Vec<ViewStatus>,
+    pub runs: Vec<RunReport>,
+    pub definitions: Vec<DefinitionReport>,
+    /// The catalog's revision.
+    pub revision: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PartitionStatus {
+    pub stream: Arc<str>,
+    pub topic: Arc<str>,
+    pub partition: i32,
+    /// Everything before it is committed.
+    pub next_offset: i64,
+    /// The log's end; null when the log did not tell.
+    pub end_offset: Option<i64>,
+    /// Records that are in the log and not committed yet.
+    pub lag: Option<i64>,
+    pub archived: i64,
+    pub duplicate: i64,
+    pub dead_lettered: i64,
+    /// Offsets that delivered no record.
+    pub absent: i64,
+    /// Offsets that a person accepted as lost.
+    pub gaps: i64,
+    pub max_event_time: Option<String>,
+    /// Every record the log took before this time is committed.
+    pub complete_to: Option<String>,
+    /// Why the log's end is not known.
+    pub log_error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ViewStatus {
+    pub view: Arc<str>,
+    pub version: u32,
+    pub status: DefinitionStatus,
+    /// The vector that the snapshot stands at; null before the first.
+    pub cut: Option<Vector>,
+    pub snapshot_at: Option<String>,
+    /// Records of the view's partitions between the cut and what is committed.
+    pub after_cut: Option<i64>,
+    pub last_run: Option<RunReport>,
+}
+
+/// A batch run as it is shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunReport {
+    pub run: String,
+    pub view: Arc<str>,
+    pub version: u32,
+    pub status: RunStatus,
+    pub attempt: u32,
+    pub scheduled_for: Option<String>,
+    pub started_at: Option<String>,
+    pub ended_at: Option<String>,
+    pub seconds: Option<f64>,
+    pub cut: Option<Vector>,
+    pub events_read: i64,
+    pub rows_written: i64,
+    pub bytes_written: i64,
+    pub peak_memory_bytes: i64,
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DefinitionReport {
+    pub kind: DefinitionKind,
+    pub name: Arc<str>,
+    pub version: u32,
+    pub status: DefinitionStatus,
+    pub created_at: String,
+}
+
+/// Reads the catalog's state and the log's ends.
+///
+/// Errors: those of the catalog. A log that does not answer is told in each partition.
+pub async fn status(installation: &Installation) -> Result<Status> {
+    let state = installation.catalog.state().await?;
+    let mut ends = BTreeMap::new();
+    for (stream, topic) in topics(&state) {
+        ends.insert(stream, bounds(&*installation.log, &topic).await.map_err(|error| error.to_string()));
+    }
+    let runs = installation.catalog.runs(None, RUNS).await?;
+    Ok(status_of(&state, &ends, &runs))
+}
+
+/// What the catalog and the log say of each partition, view and run: a pure function of what was read.
+pub fn status_of(state: &CatalogState, ends: &BTreeMap<Arc<str>, Result<Vec<PartitionBounds>, String>>, runs: &[RunRecord]) -> Status {
+    let topics = topics(state);
+    let mut partitions: Vec<PartitionId> = state.partitions.keys().cloned().collect();
+    for (stream, bounds) in ends {
+        partitions.extend(bounds.iter().flatten().map(|bounds| PartitionId::new(stream.clone(), bounds.partition)));
+    }
+    partitions.sort();
+    partitions.dedup();
+    let definitions = state.definitions.iter().filter(|record| record.status != DefinitionStatus::Retired);
+    Status {
+        partitions: partitions.iter().map(|id| partition_status(state, id, topics.get(&id.stream), ends.get(&id.stream))).collect(),
+        views: state
+            .live(DefinitionKind::View)
+            .map(|record| view_status(state, record.name.clone(), record.version, record.status))
+            .collect(),
+        runs: runs.iter().map(RunReport::of).collect(),
+        definitions: definitions
+            .map(|record| DefinitionReport {
+                kind: record.kind,
+                name: record.name.clone(),
+                version: record.version,
+                status: record.status,
+                created_at: format_timestamp(record.created_at),
+            })
+            .collect(),
+        revision: state.revision,
+    }
+}
+
+/// The topic of each live stream.
+fn topics(state: &CatalogState) -> BTreeMap<Arc<str>, Arc<str>> {
+    let streams = state.live(DefinitionKind::Stream);
+    streams.filter_map(|record| Some((record.name.clone(), parse::parse_stream(&record.sql).ok()?.topic))).collect()
+}
+
+async fn bounds(log: &dyn Log, topic: &str) -> Result<Vec<PartitionBounds>> {
+    let late = |_| Error::unavailable(format!("the log did not answer within {} s", LOG_WAIT.as_secs()));
+    tokio::time::timeout(LOG_WAIT, log.bounds(topic)).await.map_err(late)?
+}
+
+fn partition_status(
+    state: &CatalogState,
+    id: &PartitionId,
+    topic: Option<&Arc<str>>,
+    ends: Option<&Result<Vec<PartitionBounds>, String>>,
+) -> PartitionStatus {
+    let record = state.partitions.get(id);
+    let next_offset = record.map_or(0, |record| record.next_offset.0);
+    let end_offset =
+        ends.and_then(|ends| ends.as_ref().ok()).and_then(|ends| ends.iter().find(|b| b.partition == id.partition)).map(|b| b.end.0);
+    let ranges: Vec<_> =
+        state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges).filter(|range| range.partition == *id).collect();
+    let gaps = state.gaps.iter().filter(|gap| gap.partition == *id).map(|gap| gap.end.0 - gap.start.0).sum();
+    PartitionStatus {
+        stream: id.stream.clone(),
+        topic: topic.cloned().unwrap_or_default(),
+        partition: id.partition,
+        next_offset,
+        end_offset,
+        lag: end_offset.map(|end| (end - next_offset).max(0)),
+        archived: ranges.iter().map(|range| range.archived).sum(),
+        duplicate: ranges.iter().map(|range| range.duplicate).sum(),
+        dead_lettered: ranges.iter().map(|range| range.dead_lettered).sum(),
+        absent: ranges.iter().map(|range| range.absent).sum(),
+        gaps,
+        max_event_time: record.and_then(|record| record.max_event_time).map(format_timestamp),
+        complete_to: record.and_then(|record| record.complete_to).map(format_timestamp),
+        log_error: match ends {
+            Some(Err(error)) => Some(error.clone()),
+            Some(Ok(_)) => None,
+            None => Some("the stream is not live".into()),
+        },
+    }
+}
+
+fn view_status(state: &CatalogState, view: Arc<str>, version: u32, status: DefinitionStatus) -> ViewStatus {
+    let snapshot = state.snapshot(&view, version);
+    let runs = state.runs.iter().filter(|run| run.view == view && run.version == version);
+    let last_run = runs.max_by_key(|run| (run.started_at, run.ended_at)).map(RunReport::of);
+    let after_cut = snapshot.map(|snapshot| {
+        let committed = state.vector();
+        snapshot.cut.iter().map(|(partition, offset)| (committed.get(partition).0 - offset.0).max(0)).sum()
+    });
+    ViewStatus {
+        view,
+        version,
+        status,
+        cut: snapshot.map(|snapshot| snapshot.cut.clone()),
+        snapshot_at: snapshot.map(|snapshot| format_timestamp(snapshot.published_at)),
+        after_cut,
+        last_run,
+    }
+}
+
+impl RunReport {
+    pub fn of(run: &RunRecord) -> RunReport {
+        let time = |time: Option<Micros>| time.map(format_timestamp);
+        RunReport {
+            run: run.id.to_string(),
+            view: run.view.clone(),
+            version: run.version,
+            status: run.status,
+            attempt: run.attempt,
+            scheduled_for: time(run.scheduled_for),
+            started_at: time(run.started_at),
+            ended_at: time(run.ended_at),
+            seconds: run.started_at.zip(run.ended_at).map(|(from, to)| (to - from) as f64 / 1e6),
+            cut: run.cut.clone(),
+            events_read: run.events_read,
+            rows_written: run.rows_written,
+            bytes_written: run.bytes_written,
+            peak_memory_bytes: run.peak_memory_bytes,
+            error: run.error.clone(),
+        }
+    }
+}
+
+impl Status {
+    /// For people to read.
+    pub fn text(&self) -> String {
+        text::status(self)
+    }
+}
+
+/// Runs as a table.
+pub fn runs_text(runs: &[RunReport]) -> String {
+    text::runs(runs)
+}
+
+/// `served`, `building`: a definition's status in a person's words.
+fn status_word(kind: DefinitionKind, status: DefinitionStatus) -> String {
+    match (kind, status) {
+        (DefinitionKind::View, DefinitionStatus::Active) => "served".into(),
+        (_, DefinitionStatus::Active) => "active".into(),
+        (_, DefinitionStatus::Building) => "building".into(),
+        (kind, DefinitionStatus::Retired) => format!("retired {}", kind_name(kind)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

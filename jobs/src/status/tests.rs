@@ -1,0 +1,86 @@
+use schemas::catalog::{CheckpointRange, CheckpointRecord, DefinitionRecord, PartitionRecord, SnapshotRecord};
+use schemas::vector::Offset;
+use uuid::Uuid;
+
+use super::*;
+
+const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'payments', format = 'json', event_time = 'ts')";
+
+fn state() -> CatalogState {
+    let definition = |kind, name: &str, sql: &str, status| DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.into(), status, created_at: 0 };
+    let id = PartitionId::new("pay", 0);
+    let partition = PartitionRecord {
+        id: id.clone(),
+        next_offset: Offset(10),
+        log_identity: "log".into(),
+        clock: None,
+        max_event_time: Some(0),
+        complete_to: Some(1_000_000),
+    };
+    let range = |start, end, archived, duplicate| CheckpointRange {
+        partition: id.clone(),
+        start: Offset(start),
+        end: Offset(end),
+        archived,
+        duplicate,
+        dead_lettered: 1,
+        absent: 0,
+        clock: None,
+        max_event_time: None,
+        complete_to: None,
+    };
+    let checkpoint = |range| CheckpointRecord { id: Uuid::nil(), worker: "w".into(), committed_at: 0, revision: 1, ranges: vec![range] };
+    CatalogState {
+        definitions: vec![
+            definition(DefinitionKind::Stream, "pay", STREAM, DefinitionStatus::Active),
+            definition(DefinitionKind::View, "old", "", DefinitionStatus::Retired),
+            definition(DefinitionKind::View, "sums", "", DefinitionStatus::Active),
+        ],
+        partitions: [(id.clone(), partition)].into(),
+        checkpoints: vec![checkpoint(range(0, 6, 5, 0)), checkpoint(range(6, 10, 2, 1))],
+        snapshots: vec![SnapshotRecord {
+            view: "sums".into(),
+            version: 1,
+            run: Uuid::nil(),
+            cut: "pay/0:6".parse().unwrap(),
+            manifest: String::new(),
+            published_at: 0,
+        }],
+        ..CatalogState::default()
+    }
+}
+
+fn ends(bounds: Result<Vec<PartitionBounds>, String>) -> BTreeMap<Arc<str>, Result<Vec<PartitionBounds>, String>> {
+    [("pay".into(), bounds)].into()
+}
+
+fn bounds(partition: i32, end: i64) -> PartitionBounds {
+    PartitionBounds { partition, begin: Offset(0), end: Offset(end) }
+}
+
+#[test]
+fn a_partitions_counts_are_those_of_its_checkpoints_and_its_lag_is_to_the_logs_end() {
+    let status = status_of(&state(), &ends(Ok(vec![bounds(0, 13), bounds(1, 4)])), &[]);
+    let [first, second] = status.partitions.as_slice() else { panic!("expected two partitions") };
+    assert_eq!((first.next_offset, first.end_offset, first.lag), (10, Some(13), Some(3)));
+    assert_eq!((first.archived, first.duplicate, first.dead_lettered, first.absent), (7, 1, 2, 0));
+    assert_eq!((second.partition, second.next_offset, second.lag), (1, 0, Some(4)), "a partition that is in the log alone is shown");
+    assert_eq!(&*first.topic, "payments");
+}
+
+#[test]
+fn a_log_that_does_not_answer_leaves_its_ends_unknown_and_says_why() {
+    let status = status_of(&state(), &ends(Err("broker is down".into())), &[]);
+    assert_eq!((status.partitions[0].end_offset, status.partitions[0].lag), (None, None));
+    assert_eq!(status.partitions[0].log_error.as_deref(), Some("broker is down"));
+    assert!(status.text().contains("the end of pay is not known: broker is down"), "{}", status.text());
+}
+
+#[test]
+fn a_view_shows_its_cut_and_how_much_came_after_it() {
+    let status = status_of(&state(), &BTreeMap::new(), &[]);
+    assert_eq!(status.views.len(), 1, "retired versions are not shown");
+    assert_eq!(status.views[0].after_cut, Some(4));
+    assert_eq!(status.views[0].cut.as_ref().unwrap().to_string(), "pay/0:6");
+    assert_eq!(serde_json::to_value(&status).unwrap()["views"][0]["status"], "active");
+}

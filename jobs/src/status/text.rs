@@ -1,0 +1,105 @@
+//! What `status` and `batch history` print.
+
+use schemas::catalog::{DefinitionKind, RunStatus};
+
+use super::{PartitionStatus, RunReport, Status, ViewStatus, status_word};
+use crate::output::table;
+
+pub(super) fn status(status: &Status) -> String {
+    let mut parts = Vec::new();
+    let streams: Vec<&str> = status.definitions.iter().filter(|d| d.kind == DefinitionKind::Stream).map(|d| &*d.name).collect();
+    if status.definitions.is_empty() {
+        parts.push("nothing is defined yet: `basestream apply` puts the files' definitions into the catalog".to_owned());
+    } else if status.partitions.is_empty() {
+        parts.push(format!("streams {}: nothing is in the log yet", streams.join(", ")));
+    }
+    if !status.partitions.is_empty() {
+        parts.push(partitions(&status.partitions));
+    }
+    if !status.views.is_empty() {
+        let header = ["view", "version", "status", "snapshot at", "after the cut", "last run"];
+        parts.push(table(&header, status.views.iter().map(view)));
+    }
+    if !status.runs.is_empty() {
+        parts.push(runs(&status.runs));
+    }
+    parts.join("\n\n")
+}
+
+fn partitions(partitions: &[PartitionStatus]) -> String {
+    let header = ["stream", "partition", "committed", "end", "lag", "archived", "duplicate", "dead", "absent", "complete to"];
+    let number = |number: Option<i64>| number.map_or("?".to_owned(), |number| number.to_string());
+    let rows = partitions.iter().map(|p| {
+        vec![
+            p.stream.to_string(),
+            p.partition.to_string(),
+            p.next_offset.to_string(),
+            number(p.end_offset),
+            number(p.lag),
+            p.archived.to_string(),
+            p.duplicate.to_string(),
+            p.dead_lettered.to_string(),
+            p.absent.to_string(),
+            p.complete_to.clone().unwrap_or_else(|| "-".into()),
+        ]
+    });
+    let mut text = table(&header, rows);
+    let mut told: Vec<String> = Vec::new();
+    for partition in partitions {
+        let Some(error) = &partition.log_error else { continue };
+        let line = format!("\nthe end of {} is not known: {error}", partition.stream);
+        if !told.contains(&line) {
+            text.push_str(&line);
+            told.push(line);
+        }
+    }
+    let absent: i64 = partitions.iter().map(|partition| partition.absent).sum();
+    if absent > 0 {
+        text.push_str(&format!("\n{absent} offsets delivered no record (control records or compaction; on the embedded log a defect)"));
+    }
+    text
+}
+
+fn view(view: &ViewStatus) -> Vec<String> {
+    let last = view.last_run.as_ref().map_or("none".to_owned(), |run| match &run.error {
+        Some(error) => format!("{}: {error}", run_word(run.status)),
+        None => format!("{} {}", run_word(run.status), run.ended_at.as_deref().unwrap_or_default()).trim_end().to_owned(),
+    });
+    vec![
+        view.view.to_string(),
+        view.version.to_string(),
+        status_word(DefinitionKind::View, view.status),
+        view.snapshot_at.clone().unwrap_or_else(|| "none yet".into()),
+        view.after_cut.map_or("-".to_owned(), |records| records.to_string()),
+        last,
+    ]
+}
+
+pub(super) fn runs(runs: &[RunReport]) -> String {
+    let header = ["run", "view", "version", "status", "started", "seconds", "events", "rows", "bytes", "peak memory", "error"];
+    let rows = runs.iter().map(|run| {
+        vec![
+            run.run.clone(),
+            run.view.to_string(),
+            run.version.to_string(),
+            run_word(run.status).to_owned(),
+            run.started_at.clone().unwrap_or_else(|| "-".into()),
+            run.seconds.map_or("-".to_owned(), |seconds| format!("{seconds:.2}")),
+            run.events_read.to_string(),
+            run.rows_written.to_string(),
+            run.bytes_written.to_string(),
+            run.peak_memory_bytes.to_string(),
+            run.error.clone().unwrap_or_default(),
+        ]
+    });
+    table(&header, rows)
+}
+
+fn run_word(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::Requested => "requested",
+        RunStatus::Running => "running",
+        RunStatus::Succeeded => "succeeded",
+        RunStatus::Failed => "failed",
+    }
+}

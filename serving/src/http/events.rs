@@ -1,0 +1,102 @@
+//! Events in over HTTP: each is decoded as the speed layer will, then all good ones are appended durably.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use schemas::events::Decoder;
+use schemas::log::NewRecord;
+use schemas::vector::{PartitionId, Vector};
+use schemas::{Error, ErrorKind, Result};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::App;
+use super::input::{Body, Json, Name};
+use super::problem::Problem;
+
+/// The answer: what is durable in the log, and where.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Appended {
+    accepted: usize,
+    rejected: Vec<Rejected>,
+    /// Per partition written to, the offset after the last of these events.
+    position: String,
+}
+
+/// An event that is not of its stream.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Rejected {
+    /// Its place in the array, or among the lines, counted from 0.
+    index: usize,
+    error: String,
+}
+
+/// `POST /v1/streams/{stream}/events`
+pub(super) async fn append(State(app): State<App>, Name(stream): Name, Body(body): Body) -> Result<Response, Problem> {
+    let Ok(_permit) = app.appends.try_acquire() else {
+        return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many appends are under way: try again"));
+    };
+    let loaded = app.node.stand()?.loaded;
+    let live = loaded.registry.streams.get(stream.as_str()).ok_or_else(|| unknown(&stream, loaded.registry.streams.keys()))?;
+    let decoder = Decoder::new(live.definition.clone())?;
+    let (records, rejected) = tokio::task::spawn_blocking(move || decode(&decoder, &body)).await.map_err(Error::from)??;
+    let accepted = records.len();
+    let places = match records.is_empty() {
+        true => Vec::new(),
+        false => app.log.append(&live.definition.topic, records).await.map_err(not_appended)?,
+    };
+    let mut position = Vector::new();
+    for (partition, offset) in places {
+        let partition = PartitionId::new(live.definition.name.clone(), partition);
+        let next = position.get(&partition).max(offset.next());
+        position.set(partition, next);
+    }
+    metrics::counter!("basestream_serving_events_appended_total", "stream" => stream).increment(accepted as u64);
+    Ok((StatusCode::ACCEPTED, Json(Appended { accepted, rejected, position: position.to_string() })).into_response())
+}
+
+fn unknown<'a>(stream: &str, known: impl Iterator<Item = &'a std::sync::Arc<str>>) -> Error {
+    let known: Vec<&str> = known.map(AsRef::as_ref).collect();
+    Error::not_found(format!("there is no stream \"{stream}\": expected one of {}", known.join(", ")))
+}
+
+/// A full log is worth another try, and so is one whose topic the speed layer has not made yet.
+fn not_appended(error: Error) -> Problem {
+    match error.kind() {
+        ErrorKind::Limit => Problem::from(error).with_status(StatusCode::TOO_MANY_REQUESTS),
+        ErrorKind::NotFound => Problem::from(error).with_status(StatusCode::SERVICE_UNAVAILABLE),
+        _ => error.into(),
+    }
+}
+
+fn decode(decoder: &Decoder, body: &[u8]) -> Result<(Vec<NewRecord>, Vec<Rejected>)> {
+    let (mut records, mut rejected) = (Vec::new(), Vec::new());
+    for (index, text) in texts(body)?.into_iter().enumerate() {
+        match decoder.decode(Some(text)) {
+            Ok(event) => records.push(NewRecord {
+                key: event.key().map(|key| Bytes::copy_from_slice(key.as_bytes())),
+                partition_by: event.id().map(|id| Bytes::copy_from_slice(id.as_bytes())),
+                value: Some(Bytes::copy_from_slice(text)),
+                headers: Vec::new(),
+            }),
+            Err(error) => rejected.push(Rejected { index, error: error.to_string() }),
+        }
+    }
+    Ok((records, rejected))
+}
+
+/// The events of a body: the items of one JSON array, one object, or a line each.
+fn texts(body: &[u8]) -> Result<Vec<&[u8]>> {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii();
+    match body.first() {
+        None => Err(Error::input("the body is empty: expected a JSON array of events, or an event a line")),
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_slice(body)
+                .map_err(|error| Error::input(format!("the body is not a JSON array: {error}; expected an array of events, or an event a line")))?;
+            Ok(items.into_iter().map(|item| item.get().as_bytes()).collect())
+        }
+        Some(_) if serde_json::from_slice::<&RawValue>(body).is_ok() => Ok(vec![body]),
+        Some(_) => Ok(body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()).collect()),
+    }
+}

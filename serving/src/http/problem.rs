@@ -1,0 +1,84 @@
+//! Errors as problem+json (RFC 9457): what happened, in the user's words, with its context.
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use schemas::{Error, ErrorKind};
+use serde_json::{Map, Value};
+
+/// An error on its way out.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    /// Names the kind of error for programs.
+    kind: &'static str,
+    detail: String,
+    context: Vec<(&'static str, String)>,
+}
+
+impl Problem {
+    pub(super) fn plain(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, kind: "request", detail: detail.into(), context: Vec::new() }
+    }
+
+    /// The same error under another status.
+    pub(super) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+}
+
+fn status_of(kind: ErrorKind) -> StatusCode {
+    match kind {
+        ErrorKind::Input => StatusCode::BAD_REQUEST,
+        ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        ErrorKind::Conflict => StatusCode::CONFLICT,
+        ErrorKind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
+        ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Corrupt | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn name_of(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Input => "input",
+        ErrorKind::NotFound => "not-found",
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::Limit => "limit",
+        ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Corrupt => "corrupt",
+        ErrorKind::Internal => "internal",
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Internal) {
+            tracing::error!(%error, "a request failed");
+        }
+        let detail = match std::error::Error::source(&error) {
+            Some(source) => format!("{}: {source}", error.message()),
+            None => error.message().to_owned(),
+        };
+        Self { status: status_of(error.kind()), kind: name_of(error.kind()), detail, context: error.context().to_vec() }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = Map::new();
+        for (key, value) in self.context {
+            body.insert(key.replace(' ', "_"), Value::String(value));
+        }
+        // Last: no context takes the place of these.
+        body.insert("type".into(), format!("urn:basestream:problem:{}", self.kind).into());
+        body.insert("title".into(), self.status.canonical_reason().unwrap_or("error").into());
+        body.insert("status".into(), self.status.as_u16().into());
+        body.insert("detail".into(), self.detail.into());
+        let mut response = (self.status, Value::Object(body).to_string()).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,46 @@
+//! Health, readiness, metrics, and the page.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::App;
+use super::input::Json;
+use super::problem::Problem;
+
+/// One file, nothing loaded from elsewhere: it works without a network.
+const PAGE: &str = include_str!("page.html");
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// `GET /healthz`: the process answers.
+pub(super) async fn healthz() -> Response {
+    Json(json!({ "status": "ok" })).into_response()
+}
+
+/// `GET /readyz`: a catalog state is loaded, so that questions can be answered.
+pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
+    let stand = app.node.stand()?;
+    let missing = stand.loaded.registry.views.iter().filter(|view| !stand.loaded.views.contains_key(&(view.name.clone(), view.version)));
+    let missing: Vec<&str> = missing.map(|view| &*view.name).collect();
+    Ok(Json(json!({ "status": "ready", "revision": stand.loaded.state.revision, "views_not_loaded": missing })).into_response())
+}
+
+/// `GET /metrics`: as Prometheus reads them.
+pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+    let handle = app.metrics.ok_or_else(|| Problem::plain(StatusCode::NOT_FOUND, "this process keeps no metrics"))?;
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], handle.render()).into_response())
+}
+
+/// `GET /`
+pub(super) async fn page() -> Response {
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, PAGE).into_response()
+}

@@ -1,0 +1,156 @@
+//! Views over HTTP: what they are, their rows, and runs asked for.
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemas::catalog::{Add, Commit, RunRecord, RunStatus};
+use schemas::plan::ColumnKind;
+use schemas::registry::LiveView;
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::App;
+use super::input::{Body, Json, Name, parse};
+use super::problem::Problem;
+use crate::ask::Keys;
+use crate::json::rows as json_rows;
+use crate::meta::Meta;
+use crate::sql::parse_as_of;
+use crate::types::sql_name;
+
+/// `GET /v1/views/{view}`
+pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
+    let stand = app.node.stand()?;
+    let live = &stand.view(&view)?.live;
+    let building = stand.loaded.registry.views.iter().filter(|other| other.name == live.name && other.version != live.version).map(|v| v.version).max();
+    Ok(Json(json!({
+        "view": live.name,
+        "version": live.version,
+        "building": building,
+        "keys": live.plan.keys.iter().map(|key| key.name()).collect::<Vec<_>>(),
+        "columns": columns(live),
+        "windows": live.definition.windows.iter().map(|window| &window.text).collect::<Vec<_>>(),
+        "streams": live.plan.streams.iter().map(|stream| &stream.name).collect::<Vec<_>>(),
+        "schedule": live.definition.schedule.as_ref().map(|schedule| schedule.to_string()),
+        "sql": live.definition.sql,
+    }))
+    .into_response())
+}
+
+fn columns(live: &LiveView) -> Vec<Value> {
+    let column = |column: &schemas::plan::OutputColumn| {
+        let (is_key, window, approximate) = match &column.kind {
+            ColumnKind::Key(_) => (true, None, false),
+            ColumnKind::Value(value) => (false, value.window.as_deref(), value.approximate),
+        };
+        json!({
+            "name": column.field.name(),
+            "type": sql_name(column.field.data_type()),
+            "key": is_key,
+            "window": window,
+            "approximate": approximate,
+        })
+    };
+    live.plan.columns.iter().map(column).collect()
+}
+
+/// `GET /v1/views/{view}/row?<key>=<value>&..[&_as_of=..]`
+pub(super) async fn row(State(app): State<App>, Name(view): Name, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+    let (key, as_of) = key_of(query.as_deref().unwrap_or_default())?;
+    let response = app.node.lookup(&view, Keys::Text(vec![key]), as_of).await?;
+    let row = json_rows(&response.rows)?.into_iter().next();
+    let found = response.found.first().copied().unwrap_or_default();
+    Ok(Json(RowAnswer { row, found, meta: response.meta }).into_response())
+}
+
+#[derive(Serialize)]
+struct RowAnswer {
+    row: Option<Box<RawValue>>,
+    found: bool,
+    meta: Meta,
+}
+
+type TextKey = Vec<(String, String)>;
+
+/// The key columns of a query string; what begins with `_` is ours.
+fn key_of(query: &str) -> Result<(TextKey, Option<Micros>)> {
+    let (mut key, mut as_of) = (Vec::new(), None);
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*name {
+            "_as_of" => as_of = Some(parse_as_of(&value)?),
+            name if name.starts_with('_') => return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys and _as_of"))),
+            _ => key.push((name.into_owned(), value.into_owned())),
+        }
+    }
+    Ok((key, as_of))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rows {
+    keys: Vec<Map<String, Value>>,
+    #[serde(default)]
+    as_of: Option<String>,
+}
+
+/// `POST /v1/views/{view}/rows`
+pub(super) async fn rows(State(app): State<App>, Name(view): Name, Body(body): Body) -> Result<Response, Problem> {
+    let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null}"#)?;
+    let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
+    let response = app.node.lookup(&view, Keys::Json(asked.keys), as_of).await?;
+    let rows = json_rows(&response.rows)?;
+    Ok(Json(RowsAnswer { rows, found: response.found, meta: response.meta }).into_response())
+}
+
+#[derive(Serialize)]
+struct RowsAnswer {
+    rows: Vec<Box<RawValue>>,
+    found: Vec<bool>,
+    meta: Meta,
+}
+
+/// `POST /v1/views/{view}/runs`: a run that waits already is answered again.
+pub(super) async fn ask_run(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
+    let run = match waiting_run(&app, &view).await? {
+        Ok(waiting) => waiting,
+        Err(new) => {
+            let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Run(new.clone())], ..Commit::default() };
+            app.node.catalog().commit_with_retry(commit).await?;
+            new
+        }
+    };
+    let body = json!({ "run": run.id.to_string(), "view": run.view, "version": run.version, "status": "requested" });
+    Ok((StatusCode::ACCEPTED, Json(body)).into_response())
+}
+
+/// The run of this view that waits, or the one to ask for: of the version being built where there is one.
+async fn waiting_run(app: &App, view: &str) -> Result<Result<RunRecord, RunRecord>> {
+    let stand = app.node.stand()?;
+    let name = stand.view(view)?.live.name.clone();
+    let versions = stand.loaded.registry.views.iter().filter(|live| live.name == name).map(|live| live.version);
+    let version = versions.max().unwrap_or(1);
+    let is_waiting = |run: &RunRecord| run.view == name && run.version == version && run.status == RunStatus::Requested;
+    if let Some(waiting) = app.node.catalog().state().await?.runs.into_iter().find(is_waiting) {
+        return Ok(Ok(waiting));
+    }
+    Ok(Err(RunRecord {
+        id: Uuid::now_v7(),
+        view: name,
+        version,
+        status: RunStatus::Requested,
+        scheduled_for: None,
+        attempt: 1,
+        started_at: None,
+        ended_at: None,
+        cut: None,
+        events_read: 0,
+        rows_written: 0,
+        bytes_written: 0,
+        peak_memory_bytes: 0,
+        error: None,
+    }))
+}
