@@ -63,6 +63,9 @@ pub enum RunTime {
     EventClock,
 }
 
+/// How often a switch of versions is tried anew because something else was committed meanwhile.
+const SWITCH_ATTEMPTS: usize = 20;
+
 /// The batch layer of one process.
 #[derive(Clone)]
 pub struct Batch {
@@ -181,13 +184,11 @@ impl Batch {
             expired: 0,
             rows: run.rows_written,
         };
-        self.publish(state, view, run, manifest, written, lease, clock).await
+        self.publish(view, run, manifest, written, lease, clock).await
     }
 
-    #[allow(clippy::too_many_arguments)]
     async fn publish(
         &self,
-        state: &CatalogState,
         view: &LiveView,
         mut run: RunRecord,
         manifest: Manifest,
@@ -207,14 +208,28 @@ impl Batch {
             published_at: clock(),
         };
         let files = written.files.into_iter().chain([manifest_file]).collect();
-        let mut commit = publish_commit(run.clone(), snapshot, files, &lease.current(), clock());
-        if view.status == DefinitionStatus::Building {
-            switch_version(&mut commit, state, view);
+        let commit = publish_commit(run.clone(), snapshot, files, &lease.current(), clock());
+        match view.status {
+            DefinitionStatus::Building => self.publish_and_switch(commit, view).await?,
+            _ => self.catalog.commit_with_retry(commit).await.map(|_| ())?,
         }
-        self.catalog.commit_with_retry(commit).await?;
         info!(view = %run.view, version = run.version, run = %run.id, events = run.events_read, rows = run.rows_written, "run published");
         metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "succeeded").increment(1);
         Ok(run)
+    }
+
+    /// The switch is decided by the catalog as it is at the commit: a version that was dropped or replaced meanwhile stays so.
+    async fn publish_and_switch(&self, commit: Commit, view: &LiveView) -> Result<()> {
+        let mut attempts = 0;
+        loop {
+            let state = self.catalog.state().await?;
+            let mut switching = commit.clone();
+            switch_version(&mut switching, &state, view)?;
+            match self.catalog.commit_with_retry(switching).await {
+                Err(error) if error.kind() == ErrorKind::Conflict && attempts < SWITCH_ATTEMPTS => attempts += 1,
+                outcome => return outcome.map(|_| ()),
+            }
+        }
     }
 
     async fn record_failure(&self, mut run: RunRecord, error: &Error, now: Micros) {
@@ -261,15 +276,17 @@ fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
 }
 
 /// A version that was being built is served from its first snapshot on; the one before retires in the same transaction.
-fn switch_version(commit: &mut Commit, state: &CatalogState, view: &LiveView) {
-    for record in state.live(DefinitionKind::View).filter(|record| record.name == view.name) {
-        let status = if record.version == view.version { DefinitionStatus::Active } else { DefinitionStatus::Retired };
-        if record.version <= view.version {
-            commit.add.push(Add::Definition(DefinitionRecord { status, ..record.clone() }));
-        }
+fn switch_version(commit: &mut Commit, state: &CatalogState, view: &LiveView) -> Result<()> {
+    let live: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).filter(|record| record.name == view.name).collect();
+    if !live.iter().any(|record| record.version == view.version) {
+        return Err(Error::conflict("the view's version was dropped while it was built").with("view", &view.name).with("version", view.version));
     }
-    let newest = state.definitions.iter().filter(|d| d.kind == DefinitionKind::View && d.name == view.name).map(|d| d.version).max();
-    commit.expect.push(Expect::NewestVersion { kind: DefinitionKind::View, name: view.name.clone(), version: newest });
+    for record in live.into_iter().filter(|record| record.version <= view.version) {
+        let status = if record.version == view.version { DefinitionStatus::Active } else { DefinitionStatus::Retired };
+        commit.add.push(Add::Definition(DefinitionRecord { status, ..record.clone() }));
+    }
+    commit.expect.push(Expect::Revision(state.revision));
+    Ok(())
 }
 
 fn time_of(time: RunTime, state: &CatalogState, plan: &ViewPlan) -> Micros {
@@ -292,7 +309,7 @@ fn needed_files(state: &CatalogState, plan: &ViewPlan, cut: &Vector, t: Micros) 
     state
         .files
         .iter()
-        .filter(|file| file.kind == FileKind::Archive && plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name)))
+        .filter(|file| !file.doomed && file.kind == FileKind::Archive && plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name)))
         .filter(|file| file.checkpoint.is_none_or(|checkpoint| within.contains(&checkpoint)))
         .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
         .cloned()

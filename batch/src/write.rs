@@ -100,13 +100,15 @@ struct Pending {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
     rows: usize,
+    /// How many rows are worth looking at: doubled while a key does not end, so that a long key is copied a few times only.
+    worth: usize,
     keys: usize,
 }
 
 impl Pending {
     fn new(schema: SchemaRef) -> Self {
         let keys = schema.fields().iter().position(|field| field.name() == schemas::plan::TILE).unwrap_or(1) - 1;
-        Self { schema, batches: Vec::new(), rows: 0, keys }
+        Self { schema, batches: Vec::new(), rows: 0, worth: CHUNK_ROWS, keys }
     }
 
     fn push(&mut self, batch: RecordBatch) {
@@ -116,7 +118,7 @@ impl Pending {
 
     /// Whole keys of one bucket; with `all`, what is left as well.
     fn take_chunk(&mut self, all: bool) -> Result<Option<(u32, RecordBatch)>> {
-        if self.rows == 0 || (!all && self.rows < CHUNK_ROWS) {
+        if self.rows == 0 || (!all && self.rows < self.worth) {
             return Ok(None);
         }
         let joined = concat_batches(&self.schema, &self.batches)?;
@@ -127,6 +129,7 @@ impl Pending {
         self.rows = joined.num_rows() - whole;
         self.batches = if self.rows == 0 { Vec::new() } else { vec![joined.slice(whole, self.rows)] };
         // A key that fills a whole chunk waits for its end.
+        self.worth = if whole == 0 { self.rows * 2 } else { CHUNK_ROWS };
         Ok((whole > 0).then(|| (bucket, joined.slice(0, whole))))
     }
 

@@ -11,6 +11,7 @@ use crate::catalog::{CatalogState, CheckpointRecord, FileKind, FileRecord};
 use crate::error::{ErrorKind, Result};
 use crate::events::plan_schema;
 use crate::registry::LiveView;
+use crate::states::rows::conform;
 use crate::states::{Partial, StateRows, merge_rows};
 use crate::storage::{ObjectStorage, StatesObject, read_archive_as};
 
@@ -29,15 +30,16 @@ pub async fn segment_rows(
     state: &CatalogState,
     checkpoint: &CheckpointRecord,
 ) -> Result<(StateRows, SegmentSource)> {
-    let files: Vec<&FileRecord> = state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id)).collect();
+    let files: Vec<&FileRecord> = state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id) && !file.doomed).collect();
     for file in files.iter().filter(|file| file.kind == FileKind::States) {
         match section(storage, view, file).await {
             Ok(Some(batches)) => return Ok((merge_rows(&view.plan, &view.codec, &batches)?, SegmentSource::States)),
             Ok(None) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) => {
-                tracing::warn!(view = %view.name, file = %file.path, %error, "a segment is damaged; its states are computed from the archive");
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+            // Missing, damaged, or of a newer release.
+            Err(error) => {
+                tracing::warn!(view = %view.name, file = %file.path, %error, "a segment cannot be read; its states are computed from the archive");
             }
-            Err(error) => return Err(error),
         }
     }
     Ok((from_archive(storage, session, view, &files).await?, SegmentSource::Archive))
@@ -50,8 +52,7 @@ async fn section(storage: &ObjectStorage, view: &LiveView, file: &FileRecord) ->
         return Ok(None);
     }
     let batches = object.read_section(section).await?;
-    let schema = view.plan.state_schema();
-    Ok(Some(batches.into_iter().map(|batch| RecordBatch::try_new(schema.clone(), batch.columns().to_vec())).collect::<Result<_, _>>()?))
+    Ok(Some(batches.iter().map(|batch| conform(view.plan.state_schema(), batch)).collect::<Result<_>>()?))
 }
 
 async fn from_archive(storage: &ObjectStorage, session: &SessionContext, view: &LiveView, files: &[&FileRecord]) -> Result<StateRows> {

@@ -23,25 +23,26 @@ use schemas::vector::Vector;
 
 use crate::sorted::SortedRun;
 
-/// One view's states of all archived events up to a vector and a time.
+/// One view's states of all archived events up to a vector, and up to a time when the question names one.
 #[derive(Debug)]
 pub struct ArchiveLayer {
     pub run: SortedRun,
     pub vector: Vector,
-    pub as_of: Micros,
 }
 
-/// Reads what a view needs for `as_of`. With `keys` (values in the order of the view's keys) only events of that key.
+/// Reads what a view needs at `t`; asked with `as_of`, nothing dated after it. With `key` (values in the order of the view's keys)
+/// only events of that key.
 pub async fn archive_layer(
     storage: &ObjectStorage,
     session: &SessionContext,
     view: &LiveView,
     state: &CatalogState,
-    as_of: Micros,
+    t: Micros,
+    as_of: Option<Micros>,
     key: Option<&[ScalarValue]>,
 ) -> Result<ArchiveLayer> {
     let vector = state.vector();
-    let files = needed_files(state, view, as_of);
+    let files = needed_files(state, view, t, as_of);
     let source = |stream: &StreamDefinition| -> Result<Arc<dyn ExecutionPlan>> {
         let of_stream: Vec<FileRecord> = files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
         let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: vector.clone() };
@@ -57,30 +58,37 @@ pub async fn archive_layer(
         made.push(state_rows_of(&view.plan, &batch)?);
     }
     let rows = merge_rows(&view.plan, &view.codec, &made)?;
-    Ok(ArchiveLayer { run: SortedRun::in_memory(rows), vector, as_of })
+    Ok(ArchiveLayer { run: SortedRun::in_memory(rows), vector })
 }
 
-/// Events at or before `as_of`, of one key when it is given.
-fn choose(prepared: Arc<dyn ExecutionPlan>, as_of: Micros, key: Option<&[ScalarValue]>) -> Result<Arc<dyn ExecutionPlan>> {
+/// Events at or before `as_of`, of one key, each when it is given.
+fn choose(prepared: Arc<dyn ExecutionPlan>, as_of: Option<Micros>, key: Option<&[ScalarValue]>) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = prepared.schema();
-    let time: Arc<dyn PhysicalExpr> = Arc::new(Column::new(EVENT_TIME, schema.index_of(EVENT_TIME)?));
-    let limit = ScalarValue::TimestampMicrosecond(Some(as_of), Some("UTC".into()));
-    let mut predicate: Arc<dyn PhysicalExpr> = Arc::new(BinaryExpr::new(time, Operator::LtEq, Arc::new(Literal::new(limit))));
-    for (index, value) in key.into_iter().flatten().enumerate() {
-        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(index).name(), index));
-        let same = Arc::new(BinaryExpr::new(column, Operator::IsNotDistinctFrom, Arc::new(Literal::new(value.clone()))));
-        predicate = Arc::new(BinaryExpr::new(predicate, Operator::And, same));
+    let mut conditions: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
+    if let Some(as_of) = as_of {
+        let time = Arc::new(Column::new(EVENT_TIME, schema.index_of(EVENT_TIME)?));
+        let limit = ScalarValue::TimestampMicrosecond(Some(as_of), Some("UTC".into()));
+        conditions.push(Arc::new(BinaryExpr::new(time, Operator::LtEq, Arc::new(Literal::new(limit)))));
     }
-    Ok(Arc::new(FilterExec::try_new(predicate, prepared)?))
+    for (index, value) in key.into_iter().flatten().enumerate() {
+        let column = Arc::new(Column::new(schema.field(index).name(), index));
+        conditions.push(Arc::new(BinaryExpr::new(column, Operator::IsNotDistinctFrom, Arc::new(Literal::new(value.clone())))));
+    }
+    let all = conditions.into_iter().reduce(|a, b| Arc::new(BinaryExpr::new(a, Operator::And, b)));
+    match all {
+        Some(all) => Ok(Arc::new(FilterExec::try_new(all, prepared)?)),
+        None => Ok(prepared),
+    }
 }
 
-fn needed_files(state: &CatalogState, view: &LiveView, as_of: Micros) -> Vec<FileRecord> {
-    let horizon = view.plan.floors(as_of).into_iter().map(|(_, floor)| floor).min().flatten();
+fn needed_files(state: &CatalogState, view: &LiveView, t: Micros, as_of: Option<Micros>) -> Vec<FileRecord> {
+    let horizon = view.plan.floors(t).into_iter().map(|(_, floor)| floor).min().flatten();
     state
         .files
         .iter()
         .filter(|file| file.kind == FileKind::Archive && view.plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name)))
-        .filter(|file| file.min_event_time.is_none_or(|oldest| oldest <= as_of))
+        .filter(|file| !file.doomed)
+        .filter(|file| as_of.is_none_or(|as_of| file.min_event_time.is_none_or(|oldest| oldest <= as_of)))
         .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
         .cloned()
         .collect()

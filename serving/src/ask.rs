@@ -97,9 +97,12 @@ impl Question {
         })
     }
 
-    /// Without `as_of` the states always answer.
+    /// Also without `as_of`, when the snapshot was made for a later time (by another clock).
     pub(crate) fn needs_archive(&self, view: &LoadedView) -> bool {
-        self.as_of.is_some_and(|t| !view.answers_at(t, self.stand.max_event_time(&view.live)))
+        match self.as_of {
+            Some(t) => !view.answers_at(t, self.stand.max_event_time(&view.live)),
+            None => !view.keeps(self.t(&view.live)),
+        }
     }
 
     /// True when there is a snapshot that cannot be read by this version.
@@ -110,7 +113,7 @@ impl Question {
     /// The archive's states of a view, when they are needed; of one key, when only that is asked.
     pub(crate) async fn archive(&self, queries: &Queries, view: &LiveView, key: Option<&[ScalarValue]>) -> Result<ArchiveLayer> {
         let session = queries.session()?;
-        archive_layer(queries.storage(), &session, view, &self.stand.loaded.state, self.t(view), key).await
+        archive_layer(queries.storage(), &session, view, &self.stand.loaded.state, self.t(view), self.as_of, key).await
     }
 }
 

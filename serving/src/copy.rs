@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
 use futures::{StreamExt, TryStreamExt};
 use schemas::Result;
 use schemas::plan::ViewPlan;
 use schemas::states::KeyCodec;
-use schemas::states::rows::StateRows;
+use schemas::states::rows::{StateRows, conform};
 use schemas::storage::{Manifest, ObjectStorage, bucket_of, read_bucket};
 
 use crate::sorted::{SortedFileWriter, SortedRun, map};
@@ -72,10 +71,8 @@ async fn fetch(storage: &ObjectStorage, file: &schemas::storage::BucketFile, pla
     let mut writer = SortedFileWriter::create(&partial, plan.state_schema())?;
     let mut batches = read_bucket(storage, file).await?;
     while let Some(batch) = batches.next().await {
-        let batch: RecordBatch = batch?;
-        let batch = RecordBatch::try_new(plan.state_schema().clone(), batch.columns().to_vec())?;
+        let batch = conform(plan.state_schema(), &batch?)?;
         let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
-        debug_assert!(keys.len() == batch.num_rows());
         writer.write(&StateRows::from_sorted(batch, keys))?;
     }
     writer.finish()?;

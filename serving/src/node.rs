@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
 use schemas::catalog::{Catalog, CatalogState, FileKind, Revision};
-use schemas::fresh::{Fresh, ViewVersion};
+use schemas::fresh::{Chain, Fresh, ViewVersion};
 use schemas::functions::Functions;
 use schemas::log::Log;
 use schemas::registry::{LiveView, Registry};
@@ -195,15 +195,14 @@ impl Node {
 
     /// What a query begun now stands on.
     pub fn stand(&self) -> Result<Stand> {
-        let loaded = self.loaded().ok_or_else(|| Error::unavailable("the node has not loaded a catalog state yet: try again"))?;
-        let fresh = self.0.fresh.as_ref().map(|fresh| fresh.after(&loaded.vector)).unwrap_or_default();
-        let mut vector = loaded.vector.clone();
-        for (partition, end) in fresh.iter().flat_map(|layer| layer.end.iter()) {
-            vector.set(partition.clone(), vector.get(partition).max(end));
-        }
-        let partitions = loaded.state.partitions.keys();
-        let complete_to = self.0.fresh.as_ref().map(|fresh| partitions.filter_map(|p| Some((p.clone(), fresh.complete_to(p)?))).collect());
-        Ok(Stand { loaded, fresh, vector, now: self.now(), clock: self.0.settings.clock, complete_to: complete_to.unwrap_or_default() })
+        // Held until the fresh layers are taken: a refresh releases the layers that its own state has passed.
+        let current = self.0.loaded.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let loaded = current.clone().ok_or_else(|| Error::unavailable("the node has not loaded a catalog state yet: try again"))?;
+        let alone = || Chain { end: loaded.vector.clone(), ..Chain::default() };
+        let chain = self.0.fresh.as_ref().map_or_else(alone, |fresh| fresh.after(&loaded.vector));
+        drop(current);
+        let Chain { layers: fresh, end: vector, complete_to } = chain;
+        Ok(Stand { loaded, fresh, vector, now: self.now(), clock: self.0.settings.clock, complete_to })
     }
 
     pub fn loaded(&self) -> Option<Arc<Loaded>> {

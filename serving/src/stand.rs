@@ -58,7 +58,12 @@ impl Stand {
             Error::not_found(format!("there is no view \"{name}\": expected one of {}", known.into_iter().collect::<Vec<_>>().join(", ")))
         })?;
         let version = (live.name.clone(), live.version);
-        self.loaded.views.get(&version).ok_or_else(|| Error::unavailable(format!("the view \"{name}\" is being loaded: try again")))
+        let loaded = self.loaded.views.get(&version).ok_or_else(|| Error::unavailable(format!("the view \"{name}\" is being loaded: try again")))?;
+        if !self.fresh.iter().all(|layer| layer.covers(&version, &live.plan)) {
+            let message = format!("the speed layer does not keep version {} of the view \"{name}\" yet: try again", live.version);
+            return Err(Error::unavailable(message));
+        }
+        Ok(loaded)
     }
 
     /// The fresh rows of a view version.
@@ -97,9 +102,11 @@ impl LoadedView {
 
     /// True when states answer at `t`: it is at or past the greatest event time they hold, and no tile it needs was dropped.
     pub fn answers_at(&self, t: Micros, max_event_time: Option<Micros>) -> bool {
-        if max_event_time.is_some_and(|newest| t < newest) {
-            return false;
-        }
+        max_event_time.is_none_or(|newest| t >= newest) && self.keeps(t)
+    }
+
+    /// True when the snapshot has every tile that an answer at `t` needs: it was made for `t` or an earlier time.
+    pub fn keeps(&self, t: Micros) -> bool {
         let Some(snapshot) = &self.snapshot else { return true };
         let needed = self.live.plan.floors(t);
         snapshot.manifest.floors.iter().all(|(level, kept)| {

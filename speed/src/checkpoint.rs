@@ -79,20 +79,21 @@ async fn write_dead(unit: &mut Unit, storage: &ObjectStorage, id: Uuid) -> Resul
     Ok(files)
 }
 
-/// One states object with a section for every live view that reads these streams, also when the view got no event: a reader
-/// rebuilds what it does not find.
+/// One states object with a section for every live view that reads these streams, also when the view got no event. A view that
+/// failed on one gets none: a reader rebuilds what it does not find.
 async fn write_states(unit: &Unit, views: &Views, storage: &ObjectStorage, id: Uuid, ranges: &[CheckpointRange]) -> Result<Vec<FileRecord>> {
     let mut streams: Vec<Arc<str>> = ranges.iter().map(|range| range.partition.stream.clone()).collect();
     streams.dedup();
     let merged = FreshLayer::merge(&unit.layers, &views.plans())?;
     let sections: Vec<Section> = views
         .reading(&streams)
-        .map(|view| Section {
+        .filter_map(|view| Some((view, merged.states.get(&(view.name.clone(), view.version))?)))
+        .map(|(view, rows)| Section {
             view: view.name.to_string(),
             version: view.version,
             stamp: view.plan.stamp.clone(),
             schema: view.plan.state_schema().clone(),
-            batches: merged.states.get(&(view.name.clone(), view.version)).map(|rows| rows.batch().clone()).into_iter().collect(),
+            batches: vec![rows.batch().clone()],
         })
         .collect();
     if sections.is_empty() {

@@ -112,14 +112,15 @@ impl Unit {
                 let known = max_event_time.entry(held.id.stream.clone()).or_insert(time);
                 *known = time.max(*known);
             }
+            let of_stream = events.entry(held.id.stream.clone()).or_default();
             if !held.open.is_empty() {
                 let batch = held.open.finish()?;
-                events.entry(held.id.stream.clone()).or_default().push(batch.clone());
+                of_stream.push(batch.clone());
                 self.events.entry(held.id.clone()).or_default().push(batch);
             }
         }
         self.open_rows = 0;
-        let states = views.states(&events).await?;
+        let states = views.states(&events).await;
         let layer = FreshLayer { start, end, states, max_event_time };
         self.layers.push(Arc::new(layer.clone()));
         if let Some(fresh) = fresh {

@@ -10,6 +10,7 @@ use schemas::fresh::ViewVersion;
 use schemas::plan::ViewPlan;
 use schemas::registry::{LiveView, Registry};
 use schemas::states::{KeyCodec, Partial, StateRows, merge_rows};
+use tracing::warn;
 
 pub(crate) struct Views {
     kept: Vec<Kept>,
@@ -18,31 +19,39 @@ pub(crate) struct Views {
 struct Kept {
     view: LiveView,
     partial: Partial,
+    /// It failed on an event of the unit.
+    fails: bool,
 }
 
 impl Views {
     pub(crate) async fn new(registry: &Registry, session: &SessionContext) -> Result<Self> {
         let mut kept = Vec::with_capacity(registry.views.len());
         for view in &registry.views {
-            kept.push(Kept { view: view.clone(), partial: Partial::new(view.plan.clone(), session).await? });
+            kept.push(Kept { view: view.clone(), partial: Partial::new(view.plan.clone(), session).await?, fails: false });
         }
         Ok(Self { kept })
     }
 
-    /// The states that these events add, per view version; views that get none are left out.
-    pub(crate) async fn states(&mut self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> Result<BTreeMap<ViewVersion, Arc<StateRows>>> {
+    /// The states that these events add, an entry for each view version that reads one of the streams. A view whose expressions
+    /// fail on an event (a division by zero, a text that is no number) goes without until the next unit, and the others go on.
+    pub(crate) async fn states(&mut self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> BTreeMap<ViewVersion, Arc<StateRows>> {
         let mut made = BTreeMap::new();
-        for kept in &mut self.kept {
-            let mut batches = Vec::new();
-            for (stream, events) in events {
-                batches.extend(kept.partial.states(stream, events).await?);
-            }
-            if !batches.is_empty() {
-                let rows = merge_rows(&kept.view.plan, &kept.view.codec, &batches)?;
-                made.insert((kept.view.name.clone(), kept.view.version), Arc::new(rows));
+        for kept in self.kept.iter_mut().filter(|kept| !kept.fails && kept.reads_any(events)) {
+            match kept.states(events).await {
+                Ok(rows) => drop(made.insert((kept.view.name.clone(), kept.view.version), Arc::new(rows))),
+                Err(error) => {
+                    kept.fails = true;
+                    warn!(view = %kept.view.name, version = kept.view.version, %error, "a view failed on an event; the others go on");
+                    metrics::counter!("basestream_speed_view_failures_total", "view" => kept.view.name.to_string()).increment(1);
+                }
             }
         }
-        Ok(made)
+        made
+    }
+
+    /// A new unit begins: views that failed in the last one are tried again.
+    pub(crate) fn try_again(&mut self) {
+        self.kept.iter_mut().for_each(|kept| kept.fails = false);
     }
 
     /// The live views that read one of these streams.
@@ -53,5 +62,19 @@ impl Views {
     pub(crate) fn plans(&self) -> BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)> {
         let of = |kept: &Kept| ((kept.view.name.clone(), kept.view.version), (kept.view.plan.clone(), kept.view.codec.clone()));
         self.kept.iter().map(of).collect()
+    }
+}
+
+impl Kept {
+    fn reads_any(&self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> bool {
+        self.view.plan.streams.iter().any(|stream| events.contains_key(&stream.name))
+    }
+
+    async fn states(&mut self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> Result<StateRows> {
+        let mut batches = Vec::new();
+        for (stream, events) in events.iter().filter(|(_, events)| !events.is_empty()) {
+            batches.extend(self.partial.states(stream, events).await?);
+        }
+        merge_rows(&self.view.plan, &self.view.codec, &batches)
     }
 }

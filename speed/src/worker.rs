@@ -207,11 +207,20 @@ impl Worker<'_> {
         let state = self.speed.catalog.state().await?;
         let mut starts = Vec::with_capacity(partitions.len());
         for source in partitions {
+            self.withdraw_leftovers(source, &state);
             let start = self.take_over(source, &state).await?;
             starts.push((source.clone(), start));
         }
         info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions taken over");
         Ok(starts)
+    }
+
+    /// Nobody else of this process holds a partition that is taken over: uncommitted layers of it are those of a worker that died.
+    fn withdraw_leftovers(&self, source: &TopicPartition, state: &CatalogState) {
+        let stream = self.registry.streams.values().find(|stream| stream.definition.topic == source.topic);
+        if let (Some(fresh), Some(stream)) = (&self.speed.fresh, stream) {
+            fresh.withdraw(&state.vector(), &[PartitionId::new(stream.definition.name.clone(), source.partition)]);
+        }
     }
 
     async fn take_over(&mut self, source: &TopicPartition, state: &CatalogState) -> Result<Offset> {
@@ -263,6 +272,7 @@ impl Worker<'_> {
         let record =
             checkpoint::commit(&mut self.unit, &self.views, &speed.storage, &speed.catalog, &speed.settings.worker, (speed.clock)()).await?;
         self.unit.committed();
+        self.views.try_again();
         observe(&record, began.elapsed());
         Ok(())
     }
@@ -289,13 +299,16 @@ impl Worker<'_> {
         if !self.registry.is_stale(&state) {
             return Ok(false);
         }
-        // A section stands for whole units: the new definitions begin with the next one.
-        self.checkpoint().await?;
         let registry = Registry::load(&state, &self.speed.functions).await?;
-        let streams_changed = registry.streams.iter().map(|(name, s)| (name, s.version)).ne(self.registry.streams.iter().map(|(name, s)| (name, s.version)));
+        if streams_of(&registry) != streams_of(&self.registry) {
+            // What is under way is decoded as before, and goes to the views as they were: the next subscription knows the new ones.
+            return Ok(true);
+        }
+        // A section stands for whole units: the new views begin with the next one.
+        self.checkpoint().await?;
         self.views = Views::new(&registry, self.session).await?;
         self.registry = registry;
-        Ok(streams_changed)
+        Ok(false)
     }
 
     fn next_wake(&self) -> Duration {
@@ -317,6 +330,10 @@ impl Worker<'_> {
         }
         self.unit.drop_all();
     }
+}
+
+fn streams_of(registry: &Registry) -> Vec<(&Arc<str>, u32)> {
+    registry.streams.iter().map(|(name, stream)| (name, stream.version)).collect()
 }
 
 fn observe(record: &schemas::catalog::CheckpointRecord, elapsed: Duration) {

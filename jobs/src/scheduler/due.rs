@@ -28,14 +28,16 @@ pub struct Due {
 /// The runs that are to begin at `now`, at most one a view version.
 pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
     let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && run.view == view.name);
-    registry.views.iter().filter(|view| !busy(view)).filter_map(|view| due(state, view, now)).collect()
+    registry.views.iter().filter(|view| !busy(view)).filter_map(|view| due(state, registry, view, now)).collect()
 }
 
-fn due(state: &CatalogState, view: &LiveView, now: Micros) -> Option<Due> {
+fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) -> Option<Due> {
     let plain = Due { view: view.name.clone(), version: view.version, scheduled_for: None, requested: None, attempt: 1, reason: "" };
     let requested = state.runs.iter().find(|run| run.status == RunStatus::Requested && run.view == view.name);
+    // One request is one run: the served version answers it only when the version it names is gone.
+    let is_gone = |run: &RunRecord| registry.view(&run.view, run.version).is_none();
     if let Some(requested) = requested
-        && (requested.version == view.version || view.status == DefinitionStatus::Active)
+        && (requested.version == view.version || (view.status == DefinitionStatus::Active && is_gone(requested)))
     {
         return Some(Due { requested: Some(requested.clone()), reason: "it was asked for", ..plain });
     }

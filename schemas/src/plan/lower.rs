@@ -96,7 +96,10 @@ fn prepare(input: LogicalPlan, aggregate: &Aggregate, calls: &[Expr], finest: Le
         exprs.push(Expr::Column(column.clone()).alias(name));
         names.push((column, name.to_owned()));
     }
-    for column in calls.iter().flat_map(Expr::column_refs) {
+    // In the order of the input: the names are part of what states look like, and every process has to plan the same.
+    let mut read: Vec<&Column> = calls.iter().flat_map(Expr::column_refs).collect();
+    read.sort_by_key(|column| input.schema().maybe_index_of_column(column));
+    for column in read {
         if !names.iter().any(|(known, _)| known == column) {
             let name = format!("a{}", names.len() - HIDDEN.len());
             exprs.push(Expr::Column(column.clone()).alias(&name));

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, make_array};
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::{DataType, FieldRef, TimestampMicrosecondType, UInt8Type};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
+use arrow::error::ArrowError;
 use arrow_row::{RowConverter, SortField};
 
 use crate::error::{Error, Result};
@@ -98,6 +99,41 @@ impl StateRows {
     pub fn memory_bytes(&self) -> usize {
         self.batch.get_array_memory_size() + self.keys.get_array_memory_size()
     }
+}
+
+/// Stored state rows in the schema they are read with. The names of nested fields may differ (DataFusion's hold positions of one
+/// plan, and states bind by position); anything else is damage.
+pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
+    if batch.num_columns() != schema.fields().len() {
+        let (found, expected) = (batch.num_columns(), schema.fields().len());
+        return Err(Error::corrupt("stored state rows have another number of columns").with("found", found).with("expected", expected));
+    }
+    let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
+        if column.data_type() == field.data_type() {
+            return Ok(column.clone());
+        }
+        let data = renamed(column.to_data(), field.data_type()).map_err(|error| Error::corrupt(error.to_string()).with("column", field.name()))?;
+        Ok(make_array(data))
+    });
+    let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
+    RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::corrupt(error.to_string()))
+}
+
+/// The same data under a type that differs in the names of its fields alone.
+fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
+    let inner: Vec<&DataType> = match to {
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) | DataType::Map(item, _) => vec![item.data_type()],
+        _ => Vec::new(),
+    };
+    if std::mem::discriminant(data.data_type()) != std::mem::discriminant(to) || data.child_data().len() != inner.len() {
+        return Err(ArrowError::SchemaError(format!("found {}, expected {to}", data.data_type())));
+    }
+    if inner.is_empty() {
+        return if data.data_type() == to { Ok(data) } else { Err(ArrowError::SchemaError(format!("found {}, expected {to}", data.data_type()))) };
+    }
+    let children = data.child_data().iter().cloned().zip(inner).map(|(child, to)| renamed(child, to)).collect::<Result<_, _>>()?;
+    data.into_builder().data_type(to.clone()).child_data(children).build()
 }
 
 /// The rows of one key among sorted encoded keys.

@@ -1,0 +1,456 @@
+//! Nothing lost, nothing counted twice, whatever happens: random events through the real layers while workers die, partitions change
+//! hands, batch runs publish, versions switch, files vanish and nodes restart. Whenever a node answers, each view equals the plain
+//! SELECT over the accepted events before the answer's vector; a model of the log, not the archive, says which those are.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use basestream_tests::{Lab, Worker, now};
+use batch::RunTime;
+use bytes::Bytes;
+use datafusion::datasource::MemTable;
+use jobs::verify::plain::{Moment, plain};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use schemas::catalog::{Add, Commit, DefinitionKind, DefinitionKind::Stream, DefinitionKind::View, DefinitionRecord, DefinitionStatus, FileKind, ledger_difference};
+use schemas::definitions::{Definitions, parse};
+use schemas::events::{format_timestamp, plan_schema};
+use schemas::fresh::Fresh;
+use schemas::functions::Functions;
+use schemas::log::NewRecord;
+use schemas::plan::planning_session;
+use schemas::registry::LiveView;
+use schemas::tiles::Micros;
+use schemas::vector::{PartitionId, Vector};
+use serving::{Node, ServingClock, Source, Stand, scan, scan_parts};
+use uuid::Uuid;
+
+const COLUMNS: &str = "id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT, f DOUBLE";
+const STREAMS: [(&str, u32); 2] = [("payments", 3), ("logins", 2)];
+const VIEWS: [(&str, &str); 4] = [
+    (
+        "velocity",
+        "WITH (windows = '1h, 1d, 30d') AS SELECT k, count(*) AS n, sum(x) AS x, avg(f) AS f, count(DISTINCT x) AS d, \
+         max(ts) FILTER (WHERE within(ts, 'all')) AS seen, count(*) FILTER (WHERE within(ts, '2d', '1d')) AS before \
+         FROM payments WHERE x IS NULL OR x <> 7 GROUP BY k",
+    ),
+    ("total", "AS SELECT count(*) AS n, sum(x) AS x, min(ts) AS first FROM payments"),
+    (
+        "both",
+        "WITH (windows = '10s, 7d') AS SELECT k, x % 2 AS odd, count(*) AS n, array_agg(x ORDER BY ts) AS xs FROM \
+         (SELECT ts, k, x FROM payments UNION ALL SELECT ts, k, x FROM logins) z GROUP BY k, x % 2",
+    ),
+    ("floats", "WITH (windows = '90d') AS SELECT f, count(*) AS n, last_value(x ORDER BY ts) AS latest FROM logins GROUP BY f"),
+];
+const SECOND_VELOCITY: &str = "WITH (windows = '2h, 60d') AS SELECT k, count(x) AS n, sum(x) AS x FROM payments GROUP BY k";
+
+/// What the log holds of accepted events, told by the rules alone.
+#[derive(Default)]
+struct Model {
+    accepted: BTreeMap<Arc<str>, Vec<Event>>,
+    ids: BTreeSet<(PartitionId, String)>,
+    ends: Vector,
+}
+
+#[derive(Debug, Clone)]
+struct Event {
+    partition: i32,
+    offset: i64,
+    ts: Micros,
+    k: Option<String>,
+    x: Option<i64>,
+    f: Option<f64>,
+}
+
+struct Run {
+    lab: Lab,
+    rng: StdRng,
+    clock: ServingClock,
+    model: Model,
+    definitions: Definitions,
+    fresh: Fresh,
+    node: Option<Node>,
+    workers: BTreeMap<&'static str, Worker>,
+    next_version: u32,
+    trace: Vec<String>,
+}
+
+impl Run {
+    async fn new(seed: u64) -> Run {
+        let lab = Lab::new().await.unwrap();
+        let stream = |name: &str| {
+            format!("CREATE STREAM {name} ({COLUMNS}) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'k')")
+        };
+        let streams: Vec<(&str, String)> = STREAMS.iter().map(|(name, _)| (*name, stream(name))).collect();
+        let views: Vec<(&str, String)> = VIEWS.iter().map(|(name, sql)| (*name, format!("CREATE VIEW {name} {sql}"))).collect();
+        let of = |kind: DefinitionKind, all: &[(&'static str, String)]| all.iter().map(|(n, s)| (kind, *n, s.clone())).collect::<Vec<_>>();
+        let all: Vec<(DefinitionKind, &str, String)> = [of(Stream, &streams), of(View, &views)].concat();
+        let borrowed: Vec<(DefinitionKind, &str, &str)> = all.iter().map(|(kind, name, sql)| (*kind, *name, sql.as_str())).collect();
+        lab.define(&borrowed).await.unwrap();
+        for (topic, partitions) in STREAMS {
+            lab.log.create_topic(topic, partitions).await.unwrap();
+        }
+        let mut rng = StdRng::seed_from_u64(seed);
+        let clock = if rng.random_bool(0.5) { ServingClock::Wall } else { ServingClock::Event };
+        let fresh = Fresh::default();
+        let node = lab.node(clock, Some(fresh.clone())).await.unwrap();
+        let definitions =
+            Definitions { streams: streams.iter().map(|(_, sql)| parse::parse_stream(sql).unwrap()).collect(), views: Vec::new() };
+        Run {
+            lab,
+            rng,
+            clock,
+            model: Model::default(),
+            definitions,
+            fresh,
+            node: Some(node),
+            workers: BTreeMap::new(),
+            next_version: 2,
+            trace: Vec::new(),
+        }
+    }
+
+    fn node(&self) -> &Node {
+        self.node.as_ref().unwrap()
+    }
+
+    /// One random thing happens.
+    async fn step(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..26 => self.append().await,
+            26..40 => self.start_worker(),
+            40..47 => self.crash_worker().await,
+            47..52 => self.finish_worker().await,
+            52..60 => self.batch().await,
+            60..72 => self.refresh().await,
+            72..75 => self.new_version().await,
+            75..80 => self.collect().await,
+            80..85 => self.lose_states().await,
+            85..89 => self.restart_node().await,
+            _ => self.check("on the way").await,
+        }
+        let pause = self.rng.random_range(0..60);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+
+    async fn append(&mut self) {
+        let (topic, _) = STREAMS[usize::from(self.rng.random_bool(0.3))];
+        let count = self.rng.random_range(1..60);
+        self.trace.push(format!("append {count} to {topic}"));
+        let (mut records, mut drafts) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (key, json, draft) = draft(&mut self.rng, now());
+            records.push(NewRecord { key: key.map(Bytes::from), value: Some(Bytes::from(json)), headers: Vec::new(), partition_by: None });
+            drafts.push(draft);
+        }
+        let places = self.lab.log.append(topic, records).await.unwrap();
+        for ((partition, offset), draft) in places.into_iter().zip(drafts) {
+            let id = PartitionId::new(topic, partition);
+            self.model.ends.set(id.clone(), offset.next());
+            let Some((event_id, event)) = draft else { continue };
+            if self.model.ids.insert((id, event_id)) {
+                self.model.accepted.entry(topic.into()).or_default().push(Event { partition, offset: offset.0, ..event });
+            }
+        }
+    }
+
+    fn start_worker(&mut self) {
+        let name = ["one", "two"][self.rng.random_range(0..2)];
+        if self.workers.contains_key(name) {
+            return;
+        }
+        let interval = Duration::from_millis([10, 150, 3_600_000][self.rng.random_range(0..3)]);
+        self.trace.push(format!("start worker {name} with {interval:?}"));
+        self.workers.insert(name, self.lab.worker(name, interval, Some(self.fresh.clone())));
+    }
+
+    /// The worker's task ends at some await, as a panic in it would end it: nothing is withdrawn, nothing is committed.
+    async fn crash_worker(&mut self) {
+        let Some((name, worker)) = self.workers.pop_first() else { return };
+        self.trace.push(format!("crash worker {name}"));
+        worker.task.abort();
+        let _ = worker.task.await;
+    }
+
+    async fn finish_worker(&mut self) {
+        let Some((name, worker)) = self.workers.pop_last() else { return };
+        self.trace.push(format!("finish worker {name}"));
+        worker.finish().await.unwrap();
+    }
+
+    async fn batch(&mut self) {
+        let (view, _) = VIEWS[self.rng.random_range(0..VIEWS.len())];
+        self.trace.push(format!("batch run of {view}"));
+        let t = match self.clock {
+            ServingClock::Wall => RunTime::At(now()),
+            ServingClock::Event => RunTime::EventClock,
+        };
+        self.lab.batch(view, t).await.unwrap();
+    }
+
+    async fn refresh(&mut self) {
+        self.trace.push("refresh".into());
+        self.node().refresh().await.unwrap();
+    }
+
+    /// A new version of a view, built beside the served one.
+    async fn new_version(&mut self) {
+        let version = self.next_version;
+        self.next_version += 1;
+        self.trace.push(format!("velocity version {version}"));
+        let sql = format!("CREATE VIEW velocity {}", if version % 2 == 0 { SECOND_VELOCITY } else { VIEWS[0].1 });
+        let record = DefinitionRecord { kind: View, name: "velocity".into(), version, sql, status: DefinitionStatus::Building, created_at: now() };
+        let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() };
+        self.lab.catalog.commit(commit).await.unwrap();
+    }
+
+    /// Two rounds, past every grace: one marks, one deletes.
+    async fn collect(&mut self) {
+        self.trace.push("collect".into());
+        let clock: batch::Clock = Arc::new(|| now() + 3_600_000_000);
+        for _ in 0..2 {
+            if let Err(error) = jobs::collect::collect(&self.lab.catalog, &self.lab.storage, &clock).await {
+                assert_eq!(error.kind(), schemas::ErrorKind::Conflict, "{error}");
+            }
+        }
+        // Files of superseded snapshots may be gone: the node has to stand on what is there.
+        self.refresh().await;
+    }
+
+    /// A states object vanishes, is cut short or has a wrong byte.
+    async fn lose_states(&mut self) {
+        let state = self.lab.catalog.state().await.unwrap();
+        let states: Vec<_> = state.files.iter().filter(|file| file.kind == FileKind::States && !file.doomed).collect();
+        if states.is_empty() {
+            return;
+        }
+        let file = self.lab.path().join("storage").join(&states[self.rng.random_range(0..states.len())].path);
+        let Ok(mut content) = std::fs::read(&file) else { return };
+        let how = self.rng.random_range(0..3);
+        self.trace.push(format!("damage {how} of {}", file.display()));
+        match how {
+            0 => std::fs::remove_file(&file).unwrap(),
+            1 => std::fs::write(&file, &content[..content.len() / 2]).unwrap(),
+            _ => {
+                let at = self.rng.random_range(0..content.len());
+                content[at] ^= 0x55;
+                std::fs::write(&file, &content).unwrap();
+            }
+        }
+    }
+
+    async fn restart_node(&mut self) {
+        self.trace.push("restart node".into());
+        self.node = None;
+        self.node = Some(self.lab.node(self.clock, Some(self.fresh.clone())).await.unwrap());
+    }
+
+    async fn check(&mut self, when: &str) {
+        self.trace.push(format!("check {when}"));
+        let stand = self.node().stand().unwrap();
+        for (view, _) in VIEWS {
+            self.check_view(&stand, view, when).await;
+        }
+    }
+
+    async fn check_view(&self, stand: &Stand, name: &str, when: &str) {
+        let view = match stand.view(name) {
+            Ok(view) => view,
+            Err(error) => {
+                // A version that the speed layer has not taken up yet is no answer rather than a wrong one.
+                assert!(error.kind() == schemas::ErrorKind::Unavailable && when == "on the way", "{error}");
+                return;
+            }
+        };
+        let t = stand.t_of(&view.live);
+        let source = Source::Layers { stand, view };
+        let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
+        let parts: Vec<_> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).collect();
+        let keys = view.live.plan.keys.len();
+        let served = rows_of(&parts, keys);
+        let expected = rows_of(&self.expected(&view.live, &stand.vector, t).await, keys);
+        let about = || format!("{when}: {name} version {} at {}\n{}", view.live.version, stand.vector, self.trace.join("\n"));
+        assert_eq!(served.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys, {}", about());
+        for (key, columns) in &expected {
+            for ((column, expected), (_, served)) in columns.iter().zip(&served[key]) {
+                assert!(same(served, expected), "{column} of {key:?}: served {served}, plain {expected}, {}", about());
+            }
+        }
+    }
+
+    async fn expected(&self, view: &LiveView, vector: &Vector, t: Micros) -> Vec<RecordBatch> {
+        let session = planning_session(&Functions::standard()).unwrap();
+        for stream in &self.definitions.streams {
+            let events: Vec<&Event> = self.model.accepted.get(&stream.name).into_iter().flatten().collect();
+            let before = |event: &&Event| event.offset < vector.get(&PartitionId::new(stream.name.clone(), event.partition)).0;
+            let batch = batch_of(&stream.name, &events.into_iter().filter(before).collect::<Vec<_>>(), plan_schema(stream));
+            session.register_table(&*stream.name, Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap())).unwrap();
+        }
+        let definitions = Definitions { views: vec![(*view.definition).clone()], ..self.definitions.clone() };
+        let is_aggregate = |name: &str| session.state().aggregate_functions().contains_key(name);
+        let plain = plain(&view.definition, &definitions, &is_aggregate, Moment { t, as_of: false }).unwrap();
+        session.sql(&plain.sql).await.unwrap().collect().await.unwrap()
+    }
+
+    /// Brings everything to the log's end, and holds every way of answering against the model.
+    async fn settle(&mut self) {
+        for name in ["one", "two"] {
+            let unit = Duration::from_secs(3600);
+            if !self.workers.contains_key(name) {
+                self.workers.insert(name, self.lab.worker(name, unit, Some(self.fresh.clone())));
+            }
+        }
+        self.trace.push("settle".into());
+        let began = Instant::now();
+        loop {
+            self.node().refresh().await.unwrap();
+            let stand = self.node().stand().unwrap();
+            if stand.vector.covers(&self.model.ends) && VIEWS.iter().all(|(view, _)| stand.view(view).is_ok()) {
+                break;
+            }
+            let refused: Vec<String> = VIEWS.iter().filter_map(|(view, _)| stand.view(view).err()).map(|error| error.to_string()).collect();
+            let ends = &self.model.ends;
+            assert!(began.elapsed() < Duration::from_secs(20), "not settled: {} of {ends}, {refused:?}\n{}", stand.vector, self.trace.join("\n"));
+            for worker in self.workers.values_mut().filter(|worker| worker.task.is_finished()) {
+                panic!("a worker ended: {:?}", (&mut worker.task).await);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.check("with fresh layers").await;
+        for (_, worker) in std::mem::take(&mut self.workers) {
+            worker.finish().await.unwrap();
+        }
+        self.refresh().await;
+        self.check("after the last checkpoint").await;
+        assert_eq!(self.node().stand().unwrap().loaded.vector, self.model.ends);
+        for (view, _) in VIEWS {
+            let t = if self.clock == ServingClock::Wall { RunTime::At(now()) } else { RunTime::EventClock };
+            self.lab.batch(view, t).await.unwrap();
+        }
+        self.collect().await;
+        self.check("after batch runs").await;
+        self.node = None;
+        self.node = Some(self.lab.node(self.clock, None).await.unwrap());
+        self.check("by a new node").await;
+        self.check_ledger().await;
+    }
+
+    async fn check_ledger(&self) {
+        let state = self.lab.catalog.state().await.unwrap();
+        let mut next = Vector::new();
+        let mut archived: BTreeMap<Arc<str>, i64> = BTreeMap::new();
+        for checkpoint in &state.checkpoints {
+            assert_eq!(ledger_difference(checkpoint), None);
+            for range in &checkpoint.ranges {
+                assert_eq!(range.start, next.get(&range.partition), "{} has a gap or an overlap", range.partition);
+                assert_eq!(range.absent, 0);
+                next.set(range.partition.clone(), range.end);
+                *archived.entry(range.partition.stream.clone()).or_default() += range.archived;
+            }
+        }
+        assert_eq!(next, self.model.ends);
+        for (stream, events) in &self.model.accepted {
+            assert_eq!(archived.get(stream).copied(), Some(events.len() as i64), "accepted events of {stream}");
+        }
+        for line in jobs::ledger::partitions(&self.lab.storage, &state, &Vector::new()).await.unwrap() {
+            assert_eq!(line.mismatch, None, "{line:?}");
+        }
+    }
+}
+
+/// A record: its key, its text, and the event that it is when it is accepted. Some are late, ahead, repeated or broken.
+fn draft(rng: &mut StdRng, now: Micros) -> (Option<String>, String, Option<(String, Event)>) {
+    const SECOND: Micros = 1_000_000;
+    const DAY: Micros = 86_400 * SECOND;
+    let age = match rng.random_range(0..8) {
+        0 => -rng.random_range(0..300 * SECOND),
+        1 => rng.random_range(0..20 * SECOND),
+        2 => rng.random_range(0..7_200 * SECOND),
+        3 => rng.random_range(0..3 * DAY),
+        4 => rng.random_range(0..100 * DAY),
+        5 => 60 * 365 * DAY,
+        6 => 0,
+        _ => rng.random_range(0..60 * SECOND),
+    };
+    let ts = now - age;
+    let k = rng.random_bool(0.85).then(|| ["a", "b", "c", "", "é\u{1F600}"][rng.random_range(0..5)].to_owned());
+    let x = rng.random_bool(0.9).then(|| rng.random_range(-3i64..9));
+    let f = [None, Some(0.0), Some(-0.0), Some(1.5), Some(-2.25), Some(1e300)][rng.random_range(0..6)];
+    let id = format!("e{}", rng.random_range(0..400));
+    let text = |value: &Option<String>| value.as_ref().map_or("null".into(), |value| format!("\"{value}\""));
+    let number = f.map_or("null".to_owned(), |f: f64| format!("{f:?}"));
+    let integer = x.map_or("null".to_owned(), |x| x.to_string());
+    let json = format!(r#"{{"id":"{id}","ts":"{}","k":{},"x":{integer},"f":{number}}}"#, format_timestamp(ts), text(&k));
+    match rng.random_range(0..25) {
+        0 => (k, "{not json".into(), None),
+        1 => (k, format!(r#"{{"id":"{id}"}}"#), None),
+        2 => (k.clone(), json.replace(&format_timestamp(ts), &format_timestamp(now + 2 * DAY)), None),
+        _ => (k.clone(), json, Some((id, Event { partition: 0, offset: 0, ts, k, x, f }))),
+    }
+}
+
+fn batch_of(stream: &str, events: &[&Event], schema: arrow::datatypes::SchemaRef) -> RecordBatch {
+    let time = || Arc::new(TimestampMicrosecondArray::from_iter_values(events.iter().map(|event| event.ts)).with_timezone("UTC"));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from_iter_values(events.iter().map(|_| ""))),
+        time(),
+        Arc::new(events.iter().map(|event| event.k.clone()).collect::<StringArray>()),
+        Arc::new(events.iter().map(|event| event.x).collect::<Int64Array>()),
+        Arc::new(events.iter().map(|event| event.f).collect::<Float64Array>()),
+        time(),
+        Arc::new(StringArray::from_iter_values(events.iter().map(|_| stream))),
+        Arc::new(Int32Array::from_iter_values(events.iter().map(|event| event.partition))),
+        Arc::new(Int64Array::from_iter_values(events.iter().map(|event| event.offset))),
+    ];
+    RecordBatch::try_new(schema, columns).unwrap()
+}
+
+/// Rows by key, every column as text.
+fn rows_of(batches: &[RecordBatch], keys: usize) -> BTreeMap<Vec<String>, Vec<(String, String)>> {
+    let options = FormatOptions::default().with_null("∅");
+    let mut rows = BTreeMap::new();
+    for batch in batches {
+        let columns: Vec<ArrayFormatter> = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+        for row in 0..batch.num_rows() {
+            let texts: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
+            let named = batch.schema().fields().iter().map(|field| field.name().clone()).zip(texts.iter().cloned()).skip(keys).collect();
+            assert!(rows.insert(texts[..keys].to_vec(), named).is_none(), "the key {:?} has two rows", &texts[..keys]);
+        }
+    }
+    rows
+}
+
+fn same(a: &str, b: &str) -> bool {
+    match (a.parse::<f64>(), b.parse::<f64>()) {
+        (Ok(a), Ok(b)) => a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0),
+        _ => a == b,
+    }
+}
+
+async fn story(seed: u64) {
+    let mut run = Run::new(seed).await;
+    for _ in 0..run.rng.random_range(15..45) {
+        run.step().await;
+    }
+    run.settle().await;
+}
+
+#[test]
+fn whatever_happens_every_answer_is_the_plain_select_over_the_accepted_events() {
+    tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer().init();
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let first = number("BASESTREAM_FAULT_SEED").unwrap_or(1);
+    for seed in first..first + number("BASESTREAM_FAULT_CASES").unwrap_or(6) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let began = Instant::now();
+        println!("seed {seed}");
+        runtime.block_on(story(seed));
+        println!("seed {seed} took {:?}", began.elapsed());
+        runtime.shutdown_timeout(Duration::from_secs(1));
+    }
+}
