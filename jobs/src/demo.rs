@@ -7,19 +7,14 @@
 //! It asks over HTTP as any client would, so that what it shows is what a user can do; the commands to do so are its last lines.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use schemas::catalog::RunRecord;
 use schemas::functions::Functions;
-use schemas::log::Log;
-use schemas::{Error, ErrorKind, Result};
+use schemas::{Error, Result};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::installation::{Installation, now};
-use crate::ledger;
-use crate::up::{self, Ready, UpOptions};
+use crate::up::{self, UpOptions};
 
 mod answers;
 mod ask;
@@ -29,24 +24,21 @@ mod definitions;
 mod feed;
 mod handover;
 mod project;
+mod script;
 mod show;
 pub mod traffic;
 
 pub use checks::Check;
 pub use definitions::{SOURCES, definitions};
 
-use ask::Client;
 use feed::Feed;
-use handover::Parts;
 use project::Project;
-use show::{Narrator, table, thousands};
-use traffic::{Shared, Traffic, TrafficSettings, TrafficStream};
+use script::Script;
+use show::Narrator;
+use traffic::{Traffic, TrafficSettings};
 
 /// The least history that holds all rings.
 pub const LEAST_EVENTS: u64 = 1_000;
-const VIEWS: [&str; 4] = ["device_velocity", "ip_reputation", "ring_candidates", "user_profile"];
-/// Live traffic between the answers and the proof.
-const LIVE: Duration = Duration::from_secs(2);
 
 /// What `basestream demo` was asked for.
 #[derive(Debug, Clone)]
@@ -66,7 +58,8 @@ impl Default for DemoOptions {
     }
 }
 
-/// What came of a demo.
+/// What came of a demo. A process ends well with [`Outcome::is_verified`] after `--once`, else without [`Outcome::has_failed`]: whoever
+/// stopped it had seen enough.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// Empty when it was stopped before.
@@ -76,14 +69,21 @@ pub struct Outcome {
 impl Outcome {
     /// True when everything was checked and right.
     pub fn is_verified(&self) -> bool {
-        !self.checks.is_empty() && self.checks.iter().all(|check| check.passed)
+        !self.checks.is_empty() && !self.has_failed()
+    }
+
+    /// True when something was checked and wrong.
+    pub fn has_failed(&self) -> bool {
+        self.checks.iter().any(|check| !check.passed)
     }
 }
 
 /// Runs the demo until it is done (`once`) or told to stop.
 pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<Outcome> {
     if options.events < LEAST_EVENTS {
-        return Err(Error::input("the demo needs some history").with("found", options.events).with("expected", format!("at least {LEAST_EVENTS} events")));
+        return Err(Error::input("the demo needs some history")
+            .with("found", options.events)
+            .with("expected", format!("at least {LEAST_EVENTS} events")));
     }
     let project = Project::create(options.dir.as_deref()).await?;
     let installation = Installation::open(&project.settings, Functions::standard()).await?;
@@ -94,217 +94,25 @@ pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<Outco
     let mut up = tokio::spawn(up::up(installation.clone(), up_options, all.clone()));
     let settings = TrafficSettings { seed: options.seed, start: now(), history: options.events };
     let feed = Feed::new(Traffic::new(settings));
-    let mut demo = Demo { narrator: Narrator::default(), installation, log: log.clone(), feed: feed.clone(), folder: project.folder.clone(), options, checks: Vec::new() };
-    let feeding = CancellationToken::new();
+    let mut script = Script {
+        narrator: Narrator::default(),
+        installation,
+        log: log.clone(),
+        feed: feed.clone(),
+        folder: project.folder.clone(),
+        once: options.once,
+        events: options.events,
+        handover: None,
+        checks: Vec::new(),
+    };
     let ended = tokio::select! {
-        outcome = demo.script(ready, &stop) => outcome,
-        fed = feed.run(log, feeding.clone()) => fed.and(Err(Error::internal("the traffic ended"))),
+        outcome = script.play(ready, &stop) => outcome,
+        fed = feed.run(log) => fed,
         ended = &mut up => return ended?.and(Err(Error::internal("the layers ended before the demo did"))),
         () = stop.cancelled() => Ok(()),
     };
-    demo.narrator.line("\nStopping: draining, a last checkpoint, letting go.");
+    script.narrator.line("\nStopping: draining, a last checkpoint, letting go.");
     all.cancel();
     up.await?.and(ended)?;
-    Ok(Outcome { checks: demo.checks })
-}
-
-struct Demo {
-    narrator: Narrator,
-    installation: Installation,
-    log: Arc<dyn Log>,
-    feed: Feed,
-    folder: PathBuf,
-    options: DemoOptions,
-    checks: Vec<Check>,
-}
-
-impl Demo {
-    async fn script(&mut self, ready: oneshot::Receiver<Ready>, stop: &CancellationToken) -> Result<()> {
-        self.introduce();
-        // When the layers end before they are ready, their error is the demo's: the caller hears of it.
-        let Ok(ready) = ready.await else { return std::future::pending().await };
-        let client = Client::new(ready.url());
-        self.show_definitions(&client);
-        self.send_history().await?;
-        self.run_batch_while_feeding().await?;
-        self.show_way(&client).await?;
-        self.show_answers(&client).await?;
-        self.show_handover(&client).await?;
-        self.prove(&client).await?;
-        if self.options.once {
-            return Ok(());
-        }
-        self.say_what_next(&client);
-        stop.cancelled().await;
-        Ok(())
-    }
-
-    fn introduce(&self) {
-        self.narrator.line("basestream demo: payments, fraud rings, and SQL that is complete and fresh");
-        self.narrator.line("One plain SELECT per view; batch recomputes it, speed keeps it up, serving merges both. No service is needed.");
-    }
-
-    fn show_definitions(&mut self, client: &Client) {
-        self.narrator.step("All layers are up, in this process, with their data in one folder");
-        self.narrator.say(format!("folder  {}", self.folder.display()));
-        self.narrator.say(format!("HTTP    {}", client.url));
-        self.narrator.say("streams create_account, login, transactions; views device_velocity, ip_reputation, ring_candidates, user_profile");
-        self.narrator.say("One of the views, as its user wrote it:\n\n");
-        if let Some((_, text)) = SOURCES.iter().find(|(file, _)| file.ends_with("ring_candidates.sql")) {
-            self.narrator.block(text);
-        }
-    }
-
-    /// Four fifths of the history, all of it checkpointed.
-    async fn send_history(&mut self) -> Result<()> {
-        let first = self.options.events / 5 * 4;
-        self.narrator.step("Payments traffic flows into the log: 95 days of history, then live");
-        self.narrator.say("Synthetic, from a seed: skewed users, eight fraud rings, 2 % late by minutes to days, 1 % repeats, some dated in the future, some broken.");
-        let began = Instant::now();
-        self.feed.allow(first);
-        while self.feed.sent() < first {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        let sent = began.elapsed();
-        checks::settled(&self.installation, &*self.log).await?;
-        let rate = (first as f64 / began.elapsed().as_secs_f64()) as i64;
-        self.narrator.say(format!(
-            "{} records in the log after {:.1} s, decided and checkpointed after {:.1} s ({} a second)",
-            thousands(first as i64),
-            sent.as_secs_f64(),
-            began.elapsed().as_secs_f64(),
-            thousands(rate)
-        ));
-        Ok(())
-    }
-
-    async fn run_batch_while_feeding(&mut self) -> Result<()> {
-        self.narrator.step("Batch recomputes all views from the archive, while the rest of the history and live traffic keep flowing in");
-        self.feed.allow(u64::MAX);
-        let before = self.feed.sent();
-        let mut rows = Vec::new();
-        for view in VIEWS {
-            rows.push(run_line(&self.run(view).await?));
-        }
-        self.narrator.block(&table(&["view", "events read up to the cut", "state rows written", "seconds"], rows));
-        self.narrator.say(format!("{} more records were sent meanwhile", thousands((self.feed.sent() - before) as i64)));
-        while self.feed.sent() < self.options.events {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        Ok(())
-    }
-
-    /// Runs a view now; where the scheduler happens to be at it, after that.
-    async fn run(&self, view: &str) -> Result<RunRecord> {
-        let began = Instant::now();
-        loop {
-            match self.installation.run_view(view, &|_| {}).await {
-                Err(error) if error.kind() == ErrorKind::Conflict && began.elapsed() < Duration::from_secs(30) => {
-                    tokio::time::sleep(Duration::from_millis(300)).await;
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    async fn show_way(&mut self, client: &Client) -> Result<()> {
-        self.narrator.step("The way of the data, with its counts at this moment");
-        let mut in_log = 0;
-        for stream in TrafficStream::ALL {
-            in_log += self.log.bounds(stream.name()).await?.iter().map(|bounds| bounds.end.0 - bounds.begin.0).sum::<i64>();
-        }
-        let state = self.installation.catalog.state().await?;
-        let devices = client.number("SELECT count(*) FROM device_velocity").await?;
-        self.narrator.block(&answers::way(&state, in_log, devices));
-        self.narrator.say("Every partition hands over at an offset, not at a time: late events are counted once, on the side where their offset is.");
-        Ok(())
-    }
-
-    async fn show_answers(&mut self, client: &Client) -> Result<()> {
-        self.narrator.step("Answers: SQL over the views, live");
-        self.narrator.say("Devices on which many accounts were opened, with what they pay and how often they are declined:");
-        self.narrator.block(&answers::devices(client).await?);
-        self.narrator.say("Addresses from which many users log in:");
-        self.narrator.block(&answers::addresses(client).await?);
-        let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| match &ring.shares {
-            Shared::Device(device) => Some(device.clone()),
-            Shared::Ip(_) => None,
-        });
-        if let Some(device) = ring {
-            self.narrator.say(format!("One of them by key, over its windows (device {device} belongs to the ring that is at work right now):"));
-            self.narrator.block(&answers::device(client, &device).await?);
-        }
-        Ok(())
-    }
-
-    /// The first ring was at work when the first cut was made: its events are on both sides.
-    async fn show_handover(&mut self, client: &Client) -> Result<()> {
-        let ring = self.feed.pause().await.rings().iter().find_map(|ring| match &ring.shares {
-            Shared::Device(device) => Some(device.clone()),
-            Shared::Ip(_) => None,
-        });
-        let Some(device) = ring else { return Ok(()) };
-        self.narrator.step("The handover: the cut moves, the answer does not");
-        self.narrator.say(format!("Device {device}, 90 days, before and after another batch run (other traffic keeps flowing in):"));
-        let before = Parts::of(client, &device).await?;
-        let run = self.run("device_velocity").await?;
-        let after = self.served_run(client, &device, &run, &before).await?;
-        self.narrator.block(&handover::compared(&before, &after));
-        self.checks.push(handover::check(&device, &before, &after));
-        Ok(())
-    }
-
-    /// The parts as soon as the node serves the snapshot of a run.
-    async fn served_run(&self, client: &Client, device: &str, run: &RunRecord, before: &Parts) -> Result<Parts> {
-        let began = Instant::now();
-        loop {
-            let parts = Parts::of(client, device).await?;
-            if parts.batch != before.batch || before.speed == 0 {
-                return Ok(parts);
-            }
-            if began.elapsed() > Duration::from_secs(30) {
-                return Err(Error::unavailable("the node does not serve the new snapshot").with("run", run.id));
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    }
-
-    async fn prove(&mut self, client: &Client) -> Result<()> {
-        tokio::time::sleep(LIVE).await;
-        let traffic = self.feed.pause().await;
-        self.narrator.step("The ledger: every record is counted once, by reading the files");
-        let state = checks::settled(&self.installation, &*self.log).await?;
-        let lines = ledger::partitions(&self.installation.storage, &state, &Default::default()).await?;
-        self.narrator.block(&answers::ledger(&lines));
-        let reasons = dead::reasons(&self.installation.storage, &state).await?;
-        self.narrator.say("\nDead letters, kept with place, reason and raw record:");
-        self.narrator.block(&answers::dead_letters(&reasons));
-        self.narrator.step("The proof: traffic is paused, everything is checkpointed, every view is recomputed by plain SQL and compared");
-        let began = Instant::now();
-        self.checks.extend(checks::check_ledger(&lines, traffic.truth()));
-        self.checks.push(checks::check_log(&self.installation, &*self.log).await?);
-        self.checks.push(checks::check_devices(client, traffic.truth()).await?);
-        self.checks.push(checks::check_rings(client, &traffic).await?);
-        self.checks.extend(checks::check_views(&self.installation, &client.url).await?);
-        for check in &self.checks {
-            self.narrator.say(check.to_string());
-        }
-        let failed = self.checks.iter().filter(|check| !check.passed).count();
-        let verdict = match failed {
-            0 => "Everything verified".to_owned(),
-            _ => format!("{failed} of {} checks FAILED", self.checks.len()),
-        };
-        self.narrator.say(format!("\n{verdict}, in {:.1} s.", began.elapsed().as_secs_f64()));
-        Ok(())
-    }
-
-    fn say_what_next(&mut self, client: &Client) {
-        self.narrator.step(&format!("Live traffic goes on, {} events a second, until Ctrl-C. Try, in a second terminal:", traffic::LIVE_PER_SECOND));
-        self.narrator.block(&answers::what_next(&client.url, &self.folder));
-    }
-}
-
-fn run_line(run: &RunRecord) -> Vec<String> {
-    let micros = run.ended_at.zip(run.started_at).map_or(0, |(end, start)| end - start);
-    vec![run.view.to_string(), thousands(run.events_read), thousands(run.rows_written), format!("{:.2}", micros as f64 / 1e6)]
+    Ok(Outcome { checks: script.checks })
 }

@@ -161,3 +161,6 @@ async fn finish(installation: Installation, parts: Parts, stop: &CancellationTok
     installation.close().await;
     outcome
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ pub fn way(state: &CatalogState, in_log: i64, devices: i64) -> String {
     boxes(&[
         ("log", vec![format!("{} records", thousands(in_log)), format!("{} partitions", state.partitions.len())]),
         ("speed", vec![format!("{} decided", thousands(decided)), format!("{} dead letters", thousands(rows(FileKind::DeadLetters)))]),
-        ("archive + states", vec![format!("{} events", thousands(rows(FileKind::Archive))), format!("{} checkpoints", thousands(checkpoints))]),
+        ("archive", vec![format!("{} events", thousands(rows(FileKind::Archive))), format!("{} checkpoints", thousands(checkpoints))]),
         ("batch", vec![format!("{runs} runs"), format!("{} snapshots", state.snapshots.len())]),
         ("serving", vec![format!("{} devices,", thousands(devices)), "by key or SQL".into()]),
     ])
@@ -54,8 +54,11 @@ pub async fn device(client: &Client, device: &str) -> Result<String> {
         let values = ["1h", "7d", "90d"].map(|window| text(row.get(&format!("{column}_{window}"))));
         [column.to_owned()].into_iter().chain(values).collect::<Vec<String>>()
     });
-    let single = ["txns_before", "ok_ever", "ok_amount_ever", "last_seen", "decline_chance"].map(|column| format!("{column} {}", text(row.get(column))));
-    Ok(format!("{}\n{}\n", table(&["", "1h", "7d", "90d"], windowed.to_vec()), single.join("   ")))
+    let single = ["txns_before", "ok_ever", "ok_amount_ever", "last_seen"].map(|column| format!("{column} {}", text(row.get(column))));
+    let chance =
+        row.get("decline_chance").and_then(serde_json::Value::as_f64).map_or_else(|| "-".to_owned(), |chance| format!("{chance:.1e}"));
+    let said = format!("decline_chance {chance}: how likely so many declines in the last hour are, as it was declined before");
+    Ok(format!("{}\n{}\n{said}\n", table(&["", "1h", "7d", "90d"], windowed.to_vec()), single.join("   ")))
 }
 
 /// A line a stream.
@@ -75,7 +78,7 @@ pub fn ledger(lines: &[PartitionLine]) -> String {
 
 /// A line a reason.
 pub fn dead_letters(reasons: &[Reason]) -> String {
-    let row = |reason: &Reason| vec![thousands(reason.count), reason.stream.clone(), shortened(&reason.reason, 100)];
+    let row = |reason: &Reason| vec![thousands(reason.count), reason.stream.clone(), shortened(&reason.reason, 66)];
     table(&["count", "stream", "reason (an example)"], reasons.iter().take(8).map(row).collect())
 }
 

@@ -23,7 +23,13 @@ impl Client {
         let request = self.http.post(format!("{}/v1/sql", self.url)).json(&json!({ "query": query }));
         let rows = self.answer(request, "rows").await.map_err(|error| error.with("query", query))?;
         let Value::Array(rows) = rows else { return Err(Error::internal("the rows of an answer are no list").with("query", query)) };
-        Ok(rows.into_iter().filter_map(|row| match row { Value::Object(row) => Some(row), _ => None }).collect())
+        Ok(rows
+            .into_iter()
+            .filter_map(|row| match row {
+                Value::Object(row) => Some(row),
+                _ => None,
+            })
+            .collect())
     }
 
     /// The first number of a query's first row; 0 where it has none.

@@ -74,7 +74,7 @@ pub fn check_ledger(lines: &[PartitionLine], truth: &Truth) -> Vec<Check> {
         let [archived, duplicates, dead] = sums(lines, stream);
         let known = truth.of(stream);
         let found = format!(
-            "{}: {} sent = {} archived + {} duplicates + {} dead letters, as the generator knows",
+            "{}: {} sent = {} archived + {} duplicates + {} dead letters",
             stream.name(),
             thousands(known.records()),
             thousands(archived),
@@ -103,9 +103,16 @@ pub async fn check_devices(client: &Client, truth: &Truth) -> Result<Check> {
         truth.devices.iter().filter(|(_, d)| d.payments > 0).map(|(device, d)| (device.clone(), (d.ok_payments, d.ok_cents))).collect();
     let wrong = known.iter().find(|(device, answer)| served.get(*device) != Some(answer));
     let total: i64 = known.values().map(|(_, cents)| cents).sum();
-    let what = format!("{} devices: payments and sums are the generator's, {}.{:02} in all", thousands(known.len() as i64), thousands(total / 100), total % 100);
+    let what = format!(
+        "{} devices: payments and sums are the generator's, {}.{:02} in all",
+        thousands(known.len() as i64),
+        thousands(total / 100),
+        total % 100
+    );
     Ok(match wrong {
-        Some((device, answer)) => Check::new(false, format!("{what}; {device} is {:?}, expected {answer:?} (payments, cents)", served.get(device))),
+        Some((device, answer)) => {
+            Check::new(false, format!("{what}; {device} is {:?}, expected {answer:?} (payments, cents)", served.get(device)))
+        }
         None => Check::new(served.len() == known.len(), what),
     })
 }
@@ -117,7 +124,10 @@ pub async fn check_rings(client: &Client, traffic: &Traffic) -> Result<Check> {
         let (accounts, expected) = match &ring.shares {
             Shared::Device(device) => {
                 let row = client.row("ring_candidates", "device_id", device).await?;
-                (row.get("accounts_30d").map_or(0, whole), traffic.truth().devices.get(device).map_or(0, |known| known.accounts.len() as i64))
+                (
+                    row.get("accounts_30d").map_or(0, whole),
+                    traffic.truth().devices.get(device).map_or(0, |known| known.accounts.len() as i64),
+                )
             }
             Shared::Ip(ip) => {
                 let row = client.row("ip_reputation", "ip", ip).await?;
@@ -127,7 +137,7 @@ pub async fn check_rings(client: &Client, traffic: &Traffic) -> Result<Check> {
         found += usize::from(accounts == expected);
     }
     let rings = traffic.rings().len();
-    Ok(Check::new(found == rings, format!("{found} of {rings} rings: as many accounts on the device or behind the address as the generator knows")))
+    Ok(Check::new(found == rings, format!("{found} of {rings} rings: the accounts of each are those that the generator opened")))
 }
 
 /// Every view against plain SQL over the archive, and its events against the archive's.
@@ -139,9 +149,13 @@ pub async fn check_views(installation: &Installation, url: &str) -> Result<Vec<C
     let mut checks = Vec::new();
     for view in &registry.views {
         let report = verify_view(&verifier, &view.name, &served, now()).await?;
-        let differences = report.differences.first().map(|d| format!("; {} {}: {}, expected {}", d.key, d.column, d.served, d.expected)).unwrap_or_default();
+        let differences = report
+            .differences
+            .first()
+            .map(|d| format!("; {} {}: {}, expected {}", d.key, d.column, d.served, d.expected))
+            .unwrap_or_default();
         let what = format!(
-            "{}: {} rows x {} columns equal plain SQL over the archive, {} differences{differences}",
+            "{}: {} rows x {} columns against plain SQL over the archive, {} differences{differences}",
             report.view,
             thousands(report.rows as i64),
             report.columns,
@@ -171,7 +185,7 @@ pub async fn check_log(installation: &Installation, log: &dyn Log) -> Result<Che
             wrong.push(format!("{}/{}", report.stream, report.partition));
         }
     }
-    let what = format!("log: {} records are in the archive or the dead letters as they were sent, or are duplicates", thousands(records as i64));
+    let what = format!("log: {} records, each archived or dead-lettered as it was sent, or a duplicate", thousands(records as i64));
     Ok(Check::new(wrong.is_empty(), if wrong.is_empty() { what } else { format!("{what}; not so in {}", wrong.join(", ")) }))
 }
 

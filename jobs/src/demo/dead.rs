@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use arrow::array::AsArray;
 use futures::TryStreamExt;
+use schemas::Result;
 use schemas::catalog::{CatalogState, FileKind};
 use schemas::storage::ObjectStorage;
 use schemas::storage::dead_letters::read_dead_letters;
-use schemas::Result;
 
 /// One reason with an example of what was received.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use std::time::Duration;
 use schemas::Result;
 use schemas::log::{Log, NewRecord};
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
-use tokio_util::sync::CancellationToken;
 
 use super::traffic::{Traffic, TrafficStream};
 use crate::installation::now;
@@ -47,21 +46,19 @@ impl Feed {
         self.traffic.clone().lock_owned().await
     }
 
-    /// Feeds until told to stop.
-    pub async fn run(&self, log: Arc<dyn Log>, stop: CancellationToken) -> Result<()> {
+    /// Feeds until dropped or until the log fails.
+    pub async fn run(&self, log: Arc<dyn Log>) -> Result<()> {
         let mut limit = self.limit.subscribe();
-        while !stop.is_cancelled() {
+        loop {
             let appended = self.append_due(&*log, *limit.borrow_and_update()).await?;
             if appended == CHUNK {
                 continue;
             }
             tokio::select! {
-                () = stop.cancelled() => {}
                 _ = limit.changed() => {}
                 () = tokio::time::sleep(LIVE_EVERY) => {}
             }
         }
-        Ok(())
     }
 
     async fn append_due(&self, log: &dyn Log, limit: u64) -> Result<usize> {

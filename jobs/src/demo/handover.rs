@@ -30,7 +30,14 @@ impl Parts {
     }
 
     fn cells(&self, when: &str) -> Vec<String> {
-        vec![when.to_owned(), thousands(self.payments), self.amount.clone(), thousands(self.batch), thousands(self.speed), thousands(self.batch + self.speed)]
+        vec![
+            when.to_owned(),
+            thousands(self.payments),
+            self.amount.clone(),
+            thousands(self.batch),
+            thousands(self.speed),
+            thousands(self.batch + self.speed),
+        ]
     }
 }
 

@@ -39,7 +39,9 @@ impl Project {
             write(&folder.join(file), text)?;
         }
         let file = folder.join(FILE_NAME);
-        let text = format!("# All the rest is as by default: storage, catalog and log lie in ./data.\n[speed]\ncheckpoint_interval = \"1s\"\n\n[batch]\nmemory_limit = \"1GiB\"\n\n[serving]\nhttp = \"{address}\"\n");
+        let text = format!(
+            "# All the rest is as by default: storage, catalog and log lie in ./data.\n[speed]\ncheckpoint_interval = \"1s\"\n\n[batch]\nmemory_limit = \"1GiB\"\n\n[serving]\nhttp = \"{address}\"\n"
+        );
         write(&file, &text)?;
         // The demo is the same everywhere: no variable of the environment changes it.
         let settings = Settings::parse(&text, &file, &Variables::default())?;

@@ -39,14 +39,17 @@ impl Narrator {
 /// Boxes side by side, the way going from left to right.
 pub fn boxes(boxes: &[(&str, Vec<String>)]) -> String {
     let height = boxes.iter().map(|(_, lines)| lines.len()).max().unwrap_or_default();
-    let widths: Vec<usize> = boxes.iter().map(|(title, lines)| lines.iter().map(|l| l.chars().count()).chain([title.chars().count() + 2]).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = boxes
+        .iter()
+        .map(|(title, lines)| lines.iter().map(|l| l.chars().count()).chain([title.chars().count() + 2]).max().unwrap_or(0))
+        .collect();
     let mut rows = vec![String::new(); height + 2];
     for (index, ((title, lines), width)) in boxes.iter().zip(&widths).enumerate() {
         let first = index == 0;
         let arrow = |row: usize| match (first, row) {
             (true, _) => "",
-            (false, 1) => " -> ",
-            (false, _) => "    ",
+            (false, 1) => "->",
+            (false, _) => "  ",
         };
         rows[0] += &format!("{}+-{:-<width$}-+", arrow(0), format!("{title} "));
         for (row, text) in rows[1..=height].iter_mut().enumerate() {

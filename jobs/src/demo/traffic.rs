@@ -12,17 +12,18 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use schemas::events::format_timestamp;
 use schemas::log::NewRecord;
 use schemas::tiles::Micros;
 
 mod accounts;
+mod fields;
 mod truth;
 
 pub use accounts::{Ring, Shared};
 pub use truth::{DeviceTruth, StreamTruth, Truth};
 
 use accounts::{Account, Accounts};
+use fields::Fields;
 
 const SECOND: Micros = 1_000_000;
 const MINUTE: Micros = 60 * SECOND;
@@ -242,7 +243,8 @@ impl Traffic {
         } else if roll < FUTURE + BROKEN {
             (at, Outcome::Broken)
         } else if roll < FUTURE + BROKEN + LATE {
-            let delay = if self.rng.random_bool(0.5) { self.rng.random_range(2..180) * MINUTE } else { self.rng.random_range(3..96) * HOUR };
+            let delay =
+                if self.rng.random_bool(0.5) { self.rng.random_range(2..180) * MINUTE } else { self.rng.random_range(3..96) * HOUR };
             self.truth.late += 1;
             (at - delay, Outcome::Accepted)
         } else {
@@ -275,34 +277,6 @@ impl Traffic {
 
     fn per_mille(&mut self, chance: u32) -> bool {
         self.rng.random_range(0..1000) < chance
-    }
-}
-
-/// The members of a record. Every text in it is plain: nothing needs escaping.
-struct Fields<'a> {
-    id: &'a str,
-    ts: String,
-    user: Option<&'a str>,
-    device: &'a str,
-    ip: &'a str,
-    payment: Option<(i64, &'static str, &'static str)>,
-}
-
-impl<'a> Fields<'a> {
-    fn new(id: &'a str, ts: Micros, user: &'a str, device: &'a str, ip: &'a str) -> Self {
-        Self { id, ts: format!("\"{}\"", format_timestamp(ts)), user: Some(user), device, ip, payment: None }
-    }
-
-    fn json(&self) -> String {
-        let mut text = format!(r#"{{"event_id":"{}","ts":{}"#, self.id, self.ts);
-        if let Some(user) = self.user {
-            text += &format!(r#","user_id":"{user}""#);
-        }
-        text += &format!(r#","device_id":"{}","ip":"{}""#, self.device, self.ip);
-        if let Some((cents, currency, status)) = self.payment {
-            text += &format!(r#","amount":{}.{:02},"currency":"{currency}","status":"{status}""#, cents / 100, cents % 100);
-        }
-        text + "}"
     }
 }
 

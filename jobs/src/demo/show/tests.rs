@@ -6,7 +6,7 @@ fn boxes_stand_side_by_side_with_arrows_between() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
     assert!(lines[0].starts_with("+-log "), "{text}");
-    assert!(lines[1].contains(" | -> | "), "{text}");
+    assert!(lines[1].contains(" |->| "), "{text}");
     let width = lines[0].len();
     assert!(lines.iter().all(|line| line.len() == width), "{text}");
 }

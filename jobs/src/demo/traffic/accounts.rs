@@ -121,7 +121,8 @@ impl Accounts {
 
     /// Who acts at `at`: one in four times a ring at work, if there is one.
     pub fn choose(&self, rng: &mut ChaCha8Rng, at: Micros) -> (Account, Stage) {
-        let at_work: Vec<usize> = (0..RINGS).filter(|index| self.rings[*index].is_at_work(at) && !self.of_ring[*index].is_empty()).collect();
+        let at_work: Vec<usize> =
+            (0..RINGS).filter(|index| self.rings[*index].is_at_work(at) && !self.of_ring[*index].is_empty()).collect();
         if !at_work.is_empty() && rng.random_range(0..4) == 0 {
             let ring = at_work[rng.random_range(0..at_work.len())];
             let members = &self.of_ring[ring];

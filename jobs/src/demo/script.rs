@@ -1,0 +1,242 @@
+//! The demo's script: numbered steps, each saying in plain words what is done and showing what came of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use schemas::catalog::RunRecord;
+use schemas::log::Log;
+use schemas::{Error, ErrorKind, Result};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::answers;
+use super::ask::Client;
+use super::checks::{self, Check};
+use super::dead;
+use super::definitions::SOURCES;
+use super::feed::Feed;
+use super::handover::{self, Parts};
+use super::show::{Narrator, table, thousands};
+use super::traffic::{LIVE_PER_SECOND, Shared, TrafficStream};
+use crate::installation::Installation;
+use crate::ledger;
+use crate::up::Ready;
+
+const VIEWS: [&str; 4] = ["device_velocity", "ip_reputation", "ring_candidates", "user_profile"];
+/// Live traffic between the answers and the proof.
+const LIVE: Duration = Duration::from_secs(2);
+/// How long what must happen soon (a view that is being run, a snapshot that is to be served) may take.
+const SOON: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(super) struct Script {
+    pub(super) narrator: Narrator,
+    pub(super) installation: Installation,
+    pub(super) log: Arc<dyn Log>,
+    pub(super) feed: Feed,
+    pub(super) folder: PathBuf,
+    pub(super) once: bool,
+    /// Records of history.
+    pub(super) events: u64,
+    pub(super) handover: Option<Check>,
+    /// Filled when all of them are made: a demo that is stopped in the middle has proven nothing.
+    pub(super) checks: Vec<Check>,
+}
+
+impl Script {
+    pub(super) async fn play(&mut self, ready: oneshot::Receiver<Ready>, stop: &CancellationToken) -> Result<()> {
+        self.introduce();
+        // When the layers end before they are ready, their error is the demo's: the caller hears of it.
+        let Ok(ready) = ready.await else { return std::future::pending().await };
+        let client = Client::new(ready.url());
+        self.show_definitions(&client);
+        self.send_history().await?;
+        self.run_batch_while_feeding().await?;
+        self.show_way(&client).await?;
+        self.show_answers(&client).await?;
+        self.show_handover(&client).await?;
+        self.prove(&client).await?;
+        if self.once {
+            return Ok(());
+        }
+        self.say_what_next(&client);
+        stop.cancelled().await;
+        Ok(())
+    }
+
+    fn introduce(&self) {
+        self.narrator.line("basestream demo: payments, fraud rings, and SQL that is complete and fresh");
+        self.narrator.line("One plain SELECT per view; batch recomputes it, speed keeps it up, serving merges both. No service is needed.");
+    }
+
+    fn show_definitions(&mut self, client: &Client) {
+        self.narrator.step("All layers are up, in this process, with their data in one folder");
+        self.narrator.say(format!("folder  {}", self.folder.display()));
+        self.narrator.say(format!("HTTP    {}", client.url));
+        self.narrator.say("streams create_account, login, transactions");
+        self.narrator.say(format!("views   {}", VIEWS.join(", ")));
+        self.narrator.say("One of the views, as its user wrote it:");
+        self.narrator.line("");
+        if let Some((_, text)) = SOURCES.iter().find(|(file, _)| file.ends_with("ring_candidates.sql")) {
+            self.narrator.block(text);
+        }
+    }
+
+    /// Four fifths of the history, all of it checkpointed.
+    async fn send_history(&mut self) -> Result<()> {
+        let first = self.events / 5 * 4;
+        self.narrator.step("Payments traffic flows into the log: 95 days of history, then live");
+        self.narrator.say("Synthetic, from a seed: skewed users, eight fraud rings, 2 % late by minutes to days,");
+        self.narrator.say("1 % repeats, some dated in the future, some broken.");
+        let began = Instant::now();
+        self.feed.allow(first);
+        while self.feed.sent() < first {
+            tokio::time::sleep(LOOK).await;
+        }
+        let sent = began.elapsed();
+        checks::settled(&self.installation, &*self.log).await?;
+        let rate = (first as f64 / began.elapsed().as_secs_f64()) as i64;
+        self.narrator.say(format!(
+            "{} records in the log after {:.1} s, decided and checkpointed after {:.1} s ({} a second)",
+            thousands(first as i64),
+            sent.as_secs_f64(),
+            began.elapsed().as_secs_f64(),
+            thousands(rate)
+        ));
+        Ok(())
+    }
+
+    async fn run_batch_while_feeding(&mut self) -> Result<()> {
+        self.narrator.step("Batch recomputes all views from the archive, while traffic keeps flowing in");
+        self.feed.allow(u64::MAX);
+        let before = self.feed.sent();
+        let mut rows = Vec::new();
+        for view in VIEWS {
+            rows.push(run_line(&self.run(view).await?));
+        }
+        self.narrator.block(&table(&["view", "events read up to the cut", "state rows written", "seconds"], rows));
+        self.narrator.say(format!("{} more records were sent meanwhile", thousands((self.feed.sent() - before) as i64)));
+        while self.feed.sent() < self.events {
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Runs a view now; where the scheduler happens to be at it, after that.
+    async fn run(&self, view: &str) -> Result<RunRecord> {
+        let began = Instant::now();
+        loop {
+            match self.installation.run_view(view, &|_| {}).await {
+                Err(error) if error.kind() == ErrorKind::Conflict && began.elapsed() < SOON => {
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn show_way(&mut self, client: &Client) -> Result<()> {
+        self.narrator.step("The way of the data, with its counts at this moment");
+        let mut in_log = 0;
+        for stream in TrafficStream::ALL {
+            in_log += self.log.bounds(stream.name()).await?.iter().map(|bounds| bounds.end.0 - bounds.begin.0).sum::<i64>();
+        }
+        let state = self.installation.catalog.state().await?;
+        let devices = client.number("SELECT count(*) FROM device_velocity").await?;
+        self.narrator.block(&answers::way(&state, in_log, devices));
+        self.narrator.say("Every partition hands over at an offset, not at a time: a late event is counted once,");
+        self.narrator.say("on the side where its offset is.");
+        Ok(())
+    }
+
+    async fn show_answers(&mut self, client: &Client) -> Result<()> {
+        self.narrator.step("Answers: SQL over the views, live");
+        self.narrator.say("Devices on which many accounts were opened, with what they pay and how often they are declined:");
+        self.narrator.block(&answers::devices(client).await?);
+        self.narrator.say("Addresses from which many users log in:");
+        self.narrator.block(&answers::addresses(client).await?);
+        let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| match &ring.shares {
+            Shared::Device(device) => Some(device.clone()),
+            Shared::Ip(_) => None,
+        });
+        if let Some(device) = ring {
+            self.narrator.say(format!("One of them by key: {device} belongs to the ring that is at work right now."));
+            self.narrator.block(&answers::device(client, &device).await?);
+        }
+        Ok(())
+    }
+
+    /// The first ring was at work when the first cut was made: its events are on both sides.
+    async fn show_handover(&mut self, client: &Client) -> Result<()> {
+        let ring = self.feed.pause().await.rings().iter().find_map(|ring| match &ring.shares {
+            Shared::Device(device) => Some(device.clone()),
+            Shared::Ip(_) => None,
+        });
+        let Some(device) = ring else { return Ok(()) };
+        self.narrator.step("The handover: the cut moves, the answer does not");
+        self.narrator.say(format!("Device {device}, 90 days, before and after another batch run (other traffic keeps flowing in):"));
+        let before = Parts::of(client, &device).await?;
+        let run = self.run("device_velocity").await?;
+        let after = self.served_run(client, &device, &run, &before).await?;
+        self.narrator.block(&handover::compared(&before, &after));
+        self.handover = Some(handover::check(&device, &before, &after));
+        Ok(())
+    }
+
+    /// The parts as soon as the node serves the snapshot of a run.
+    async fn served_run(&self, client: &Client, device: &str, run: &RunRecord, before: &Parts) -> Result<Parts> {
+        let began = Instant::now();
+        loop {
+            let parts = Parts::of(client, device).await?;
+            if parts.batch != before.batch || before.speed == 0 {
+                return Ok(parts);
+            }
+            if began.elapsed() > SOON {
+                return Err(Error::unavailable("the node does not serve the new snapshot").with("run", run.id));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn prove(&mut self, client: &Client) -> Result<()> {
+        tokio::time::sleep(LIVE).await;
+        let traffic = self.feed.pause().await;
+        self.narrator.step("The ledger: every record is counted once, by reading the files");
+        let state = checks::settled(&self.installation, &*self.log).await?;
+        let lines = ledger::partitions(&self.installation.storage, &state, &Default::default()).await?;
+        self.narrator.block(&answers::ledger(&lines));
+        let reasons = dead::reasons(&self.installation.storage, &state).await?;
+        self.narrator.say("\nDead letters, kept with place, reason and raw record:");
+        self.narrator.block(&answers::dead_letters(&reasons));
+        self.narrator.step("The proof: traffic is paused, all is checkpointed; plain SQL recomputes every view");
+        let began = Instant::now();
+        let mut checks: Vec<Check> = self.handover.take().into_iter().collect();
+        checks.extend(checks::check_ledger(&lines, traffic.truth()));
+        checks.push(checks::check_log(&self.installation, &*self.log).await?);
+        checks.push(checks::check_devices(client, traffic.truth()).await?);
+        checks.push(checks::check_rings(client, &traffic).await?);
+        checks.extend(checks::check_views(&self.installation, &client.url).await?);
+        self.checks = checks;
+        for check in &self.checks {
+            self.narrator.say(check.to_string());
+        }
+        let failed = self.checks.iter().filter(|check| !check.passed).count();
+        let verdict = match failed {
+            0 => "Everything verified".to_owned(),
+            _ => format!("{failed} of {} checks FAILED", self.checks.len()),
+        };
+        self.narrator.say(format!("\n{verdict}, in {:.1} s.", began.elapsed().as_secs_f64()));
+        Ok(())
+    }
+
+    fn say_what_next(&mut self, client: &Client) {
+        self.narrator.step(&format!("Live traffic goes on, {} events a second, until Ctrl-C. Try, in a second terminal:", LIVE_PER_SECOND));
+        self.narrator.block(&answers::what_next(&client.url, &self.folder));
+    }
+}
+
+fn run_line(run: &RunRecord) -> Vec<String> {
+    let micros = run.ended_at.zip(run.started_at).map_or(0, |(end, start)| end - start);
+    vec![run.view.to_string(), thousands(run.events_read), thousands(run.rows_written), format!("{:.2}", micros as f64 / 1e6)]
+}
