@@ -4,7 +4,7 @@
 //! publishes them in one transaction. A failed run never disturbs the snapshot that is served.
 //!
 //! ```text
-//! archive --Partial--> states --PartialReduce, sort--> (bucket, key, tile) --climb the ladder--> buckets --publish--> snapshot
+//! archive --Partial, sort--> states by (bucket, key, tile) --merge, climb the ladder--> buckets --publish--> snapshot
 //! ```
 
 mod memory;

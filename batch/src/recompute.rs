@@ -9,13 +9,10 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr, ScalarFunctionExpr};
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use datafusion::prelude::SessionContext;
 use schemas::definitions::StreamDefinition;
 use schemas::plan::{TILE, ViewPlan};
@@ -28,6 +25,10 @@ use schemas::{Error, Result};
 pub(crate) const BUCKET: &str = "__bucket";
 
 /// Archive rows to (bucket, keys, tile, states), sorted by bucket, keys and tile. Rows of one key and tile may be several.
+///
+/// Under memory pressure Partial hands on early what it has, and the sort spills. States are merged where they are written, in
+/// order and a few keys at a time: a second aggregation in between would have to hold (or spill, which fails for states that are
+/// larger than their accumulators say) what the sort holds anyway.
 pub(crate) async fn recompute_plan(
     plan: &ViewPlan,
     codec: &Arc<KeyCodec>,
@@ -37,30 +38,7 @@ pub(crate) async fn recompute_plan(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let prepared = prepared_plan(plan, session, source).await?;
     let partial: Arc<dyn ExecutionPlan> = partial_exec(plan, prepared)?;
-    let partitions = session.state().config().target_partitions();
-    let reduced = reduce(plan, spread(plan, partial, partitions)?)?;
-    sort(plan, with_bucket(plan, codec, buckets, reduced, session)?)
-}
-
-/// Brings the states of one key to one partition.
-fn spread(plan: &ViewPlan, input: Arc<dyn ExecutionPlan>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
-    if input.output_partitioning().partition_count() == 1 {
-        return Ok(input);
-    }
-    if plan.keys.is_empty() {
-        return Ok(Arc::new(CoalescePartitionsExec::new(input)));
-    }
-    let keys = group_columns(plan).into_iter().take(plan.keys.len()).map(|(column, _)| column).collect();
-    Ok(Arc::new(RepartitionExec::try_new(input, Partitioning::Hash(keys, partitions))?))
-}
-
-/// States to fewer states; spills under memory pressure.
-fn reduce(plan: &ViewPlan, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let schema = input.schema();
-    let aggregates: Vec<_> = plan.states.iter().map(|state| state.aggregate.clone()).collect();
-    let filters = vec![None; aggregates.len()];
-    let group_by = PhysicalGroupBy::new_single(group_columns(plan));
-    Ok(Arc::new(AggregateExec::try_new(AggregateMode::PartialReduce, group_by, aggregates, filters, input, schema)?))
+    sort(plan, with_bucket(plan, codec, buckets, partial, session)?)
 }
 
 fn group_columns(plan: &ViewPlan) -> Vec<(Arc<dyn PhysicalExpr>, String)> {

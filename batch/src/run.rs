@@ -8,7 +8,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use schemas::catalog::{
     Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, FileKind, FileRecord, LeaseRecord, RunRecord, RunStatus,
     SnapshotRecord, publish_commit,
@@ -250,6 +250,14 @@ impl Batch {
         archive_plan(&self.storage, &of_stream, plan_schema(stream), &ranges, None, 2)
     }
 
+    /// What a sort keeps aside for merging its spilled runs has to fit the limit.
+    fn session_config(&self) -> SessionConfig {
+        let mut config = session_config();
+        let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
+        *reserved = (*reserved).min(self.settings.memory_limit_bytes / 16);
+        config
+    }
+
     fn session(&self, pool: Arc<PeakPool>) -> Result<SessionContext> {
         let mode = match &self.settings.temp_dir {
             Some(folder) => DiskManagerMode::Directories(vec![folder.clone()]),
@@ -258,7 +266,7 @@ impl Batch {
         let disk = DiskManagerBuilder::default().with_mode(mode);
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disk).build_arc()?;
         self.storage.register(&runtime);
-        let state = SessionStateBuilder::new_with_default_features().with_config(session_config()).with_runtime_env(runtime).build();
+        let state = SessionStateBuilder::new_with_default_features().with_config(self.session_config()).with_runtime_env(runtime).build();
         let session = SessionContext::new_with_state(state);
         self.functions.register(&session)?;
         Ok(session)

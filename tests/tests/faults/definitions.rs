@@ -1,5 +1,6 @@
 //! Definitions that change under way, and views that fail on an event.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use basestream_tests::{Lab, now};
@@ -7,9 +8,10 @@ use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use schemas::ErrorKind;
 use schemas::catalog::DefinitionKind::{Stream, View};
 use schemas::catalog::DefinitionStatus::{Active, Building, Retired};
-use schemas::catalog::{RunStatus, DefinitionKind};
+use schemas::catalog::{Add, Commit, DefinitionKind, RunStatus};
 use schemas::fresh::Fresh;
 use serving::ServingClock;
+use uuid::Uuid;
 
 use crate::{put, record, table};
 
@@ -104,11 +106,19 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
         worker: "lab".into(),
     };
     let request = RunRequest { view: "counts".into(), version: Some(2), requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
-    let drop_it = |_| {
-        let dropped = put(&lab, vec![record(View, "counts", 2, &second, Retired)]);
-        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(dropped));
+    // Asking for the time is what a run does last before it publishes.
+    let (catalog, dropped) = (lab.catalog.clone(), record(View, "counts", 2, &second, Retired));
+    let clock = move || {
+        let drop_it = async {
+            if catalog.state().await.unwrap().runs.iter().any(|run| run.status == RunStatus::Running) {
+                let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Definition(dropped.clone())], ..Commit::default() };
+                catalog.commit(commit).await.unwrap();
+            }
+        };
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(drop_it));
+        now()
     };
-    let error = batch.run(request, std::sync::Arc::new(now), &drop_it).await.unwrap_err();
+    let error = batch.run(request, Arc::new(clock), &|_| {}).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let state = lab.catalog.state().await.unwrap();
     let status = |version| state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.version == version).unwrap().status;
