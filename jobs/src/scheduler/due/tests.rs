@@ -75,3 +75,17 @@ async fn nothing_is_due_while_a_run_is_on_and_a_dead_one_is_closed_when_its_leas
     assert_eq!(abandoned(&state, 2 * HOUR - 1), vec![]);
     assert_eq!(abandoned(&state, 2 * HOUR)[0].status, RunStatus::Failed);
 }
+
+#[tokio::test]
+async fn one_request_is_answered_by_the_version_it_names() {
+    let (mut state, _) = fixture(DefinitionStatus::Active).await;
+    let second = DefinitionRecord { version: 2, ..definition(DefinitionKind::View, "v", VIEW, DefinitionStatus::Building) };
+    state.definitions.push(second);
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let asked = RunRecord { version: 2, started_at: None, ..run(RunStatus::Requested, HOUR, 1) };
+    state.runs.push(asked.clone());
+    let answering = |state: &CatalogState| due_runs(state, &registry, HOUR / 2).iter().filter(|due| due.requested.is_some()).map(|due| due.version).collect::<Vec<_>>();
+    assert_eq!(answering(&state), vec![2]);
+    state.runs = vec![RunRecord { version: 7, ..asked }];
+    assert_eq!(answering(&state), vec![1], "one that names a version that is gone is answered by the served one");
+}

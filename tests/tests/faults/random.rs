@@ -2,8 +2,6 @@
 //! hands, batch runs publish, versions switch, files vanish and nodes restart. Whenever a node answers, each view equals the plain
 //! SELECT over the accepted events before the answer's vector; a model of the log, not the archive, says which those are.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -442,7 +440,7 @@ async fn story(seed: u64) {
 
 #[test]
 fn whatever_happens_every_answer_is_the_plain_select_over_the_accepted_events() {
-    tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer().init();
+    crate::show_logs();
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let first = number("BASESTREAM_FAULT_SEED").unwrap_or(1);
     for seed in first..first + number("BASESTREAM_FAULT_CASES").unwrap_or(6) {

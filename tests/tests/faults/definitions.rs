@@ -1,0 +1,117 @@
+//! Definitions that change under way, and views that fail on an event.
+
+use std::time::Duration;
+
+use basestream_tests::{Lab, now};
+use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use schemas::ErrorKind;
+use schemas::catalog::DefinitionKind::{Stream, View};
+use schemas::catalog::DefinitionStatus::{Active, Building, Retired};
+use schemas::catalog::{RunStatus, DefinitionKind};
+use schemas::fresh::Fresh;
+use serving::ServingClock;
+
+use crate::{put, record, table};
+
+const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (format = 'json', event_time = 'ts', key = 'k')";
+const COUNTS: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM s GROUP BY k";
+
+fn event(k: &str, x: i64, more: &str) -> (Option<String>, String) {
+    (Some(k.into()), format!(r#"{{"ts":"2026-03-01T10:00:00Z","k":"{k}","x":{x}{more}}}"#))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
+    crate::show_logs();
+    let lab = Lab::new().await.unwrap();
+    let shares = "CREATE VIEW shares AS SELECT k, sum(10 / x) AS share FROM s GROUP BY k";
+    lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS), (View, "shares", shares)]).await.unwrap();
+    let fresh = Fresh::default();
+    let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+    let worker = lab.worker("one", Duration::from_millis(50), Some(fresh));
+    lab.append("s", 2, vec![event("a", 5, "")]).await.unwrap();
+    lab.committed("s", "s").await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "shares"), ["a 2"]);
+
+    lab.append("s", 2, vec![event("a", 0, ""), event("b", 1, "")]).await.unwrap();
+    lab.committed("s", "s").await.unwrap();
+    assert!(!worker.task.is_finished(), "the speed layer goes on");
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "counts"), ["a 2", "b 1"]);
+    assert_eq!(node.stand().unwrap().view("shares").map(|_| ()).unwrap_err().kind(), ErrorKind::Unavailable, "no answer, rather than a wrong one");
+    assert!(lab.batch("shares", RunTime::EventClock).await.is_err());
+    lab.batch("counts", RunTime::EventClock).await.unwrap();
+    worker.finish().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_and_its_views_change_while_events_come_in() {
+    crate::show_logs();
+    let lab = Lab::new().await.unwrap();
+    lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
+    let fresh = Fresh::default();
+    let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+    let worker = lab.worker("one", Duration::from_millis(80), Some(fresh));
+    let mut sent = 0;
+    for round in 0..60 {
+        lab.append("s", 2, (0..5).map(|i| event(["a", "b"][i % 2], 1, r#","c":"red""#)).collect()).await.unwrap();
+        sent += 5;
+        if round == 15 {
+            let wider = STREAM.replace("x BIGINT", "x BIGINT, c TEXT");
+            let colours = "CREATE VIEW colours AS SELECT c, count(*) AS n FROM s GROUP BY c";
+            let streams = [record(Stream, "s", 1, STREAM, Retired), record(Stream, "s", 2, &wider, Active)];
+            put(&lab, streams.into_iter().chain([record(View, "colours", 1, colours, Active)]).collect()).await;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+        if round % 7 == 0 {
+            node.refresh().await.unwrap();
+            let total = |name: &str| table(&node, name).iter().map(|line| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap()).sum::<i64>();
+            let stand = node.stand().unwrap();
+            if stand.loaded.registry.served("colours").is_some() && stand.view("colours").is_ok() {
+                assert!((total("counts") - total("colours")).abs() <= 10, "both views stand on about the same events");
+            }
+        }
+    }
+    assert!(!worker.task.is_finished(), "the speed layer goes on");
+    lab.committed("s", "s").await.unwrap();
+    worker.finish().await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "counts"), [format!("a {}", sent / 5 * 3), format!("b {}", sent / 5 * 2)]);
+    let colours = table(&node, "colours");
+    assert!(colours.len() == 2 && colours[0].starts_with("NULL ") && colours[1].starts_with("red "), "{colours:?}");
+    let before = table(&node, "colours");
+    lab.batch("colours", RunTime::EventClock).await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "colours"), before, "the batch layer reads the older files as the speed layer did");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_dropped_while_it_is_built_stays_dropped() {
+    let lab = Lab::new().await.unwrap();
+    lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
+    let second = COUNTS.replace("count(*)", "sum(x)");
+    put(&lab, vec![record(View, "counts", 2, &second, Building)]).await;
+    lab.append("s", 1, vec![event("a", 3, "")]).await.unwrap();
+    let worker = lab.worker("one", Duration::from_millis(20), None);
+    lab.committed("s", "s").await.unwrap();
+    worker.finish().await.unwrap();
+    let batch = Batch {
+        catalog: lab.catalog.clone(),
+        storage: lab.storage.clone(),
+        functions: lab.functions.clone(),
+        settings: BatchSettings { memory_limit_bytes: 64 << 20, temp_dir: None, lease: Duration::from_secs(30) },
+        worker: "lab".into(),
+    };
+    let request = RunRequest { view: "counts".into(), version: Some(2), requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
+    let drop_it = |_| {
+        let dropped = put(&lab, vec![record(View, "counts", 2, &second, Retired)]);
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(dropped));
+    };
+    let error = batch.run(request, std::sync::Arc::new(now), &drop_it).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let state = lab.catalog.state().await.unwrap();
+    let status = |version| state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.version == version).unwrap().status;
+    assert_eq!((status(1), status(2)), (Active, Retired));
+    assert!(state.snapshots.is_empty() && state.runs.iter().all(|run| run.status == RunStatus::Failed));
+}

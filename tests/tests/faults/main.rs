@@ -1,0 +1,45 @@
+//! The promises under attack: nothing lost, nothing counted twice, one plain SELECT served exactly.
+
+#![allow(clippy::unwrap_used)]
+
+mod definitions;
+mod memory;
+mod random;
+
+use basestream_tests::Lab;
+use schemas::catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use serving::{Node, Source, scan, scan_parts};
+use uuid::Uuid;
+
+/// Logs as RUST_LOG asks.
+fn show_logs() {
+    let logs = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer();
+    let _ = logs.try_init();
+}
+
+fn record(kind: DefinitionKind, name: &str, version: u32, sql: &str, status: DefinitionStatus) -> DefinitionRecord {
+    DefinitionRecord { kind, name: name.into(), version, sql: sql.into(), status, created_at: basestream_tests::now() }
+}
+
+async fn put(lab: &Lab, records: Vec<DefinitionRecord>) {
+    let commit = Commit { id: Uuid::now_v7(), add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() };
+    lab.catalog.commit(commit).await.unwrap();
+}
+
+/// All rows of a view as sorted lines of text.
+fn table(node: &Node, name: &str) -> Vec<String> {
+    let stand = node.stand().unwrap();
+    let view = stand.view(name).unwrap();
+    let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
+    let source = Source::Layers { stand: &stand, view };
+    let t = stand.t_of(&view.live);
+    let mut lines: Vec<String> = Vec::new();
+    for part in 0..scan_parts(&source) {
+        let rows = scan(&view.live, &source, part, t, &wanted).unwrap();
+        let options = arrow::util::display::FormatOptions::default().with_null("NULL");
+        let columns: Vec<_> = rows.columns().iter().map(|c| arrow::util::display::ArrayFormatter::try_new(c.as_ref(), &options).unwrap()).collect();
+        lines.extend((0..rows.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join(" ")));
+    }
+    lines.sort();
+    lines
+}
