@@ -97,7 +97,6 @@ pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<Outco
     let mut script = Script {
         narrator: Narrator::default(),
         installation,
-        log: log.clone(),
         feed: feed.clone(),
         folder: project.folder.clone(),
         once: options.once,

@@ -15,6 +15,8 @@ mod ask;
 mod copy;
 pub mod http;
 pub mod json;
+#[cfg(test)]
+mod lab;
 mod layers;
 mod lookup;
 mod meta;

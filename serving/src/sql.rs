@@ -60,7 +60,7 @@ impl Node {
         let asked = statement::read(sql)?;
         let session = self.queries().session()?;
         let stand = self.stand()?;
-        let views = tables::views_named(&stand, &session.state().resolve_table_references(&asked.statement)?)?;
+        let views = tables::views_named(&stand, &session.state(), &asked.statement)?;
         let question = Question::over(stand, asked.as_of, &views)?;
         tables::register(&session, self, &question)?;
 

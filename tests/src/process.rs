@@ -114,11 +114,14 @@ impl Drop for Running {
     }
 }
 
-/// The binary beside this test, built when it is not there.
+/// The binary beside this test, brought up to date; `BASESTREAM_BINARY` names another.
 pub fn binary() -> Result<PathBuf> {
     static BUILT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
     if let Some(path) = BUILT.get() {
         return Ok(path.clone());
+    }
+    if let Ok(path) = std::env::var("BASESTREAM_BINARY") {
+        return Ok(BUILT.get_or_init(|| PathBuf::from(path)).clone());
     }
     let deps = std::env::current_exe()?;
     let folder = deps.parent().and_then(Path::parent).ok_or_else(|| Error::internal("the test has no target folder"))?;

@@ -1,6 +1,7 @@
 //! Real services, when they are there: `just services up` says where.
 
 use std::env::var;
+use std::io::Write;
 
 use uuid::Uuid;
 
@@ -13,7 +14,8 @@ pub async fn engines(test: &str) -> Option<Urls> {
     let found = (var("BASESTREAM_TEST_S3"), var("BASESTREAM_TEST_POSTGRES"), var("BASESTREAM_TEST_KAFKA"));
     let (Ok(s3), Ok(postgres), Ok(kafka)) = found else {
         assert!(var("BASESTREAM_REQUIRE_SERVICES").is_err(), "{test} needs the services: BASESTREAM_TEST_S3, _POSTGRES, _KAFKA");
-        println!("left out: {test} (start the services with `just services up`, then source their env file)");
+        // Not println!: a passing test's output is swallowed, and this is to be seen.
+        let _ = writeln!(std::io::stderr(), "left out: {test} (start the services with `just services up`, then source their env file)");
         return None;
     };
     let name = format!("{test}_{}", Uuid::now_v7().simple());

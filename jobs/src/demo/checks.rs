@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use schemas::catalog::CatalogState;
 use schemas::log::Log;
 use schemas::registry::Registry;
-use schemas::vector::PartitionId;
+use schemas::vector::{PartitionId, Vector};
 use schemas::{Error, Result};
 
 use super::ask::{Client, cents, text, whole};
@@ -38,30 +38,30 @@ impl std::fmt::Display for Check {
     }
 }
 
-/// Waits until every record of the log is checkpointed; nothing may be sent meanwhile.
-pub async fn settled(installation: &Installation, log: &dyn Log) -> Result<CatalogState> {
+/// Waits until every record that the log has at this moment is checkpointed, whatever is sent meanwhile.
+pub async fn settled(installation: &Installation) -> Result<CatalogState> {
     let began = Instant::now();
+    let sent = log_end(&*installation.log).await?;
     loop {
         let state = installation.catalog.state().await?;
-        let Some(behind) = first_behind(&state, log).await? else { return Ok(state) };
+        let Some((partition, found, expected)) = state.vector().behind(&sent) else { return Ok(state) };
         if began.elapsed() > SETTLE {
-            return Err(Error::unavailable("the speed layer did not checkpoint all that was sent").with("partition", behind));
+            let error = Error::unavailable("the speed layer did not checkpoint all that was sent").with("partition", partition);
+            return Err(error.with("found", found).with("expected", expected));
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-async fn first_behind(state: &CatalogState, log: &dyn Log) -> Result<Option<PartitionId>> {
-    let vector = state.vector();
+/// The vector behind the log's last records.
+async fn log_end(log: &dyn Log) -> Result<Vector> {
+    let mut end = Vector::new();
     for stream in TrafficStream::ALL {
         for bounds in log.bounds(stream.name()).await? {
-            let partition = PartitionId::new(stream.name(), bounds.partition);
-            if vector.get(&partition) < bounds.end {
-                return Ok(Some(partition));
-            }
+            end.set(PartitionId::new(stream.name(), bounds.partition), bounds.end);
         }
     }
-    Ok(None)
+    Ok(end)
 }
 
 /// What the files hold of each stream, against what the generator knows it sent.
@@ -177,9 +177,9 @@ pub async fn check_views(installation: &Installation, url: &str) -> Result<Vec<C
 }
 
 /// The log's records against archive and dead letters, byte for byte.
-pub async fn check_log(installation: &Installation, log: &dyn Log) -> Result<Check> {
+pub async fn check_log(installation: &Installation) -> Result<Check> {
     let (mut records, mut wrong) = (0, Vec::new());
-    for report in verify_log(&verifier(installation), log, &[], now()).await? {
+    for report in verify_log(&verifier(installation), &*installation.log, &[], now()).await? {
         records += report.records;
         if !report.is_equal() {
             wrong.push(format!("{}/{}", report.stream, report.partition));

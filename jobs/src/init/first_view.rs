@@ -73,12 +73,19 @@ fn key_of(stream: &StreamDefinition, found: &Survey) -> Option<String> {
     best.map(|(_, name)| name.to_owned())
 }
 
-/// A name as SQL text: quoted where it is a word of the language.
+/// A name as SQL text: quoted where the bare word would mean something else.
 fn quoted(name: &str) -> String {
-    use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_IDENTIFIER, RESERVED_FOR_TABLE_ALIAS};
-    let reserved = |keyword: &Keyword| format!("{keyword:?}").eq_ignore_ascii_case(name);
-    let lists: [&[Keyword]; 3] = [RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_IDENTIFIER, RESERVED_FOR_TABLE_ALIAS];
-    if lists.iter().any(|list| list.iter().any(reserved)) { format!("\"{name}\"") } else { name.to_owned() }
+    use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr, Statement};
+    use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser};
+    let parsed = Parser::parse_sql(&GenericDialect {}, &format!("SELECT {name}, sum({name}) AS {name} FROM {name} GROUP BY {name}"));
+    let is_plain = match parsed.as_deref() {
+        Ok([Statement::Query(query)]) => match &*query.body {
+            SetExpr::Select(select) => matches!(&select.projection[..], [SelectItem::UnnamedExpr(Expr::Identifier(found)), _] if found.value == name),
+            _ => false,
+        },
+        _ => false,
+    };
+    if is_plain { name.to_owned() } else { format!("\"{name}\"") }
 }
 
 fn statement(stream: &StreamDefinition, name: &str, key: Option<&str>, windows: &str) -> String {

@@ -1,0 +1,223 @@
+use std::net::SocketAddr;
+
+use arrow_ipc::reader::StreamReader;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::lab::{Lab, event};
+
+struct Client {
+    lab: Lab,
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<schemas::Result<()>>,
+}
+
+struct Reply {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Client {
+    async fn new() -> Client {
+        let lab = Lab::filled().await;
+        lab.log.create_topic("payments", 2).await.unwrap();
+        let stop = CancellationToken::new();
+        let (address, task) = super::serve(lab.node.clone(), lab.log.clone(), None, ([127, 0, 0, 1], 0).into(), stop.clone()).await.unwrap();
+        Client { lab, address, stop, task }
+    }
+
+    /// HTTP/1.0: the body ends with the connection.
+    async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Reply {
+        let mut connection = TcpStream::connect(self.address).await.unwrap();
+        let head = format!("{method} {path} HTTP/1.0\r\nhost: test\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+        connection.write_all(head.as_bytes()).await.unwrap();
+        // A server that refuses a body may close before it is all sent.
+        let _ = connection.write_all(body).await;
+        let mut all = Vec::new();
+        let _ = connection.read_to_end(&mut all).await;
+        let end = all.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&all)));
+        let head = String::from_utf8(all[..end].to_vec()).unwrap();
+        Reply { status: head[9..12].parse().unwrap(), head: head.to_lowercase(), body: all[end + 4..].to_vec() }
+    }
+
+    async fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, "", b"").await
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Reply {
+        self.send("POST", path, "", body.as_bytes()).await
+    }
+}
+
+impl Reply {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    /// An error's status and detail.
+    fn problem(&self) -> (u16, String) {
+        assert!(self.head.contains("content-type: application/problem+json"), "{}", self.head);
+        let problem = self.json();
+        assert_eq!(problem["status"], self.status);
+        assert!(problem["type"].is_string() && problem["title"].is_string());
+        (self.status, problem["detail"].as_str().unwrap().to_owned())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_is_answered_with_what_it_stands_on() {
+    let client = Client::new().await;
+    let reply = client.get("/v1/views/velocity/row?device=a").await;
+    assert_eq!(reply.status, 200);
+    let body = String::from_utf8(reply.body.clone()).unwrap();
+    let row = r#"{"row":{"device":"a","n_1h":2,"n_7d":3,"amount_1h":"110.00","amount_7d":"115.50","last_seen":"2026-03-02T11:45:00Z"},"found":true,"meta":"#;
+    assert!(body.starts_with(row), "columns keep the view's order: {body}");
+    let meta = &reply.json()["meta"];
+    assert_eq!(meta["as_of"], "2026-03-02T12:00:00Z");
+    assert_eq!((&meta["degraded"], &meta["versions"]), (&json!(false), &json!({"velocity": 1})));
+    let cut = schemas::vector::Vector::from_token(meta["cut"].as_str().unwrap()).unwrap();
+    assert_eq!(cut, "payments/0:5,payments/1:1".parse().unwrap());
+
+    let unknown = client.get("/v1/views/velocity/row?device=c%3C%26x").await.json();
+    assert_eq!((&unknown["found"], &unknown["row"]["n_7d"], &unknown["row"]["amount_7d"]), (&json!(false), &json!(0), &Value::Null));
+    let past = client.get("/v1/views/velocity/row?device=a&_as_of=2026-03-01T10:10:00Z").await.json();
+    assert_eq!((&past["row"]["n_1h"], &past["meta"]["as_of"]), (&json!(1), &json!("2026-03-01T10:10:00Z")));
+    let zone = client.get("/v1/views/velocity/row?device=a&_as_of=2026-03-01T12:10:00%2B02:00").await.json();
+    assert_eq!(zone["row"], past["row"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_rows_come_in_the_order_of_their_keys() {
+    let client = Client::new().await;
+    let reply = client.post("/v1/views/velocity/rows", r#"{"keys": [{"device": "nobody"}, {"device": null}, {"device": "a"}], "as_of": null}"#).await;
+    let answer = reply.json();
+    assert_eq!(answer["found"], json!([false, true, true]));
+    assert_eq!(answer["rows"][2]["amount_7d"], "115.50");
+    assert_eq!(client.post("/v1/views/velocity/rows", r#"{"keys": []}"#).await.json()["rows"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sql_is_answered_as_json_and_as_an_arrow_stream() {
+    let client = Client::new().await;
+    let query = r#"{"query": "SELECT device, amount_7d FROM velocity WHERE device = $1", "params": ["a"]}"#;
+    let reply = client.post("/v1/sql", query).await;
+    assert_eq!(reply.json()["rows"], json!([{"device": "a", "amount_7d": "115.50"}]));
+    assert_eq!(reply.json()["meta"]["versions"], json!({"velocity": 1}));
+
+    let reply = client.send("POST", "/v1/sql", "accept: application/vnd.apache.arrow.stream\r\n", query.as_bytes()).await;
+    assert!(reply.head.contains("content-type: application/vnd.apache.arrow.stream") && reply.head.contains("basestream-meta: {\"cut\":"), "{}", reply.head);
+    let batches: Vec<_> = StreamReader::try_new(reply.body.as_slice(), None).unwrap().map(Result::unwrap).collect();
+    assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
+    assert_eq!(batches[0].schema().field(1).name(), "amount_7d");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_appended_and_the_broken_ones_named() {
+    let client = Client::new().await;
+    let good = event("20", "2026-03-02T11:59:00Z", "a", "1.00", "ok");
+    let array = format!("[{good}, {{\"id\": \"21\"}}, 7, {good}]");
+    let reply = client.post("/v1/streams/payments/events", &array).await;
+    assert_eq!(reply.status, 202);
+    let answer = reply.json();
+    assert_eq!((&answer["accepted"], answer["rejected"].as_array().unwrap().len()), (&json!(2), 2));
+    assert_eq!((&answer["rejected"][0]["index"], &answer["rejected"][1]["index"]), (&json!(1), &json!(2)));
+    assert!(answer["rejected"][0]["error"].as_str().unwrap().contains("column ts"), "{answer}");
+
+    let lines = format!("{good}\n\nnot json\n{}\r\n", event("22", "2026-03-02T11:59:00Z", "", "1.00", "ok"));
+    let answer = client.post("/v1/streams/payments/events", &lines).await.json();
+    assert_eq!((&answer["accepted"], &answer["rejected"][0]["index"]), (&json!(2), &json!(1)));
+    let pretty = "{\n \"id\": \"23\",\n \"ts\": \"2026-03-02T11:59:00Z\", \"device\": \"a\", \"amount\": 1, \"status\": \"ok\"\n}";
+    assert_eq!(client.post("/v1/streams/payments/events", pretty).await.json()["accepted"], 1);
+
+    let bounds = client.lab.log.bounds("payments").await.unwrap();
+    assert_eq!(bounds.iter().map(|bounds| bounds.end.0).sum::<i64>(), 5);
+    let position: schemas::vector::Vector = answer["position"].as_str().unwrap().parse().unwrap();
+    assert!(position.iter().all(|(id, next)| &*id.stream == "payments" && next.0 > 0));
+
+    assert_eq!(client.post("/v1/streams/payments/events", "  ").await.problem().0, 400);
+    assert_eq!(client.post("/v1/streams/payments/events", "[{]").await.problem().0, 400);
+    assert_eq!(client.post("/v1/streams/nothing/events", "{}").await.problem(), (404, "there is no stream \"nothing\": expected one of payments".into()));
+    let large = vec![b' '; super::MAX_BODY_BYTES + 1];
+    assert_eq!(client.send("POST", "/v1/streams/payments/events", "", &large).await.problem().0, 413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_asked_for_once() {
+    let client = Client::new().await;
+    let reply = client.post("/v1/views/velocity/runs", "").await;
+    assert_eq!(reply.status, 202);
+    let again = client.post("/v1/views/velocity/runs", "").await.json();
+    assert_eq!(again["run"], reply.json()["run"]);
+    let runs = client.lab.catalog.state().await.unwrap().runs;
+    assert_eq!(runs.len(), 1);
+    assert_eq!((&*runs[0].view, runs[0].status), ("velocity", schemas::catalog::RunStatus::Requested));
+    assert_eq!(client.post("/v1/views/nothing/runs", "").await.problem().0, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_says_what_it_is() {
+    let client = Client::new().await;
+    let view = client.get("/v1/views/velocity").await.json();
+    assert_eq!((&view["version"], &view["keys"], &view["windows"]), (&json!(1), &json!(["device"]), &json!(["1h", "7d"])));
+    assert_eq!(view["columns"][0], json!({"name": "device", "type": "TEXT", "key": true, "window": null, "approximate": false}));
+    assert_eq!(view["columns"][3], json!({"name": "amount_1h", "type": "DECIMAL(28,2)", "key": false, "window": "1h", "approximate": false}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_are_answered_as_problems() {
+    let client = Client::new().await;
+    let cases = [
+        ("GET", "/v1/views/nothing", "", 404),
+        ("GET", "/v1/views/%FF", "", 400),
+        ("GET", "/v1/views/velocity/row", "", 400),
+        ("GET", "/v1/views/velocity/row?device=a&_as_off=1", "", 400),
+        ("GET", "/v1/views/velocity/row?device=a&_as_of=2026-03-01", "", 400),
+        ("POST", "/v1/views/velocity/row?device=a", "", 405),
+        ("POST", "/v1/views/velocity/rows", "{\"keys\": 7}", 400),
+        ("POST", "/v1/views/velocity/rows", "{\"keys\": [], \"limit\": 7}", 400),
+        ("POST", "/v1/sql", "SELECT 1", 400),
+        ("POST", "/v1/sql", "{\"query\": \"DROP TABLE velocity\"}", 400),
+        ("POST", "/v1/sql", "{\"query\": \"SELECT * FROM nothing\"}", 400),
+        ("GET", "/v2", "", 404),
+        ("GET", "/metrics", "", 404),
+    ];
+    for (method, path, body, status) in cases {
+        let reply = client.send(method, path, "", body.as_bytes()).await;
+        assert_eq!(reply.problem().0, status, "{method} {path}: {}", String::from_utf8_lossy(&reply.body));
+    }
+    let detail = client.get("/v1/views/velocity/row?devise=a").await.problem().1;
+    assert_eq!(detail, "\"devise\" is not a key column of the view: expected device TEXT");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_site_cannot_post() {
+    let client = Client::new().await;
+    let body = br#"{"query": "SELECT 1 AS one"}"#;
+    assert_eq!(client.send("POST", "/v1/sql", "sec-fetch-site: cross-site\r\n", body).await.problem().0, 403);
+    assert_eq!(client.send("POST", "/v1/sql", "sec-fetch-site: same-origin\r\n", body).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_needs_nothing_from_elsewhere_and_health_is_told() {
+    let client = Client::new().await;
+    assert_eq!(client.get("/healthz").await.json(), json!({"status": "ok"}));
+    assert_eq!(client.get("/readyz").await.json()["status"], "ready");
+    let page = client.get("/").await;
+    assert!(page.head.contains("content-security-policy: default-src 'none'"));
+    let text = String::from_utf8(page.body).unwrap();
+    for outside in ["http://", "https://", "src=", "@import", "innerHTML", "insertAdjacentHTML", "document.write"] {
+        assert!(!text.replace("http://www.w3.org/2000/svg", "").contains(outside), "the page has {outside}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_stops_when_it_is_told_to() {
+    let client = Client::new().await;
+    client.stop.cancel();
+    client.task.await.unwrap().unwrap();
+    assert!(TcpStream::connect(client.address).await.is_err());
+}

@@ -8,10 +8,10 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::SessionContext;
-use schemas::Result;
 use schemas::functions::Functions;
 use schemas::plan::session_config;
 use schemas::storage::ObjectStorage;
+use schemas::{Error, Result};
 
 /// What all queries of a node share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -23,7 +23,9 @@ pub(crate) struct Queries {
 
 impl Queries {
     pub(crate) fn new(functions: &Functions, storage: &ObjectStorage, memory_limit_bytes: usize, cache: &Path) -> Result<Self> {
-        let spill = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![cache.join("spill")]));
+        let folder = cache.join("spill");
+        std::fs::create_dir_all(&folder).map_err(|error| Error::from(error).with("folder", folder.display()))?;
+        let spill = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![folder]));
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_limit_bytes)))
             .with_disk_manager_builder(spill)

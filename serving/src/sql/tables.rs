@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::common::TableReference;
+use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
 use schemas::{Error, Result};
 
 use crate::ask::Question;
@@ -22,11 +24,15 @@ pub(super) const SYSTEM_SCHEMA: &str = "system";
 const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// The views among a query's tables, each once. An error names the tables there are when it names another.
-pub(super) fn views_named(stand: &Stand, references: &[TableReference]) -> Result<Vec<Arc<str>>> {
+pub(super) fn views_named(stand: &Stand, session: &SessionState, statement: &Statement) -> Result<Vec<Arc<str>>> {
     let registry = &stand.loaded.registry;
     let mut views: Vec<Arc<str>> = Vec::new();
-    for reference in references {
+    for reference in session.resolve_table_references(statement)? {
         let name = reference.table();
+        // `FROM range(1, 10)`: functions stand among the tables.
+        if reference.schema().is_none() && session.table_functions().contains_key(name) {
+            continue;
+        }
         let schema = reference.schema().unwrap_or(DEFAULT_SCHEMA);
         let in_catalog = reference.catalog().is_none_or(|catalog| catalog == DEFAULT_CATALOG);
         let known = in_catalog

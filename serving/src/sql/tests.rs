@@ -1,0 +1,217 @@
+use arrow::array::RecordBatch;
+use arrow::util::pretty::pretty_format_batches;
+use schemas::{ErrorKind, Result};
+use serde_json::{Value, json};
+
+use crate::json::rows;
+use crate::lab::{Lab, event};
+
+async fn ask(lab: &Lab, sql: &str) -> Result<Vec<RecordBatch>> {
+    lab.node.query(sql, Vec::new()).await?.collect().await
+}
+
+/// Each row's JSON.
+async fn lines(lab: &Lab, sql: &str) -> Vec<String> {
+    let batches = ask(lab, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    batches.iter().flat_map(|batch| rows(batch).unwrap()).map(|row| row.get().to_owned()).collect()
+}
+
+async fn plan(lab: &Lab, sql: &str) -> String {
+    pretty_format_batches(&ask(lab, &format!("EXPLAIN {sql}")).await.unwrap()).unwrap().to_string()
+}
+
+async fn refusal(lab: &Lab, sql: &str) -> String {
+    let error = ask(lab, sql).await.expect_err(sql);
+    assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    error.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_is_a_table_with_a_row_for_each_key_that_has_one() {
+    let lab = Lab::filled().await;
+    assert_eq!(
+        lines(&lab, "SELECT device, n_1h, amount_7d FROM velocity ORDER BY device NULLS FIRST").await,
+        [
+            r#"{"device":null,"n_1h":0,"amount_7d":"7.00"}"#,
+            r#"{"device":"a","n_1h":2,"amount_7d":"115.50"}"#,
+            r#"{"device":"c<&","n_1h":1,"amount_7d":"2.00"}"#,
+        ]
+    );
+    assert_eq!(lines(&lab, "SELECT count(*) AS keys FROM velocity").await, [r#"{"keys":3}"#]);
+    assert_eq!(lines(&lab, "SELECT * FROM totals").await, [r#"{"n":6,"amount":"125.75"}"#]);
+    assert_eq!(lines(&lab, "SELECT sum(v.n_7d) AS n FROM velocity v JOIN totals t ON v.n_7d < t.n").await, [r#"{"n":5}"#]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn naming_every_key_takes_the_lookup_path_and_answers_as_the_scan_does() {
+    let lab = Lab::filled().await;
+    let lookups = [
+        ("SELECT * FROM velocity WHERE device = 'a'", 1, 1),
+        ("SELECT n_7d FROM velocity WHERE 'a' = device AND n_7d > 100", 1, 0),
+        ("SELECT * FROM velocity WHERE device IN ('a', 'nobody', 'a')", 2, 1),
+        ("SELECT * FROM velocity WHERE device IN ('a', 'b', 'c<&', 'd', 'e', 'f')", 6, 2),
+        ("SELECT * FROM velocity WHERE device IS NULL OR device = 'a'", 2, 2),
+        ("SELECT * FROM pairs WHERE device = 'a' AND status IN ('ok', 'no')", 2, 1),
+        ("SELECT * FROM totals", 1, 1),
+    ];
+    for (sql, keys, found) in lookups {
+        let plan = plan(&lab, sql).await;
+        assert!(plan.contains("LookupExec: view=") && plan.contains(&format!("keys={keys}")), "{sql}: {plan}");
+        assert_eq!(lines(&lab, sql).await.len(), found, "{sql}");
+    }
+    let scans = ["SELECT n_1h FROM velocity", "SELECT n_1h FROM velocity WHERE device > 'a'", "SELECT n FROM pairs WHERE device = 'a'"];
+    for sql in scans {
+        assert!(plan(&lab, sql).await.contains("ViewScanExec: view="), "{sql}");
+    }
+    let narrow = plan(&lab, "SELECT n_1h FROM velocity WHERE n_7d > 1").await;
+    assert!(narrow.contains("parts=3 columns=[n_1h, n_7d]"), "{narrow}");
+    assert_eq!(
+        lines(&lab, "SELECT * FROM velocity WHERE device = 'a'").await,
+        lines(&lab, "SELECT * FROM velocity WHERE device || '' = 'a'").await,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_of_names_the_time_of_every_view() {
+    let lab = Lab::filled().await;
+    let sql = "SET as_of = '2026-03-01T10:10:00Z'; SELECT device, n_1h, n_7d FROM velocity ORDER BY device NULLS FIRST";
+    assert_eq!(lines(&lab, sql).await, [r#"{"device":null,"n_1h":0,"n_7d":1}"#, r#"{"device":"a","n_1h":1,"n_7d":1}"#]);
+    let one = "SET as_of = '2026-03-01T10:10:00Z'; SELECT n_1h FROM velocity WHERE device = 'a'";
+    assert_eq!(lines(&lab, one).await, [r#"{"n_1h":1}"#]);
+    let response = lab.node.query(sql, Vec::new()).await.unwrap();
+    assert!(response.meta.from_archive);
+    assert_eq!(serde_json::to_value(&response.meta).unwrap()["as_of"], "2026-03-01T10:10:00Z");
+    assert!(ask(&lab, "SET as_of = 'yesterday'; SELECT 1").await.unwrap_err().to_string().contains("as RFC 3339 with a zone"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_over_two_views_has_one_position() {
+    let lab = Lab::filled().await;
+    lab.fresh(0, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    let both = "SELECT t.n, count(*) AS keys FROM totals t CROSS JOIN velocity v GROUP BY t.n";
+    assert_eq!(lines(&lab, both).await, [r#"{"n":7,"keys":4}"#]);
+    let meta = lab.node.query(both, Vec::new()).await.unwrap().meta;
+    assert_eq!(meta.cut, "payments/0:6,payments/1:1".parse().unwrap());
+    assert_eq!(meta.versions.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_are_bound_as_literals_are() {
+    let lab = Lab::filled().await;
+    let one = async |sql: &str, params: Vec<Value>| -> Result<Vec<String>> {
+        let batches = lab.node.query(sql, params).await?.collect().await?;
+        Ok(batches.iter().flat_map(|batch| rows(batch).unwrap()).map(|row| row.get().to_owned()).collect())
+    };
+    let sql = "SELECT device FROM velocity WHERE device = $1 AND n_7d >= $2";
+    assert_eq!(one(sql, vec![json!("a"), json!(1)]).await.unwrap(), [r#"{"device":"a"}"#]);
+    let sql = "SELECT id FROM payments WHERE ts < $1 ORDER BY id";
+    assert_eq!(one(sql, vec![json!("2026-03-01T10:00:00Z")]).await.unwrap(), [r#"{"id":"4"}"#]);
+    let missing = one("SELECT device FROM velocity WHERE device = $2", vec![json!("a")]).await.unwrap_err();
+    assert!(missing.message().contains("names the parameter $2, and 1 values are given"), "{missing}");
+    let list = one("SELECT $1", vec![json!([1])]).await.unwrap_err();
+    assert!(list.message().contains("the parameter $1: found an array"), "{list}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_states_of_both_layers_can_be_read() {
+    let lab = Lab::filled().await;
+    lab.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    let batch = lines(&lab, "SELECT device, level, tile, events FROM velocity__batch WHERE level = '1min' AND device = 'a' ORDER BY tile").await;
+    assert_eq!(batch, [r#"{"device":"a","level":"1min","tile":"2026-03-02T11:30:00Z","events":1}"#], "1 minute tiles are kept for an hour");
+    let speed = lines(&lab, "SELECT device, events FROM velocity__speed ORDER BY device").await;
+    assert_eq!(speed, [r#"{"device":"a","events":1}"#, r#"{"device":"c<&","events":1}"#, r#"{"device":"z","events":1}"#]);
+    assert_eq!(lines(&lab, "SELECT count(*) AS n FROM pairs__batch").await, [r#"{"n":0}"#]);
+    assert!(lines(&lab, "SELECT * FROM velocity__speed LIMIT 1").await[0].contains("sum(amount)"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_its_accepted_events_with_their_place() {
+    let lab = Lab::filled().await;
+    lab.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    assert_eq!(
+        lines(&lab, "SELECT id, __partition, __offset FROM payments WHERE ts > '2026-03-02T11:40:00Z' ORDER BY id").await,
+        [r#"{"id":"5","__partition":0,"__offset":3}"#, r#"{"id":"6","__partition":0,"__offset":4}"#],
+        "what is not committed is not in the archive"
+    );
+    assert_eq!(lines(&lab, "SELECT count(*) AS n FROM payments").await, [r#"{"n":6}"#]);
+    let first = lines(&lab, "SELECT * FROM payments LIMIT 1").await;
+    assert!(first[0].starts_with(r#"{"id":"#), "{first:?}");
+    let meta = lab.node.query("SELECT id FROM payments", Vec::new()).await.unwrap().meta;
+    assert!(meta.complete_to.is_some() && meta.versions.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_catalog_can_be_asked() {
+    let lab = Lab::filled().await;
+    lab.log.create_topic("payments", 2).await.unwrap();
+    lab.node.attach_log(lab.log.clone());
+    assert_eq!(
+        lines(&lab, "SELECT stream, partition, next_offset, end_offset, lag FROM system.partitions").await,
+        [
+            r#"{"stream":"payments","partition":0,"next_offset":5,"end_offset":0,"lag":0}"#,
+            r#"{"stream":"payments","partition":1,"next_offset":1,"end_offset":0,"lag":0}"#,
+        ]
+    );
+    assert_eq!(
+        lines(&lab, "SELECT stream, sum(archived) AS archived, bool_and(balanced) AS balanced FROM system.handover GROUP BY stream").await,
+        [r#"{"stream":"payments","archived":6,"balanced":true}"#]
+    );
+    assert_eq!(lines(&lab, "SELECT start, \"end\" FROM system.handover ORDER BY committed_at, 1 DESC LIMIT 1").await, [r#"{"start":3,"end":5}"#]);
+    assert_eq!(
+        lines(&lab, "SELECT view, version, status, served, layers FROM system.views ORDER BY view").await[2],
+        r#"{"view":"velocity","version":1,"status":"active","served":true,"layers":1}"#
+    );
+    assert_eq!(lines(&lab, "SELECT count(*) AS n FROM system.checkpoints").await, [r#"{"n":3}"#]);
+    assert_eq!(lines(&lab, "SELECT * FROM system.runs").await.len(), 0);
+    assert_eq!(lines(&lab, "SELECT * FROM datafusion.system.runs r JOIN public.totals t ON true").await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_can_be_written_and_no_file_be_read() {
+    let lab = Lab::filled().await;
+    let statements = [
+        "CREATE TABLE t (a INT)",
+        "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '/etc/passwd'",
+        "CREATE VIEW v AS SELECT 1",
+        "DROP TABLE velocity",
+        "INSERT INTO payments VALUES (1)",
+        "DELETE FROM payments",
+        "UPDATE payments SET id = '1'",
+        "COPY (SELECT 1) TO '/tmp/x.parquet'",
+        "SET datafusion.execution.batch_size = 1; SELECT 1",
+        "SET as_of = 1; SELECT 1",
+        "RESET datafusion.execution.batch_size",
+        "BEGIN",
+        "PREPARE p AS SELECT 1",
+        "EXPLAIN INSERT INTO payments VALUES (1)",
+        "EXPLAIN COPY (SELECT 1) TO '/tmp/x.parquet'",
+        "SELECT 1; SELECT 2",
+        "SET as_of = '2026-03-01T10:10:00Z'",
+        "",
+        "SELEC 1",
+    ];
+    for sql in statements {
+        refusal(&lab, sql).await;
+    }
+    assert!(refusal(&lab, "SELECT * FROM '/etc/passwd'").await.contains("there is no table"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_table_is_answered_with_the_known_ones() {
+    let lab = Lab::filled().await;
+    let message = refusal(&lab, "SELECT * FROM velocty").await;
+    for known in ["velocity", "velocity__batch", "velocity__speed", "payments", "system.handover"] {
+        assert!(message.contains(known), "{message}");
+    }
+    assert!(refusal(&lab, "SELECT * FROM system.nothing").await.contains("there is no table \"system.nothing\""));
+    assert!(refusal(&lab, "SELECT nothing FROM velocity").await.contains("n_7d"), "a wrong column names the right ones");
+    assert!(lines(&lab, "SHOW TABLES").await.len() >= 14);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
+    let lab = Lab::filled().await;
+    let sql = "SELECT array_agg(CAST(a.value AS TEXT) || CAST(b.value AS TEXT)) AS texts FROM range(1, 20000) a CROSS JOIN range(1, 2000) b";
+    let error = ask(&lab, sql).await.expect_err("40 million texts do not fit 64 MiB");
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+}

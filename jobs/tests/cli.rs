@@ -1,0 +1,258 @@
+//! The binary as its users have it: commands, exit codes, what goes to standard output and what to standard error.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A project in a temporary folder.
+struct Project {
+    folder: tempfile::TempDir,
+}
+
+impl Project {
+    /// Made by `init --from` a file of 60 purchases, 10 of each of 6 customers.
+    fn of_orders() -> Project {
+        let project = Project { folder: tempfile::tempdir().unwrap() };
+        let mut csv = String::from("order_id,customer_id,ordered_at,revenue\n");
+        for i in 0..60 {
+            csv.push_str(&format!("o{i},c{},1997-0{}-10T08:{:02}:00Z,{}.25\n", i % 6, 1 + i / 10, i % 60, i));
+        }
+        std::fs::write(project.folder.path().join("orders.csv"), csv).unwrap();
+        let made = run(project.folder.path(), &["init", "shop", "--from", "orders.csv"]);
+        assert_success(&made);
+        project
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("shop")
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        run(&self.path(), args)
+    }
+
+    /// The result of a command that works, as JSON.
+    fn json(&self, args: &[&str]) -> Value {
+        let output = self.run(&[args, &["--json"]].concat());
+        assert_success(&output);
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn replace(&self, file: &str, from: &str, to: &str) {
+        let path = self.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        std::fs::write(path, text.replace(from, to)).unwrap();
+    }
+
+    fn up(&self) -> Up {
+        let mut child = command(&self.path(), &["up"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let url = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+        assert!(url.starts_with("http://"), "found {line:?}");
+        Up { child, url, _stdout: stdout }
+    }
+
+    /// Waits until everything that is in the log is committed.
+    fn wait_until_committed(&self, archived: i64) {
+        let begun = Instant::now();
+        loop {
+            let status = self.json(&["status"]);
+            let partitions = status["partitions"].as_array().unwrap();
+            let sum = |field: &str| partitions.iter().map(|partition| partition[field].as_i64().unwrap_or(1)).sum::<i64>();
+            if sum("lag") == 0 && sum("archived") == archived {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "not committed in time: {status:#}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// A running `up`; killed if a test fails before it is stopped.
+struct Up {
+    child: Child,
+    url: String,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Up {
+    /// Asks it to stop, as a supervisor does; answers its exit code.
+    fn stop(mut self) -> Option<i32> {
+        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_basestream"));
+    command.args(args).current_dir(folder).env_remove("RUST_LOG");
+    command.env("BASESTREAM__SPEED__CHECKPOINT_INTERVAL", "200ms").env("BASESTREAM__SERVING__HTTP", "127.0.0.1:0");
+    command
+}
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    command(folder, args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn assert_success(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}\n{}", text(&output.stdout), text(&output.stderr));
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn assert_fails(output: &Output, code: i32, stderr: &str) {
+    assert_eq!(output.status.code(), Some(code), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stderr).contains(stderr), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_new_user_gets_from_a_file_to_a_verified_answer() {
+    let project = Project::of_orders();
+    let check = project.run(&["check"]);
+    assert_success(&check);
+    assert!(text(&check.stdout).ends_with("1 stream and 1 view: no errors\n"), "{}", text(&check.stdout));
+    assert_eq!(project.json(&["apply"])["changes"][0]["change"], "added");
+    assert!(text(&project.run(&["apply"]).stdout).ends_with("nothing to change\n"));
+
+    let ingested = project.json(&["ingest", "orders", "../orders.csv"]);
+    assert_eq!((&ingested["files"][0]["records"], &ingested["files"][0]["skipped"]), (&60.into(), &0.into()));
+    let again = project.json(&["ingest", "orders", "../orders.csv"]);
+    assert_eq!((&again["files"][0]["records"], &again["files"][0]["skipped"]), (&0.into(), &60.into()), "a repeat does not double");
+
+    let up = project.up();
+    project.wait_until_committed(60);
+    let beside = project.json(&["lookup", "orders_by_customer", "customer_id=c3"]);
+    assert_eq!((&beside["found"], &beside["row"]["events_365d"]), (&true.into(), &10.into()), "answered beside a running up");
+    assert_success(&project.run(&["verify", "orders_by_customer", "--url", &up.url]));
+    let run = project.json(&["batch", "run", "orders_by_customer"]);
+    assert_eq!((&run["status"], &run["events_read"]), (&"succeeded".into(), &60.into()));
+    assert_eq!(up.stop(), Some(0));
+
+    let alone = project.json(&["lookup", "orders_by_customer", "customer_id=c3"]);
+    assert_eq!(alone["row"], beside["row"], "the snapshot answers as the checkpoints did");
+    assert_eq!(alone["row"]["revenue_365d"], "302.50", "3.25 + 9.25 + .. + 57.25, as a decimal");
+    let unknown = project.json(&["lookup", "orders_by_customer", "customer_id=nobody"]);
+    assert_eq!((&unknown["found"], &unknown["row"]["events_365d"], &unknown["row"]["revenue_365d"]), (&false.into(), &0.into(), &Value::Null));
+
+    let rows = project.json(&["query", "SELECT customer_id, events_365d FROM orders_by_customer ORDER BY customer_id"]);
+    assert_eq!(rows["rows"].as_array().unwrap().len(), 6);
+    let table = text(&project.run(&["query", "SELECT count(*) AS orders FROM orders"]).stdout);
+    assert!(table.starts_with("orders\n60\n(1 row; "), "{table}");
+
+    let verified = project.json(&["verify", "orders_by_customer", "--log"]);
+    assert_eq!((&verified["equal"], &verified["view"]["rows"]), (&true.into(), &6.into()));
+    assert_eq!(verified["log"].as_array().unwrap().iter().map(|p| p["archived"].as_i64().unwrap()).sum::<i64>(), 60);
+    let status = project.json(&["status"]);
+    assert_eq!((&status["views"][0]["view"], &status["views"][0]["after_cut"]), (&"orders_by_customer".into(), &0.into()));
+    assert_eq!(status["views"][0]["last_run"]["status"], "succeeded");
+    assert_eq!(project.json(&["batch", "history"])[0]["rows_written"], run["rows_written"]);
+    let shown = [
+        (&["status"][..], "orders_by_customer"),
+        (&["batch", "history"], "succeeded"),
+        (&["lookup", "orders_by_customer", "customer_id=c1"], "282.50"),
+        (&["explain", "orders_by_customer"], "sum_merge("),
+    ];
+    for (args, expected) in shown {
+        let output = project.run(args);
+        assert_success(&output);
+        assert!(text(&output.stdout).contains(expected), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refused() {
+    let project = Project::of_orders();
+    assert_success(&project.run(&["apply"]));
+    project.replace("views/orders_by_customer.sql", "'7d, 30d, 365d'", "'all'");
+    project.replace("views/orders_by_customer.sql", "windows = 'all', ", "");
+    let planned = project.run(&["plan"]);
+    assert_success(&planned);
+    assert!(text(&planned.stdout).contains("version 1 -> 2, built beside"), "{}", text(&planned.stdout));
+    assert_success(&project.run(&["apply"]));
+    let versions = |project: &Project| -> Vec<(i64, String)> {
+        let views = project.json(&["status"])["views"].as_array().unwrap().clone();
+        views.iter().map(|v| (v["version"].as_i64().unwrap(), v["status"].as_str().unwrap().to_owned())).collect()
+    };
+    assert_eq!(versions(&project), [(1, "active".to_owned()), (2, "building".to_owned())]);
+    assert_success(&project.run(&["batch", "run", "orders_by_customer"]));
+    assert_eq!(versions(&project), [(2, "active".to_owned())]);
+
+    project.replace("streams/orders.sql", "DECIMAL(18,2)", "DOUBLE");
+    let refused = project.run(&["apply"]);
+    assert_fails(&refused, 1, "the type of \"revenue\" would change from DECIMAL(18,2) to DOUBLE");
+    assert_eq!(project.run(&["plan"]).status.code(), Some(1));
+    project.replace("streams/orders.sql", "DOUBLE", "DECIMAL(18,2)");
+
+    std::fs::remove_file(project.path().join("views/orders_by_customer.sql")).unwrap();
+    assert!(text(&project.run(&["apply"]).stdout).contains("kept; `apply --prune` retires it"));
+    assert_eq!(versions(&project).len(), 1);
+    assert_success(&project.run(&["apply", "--prune"]));
+    assert!(versions(&project).is_empty());
+}
+
+#[test]
+fn every_mistake_is_told_with_its_place_and_exit_code_1() {
+    let project = Project::of_orders();
+    project.replace("streams/orders.sql", "event_time", "event_tim");
+    project.replace("views/orders_by_customer.sql", "GROUP BY customer_id", "GROUP BY customer_id LIMIT 3");
+    let check = project.run(&["check"]);
+    assert_eq!(check.status.code(), Some(1));
+    let stdout = text(&check.stdout);
+    assert!(stdout.contains("streams/orders.sql:7:") && stdout.contains("views/orders_by_customer.sql:"), "{stdout}");
+    let json: Value = serde_json::from_slice(&project.run(&["check", "--json"]).stdout).unwrap();
+    assert_eq!((&json["ok"], &json["diagnostics"][0]["severity"]), (&false.into(), &"error".into()));
+    assert_fails(&project.run(&["apply"]), 1, "streams/orders.sql:7:");
+    assert!(!project.path().join("data").exists(), "nothing was opened for definitions with mistakes");
+}
+
+#[test]
+fn wrong_usage_is_2_and_a_failure_is_1_with_its_facts_on_standard_error() {
+    let project = Project::of_orders();
+    assert_fails(&project.run(&["nonsense"]), 2, "unrecognized subcommand");
+    assert_fails(&project.run(&["lookup", "v", "no-equals-sign"]), 2, "expected column=value");
+    assert_fails(&project.run(&["lookup", "v", "a=1", "--as-of", "yesterday"]), 2, "RFC 3339");
+    assert_fails(&project.run(&["check", "--config", "missing.toml"]), 1, "error: there is no settings file at missing.toml");
+    let json = project.run(&["lookup", "nothing", "a=1", "--json"]);
+    assert_fails(&json, 1, "");
+    assert!(json.stdout.is_empty());
+    let error: Value = serde_json::from_slice(&json.stderr).unwrap();
+    assert_eq!(error["error"]["kind"], "not_found");
+    assert_fails(&project.run(&["ingest", "nothing", "../orders.csv"]), 1, "there is no stream \"nothing\"");
+    assert_fails(&project.run(&["query", "DELETE FROM orders"]), 1, "error: ");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let project = Project::of_orders();
+    let mut child = command(&project.path(), &["check"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn records_that_are_no_events_are_told_by_line() {
+    let project = Project::of_orders();
+    assert_success(&project.run(&["apply"]));
+    let file = project.folder.path().join("bad.jsonl");
+    std::fs::write(&file, "{\"order_id\":\"x\"}\nnot json\n").unwrap();
+    let output = project.run(&["ingest", "orders", "../bad.jsonl"]);
+    assert_eq!(output.status.code(), Some(1), "nothing of the file fits the stream");
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("../bad.jsonl:1: ") && stdout.contains("../bad.jsonl:2: "), "{stdout}");
+}

@@ -1,0 +1,215 @@
+//! A serving node over real parts in memory, for tests: events become archive files and checkpoints, snapshots are cut from them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
+use schemas::catalog::{
+    Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, FileRecord, SnapshotRecord, checkpoint_commit,
+};
+use schemas::definitions::StreamDefinition;
+use schemas::events::{Decoder, EventBatchBuilder};
+use schemas::fresh::{Fresh, FreshLayer};
+use schemas::functions::Functions;
+use schemas::log::{Log, Record};
+use schemas::states::{Partial, climb, merge_rows};
+use schemas::storage::snapshot::MANIFEST_FORMAT;
+use schemas::storage::{BucketWriter, Manifest, ObjectStorage, bucket_of, write_archive, write_manifest};
+use schemas::tiles::Micros;
+use schemas::vector::{Offset, PartitionId, Vector};
+use uuid::Uuid;
+
+use crate::{Node, NodeSettings, ServingClock, archive_layer};
+
+pub(crate) const PAYMENTS: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL, \
+    status TEXT NOT NULL) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'device')";
+pub(crate) const VELOCITY: &str = "CREATE VIEW velocity WITH (windows = '1h, 7d') AS SELECT device, count(*) AS n, sum(amount) AS amount, \
+    max(ts) FILTER (WHERE within(ts, 'all')) AS last_seen FROM payments WHERE status <> 'no' GROUP BY device";
+pub(crate) const TOTALS: &str = "CREATE VIEW totals AS SELECT count(*) AS n, sum(amount) AS amount FROM payments";
+pub(crate) const PAIRS: &str = "CREATE VIEW pairs AS SELECT device, status, count(*) AS n, approx_distinct(id) AS ids FROM payments GROUP BY device, status";
+
+/// 2026-03-02T12:00:00Z: the laboratory's now.
+pub(crate) const NOW: Micros = 1_772_452_800_000_000;
+
+const BUCKETS: u32 = 3;
+
+pub(crate) struct Lab {
+    pub(crate) catalog: Catalog,
+    pub(crate) storage: ObjectStorage,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) node: Node,
+    fresh: Fresh,
+    /// Where the next event of each partition of `payments` goes, fresh ones included.
+    next: std::sync::Mutex<BTreeMap<i32, i64>>,
+    stream: Arc<StreamDefinition>,
+    _folder: tempfile::TempDir,
+}
+
+/// An event of `payments`.
+pub(crate) fn event(id: &str, ts: &str, device: &str, amount: &str, status: &str) -> String {
+    let device = if device.is_empty() { "null".to_owned() } else { format!("\"{device}\"") };
+    format!(r#"{{"id":"{id}","ts":"{ts}","device":{device},"amount":{amount},"status":"{status}"}}"#)
+}
+
+impl Lab {
+    pub(crate) async fn new() -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+        let storage = ObjectStorage::open("memory://").unwrap();
+        let log = schemas::log::open(&format!("file://{}/log", folder.path().display()), &BTreeMap::new()).await.unwrap();
+        let views = [("velocity", VELOCITY), ("totals", TOTALS), ("pairs", PAIRS)];
+        let mut add = vec![definition(DefinitionKind::Stream, "payments", PAYMENTS)];
+        add.extend(views.map(|(name, sql)| definition(DefinitionKind::View, name, sql)));
+        catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+        let settings = NodeSettings {
+            name: "lab".into(),
+            clock: ServingClock::Wall,
+            cache: folder.path().join("cache"),
+            poll: Duration::from_millis(20),
+            lease: Duration::from_secs(30),
+            memory_limit_bytes: 64 << 20,
+        };
+        let fresh = Fresh::default();
+        let node = Node::open(catalog.clone(), storage.clone(), Functions::standard(), Some(fresh.clone()), settings, Arc::new(|| NOW)).await.unwrap();
+        let stream = node.loaded().unwrap().registry.streams["payments"].definition.clone();
+        Lab { catalog, storage, log, node, fresh, next: Default::default(), stream, _folder: folder }
+    }
+
+    /// Some events in two checkpoints with a snapshot between them, so that an answer needs both sides.
+    pub(crate) async fn filled() -> Lab {
+        let lab = Lab::new().await;
+        lab.checkpoint(0, &[
+            event("1", "2026-03-02T11:30:00Z", "a", "10.00", "ok"),
+            event("2", "2026-03-01T10:00:00Z", "a", "5.50", "ok"),
+            event("3", "2026-03-01T10:20:00Z", "b", "1.25", "no"),
+        ])
+        .await;
+        lab.checkpoint(1, &[event("4", "2026-03-01T09:00:00Z", "", "7.00", "ok")]).await;
+        lab.snapshot("velocity").await;
+        lab.checkpoint(0, &[event("5", "2026-03-02T11:45:00Z", "a", "100.00", "ok"), event("6", "2026-03-02T11:50:00Z", "c<&", "2.00", "ok")]).await;
+        lab.node.refresh().await.unwrap();
+        lab
+    }
+
+    /// Archives events of one partition and commits them.
+    pub(crate) async fn checkpoint(&self, partition: i32, events: &[String]) {
+        let (start, batch) = self.batch(partition, events);
+        let id = Uuid::now_v7();
+        let newest = events.iter().filter_map(|event| Decoder::new(self.stream.clone()).unwrap().decode(Some(event.as_bytes())).ok().map(|e| e.event_time())).max();
+        let file = write_archive(&self.storage, &self.stream.name, id, 1, vec![batch]).await.unwrap();
+        let range = CheckpointRange {
+            partition: PartitionId::new("payments", partition),
+            start: Offset(start),
+            end: Offset(start + events.len() as i64),
+            archived: events.len() as i64,
+            duplicate: 0,
+            dead_lettered: 0,
+            absent: 0,
+            clock: Some(NOW),
+            max_event_time: self.known_max(partition).await.max(newest),
+            complete_to: Some(NOW),
+        };
+        let record = CheckpointRecord { id, worker: "lab".into(), committed_at: NOW, revision: 0, ranges: vec![range.clone()] };
+        let identities = BTreeMap::from([(range.partition.clone(), "log".to_owned())]);
+        self.catalog.commit(checkpoint_commit(record, vec![file], &identities)).await.unwrap();
+    }
+
+    async fn known_max(&self, partition: i32) -> Option<Micros> {
+        self.catalog.state().await.unwrap().partitions.get(&PartitionId::new("payments", partition)).and_then(|p| p.max_event_time)
+    }
+
+    /// Publishes events as a layer that is not checkpointed.
+    pub(crate) async fn fresh(&self, partition: i32, events: &[String]) {
+        let (start, batch) = self.batch(partition, events);
+        let id = PartitionId::new("payments", partition);
+        let mut states = BTreeMap::new();
+        for view in &self.node.loaded().unwrap().registry.views {
+            let mut partial = Partial::new(view.plan.clone(), self.node.session()).await.unwrap();
+            let made = partial.states("payments", std::slice::from_ref(&batch)).await.unwrap();
+            states.insert((view.name.clone(), view.version), Arc::new(merge_rows(&view.plan, &view.codec, &made).unwrap()));
+        }
+        let times = batch.column_by_name("__event_time").unwrap();
+        let newest = arrow::compute::max(arrow::array::AsArray::as_primitive::<arrow::datatypes::TimestampMicrosecondType>(times)).unwrap();
+        let layer = FreshLayer {
+            start: Vector::from_iter([(id.clone(), Offset(start))]),
+            end: Vector::from_iter([(id.clone(), Offset(start + events.len() as i64))]),
+            states,
+            max_event_time: BTreeMap::from([(self.stream.name.clone(), newest)]),
+        };
+        self.fresh.publish(layer, [(id, NOW + 1)]);
+    }
+
+    /// Publishes a snapshot of all that is committed.
+    pub(crate) async fn snapshot(&self, view: &str) {
+        self.node.refresh().await.unwrap();
+        let stand = self.node.stand().unwrap();
+        let live = stand.view(view).unwrap().live.clone();
+        let state = &stand.loaded.state;
+        let all = archive_layer(&self.storage, self.node.session(), &live, state, Micros::MAX, None).await.unwrap();
+        let (run, floors) = (Uuid::now_v7(), live.plan.floors(NOW));
+        let (mut files, mut records): (Vec<_>, Vec<FileRecord>) = Default::default();
+        let mut rows = 0;
+        for bucket in 0..BUCKETS {
+            let of_bucket: Vec<RecordBatch> = all.run.chunks().iter().map(|chunk| {
+                let inside = (0..chunk.len() as u32).filter(|row| bucket_of(chunk.keys().value(*row as usize), BUCKETS) == bucket);
+                take_record_batch(chunk.batch(), &UInt32Array::from_iter_values(inside)).unwrap()
+            }).collect();
+            let finest = merge_rows(&live.plan, &live.codec, &of_bucket).unwrap();
+            let laddered = climb(&live.plan, &live.codec, &finest, &floors).unwrap();
+            if laddered.is_empty() {
+                continue;
+            }
+            let schema = live.plan.state_schema().clone();
+            let mut writer = BucketWriter::begin(&self.storage, (&live.name, live.version), run, bucket, schema, Vec::new()).await.unwrap();
+            writer.push(laddered.batch()).await.unwrap();
+            let (file, record) = writer.finish().await.unwrap();
+            rows += laddered.len() as i64;
+            files.push(file);
+            records.push(record);
+        }
+        let manifest = Manifest {
+            format: MANIFEST_FORMAT,
+            view: live.name.clone(),
+            version: live.version,
+            run,
+            cut: state.vector(),
+            stamp: live.plan.stamp.clone(),
+            bucket_count: BUCKETS,
+            files,
+            floors,
+            max_event_time: stand.max_event_time(&live),
+            made_at: NOW,
+            events: 0,
+            filtered: 0,
+            expired: 0,
+            rows,
+        };
+        let file = write_manifest(&self.storage, &manifest).await.unwrap();
+        let record = SnapshotRecord { view: live.name.clone(), version: live.version, run, cut: state.vector(), manifest: file.path.clone(), published_at: NOW };
+        let mut add: Vec<Add> = records.into_iter().chain([file]).map(Add::File).collect();
+        add.push(Add::Snapshot(record));
+        self.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+        self.node.refresh().await.unwrap();
+    }
+
+    fn batch(&self, partition: i32, events: &[String]) -> (i64, RecordBatch) {
+        let decoder = Decoder::new(self.stream.clone()).unwrap();
+        let mut next = self.next.lock().unwrap();
+        let next = next.entry(partition).or_default();
+        let start = *next;
+        let mut builder = EventBatchBuilder::new(&self.stream);
+        for text in events {
+            let record = Record { offset: Offset(*next), timestamp: NOW, key: None, value: Some(text.clone().into()), headers: Vec::new() };
+            builder.append(&decoder.decode(Some(text.as_bytes())).unwrap(), partition, &record).unwrap();
+            *next += 1;
+        }
+        (start, builder.finish().unwrap())
+    }
+}
+
+fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
+    let record = DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.to_owned(), status: DefinitionStatus::Active, created_at: 0 };
+    Add::Definition(record)
+}
