@@ -128,9 +128,9 @@ fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fre
 fn start_jobs(parts: &mut Parts, installation: &Installation) {
     let scheduler = installation.scheduler();
     parts.start(Stage::Jobs, "scheduler", |stop| async move { scheduler.run(stop).await });
-    let (catalog, storage) = (installation.catalog.clone(), installation.storage.clone());
+    let (catalog, storage, functions) = (installation.catalog.clone(), installation.storage.clone(), installation.functions.clone());
     parts.start(Stage::Jobs, "collector", |stop| async move {
-        collect::run(catalog, storage, clock(), stop).await;
+        collect::run(catalog, storage, functions, clock(), stop).await;
         Ok(())
     });
 }

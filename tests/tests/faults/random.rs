@@ -218,7 +218,7 @@ impl Run {
         self.trace.push("collect".into());
         let clock: batch::Clock = Arc::new(|| now() + 3_600_000_000);
         for _ in 0..2 {
-            if let Err(error) = jobs::collect::collect(&self.lab.catalog, &self.lab.storage, &clock).await {
+            if let Err(error) = jobs::collect::collect(&self.lab.catalog, &self.lab.storage, &self.lab.functions, &clock).await {
                 assert_eq!(error.kind(), schemas::ErrorKind::Conflict, "{error}");
             }
         }
