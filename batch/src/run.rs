@@ -10,8 +10,8 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use schemas::catalog::{
-    Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, FileKind, FileRecord, LeaseRecord, RunRecord, RunStatus,
-    SnapshotRecord, publish_commit,
+    Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, FileKind, FileRecord, LeaseRecord,
+    RunRecord, RunStatus, SnapshotRecord, publish_commit,
 };
 use schemas::definitions::StreamDefinition;
 use schemas::events::plan_schema;
@@ -98,7 +98,13 @@ impl Batch {
     }
 
     /// Begins a record, works, and closes the record as succeeded or failed.
-    async fn recorded(&self, request: &RunRequest, lease: &KeepLease, clock: &Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+    async fn recorded(
+        &self,
+        request: &RunRequest,
+        lease: &KeepLease,
+        clock: &Clock,
+        progress: &(dyn Fn(i64) + Send + Sync),
+    ) -> Result<RunRecord> {
         let run = self.new_record(request, clock()).await?;
         let expect = vec![lease.expect(clock())];
         let (state, run) = self.catalog.begin_run(run, expect).await?;
@@ -148,9 +154,9 @@ impl Batch {
     ) -> Result<RunRecord> {
         let cut = run.cut.clone().ok_or_else(|| Error::internal("a run began without a cut"))?;
         let registry = Registry::load(state, &self.functions).await?;
-        let view = registry.view(&run.view, run.version).ok_or_else(|| {
-            Error::not_found(format!("the view \"{}\" has no live version {} that keeps states", run.view, run.version))
-        })?;
+        let view = registry
+            .view(&run.view, run.version)
+            .ok_or_else(|| Error::not_found(format!("the view \"{}\" has no live version {} that keeps states", run.view, run.version)))?;
         let t = time_of(request.t, state, &view.plan);
         let floors = view.plan.floors(t);
         let files = needed_files(state, &view.plan, &cut, t);
@@ -161,8 +167,14 @@ impl Batch {
         let source = |stream: &StreamDefinition| self.scan(stream, &files, &cut);
         let plan = recompute_plan(&view.plan, &view.codec, buckets, &session, &source).await?;
         let stream = datafusion::physical_plan::execute_stream(plan, session.task_ctx())?;
-        let writer =
-            SnapshotWriter { storage: &self.storage, plan: &view.plan, codec: &view.codec, version: view.version, run: run.id, floors: floors.clone() };
+        let writer = SnapshotWriter {
+            storage: &self.storage,
+            plan: &view.plan,
+            codec: &view.codec,
+            version: view.version,
+            run: run.id,
+            floors: floors.clone(),
+        };
         let mut written = writer.write(stream, progress).await?;
         run.rows_written = written.rows;
         run.bytes_written = written.bytes;
@@ -289,7 +301,9 @@ fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
 fn switch_version(commit: &mut Commit, state: &CatalogState, view: &LiveView) -> Result<()> {
     let live: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).filter(|record| record.name == view.name).collect();
     if !live.iter().any(|record| record.version == view.version) {
-        return Err(Error::conflict("the view's version was dropped while it was built").with("view", &view.name).with("version", view.version));
+        return Err(Error::conflict("the view's version was dropped while it was built")
+            .with("view", &view.name)
+            .with("version", view.version));
     }
     for record in live.into_iter().filter(|record| record.version <= view.version) {
         let status = if record.version == view.version { DefinitionStatus::Active } else { DefinitionStatus::Retired };
@@ -319,7 +333,11 @@ fn needed_files(state: &CatalogState, plan: &ViewPlan, cut: &Vector, t: Micros) 
     state
         .files
         .iter()
-        .filter(|file| !file.doomed && file.kind == FileKind::Archive && plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name)))
+        .filter(|file| {
+            !file.doomed
+                && file.kind == FileKind::Archive
+                && plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name))
+        })
         .filter(|file| file.checkpoint.is_none_or(|checkpoint| within.contains(&checkpoint)))
         .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
         .cloned()

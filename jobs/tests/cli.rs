@@ -147,7 +147,10 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
     assert_eq!(alone["row"], beside["row"], "the snapshot answers as the checkpoints did");
     assert_eq!(alone["row"]["revenue_365d"], "302.50", "3.25 + 9.25 + .. + 57.25, as a decimal");
     let unknown = project.json(&["lookup", "orders_by_customer", "customer_id=nobody"]);
-    assert_eq!((&unknown["found"], &unknown["row"]["events_365d"], &unknown["row"]["revenue_365d"]), (&false.into(), &0.into(), &Value::Null));
+    assert_eq!(
+        (&unknown["found"], &unknown["row"]["events_365d"], &unknown["row"]["revenue_365d"]),
+        (&false.into(), &0.into(), &Value::Null)
+    );
 
     let rows = project.json(&["query", "SELECT customer_id, events_365d FROM orders_by_customer ORDER BY customer_id"]);
     assert_eq!(rows["rows"].as_array().unwrap().len(), 6);

@@ -245,8 +245,14 @@ pub enum Remove {
     Doom(String),
     File(String),
     Checkpoint(Uuid),
-    Snapshot { view: Arc<str>, version: u32 },
-    Lease { name: String, owner: String },
+    Snapshot {
+        view: Arc<str>,
+        version: u32,
+    },
+    Lease {
+        name: String,
+        owner: String,
+    },
 }
 
 /// Moves a partition's committed position; its start is expected by the same commit.

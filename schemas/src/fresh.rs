@@ -158,10 +158,14 @@ impl FreshLayer {
         }
         let mut merged = FreshLayer { start, end, states: BTreeMap::new(), max_event_time };
         for (view, rows) in sets {
-            let Some((plan, codec)) = plans.get(&view).filter(|(plan, _)| layers.iter().all(|layer| layer.covers(&view, plan))) else { continue };
+            let Some((plan, codec)) = plans.get(&view).filter(|(plan, _)| layers.iter().all(|layer| layer.covers(&view, plan))) else {
+                continue;
+            };
             match merge_all(plan, codec, &rows) {
                 Ok(rows) => drop(merged.states.insert(view, Arc::new(rows))),
-                Err(error) => tracing::warn!(view = %view.0, version = view.1, %error, "fresh states do not merge; the view goes without them"),
+                Err(error) => {
+                    tracing::warn!(view = %view.0, version = view.1, %error, "fresh states do not merge; the view goes without them")
+                }
             }
         }
         Ok(merged)

@@ -48,7 +48,8 @@ impl Registry {
             streams.insert(record.name.clone(), LiveStream { version: record.version, definition });
         }
         let records: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).collect();
-        let definitions = records.iter().map(|r| parse::parse_view(&r.sql).map_err(|error| stored(r, &error))).collect::<Result<Vec<_>>>()?;
+        let definitions =
+            records.iter().map(|r| parse::parse_view(&r.sql).map_err(|error| stored(r, &error))).collect::<Result<Vec<_>>>()?;
         let mut views = Vec::new();
         for (record, definition) in records.iter().zip(&definitions) {
             // The other views as this one sees them: the newest live version of each.
@@ -58,7 +59,8 @@ impl Registry {
                 views: others.chain([definition.clone()]).collect(),
             };
             let planned = Planner::new(&project, functions.clone()).plan(definition).await;
-            let Planned::Kept(plan) = planned.map_err(|found| Error::input(format!("a stored definition no longer plans: {found}")).with("view", &record.name))?
+            let Planned::Kept(plan) = planned
+                .map_err(|found| Error::input(format!("a stored definition no longer plans: {found}")).with("view", &record.name))?
             else {
                 continue;
             };
@@ -103,5 +105,7 @@ fn fingerprint(state: &CatalogState) -> Vec<(Arc<str>, u32, DefinitionStatus)> {
 }
 
 fn stored(record: &DefinitionRecord, error: &Error) -> Error {
-    Error::corrupt(format!("the catalog's definition does not parse: {}", error.message())).with("name", &record.name).with("version", record.version)
+    Error::corrupt(format!("the catalog's definition does not parse: {}", error.message()))
+        .with("name", &record.name)
+        .with("version", record.version)
 }

@@ -143,7 +143,9 @@ impl Settings {
             std::io::ErrorKind::NotFound => {
                 Error::not_found(format!("there is no settings file at {}; expected {FILE_NAME} (see --config)", path.display()))
             }
-            std::io::ErrorKind::InvalidData => Error::input(format!("{}: found bytes that are not UTF-8; expected a TOML file", path.display())),
+            std::io::ErrorKind::InvalidData => {
+                Error::input(format!("{}: found bytes that are not UTF-8; expected a TOML file", path.display()))
+            }
             _ => Error::from(error).with("file", path.display()),
         })?;
         Self::parse(&text, path, variables)

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, execute_stream};
 use datafusion::prelude::SessionContext;
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Operator;
 use futures::TryStreamExt;
 use schemas::Result;
 use schemas::catalog::{CatalogState, FileKind, FileRecord};
@@ -86,7 +86,9 @@ fn needed_files(state: &CatalogState, view: &LiveView, t: Micros, as_of: Option<
     state
         .files
         .iter()
-        .filter(|file| file.kind == FileKind::Archive && view.plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name)))
+        .filter(|file| {
+            file.kind == FileKind::Archive && view.plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name))
+        })
         .filter(|file| !file.doomed)
         .filter(|file| as_of.is_none_or(|as_of| file.min_event_time.is_none_or(|oldest| oldest <= as_of)))
         .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))

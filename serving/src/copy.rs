@@ -37,10 +37,7 @@ impl SnapshotCopy {
                 Ok::<_, schemas::Error>((file.bucket, map(&path)?))
             });
         }
-        let fetched: Vec<(u32, SortedRun)> = futures::stream::iter(opening)
-            .buffer_unordered(4)
-            .try_collect()
-            .await?;
+        let fetched: Vec<(u32, SortedRun)> = futures::stream::iter(opening).buffer_unordered(4).try_collect().await?;
         for (bucket, run) in fetched {
             if let Some(slot) = buckets.get_mut(bucket as usize) {
                 *slot = Arc::new(run);

@@ -72,9 +72,10 @@ pub async fn serve(
     node.attach_log(log.clone());
     let router = router(App { node, log, metrics, appends: Arc::new(Semaphore::new(MAX_APPENDS)) });
     info!(%address, "answering HTTP");
-    let task = tokio::spawn(async move {
-        axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(Error::from)
-    });
+    let task =
+        tokio::spawn(
+            async move { axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(Error::from) },
+        );
     Ok((address, task))
 }
 
@@ -90,7 +91,9 @@ fn router(app: App) -> Router {
         .route("/v1/views/{view}/runs", post(views::ask_run))
         .route("/v1/sql", post(query::query))
         .route("/v1/streams/{stream}/events", post(events::append))
-        .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: the paths begin with /v1/views, /v1/sql, /v1/streams"))
+        .fallback(async || {
+            Problem::plain(StatusCode::NOT_FOUND, "there is no such path: the paths begin with /v1/views, /v1/sql, /v1/streams")
+        })
         .method_not_allowed_fallback(async || Problem::plain(StatusCode::METHOD_NOT_ALLOWED, "the path does not answer this method"))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn(guard::guard))

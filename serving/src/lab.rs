@@ -7,7 +7,8 @@ use std::time::Duration;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use schemas::catalog::{
-    Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, FileRecord, SnapshotRecord, checkpoint_commit,
+    Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, FileRecord,
+    SnapshotRecord, checkpoint_commit,
 };
 use schemas::definitions::StreamDefinition;
 use schemas::events::{Decoder, EventBatchBuilder};
@@ -28,7 +29,8 @@ pub(crate) const PAYMENTS: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts 
 pub(crate) const VELOCITY: &str = "CREATE VIEW velocity WITH (windows = '1h, 7d') AS SELECT device, count(*) AS n, sum(amount) AS amount, \
     max(ts) FILTER (WHERE within(ts, 'all')) AS last_seen FROM payments WHERE status <> 'no' GROUP BY device";
 pub(crate) const TOTALS: &str = "CREATE VIEW totals AS SELECT count(*) AS n, sum(amount) AS amount FROM payments";
-pub(crate) const PAIRS: &str = "CREATE VIEW pairs AS SELECT device, status, count(*) AS n, approx_distinct(id) AS ids FROM payments GROUP BY device, status";
+pub(crate) const PAIRS: &str =
+    "CREATE VIEW pairs AS SELECT device, status, count(*) AS n, approx_distinct(id) AS ids FROM payments GROUP BY device, status";
 
 /// 2026-03-02T12:00:00Z: the laboratory's now.
 pub(crate) const NOW: Micros = 1_772_452_800_000_000;
@@ -72,7 +74,9 @@ impl Lab {
             memory_limit_bytes: 64 << 20,
         };
         let fresh = Fresh::default();
-        let node = Node::open(catalog.clone(), storage.clone(), Functions::standard(), Some(fresh.clone()), settings, Arc::new(|| NOW)).await.unwrap();
+        let node = Node::open(catalog.clone(), storage.clone(), Functions::standard(), Some(fresh.clone()), settings, Arc::new(|| NOW))
+            .await
+            .unwrap();
         let stream = node.loaded().unwrap().registry.streams["payments"].definition.clone();
         Lab { catalog, storage, log, node, fresh, next: Default::default(), stream, _folder: folder }
     }
@@ -80,15 +84,22 @@ impl Lab {
     /// Some events in two checkpoints with a snapshot between them, so that an answer needs both sides.
     pub(crate) async fn filled() -> Lab {
         let lab = Lab::new().await;
-        lab.checkpoint(0, &[
-            event("1", "2026-03-02T11:30:00Z", "a", "10.00", "ok"),
-            event("2", "2026-03-01T10:00:00Z", "a", "5.50", "ok"),
-            event("3", "2026-03-01T10:20:00Z", "b", "1.25", "no"),
-        ])
+        lab.checkpoint(
+            0,
+            &[
+                event("1", "2026-03-02T11:30:00Z", "a", "10.00", "ok"),
+                event("2", "2026-03-01T10:00:00Z", "a", "5.50", "ok"),
+                event("3", "2026-03-01T10:20:00Z", "b", "1.25", "no"),
+            ],
+        )
         .await;
         lab.checkpoint(1, &[event("4", "2026-03-01T09:00:00Z", "", "7.00", "ok")]).await;
         lab.snapshot("velocity").await;
-        lab.checkpoint(0, &[event("5", "2026-03-02T11:45:00Z", "a", "100.00", "ok"), event("6", "2026-03-02T11:50:00Z", "c<&", "2.00", "ok")]).await;
+        lab.checkpoint(
+            0,
+            &[event("5", "2026-03-02T11:45:00Z", "a", "100.00", "ok"), event("6", "2026-03-02T11:50:00Z", "c<&", "2.00", "ok")],
+        )
+        .await;
         lab.node.refresh().await.unwrap();
         lab
     }
@@ -97,7 +108,10 @@ impl Lab {
     pub(crate) async fn checkpoint(&self, partition: i32, events: &[String]) {
         let (start, batch) = self.batch(partition, events);
         let id = Uuid::now_v7();
-        let newest = events.iter().filter_map(|event| Decoder::new(self.stream.clone()).unwrap().decode(Some(event.as_bytes())).ok().map(|e| e.event_time())).max();
+        let newest = events
+            .iter()
+            .filter_map(|event| Decoder::new(self.stream.clone()).unwrap().decode(Some(event.as_bytes())).ok().map(|e| e.event_time()))
+            .max();
         let file = write_archive(&self.storage, &self.stream.name, id, 1, vec![batch]).await.unwrap();
         let range = CheckpointRange {
             partition: PartitionId::new("payments", partition),
@@ -152,10 +166,15 @@ impl Lab {
         let (mut files, mut records): (Vec<_>, Vec<FileRecord>) = Default::default();
         let mut rows = 0;
         for bucket in 0..BUCKETS {
-            let of_bucket: Vec<RecordBatch> = all.run.chunks().iter().map(|chunk| {
-                let inside = (0..chunk.len() as u32).filter(|row| bucket_of(chunk.keys().value(*row as usize), BUCKETS) == bucket);
-                take_record_batch(chunk.batch(), &UInt32Array::from_iter_values(inside)).unwrap()
-            }).collect();
+            let of_bucket: Vec<RecordBatch> = all
+                .run
+                .chunks()
+                .iter()
+                .map(|chunk| {
+                    let inside = (0..chunk.len() as u32).filter(|row| bucket_of(chunk.keys().value(*row as usize), BUCKETS) == bucket);
+                    take_record_batch(chunk.batch(), &UInt32Array::from_iter_values(inside)).unwrap()
+                })
+                .collect();
             let finest = merge_rows(&live.plan, &live.codec, &of_bucket).unwrap();
             let laddered = climb(&live.plan, &live.codec, &finest, &floors).unwrap();
             if laddered.is_empty() {
@@ -187,7 +206,14 @@ impl Lab {
             rows,
         };
         let file = write_manifest(&self.storage, &manifest).await.unwrap();
-        let record = SnapshotRecord { view: live.name.clone(), version: live.version, run, cut: state.vector(), manifest: file.path.clone(), published_at: NOW };
+        let record = SnapshotRecord {
+            view: live.name.clone(),
+            version: live.version,
+            run,
+            cut: state.vector(),
+            manifest: file.path.clone(),
+            published_at: NOW,
+        };
         let mut add: Vec<Add> = records.into_iter().chain([file]).map(Add::File).collect();
         add.push(Add::Snapshot(record));
         self.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
@@ -210,6 +236,7 @@ impl Lab {
 }
 
 fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
-    let record = DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.to_owned(), status: DefinitionStatus::Active, created_at: 0 };
+    let record =
+        DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.to_owned(), status: DefinitionStatus::Active, created_at: 0 };
     Add::Definition(record)
 }

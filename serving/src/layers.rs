@@ -64,10 +64,7 @@ pub async fn refresh(
     let missing = wanted.into_iter().filter(|checkpoint| !held.contains(&checkpoint.id));
     // Collected first: a closure in the stream would make this future one that cannot be spawned.
     let loads: Vec<_> = missing.map(|checkpoint| load(storage, session, view, state, checkpoint, &pinned)).collect();
-    let loaded: Vec<LayerRun> = futures::stream::iter(loads)
-        .buffer_unordered(4)
-        .try_collect()
-        .await?;
+    let loaded: Vec<LayerRun> = futures::stream::iter(loads).buffer_unordered(4).try_collect().await?;
     layers.extend(loaded);
     compact(view, layers)
 }

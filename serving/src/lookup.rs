@@ -145,6 +145,9 @@ fn check_keys(plan: &ViewPlan, columns: &[arrow::array::ArrayRef]) -> Result<()>
             return Err(Error::input(format!("the key \"{}\" is {}, found {}", key.name(), key.data_type(), column.data_type())));
         }
     }
-    if plan.keys.len() == columns.len() { Ok(()) } else { Err(Error::input(format!("the view has {} keys, found {}", plan.keys.len(), columns.len()))) }
+    if plan.keys.len() == columns.len() {
+        Ok(())
+    } else {
+        Err(Error::input(format!("the view has {} keys, found {}", plan.keys.len(), columns.len())))
+    }
 }
-

@@ -182,7 +182,8 @@ impl Node {
             return Ok(Some(copy.clone()));
         }
         let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == record.manifest);
-        let file = file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
+        let file =
+            file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
         let manifest = read_manifest(&self.0.storage, file).await?;
         if manifest.stamp != live.plan.stamp {
             warn!(view = %live.name, "the snapshot's states are of another format; answering from the archive until the next run");

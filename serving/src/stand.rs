@@ -58,7 +58,8 @@ impl Stand {
             Error::not_found(format!("there is no view \"{name}\": expected one of {}", known.into_iter().collect::<Vec<_>>().join(", ")))
         })?;
         let version = (live.name.clone(), live.version);
-        let loaded = self.loaded.views.get(&version).ok_or_else(|| Error::unavailable(format!("the view \"{name}\" is being loaded: try again")))?;
+        let loaded =
+            self.loaded.views.get(&version).ok_or_else(|| Error::unavailable(format!("the view \"{name}\" is being loaded: try again")))?;
         if !self.fresh.iter().all(|layer| layer.covers(&version, &live.plan)) {
             let message = format!("the speed layer does not keep version {} of the view \"{name}\" yet: try again", live.version);
             return Err(Error::unavailable(message));
@@ -91,7 +92,14 @@ impl Stand {
     /// Every event the log accepted before this time is counted: the minimum over the partitions of these views' streams.
     pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
         let reads = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
-        self.loaded.state.partitions.values().filter(|p| reads(&p.id.stream)).map(|p| self.complete_to.get(&p.id).copied().or(p.complete_to)).min().flatten()
+        self.loaded
+            .state
+            .partitions
+            .values()
+            .filter(|p| reads(&p.id.stream))
+            .map(|p| self.complete_to.get(&p.id).copied().or(p.complete_to))
+            .min()
+            .flatten()
     }
 }
 

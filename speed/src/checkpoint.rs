@@ -81,7 +81,13 @@ async fn write_dead(unit: &mut Unit, storage: &ObjectStorage, id: Uuid) -> Resul
 
 /// One states object with a section for every live view that reads these streams, also when the view got no event. A view that
 /// failed on one gets none: a reader rebuilds what it does not find.
-async fn write_states(unit: &Unit, views: &Views, storage: &ObjectStorage, id: Uuid, ranges: &[CheckpointRange]) -> Result<Vec<FileRecord>> {
+async fn write_states(
+    unit: &Unit,
+    views: &Views,
+    storage: &ObjectStorage,
+    id: Uuid,
+    ranges: &[CheckpointRange],
+) -> Result<Vec<FileRecord>> {
     let mut streams: Vec<Arc<str>> = ranges.iter().map(|range| range.partition.stream.clone()).collect();
     streams.dedup();
     let merged = FreshLayer::merge(&unit.layers, &views.plans())?;

@@ -29,7 +29,9 @@ pub(crate) fn start_of(known: Option<&PartitionRecord>, id: &PartitionId, identi
             .with("the log has", format!("{}..{}", bounds.begin, bounds.end)))
     };
     if !known.log_identity.is_empty() && known.log_identity != identity {
-        return refuse("the log is another one than the catalog's (the topic was made anew): expected the log that the committed offsets belong to");
+        return refuse(
+            "the log is another one than the catalog's (the topic was made anew): expected the log that the committed offsets belong to",
+        );
     }
     if known.next_offset > bounds.end {
         return refuse("the log is shorter than the catalog: records that were counted are gone from it");
@@ -83,11 +85,15 @@ pub(crate) async fn reread_ids(
     let recent: BTreeSet<Uuid> = state
         .checkpoints
         .iter()
-        .filter(|checkpoint| checkpoint.ranges.iter().any(|range| range.partition == *id && range.clock.is_some_and(|clock| clock >= oldest)))
+        .filter(|checkpoint| {
+            checkpoint.ranges.iter().any(|range| range.partition == *id && range.clock.is_some_and(|clock| clock >= oldest))
+        })
         .map(|checkpoint| checkpoint.id)
         .collect();
     let of_stream = |file: &&schemas::catalog::FileRecord| {
-        file.kind == FileKind::Archive && file.subject.as_deref() == Some(&*stream.name) && file.checkpoint.is_some_and(|id| recent.contains(&id))
+        file.kind == FileKind::Archive
+            && file.subject.as_deref() == Some(&*stream.name)
+            && file.checkpoint.is_some_and(|id| recent.contains(&id))
     };
     for file in state.files.iter().filter(of_stream) {
         let columns = [column.clone(), PARTITION.to_owned(), TIMESTAMP.to_owned()];
@@ -95,8 +101,12 @@ pub(crate) async fn reread_ids(
         while let Some(batch) = batches.try_next().await? {
             let lacks = |name: &str| Error::corrupt("an archive file lacks a column").with("file", &file.path).with("column", name);
             let ids = batch.column_by_name(column).ok_or_else(|| lacks(column))?;
-            let partitions = batch.column_by_name(PARTITION).and_then(|c| c.as_primitive_opt::<Int32Type>()).ok_or_else(|| lacks(PARTITION))?;
-            let times = batch.column_by_name(TIMESTAMP).and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>()).ok_or_else(|| lacks(TIMESTAMP))?;
+            let partitions =
+                batch.column_by_name(PARTITION).and_then(|c| c.as_primitive_opt::<Int32Type>()).ok_or_else(|| lacks(PARTITION))?;
+            let times = batch
+                .column_by_name(TIMESTAMP)
+                .and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>())
+                .ok_or_else(|| lacks(TIMESTAMP))?;
             for row in 0..batch.num_rows() {
                 if partitions.value(row) == id.partition
                     && times.value(row) >= oldest

@@ -44,9 +44,28 @@ pub(crate) struct Counts {
 }
 
 impl Held {
-    pub(crate) fn new(id: PartitionId, decoder: Arc<Decoder>, definition_version: u32, decider: Decider, identity: String, start: Offset) -> Self {
+    pub(crate) fn new(
+        id: PartitionId,
+        decoder: Arc<Decoder>,
+        definition_version: u32,
+        decider: Decider,
+        identity: String,
+        start: Offset,
+    ) -> Self {
         let open = EventBatchBuilder::new(decoder.definition());
-        Self { id, decoder, definition_version, decider, identity, start, position: start, complete_to: None, counts: Counts::default(), open, open_from: start }
+        Self {
+            id,
+            decoder,
+            definition_version,
+            decider,
+            identity,
+            start,
+            position: start,
+            complete_to: None,
+            counts: Counts::default(),
+            open,
+            open_from: start,
+        }
     }
 }
 
@@ -91,7 +110,8 @@ impl Unit {
             self.open_since.get_or_insert(now);
             self.began.get_or_insert(now);
         }
-        let reached = if fetched.at_end { fetched.fetched_at } else { fetched.records.last().map_or(Micros::MIN, |record| record.timestamp) };
+        let reached =
+            if fetched.at_end { fetched.fetched_at } else { fetched.records.last().map_or(Micros::MIN, |record| record.timestamp) };
         held.complete_to = held.complete_to.max(Some(reached)).filter(|time| *time > Micros::MIN);
         Ok(())
     }
@@ -151,7 +171,11 @@ impl Unit {
     }
 
     fn completeness(&self) -> Vec<(PartitionId, Micros)> {
-        self.held.values().filter(|held| held.position == held.open_from).filter_map(|held| Some((held.id.clone(), held.complete_to?))).collect()
+        self.held
+            .values()
+            .filter(|held| held.position == held.open_from)
+            .filter_map(|held| Some((held.id.clone(), held.complete_to?)))
+            .collect()
     }
 
     pub(crate) fn open_rows(&self) -> usize {

@@ -231,7 +231,8 @@ impl Worker<'_> {
         let identity = self.speed.log.identity(&source.topic).await?;
         let bounds = self.speed.log.bounds(&source.topic).await?;
         let bounds = bounds.into_iter().find(|bounds| bounds.partition == source.partition);
-        let bounds = bounds.ok_or_else(|| Error::unavailable("the log does not know an assigned partition yet").with("partition", source))?;
+        let bounds =
+            bounds.ok_or_else(|| Error::unavailable("the log does not know an assigned partition yet").with("partition", source))?;
         let known = state.partitions.get(&id);
         let start = match start_of(known, &id, &identity, &bounds)? {
             Start::At(offset) => offset,
@@ -270,7 +271,8 @@ impl Worker<'_> {
         let began = Instant::now();
         let speed = self.speed;
         let record =
-            checkpoint::commit(&mut self.unit, &self.views, &speed.storage, &speed.catalog, &speed.settings.worker, (speed.clock)()).await?;
+            checkpoint::commit(&mut self.unit, &self.views, &speed.storage, &speed.catalog, &speed.settings.worker, (speed.clock)())
+                .await?;
         self.unit.committed();
         self.views.try_again();
         observe(&record, began.elapsed());
@@ -346,7 +348,8 @@ fn observe(record: &schemas::catalog::CheckpointRecord, elapsed: Duration) {
     }
     for (stream, [archived, duplicate, dead, absent]) in counts {
         let counter = |outcome: &'static str, by: i64| {
-            metrics::counter!("basestream_speed_events_total", "stream" => stream.to_owned(), "outcome" => outcome).increment(by.max(0) as u64);
+            metrics::counter!("basestream_speed_events_total", "stream" => stream.to_owned(), "outcome" => outcome)
+                .increment(by.max(0) as u64);
         };
         counter("archived", archived);
         counter("duplicate", duplicate);

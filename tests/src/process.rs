@@ -125,7 +125,8 @@ pub fn binary() -> Result<PathBuf> {
     }
     let deps = std::env::current_exe()?;
     let folder = deps.parent().and_then(Path::parent).ok_or_else(|| Error::internal("the test has no target folder"))?;
-    let status = Command::new(env!("CARGO")).args(["build", "-p", "basestream-jobs", "--bin", "basestream"]).stdin(Stdio::null()).status()?;
+    let status =
+        Command::new(env!("CARGO")).args(["build", "-p", "basestream-jobs", "--bin", "basestream"]).stdin(Stdio::null()).status()?;
     if !status.success() {
         return Err(Error::internal("the basestream binary does not build"));
     }

@@ -82,7 +82,12 @@ async fn settles(project: &Project, expected: &Table, what: &str) {
                 Ok(served) => {
                     let other = expected.iter().find(|(customer, row)| served.get(*customer) != Some(row));
                     let found = other.map(|(customer, _)| served.get(customer));
-                    panic!("{what}: {} customers served, {} expected; {other:?} is served as {found:?}\n{}", served.len(), expected.len(), logs.join("\n"));
+                    panic!(
+                        "{what}: {} customers served, {} expected; {other:?} is served as {found:?}\n{}",
+                        served.len(),
+                        expected.len(),
+                        logs.join("\n")
+                    );
                 }
             }
         }
@@ -133,7 +138,11 @@ async fn purchases(urls: Urls, topic: &str) {
 async fn purchases_on_the_embedded_defaults_survive_a_kill_of_each_process() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| format!("{}/{name}", folder.path().display());
-    let urls = Urls { storage: format!("file://{}", at("storage")), catalog: format!("sqlite://{}", at("catalog.db")), log: format!("file://{}", at("log")) };
+    let urls = Urls {
+        storage: format!("file://{}", at("storage")),
+        catalog: format!("sqlite://{}", at("catalog.db")),
+        log: format!("file://{}", at("log")),
+    };
     purchases(urls, "purchases").await;
 }
 

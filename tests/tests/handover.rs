@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use arrow::util::pretty::pretty_format_batches;
-use batch::RunTime;
 use basestream_tests::Lab;
+use batch::RunTime;
 use schemas::catalog::DefinitionKind::{Stream, View};
 use serving::{Node, ServingClock, Source, scan, scan_parts};
 

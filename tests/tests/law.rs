@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{
+    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
@@ -43,8 +45,23 @@ fn row() -> impl Strategy<Value = Row> {
     let age = prop_oneof![0..120_000_000i64, 0..7_200_000_000i64, 0..3 * DAY, 0..100 * DAY, Just(DAY), Just(3_600_000_000), Just(7 * DAY)];
     let f = prop_oneof![8 => -1e6f64..1e6, 1 => Just(0.0), 1 => Just(1e15)];
     let values = (prop::option::weighted(0.9, 0u8..4), prop::option::weighted(0.9, -2i32..3), prop::option::weighted(0.8, -1000i64..1000));
-    let more = (prop::option::weighted(0.8, -100_000i64..100_000), prop::option::weighted(0.8, f), prop::option::weighted(0.9, 0u8..5), prop::option::of(any::<bool>()));
-    (age, values, more, 0usize..6).prop_map(|(age, (k, j, x), (d, f, u, b), checkpoint)| Row { ts: BASE - age, k, j, x, d, f, u, b, checkpoint })
+    let more = (
+        prop::option::weighted(0.8, -100_000i64..100_000),
+        prop::option::weighted(0.8, f),
+        prop::option::weighted(0.9, 0u8..5),
+        prop::option::of(any::<bool>()),
+    );
+    (age, values, more, 0usize..6).prop_map(|(age, (k, j, x), (d, f, u, b), checkpoint)| Row {
+        ts: BASE - age,
+        k,
+        j,
+        x,
+        d,
+        f,
+        u,
+        b,
+        checkpoint,
+    })
 }
 
 /// A SELECT of the supported shapes.
@@ -185,7 +202,8 @@ fn rows_of(batches: &[RecordBatch], keep: Option<&[bool]>, keys: usize) -> BTree
     let options = FormatOptions::default().with_null("∅");
     let mut rows = BTreeMap::new();
     for batch in batches {
-        let columns: Vec<ArrayFormatter> = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+        let columns: Vec<ArrayFormatter> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
         for row in (0..batch.num_rows()).filter(|row| keep.is_none_or(|keep| keep[*row])) {
             let texts: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
             let named = batch.schema().fields().iter().map(|field| field.name().clone()).zip(texts.iter().cloned()).skip(keys).collect();

@@ -60,10 +60,12 @@ fn table(batches: &[RecordBatch]) -> Table {
     let options = FormatOptions::default();
     let mut rows = Table::new();
     for batch in batches {
-        let columns: Vec<ArrayFormatter> = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+        let columns: Vec<ArrayFormatter> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
         let names: Vec<String> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
         for row in 0..batch.num_rows() {
-            let values: BTreeMap<String, String> = names.iter().cloned().zip(columns.iter().map(|column| column.value(row).to_string())).collect();
+            let values: BTreeMap<String, String> =
+                names.iter().cloned().zip(columns.iter().map(|column| column.value(row).to_string())).collect();
             rows.insert(values["customer_id"].clone(), values);
         }
     }
@@ -91,7 +93,10 @@ fn assert_same(served: &Table, expected: &Table) {
 
 async fn purchases(orders: Vec<(Option<String>, String)>, first_half: Option<&str>) {
     let lab = Lab::new().await.unwrap();
-    let (stream, view) = (std::fs::read_to_string(example("streams/purchases.sql")).unwrap(), std::fs::read_to_string(example("views/customers.sql")).unwrap());
+    let (stream, view) = (
+        std::fs::read_to_string(example("streams/purchases.sql")).unwrap(),
+        std::fs::read_to_string(example("views/customers.sql")).unwrap(),
+    );
     lab.define(&[(Stream, "purchases", &stream), (View, "customers", &view)]).await.unwrap();
     let fresh = Fresh::default();
     let worker = lab.worker("one", Duration::from_millis(300), Some(fresh.clone()));

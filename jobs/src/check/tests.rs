@@ -47,7 +47,10 @@ async fn every_mistake_of_every_file_is_listed_with_its_place() {
     let files = [
         ("streams/pay.sql", STREAM.replace("amount DECIMAL(18,2)", "amount DECIMALS")),
         ("streams/ok.sql", STREAM.replace("pay", "ok")),
-        ("views/a.sql", "CREATE VIEW a WITH (windows = '1h') AS\nSELECT device, count(*) AS n FROM ok GROUP BY device HAVING count(*) > 1".to_owned()),
+        (
+            "views/a.sql",
+            "CREATE VIEW a WITH (windows = '1h') AS\nSELECT device, count(*) AS n FROM ok GROUP BY device HAVING count(*) > 1".to_owned(),
+        ),
         ("views/b.sql", "CREATE VIEW b AS\nSELECT nothing, count(*) AS n\nFROM ok GROUP BY nothing".to_owned()),
     ];
     let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();

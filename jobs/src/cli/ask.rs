@@ -84,7 +84,8 @@ async fn print_json(mut response: QueryResponse) -> Result<()> {
         }
     }
     buffer.extend_from_slice(b"],\n\"meta\":");
-    let meta = serde_json::to_vec(&response.meta).map_err(|error| Error::internal(format!("an answer's meta has no JSON form: {error}")))?;
+    let meta =
+        serde_json::to_vec(&response.meta).map_err(|error| Error::internal(format!("an answer's meta has no JSON form: {error}")))?;
     buffer.extend_from_slice(&meta);
     buffer.extend_from_slice(b"}\n");
     out.write(&buffer)

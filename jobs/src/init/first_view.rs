@@ -80,7 +80,9 @@ fn quoted(name: &str) -> String {
     let parsed = Parser::parse_sql(&GenericDialect {}, &format!("SELECT {name}, sum({name}) AS {name} FROM {name} GROUP BY {name}"));
     let is_plain = match parsed.as_deref() {
         Ok([Statement::Query(query)]) => match &*query.body {
-            SetExpr::Select(select) => matches!(&select.projection[..], [SelectItem::UnnamedExpr(Expr::Identifier(found)), _] if found.value == name),
+            SetExpr::Select(select) => {
+                matches!(&select.projection[..], [SelectItem::UnnamedExpr(Expr::Identifier(found)), _] if found.value == name)
+            }
             _ => false,
         },
         _ => false,

@@ -50,7 +50,8 @@ fn nothing_that_is_there_is_overwritten() {
 
 #[tokio::test]
 async fn a_file_gives_its_stream_a_view_by_its_likeliest_key_and_its_own_clock() {
-    let csv = "order_id,customer_id,ordered_on,units,revenue\no1,c1,1997-01-01,1,11.77\no2,c4,1997-01-01,2,29.33\no3,c4,1998-01-01,2,29.33\n";
+    let csv =
+        "order_id,customer_id,ordered_on,units,revenue\no1,c1,1997-01-01,1,11.77\no2,c4,1997-01-01,2,29.33\no3,c4,1998-01-01,2,29.33\n";
     let (made, keys, settings) = fitted_to("orders.csv", csv).await;
     assert_eq!((made.stream.as_str(), made.view.as_str(), keys.as_str()), ("orders", "orders_by_customer", "customer_id"));
     assert!(settings.contains("clock = \"event\""), "events of the past are asked by their own time");
@@ -68,7 +69,8 @@ async fn a_file_of_now_is_asked_by_the_wall_clock_and_words_of_sql_are_quoted() 
 
 #[tokio::test]
 async fn a_file_without_a_key_gives_one_row() {
-    let (made, keys, _) = fitted_to("t.jsonl", "{\"ts\":\"2024-01-01T00:00:00Z\",\"v\":1.5}\n{\"ts\":\"2024-01-01T00:00:01Z\",\"v\":2.5}\n").await;
+    let (made, keys, _) =
+        fitted_to("t.jsonl", "{\"ts\":\"2024-01-01T00:00:00Z\",\"v\":1.5}\n{\"ts\":\"2024-01-01T00:00:01Z\",\"v\":2.5}\n").await;
     assert_eq!((keys.as_str(), made.example_key.as_str()), ("", ""));
 }
 

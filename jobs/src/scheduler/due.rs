@@ -44,7 +44,12 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     let newest = newest_runs(state).get(&(view.name.clone(), view.version)).copied();
     if let Some(failed) = newest.filter(|run| run.status == RunStatus::Failed && run.attempt < ATTEMPTS) {
         let retry_at = failed.ended_at.unwrap_or_default().saturating_add(backoff_us(failed.attempt));
-        return (now >= retry_at).then(|| Due { scheduled_for: failed.scheduled_for, attempt: failed.attempt + 1, reason: "the last try failed", ..plain });
+        return (now >= retry_at).then(|| Due {
+            scheduled_for: failed.scheduled_for,
+            attempt: failed.attempt + 1,
+            reason: "the last try failed",
+            ..plain
+        });
     }
     if view.status == DefinitionStatus::Building && newest.is_none() {
         return Some(Due { reason: "a new version is built", ..plain });

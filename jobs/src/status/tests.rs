@@ -4,10 +4,18 @@ use uuid::Uuid;
 
 use super::*;
 
-const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'payments', format = 'json', event_time = 'ts')";
+const STREAM: &str =
+    "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'payments', format = 'json', event_time = 'ts')";
 
 fn state() -> CatalogState {
-    let definition = |kind, name: &str, sql: &str, status| DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.into(), status, created_at: 0 };
+    let definition = |kind, name: &str, sql: &str, status| DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql: sql.into(),
+        status,
+        created_at: 0,
+    };
     let id = PartitionId::new("pay", 0);
     let partition = PartitionRecord {
         id: id.clone(),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::datasource::empty::EmptyTable;
 use datafusion::datasource::ViewTable;
+use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
@@ -73,7 +73,9 @@ impl Planner {
 
     fn staging(&self, view: &ViewDefinition, plan: &LogicalPlan) -> Result<Planned, Diagnostics> {
         if !view.windows.is_empty() || view.schedule.is_some() {
-            let error = Error::input("a view without an aggregate is inlined where it is named and keeps nothing: expected no WITH (windows, every, schedule)");
+            let error = Error::input(
+                "a view without an aggregate is inlined where it is named and keeps nothing: expected no WITH (windows, every, schedule)",
+            );
             return Err(at_select(view, &error));
         }
         crate::plan::hidden::carry(plan, &self.streams).map_err(|error| at_select(view, &error))?;
@@ -82,7 +84,10 @@ impl Planner {
 
     fn kept(&self, view: &ViewDefinition, session: &SessionContext, plan: &LogicalPlan) -> Result<ViewPlan> {
         let LogicalPlan::Projection(top) = plan else {
-            return Err(Error::input(format!("{} stands above the aggregates: expected SELECT .. FROM .. WHERE .. GROUP BY", node_name(plan))));
+            return Err(Error::input(format!(
+                "{} stands above the aggregates: expected SELECT .. FROM .. WHERE .. GROUP BY",
+                node_name(plan)
+            )));
         };
         let LogicalPlan::Aggregate(aggregate) = &*top.input else {
             return Err(Error::input(format!(
@@ -114,7 +119,8 @@ impl Planner {
         for name in refuse::relations(&query) {
             let Some(named) = self.views.get(name.as_str()) else { continue };
             if open.contains(&named.name) {
-                let error = Error::input(format!("the view names itself through {}: expected views that build on streams", open.join(" -> ")));
+                let error =
+                    Error::input(format!("the view names itself through {}: expected views that build on streams", open.join(" -> ")));
                 return Err(at_select(view, &error));
             }
             if session.table_exist(&*named.name).unwrap_or(false) {

@@ -41,8 +41,19 @@ pub(super) struct StateCall {
 
 #[derive(Debug)]
 pub(super) enum Output {
-    Key { group: usize },
-    Value { name: String, expr: Expr, uses: Vec<usize>, ranges: Vec<usize>, bare_count: bool, sql: String, window: Option<String>, approximate: bool },
+    Key {
+        group: usize,
+    },
+    Value {
+        name: String,
+        expr: Expr,
+        uses: Vec<usize>,
+        ranges: Vec<usize>,
+        bare_count: bool,
+        sql: String,
+        window: Option<String>,
+        approximate: bool,
+    },
 }
 
 /// The name of a use's column in the value batch.
@@ -60,7 +71,12 @@ pub(super) fn key_column(index: usize) -> String {
     format!("k{index}")
 }
 
-pub(super) fn fan_out(view: &ViewDefinition, top: &Projection, aggregate: &Aggregate, streams: &[Arc<StreamDefinition>]) -> Result<Columns> {
+pub(super) fn fan_out(
+    view: &ViewDefinition,
+    top: &Projection,
+    aggregate: &Aggregate,
+    streams: &[Arc<StreamDefinition>],
+) -> Result<Columns> {
     let mut fan = Fan { view, aggregate, calls: Vec::new(), columns: Columns::default() };
     fan.count_events();
     fan.take_calls_apart(streams)?;
@@ -204,7 +220,9 @@ impl Fan<'_> {
                 Output::Value { name, .. } => name,
             };
             if !seen.insert(name.as_str()) {
-                return Err(Error::input(format!("two columns are named \"{name}\": expected each name once (a window appends its text to a name)")));
+                return Err(Error::input(format!(
+                    "two columns are named \"{name}\": expected each name once (a window appends its text to a name)"
+                )));
             }
         }
         Ok(())

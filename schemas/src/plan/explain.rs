@@ -93,7 +93,8 @@ fn answer_sql(plan: &ViewPlan) -> String {
                     let usage = plan.uses[*index];
                     let state = &plan.states[usage.state];
                     let call = if state.sql == EVENTS { "count(*)" } else { &state.sql };
-                    let merged = format!("{}_merge(s{}) FILTER ({})", function_of(call), usage.state, range_text(&plan.ranges[usage.range]));
+                    let merged =
+                        format!("{}_merge(s{}) FILTER ({})", function_of(call), usage.state, range_text(&plan.ranges[usage.range]));
                     sql = sql.replacen(call, &merged, 1);
                 }
                 lines.push(format!("{sql} AS {}", column.field.name()));

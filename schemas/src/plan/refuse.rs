@@ -144,7 +144,11 @@ impl Check<'_> {
                 self.from(select);
                 let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
                 if grouped || select.having.is_some() || select.projection.iter().any(|item| holds_aggregate(item, self.functions)) {
-                    self.refuse(&**select, "an aggregate below another is not kept exactly", "aggregate once, at the top; or make two views and combine their answers in a query");
+                    self.refuse(
+                        &**select,
+                        "an aggregate below another is not kept exactly",
+                        "aggregate once, at the top; or make two views and combine their answers in a query",
+                    );
                 }
             }
             SetExpr::Query(query) => self.inner(query),
@@ -161,10 +165,18 @@ impl Check<'_> {
 
     fn no_order(&mut self, query: &Query) {
         if let Some(order) = &query.order_by {
-            self.refuse(order, "ORDER BY has no meaning in a view: its rows are a set", "order in the query: SELECT .. FROM the view ORDER BY ..");
+            self.refuse(
+                order,
+                "ORDER BY has no meaning in a view: its rows are a set",
+                "order in the query: SELECT .. FROM the view ORDER BY ..",
+            );
         }
         if query.limit_clause.is_some() || query.fetch.is_some() {
-            self.refuse(query, "LIMIT is not kept: which rows stay changes with every event", "limit in the query: SELECT .. FROM the view ORDER BY .. LIMIT ..");
+            self.refuse(
+                query,
+                "LIMIT is not kept: which rows stay changes with every event",
+                "limit in the query: SELECT .. FROM the view ORDER BY .. LIMIT ..",
+            );
         }
     }
 
@@ -202,7 +214,11 @@ impl Check<'_> {
                 self.relation(&one.relation);
             }
             [_, second, ..] => {
-                self.refuse(&second.relation, "FROM names several streams, which is a JOIN", "UNION ALL of the streams, or one view for each");
+                self.refuse(
+                    &second.relation,
+                    "FROM names several streams, which is a JOIN",
+                    "UNION ALL of the streams, or one view for each",
+                );
             }
         }
     }
@@ -238,14 +254,24 @@ impl Visitor for Expressions<'_, '_> {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
             Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
-                self.check.refuse(expr, "a subquery in an expression compares events of different times", "columns of the event alone, or a second view");
+                self.check.refuse(
+                    expr,
+                    "a subquery in an expression compares events of different times",
+                    "columns of the event alone, or a second view",
+                );
             }
             Expr::Function(function) => {
                 let name = function.name.to_string().to_lowercase();
                 if function.over.is_some() {
-                    self.check.refuse(expr, format!("{name}() OVER (..) is not kept: its answer changes with every event"), "an aggregate with GROUP BY and windows");
+                    self.check.refuse(
+                        expr,
+                        format!("{name}() OVER (..) is not kept: its answer changes with every event"),
+                        "an aggregate with GROUP BY and windows",
+                    );
                 }
-                if ["now", "current_timestamp", "current_date", "current_time", "localtimestamp", "random", "uuid", "today"].contains(&name.as_str()) {
+                if ["now", "current_timestamp", "current_date", "current_time", "localtimestamp", "random", "uuid", "today"]
+                    .contains(&name.as_str())
+                {
                     self.check.refuse(
                         expr,
                         format!("{name}() answers differently from call to call, so the layers could not agree"),
@@ -273,12 +299,17 @@ impl Expressions<'_, '_> {
         }
         let ordered = match &function.args {
             ast::FunctionArguments::List(list) => {
-                list.clauses.iter().any(|clause| matches!(clause, ast::FunctionArgumentClause::OrderBy(_))) || !function.within_group.is_empty()
+                list.clauses.iter().any(|clause| matches!(clause, ast::FunctionArgumentClause::OrderBy(_)))
+                    || !function.within_group.is_empty()
             }
             _ => false,
         };
         if !ordered {
-            self.check.refuse(expr, format!("{name}() without ORDER BY answers in the order events happen to arrive"), &format!("{name}(x ORDER BY the event time)"));
+            self.check.refuse(
+                expr,
+                format!("{name}() without ORDER BY answers in the order events happen to arrive"),
+                &format!("{name}(x ORDER BY the event time)"),
+            );
         }
     }
 }

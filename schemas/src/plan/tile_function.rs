@@ -12,7 +12,11 @@ use crate::tiles::Level;
 
 /// The function from event time to tile start at one level.
 pub(super) fn tile_of(level: Level) -> ScalarUDF {
-    ScalarUDF::from(TileOf { level, name: format!("tile_{level}"), signature: Signature::exact(vec![timestamp_type()], Volatility::Immutable) })
+    ScalarUDF::from(TileOf {
+        level,
+        name: format!("tile_{level}"),
+        signature: Signature::exact(vec![timestamp_type()], Volatility::Immutable),
+    })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -37,7 +37,9 @@ pub(super) fn split(
             }
             Some(args) => range = Some(range_of(args, input, streams, precision)?),
             None if mentions(conjunct) => {
-                return Err(Error::input("within() stands inside OR, NOT or another expression: expected it as a condition of its own, joined by AND"));
+                return Err(Error::input(
+                    "within() stands inside OR, NOT or another expression: expected it as a condition of its own, joined by AND",
+                ));
             }
             None => rest = Some(rest.map_or_else(|| conjunct.clone(), |rest| rest.and(conjunct.clone()))),
         }
@@ -68,12 +70,16 @@ fn call(expr: &Expr) -> Option<&[Expr]> {
 
 fn range_of(args: &[Expr], input: &LogicalPlan, streams: &[Arc<StreamDefinition>], precision: Option<Level>) -> Result<Range> {
     let event_time = match args.first().map(strip_casts) {
-        Some(Expr::Column(column)) => input.schema().maybe_index_of_column(column).is_some_and(|index| is_event_time(input, index, streams)),
+        Some(Expr::Column(column)) => {
+            input.schema().maybe_index_of_column(column).is_some_and(|index| is_event_time(input, index, streams))
+        }
         _ => false,
     };
     if !event_time {
         let found = args.first().map(ToString::to_string).unwrap_or_default();
-        return Err(Error::input(format!("within({found}, ..) is not about the event time: expected the stream's event_time column, unchanged")));
+        return Err(Error::input(format!(
+            "within({found}, ..) is not about the event time: expected the stream's event_time column, unchanged"
+        )));
     }
     let window = text(args.get(1))?;
     let window = if window.eq_ignore_ascii_case("all") { None } else { Some(durations::parse_duration(&window)?) };
@@ -90,7 +96,9 @@ fn range_of(args: &[Expr], input: &LogicalPlan, streams: &[Arc<StreamDefinition>
 
 fn text(arg: Option<&Expr>) -> Result<String> {
     match arg.map(strip_casts) {
-        Some(Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _)) => Ok(text.clone()),
+        Some(Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _)) => {
+            Ok(text.clone())
+        }
         other => Err(Error::input(format!(
             "within() takes its window as a literal text such as '7d' or 'all', found {}",
             other.map(ToString::to_string).unwrap_or_default()

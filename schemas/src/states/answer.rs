@@ -45,7 +45,14 @@ impl<'a> Pieces<'a> {
 
 /// Answers the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at time `t`, in the order of `keys`,
 /// with whether the key has a row: an event in the view's longest window (a view without keys always has its row).
-pub fn answer(plan: &ViewPlan, codec: &KeyCodec, keys: &[&[u8]], pieces: &Pieces<'_>, t: Micros, wanted: &[usize]) -> Result<(RecordBatch, Vec<bool>)> {
+pub fn answer(
+    plan: &ViewPlan,
+    codec: &KeyCodec,
+    keys: &[&[u8]],
+    pieces: &Pieces<'_>,
+    t: Micros,
+    wanted: &[usize],
+) -> Result<(RecordBatch, Vec<bool>)> {
     let need = Need::of(plan, wanted);
     let selections = need.ranges.iter().map(|range| select(plan, *range, pieces, t)).collect::<Result<Vec<_>>>()?;
     let values = merge_values(plan, codec, keys, pieces, &need, &selections, t)?;
@@ -105,7 +112,8 @@ fn select(plan: &ViewPlan, range: usize, pieces: &Pieces<'_>, t: Micros) -> Resu
         let (level_of, tile_of) = (levels(batch)?, tiles(batch)?);
         let runs: &[TileRun] = if piece.laddered { &laddered } else { &fresh };
         for row in piece.from..piece.to {
-            let level = Level::from_code(level_of.value(row)).ok_or_else(|| Error::corrupt(format!("unknown tile level {}", level_of.value(row))))?;
+            let level = Level::from_code(level_of.value(row))
+                .ok_or_else(|| Error::corrupt(format!("unknown tile level {}", level_of.value(row))))?;
             if !runs.iter().any(|run| run.contains(level, tile_of[row])) {
                 continue;
             }

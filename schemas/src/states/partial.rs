@@ -18,7 +18,9 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, Physic
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::memory::MemoryStream;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PhysicalExpr, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PhysicalExpr, PlanProperties,
+};
 use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
 
@@ -55,7 +57,8 @@ pub fn partial_exec(plan: &ViewPlan, prepared: Arc<dyn ExecutionPlan>) -> Result
     let group_by = groups.map(|(name, index)| (Arc::new(Column::new(&name, index)) as Arc<dyn PhysicalExpr>, name)).collect();
     let aggregates = plan.states.iter().map(|state| state.aggregate.clone()).collect();
     let filters = plan.states.iter().map(|state| state.filter.clone()).collect();
-    let exec = AggregateExec::try_new(AggregateMode::Partial, PhysicalGroupBy::new_single(group_by), aggregates, filters, prepared, schema)?;
+    let exec =
+        AggregateExec::try_new(AggregateMode::Partial, PhysicalGroupBy::new_single(group_by), aggregates, filters, prepared, schema)?;
     Ok(Arc::new(exec))
 }
 
@@ -66,9 +69,8 @@ pub fn state_rows_of(plan: &ViewPlan, batch: &RecordBatch) -> Result<RecordBatch
     let mut columns: Vec<ArrayRef> = batch.columns()[..keys].to_vec();
     columns.push(level);
     columns.extend_from_slice(&batch.columns()[keys..]);
-    RecordBatch::try_new(plan.state_schema().clone(), columns).map_err(|error| {
-        Error::internal("an aggregate's state differs from what it declared").with("view", &plan.view).caused_by(error)
-    })
+    RecordBatch::try_new(plan.state_schema().clone(), columns)
+        .map_err(|error| Error::internal("an aggregate's state differs from what it declared").with("view", &plan.view).caused_by(error))
 }
 
 /// Makes states of small batches of events, again and again: the speed layer's way, and the way a segment is rebuilt.
@@ -126,7 +128,10 @@ fn narrow(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         .fields()
         .iter()
         .map(|field| {
-            batch.column_by_name(field.name()).cloned().ok_or_else(|| Error::corrupt(format!("the events lack the column {}", field.name())))
+            batch
+                .column_by_name(field.name())
+                .cloned()
+                .ok_or_else(|| Error::corrupt(format!("the events lack the column {}", field.name())))
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(RecordBatch::try_new(schema.clone(), columns)?)

@@ -112,7 +112,8 @@ pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
         if column.data_type() == field.data_type() {
             return Ok(column.clone());
         }
-        let data = renamed(column.to_data(), field.data_type()).map_err(|error| Error::corrupt(error.to_string()).with("column", field.name()))?;
+        let data =
+            renamed(column.to_data(), field.data_type()).map_err(|error| Error::corrupt(error.to_string()).with("column", field.name()))?;
         Ok(make_array(data))
     });
     let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
@@ -123,14 +124,20 @@ pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
 fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
     let inner: Vec<&DataType> = match to {
         DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) | DataType::Map(item, _) => vec![item.data_type()],
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) | DataType::Map(item, _) => {
+            vec![item.data_type()]
+        }
         _ => Vec::new(),
     };
     if std::mem::discriminant(data.data_type()) != std::mem::discriminant(to) || data.child_data().len() != inner.len() {
         return Err(ArrowError::SchemaError(format!("found {}, expected {to}", data.data_type())));
     }
     if inner.is_empty() {
-        return if data.data_type() == to { Ok(data) } else { Err(ArrowError::SchemaError(format!("found {}, expected {to}", data.data_type()))) };
+        return if data.data_type() == to {
+            Ok(data)
+        } else {
+            Err(ArrowError::SchemaError(format!("found {}, expected {to}", data.data_type())))
+        };
     }
     let children = data.child_data().iter().cloned().zip(inner).map(|(child, to)| renamed(child, to)).collect::<Result<_, _>>()?;
     data.into_builder().data_type(to.clone()).child_data(children).build()

@@ -45,7 +45,9 @@ impl Keys {
         match self {
             Keys::Typed(keys) => keys.into_iter().map(|key| check_types(key, fields)).collect(),
             Keys::Text(keys) => keys.iter().map(|key| from_texts(key, fields)).collect(),
-            Keys::Json(keys) => keys.iter().enumerate().map(|(i, key)| from_json(key, fields).map_err(|error| error.with("key", i))).collect(),
+            Keys::Json(keys) => {
+                keys.iter().enumerate().map(|(i, key)| from_json(key, fields).map_err(|error| error.with("key", i))).collect()
+            }
         }
     }
 }

@@ -25,7 +25,10 @@ async fn a_lookup_adds_what_came_after_the_cut_to_the_snapshot() {
     let lab = Lab::filled().await;
     let (found, exists) = row(&lab, "velocity", text(&[("device", "a")]), None).await;
     assert!(exists);
-    assert_eq!(found, json!({"device": "a", "n_1h": 2, "n_7d": 3, "amount_1h": "110.00", "amount_7d": "115.50", "last_seen": "2026-03-02T11:45:00Z"}));
+    assert_eq!(
+        found,
+        json!({"device": "a", "n_1h": 2, "n_7d": 3, "amount_1h": "110.00", "amount_7d": "115.50", "last_seen": "2026-03-02T11:45:00Z"})
+    );
     lab.fresh(1, &[event("7", "2026-03-02T11:59:00Z", "a", "0.50", "ok")]).await;
     let (found, _) = row(&lab, "velocity", text(&[("device", "a")]), None).await;
     assert_eq!(found["amount_1h"], "110.50", "a layer that is not checkpointed counts at once");
@@ -63,7 +66,10 @@ async fn a_past_time_is_answered_from_the_archive_and_the_answer_says_so() {
     let response = lab.node.lookup("velocity", text(&[("device", "a")]), at).await.unwrap();
     assert!(response.meta.from_archive);
     assert_eq!(response.meta.cut, lab.node.loaded().unwrap().vector);
-    assert_eq!(rows(&response.rows).unwrap()[0].get(), r#"{"device":"a","n_1h":1,"n_7d":1,"amount_1h":"5.50","amount_7d":"5.50","last_seen":"2026-03-01T10:00:00Z"}"#);
+    assert_eq!(
+        rows(&response.rows).unwrap()[0].get(),
+        r#"{"device":"a","n_1h":1,"n_7d":1,"amount_1h":"5.50","amount_7d":"5.50","last_seen":"2026-03-01T10:00:00Z"}"#
+    );
 
     let many = json_keys(&[json!({"device": "a"}), json!({"device": "b"}), json!({"device": null})]);
     let response = lab.node.lookup("velocity", many, at).await.unwrap();
@@ -103,7 +109,11 @@ async fn keys_that_are_not_the_views_are_refused_by_name() {
         ("velocity", json_keys(&[json!({"device": 7})]), "the key column \"device\": found 7, expected TEXT"),
         ("velocity", json_keys(&[json!({"device": ["a"]})]), "the key column \"device\": found [\"a\"], expected TEXT"),
         ("totals", text(&[("device", "a")]), "\"device\" is not a key column of the view: expected no key: the view has one row"),
-        ("velocity", Keys::Typed(vec![vec![ScalarValue::Int64(Some(1))]]), "the key column \"device\": found 1 of type BIGINT, expected TEXT"),
+        (
+            "velocity",
+            Keys::Typed(vec![vec![ScalarValue::Int64(Some(1))]]),
+            "the key column \"device\": found 1 of type BIGINT, expected TEXT",
+        ),
         ("velocity", Keys::Typed(vec![vec![]]), "a key of 0 values: expected device TEXT"),
     ];
     for (view, keys, message) in cases {

@@ -92,8 +92,9 @@ fn texts(body: &[u8]) -> Result<Vec<&[u8]>> {
     match body.first() {
         None => Err(Error::input("the body is empty: expected a JSON array of events, or an event a line")),
         Some(b'[') => {
-            let items: Vec<&RawValue> = serde_json::from_slice(body)
-                .map_err(|error| Error::input(format!("the body is not a JSON array: {error}; expected an array of events, or an event a line")))?;
+            let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
+                Error::input(format!("the body is not a JSON array: {error}; expected an array of events, or an event a line"))
+            })?;
             Ok(items.into_iter().map(|item| item.get().as_bytes()).collect())
         }
         Some(_) if serde_json::from_slice::<&RawValue>(body).is_ok() => Ok(vec![body]),

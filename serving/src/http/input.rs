@@ -31,7 +31,9 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         Bytes::from_request(request, state).await.map(Body).map_err(|error| match error.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Problem::plain(error.status(), format!("the body is too large: expected at most {MAX_BODY_BYTES} bytes")),
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Problem::plain(error.status(), format!("the body is too large: expected at most {MAX_BODY_BYTES} bytes"))
+            }
             status => Problem::plain(status, error.body_text()),
         })
     }
@@ -39,7 +41,8 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 
 /// Reads a body as JSON; `expected` shows its form.
 pub(super) fn parse<T: DeserializeOwned>(body: &Bytes, expected: &str) -> Result<T, Error> {
-    serde_json::from_slice(body).map_err(|error| Error::input(format!("the body is not of the expected form: {error}; expected {expected}")))
+    serde_json::from_slice(body)
+        .map_err(|error| Error::input(format!("the body is not of the expected form: {error}; expected {expected}")))
 }
 
 /// JSON out, made by hand or by serde.

@@ -51,7 +51,9 @@ async fn as_json(mut response: QueryResponse) -> Result<Vec<u8>> {
             }
             writer.write(&mut out, &batch, row)?;
             if out.len() > MAX_JSON_BYTES {
-                return Err(Error::limit(format!("the answer has more than {MAX_JSON_BYTES} bytes: add a LIMIT, or ask for a stream with Accept: {ARROW}")));
+                return Err(Error::limit(format!(
+                    "the answer has more than {MAX_JSON_BYTES} bytes: add a LIMIT, or ask for a stream with Accept: {ARROW}"
+                )));
             }
         }
     }
@@ -63,7 +65,8 @@ async fn as_json(mut response: QueryResponse) -> Result<Vec<u8>> {
 
 /// The stream's schema goes out at once, then each batch as it is made. An error breaks the stream off before its end mark.
 fn as_arrow(response: QueryResponse) -> Result<Response> {
-    let meta = HeaderValue::try_from(serde_json::to_string(&response.meta)?).map_err(|error| Error::internal("meta is no header").caused_by(error))?;
+    let meta = HeaderValue::try_from(serde_json::to_string(&response.meta)?)
+        .map_err(|error| Error::internal("meta is no header").caused_by(error))?;
     let writer = StreamWriter::try_new(Vec::new(), &response.schema)?;
     let chunks = stream::try_unfold(Some((writer, response.batches)), |state| async move {
         let Some((mut writer, mut batches)) = state else { return Ok(None) };

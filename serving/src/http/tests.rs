@@ -26,7 +26,8 @@ impl Client {
         let lab = Lab::filled().await;
         lab.log.create_topic("payments", 2).await.unwrap();
         let stop = CancellationToken::new();
-        let (address, task) = super::serve(lab.node.clone(), lab.log.clone(), None, ([127, 0, 0, 1], 0).into(), stop.clone()).await.unwrap();
+        let (address, task) =
+            super::serve(lab.node.clone(), lab.log.clone(), None, ([127, 0, 0, 1], 0).into(), stop.clone()).await.unwrap();
         Client { lab, address, stop, task }
     }
 
@@ -93,7 +94,9 @@ async fn a_row_is_answered_with_what_it_stands_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_rows_come_in_the_order_of_their_keys() {
     let client = Client::new().await;
-    let reply = client.post("/v1/views/velocity/rows", r#"{"keys": [{"device": "nobody"}, {"device": null}, {"device": "a"}], "as_of": null}"#).await;
+    let reply = client
+        .post("/v1/views/velocity/rows", r#"{"keys": [{"device": "nobody"}, {"device": null}, {"device": "a"}], "as_of": null}"#)
+        .await;
     let answer = reply.json();
     assert_eq!(answer["found"], json!([false, true, true]));
     assert_eq!(answer["rows"][2]["amount_7d"], "115.50");
@@ -109,7 +112,11 @@ async fn sql_is_answered_as_json_and_as_an_arrow_stream() {
     assert_eq!(reply.json()["meta"]["versions"], json!({"velocity": 1}));
 
     let reply = client.send("POST", "/v1/sql", "accept: application/vnd.apache.arrow.stream\r\n", query.as_bytes()).await;
-    assert!(reply.head.contains("content-type: application/vnd.apache.arrow.stream") && reply.head.contains("basestream-meta: {\"cut\":"), "{}", reply.head);
+    assert!(
+        reply.head.contains("content-type: application/vnd.apache.arrow.stream") && reply.head.contains("basestream-meta: {\"cut\":"),
+        "{}",
+        reply.head
+    );
     let batches: Vec<_> = StreamReader::try_new(reply.body.as_slice(), None).unwrap().map(Result::unwrap).collect();
     assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
     assert_eq!(batches[0].schema().field(1).name(), "amount_7d");
@@ -140,7 +147,10 @@ async fn events_are_appended_and_the_broken_ones_named() {
 
     assert_eq!(client.post("/v1/streams/payments/events", "  ").await.problem().0, 400);
     assert_eq!(client.post("/v1/streams/payments/events", "[{]").await.problem().0, 400);
-    assert_eq!(client.post("/v1/streams/nothing/events", "{}").await.problem(), (404, "there is no stream \"nothing\": expected one of payments".into()));
+    assert_eq!(
+        client.post("/v1/streams/nothing/events", "{}").await.problem(),
+        (404, "there is no stream \"nothing\": expected one of payments".into())
+    );
     let large = vec![b' '; super::MAX_BODY_BYTES + 1];
     assert_eq!(client.send("POST", "/v1/streams/payments/events", "", &large).await.problem().0, 413);
 }
@@ -164,7 +174,10 @@ async fn a_view_says_what_it_is() {
     let view = client.get("/v1/views/velocity").await.json();
     assert_eq!((&view["version"], &view["keys"], &view["windows"]), (&json!(1), &json!(["device"]), &json!(["1h", "7d"])));
     assert_eq!(view["columns"][0], json!({"name": "device", "type": "TEXT", "key": true, "window": null, "approximate": false}));
-    assert_eq!(view["columns"][3], json!({"name": "amount_1h", "type": "DECIMAL(28,2)", "key": false, "window": "1h", "approximate": false}));
+    assert_eq!(
+        view["columns"][3],
+        json!({"name": "amount_1h", "type": "DECIMAL(28,2)", "key": false, "window": "1h", "approximate": false})
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,14 @@ use crate::types::sql_name;
 pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
     let stand = app.node.stand()?;
     let live = &stand.view(&view)?.live;
-    let building = stand.loaded.registry.views.iter().filter(|other| other.name == live.name && other.version != live.version).map(|v| v.version).max();
+    let building = stand
+        .loaded
+        .registry
+        .views
+        .iter()
+        .filter(|other| other.name == live.name && other.version != live.version)
+        .map(|v| v.version)
+        .max();
     Ok(Json(json!({
         "view": live.name,
         "version": live.version,
@@ -82,7 +89,9 @@ fn key_of(query: &str) -> Result<(TextKey, Option<Micros>)> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "_as_of" => as_of = Some(parse_as_of(&value)?),
-            name if name.starts_with('_') => return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys and _as_of"))),
+            name if name.starts_with('_') => {
+                return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys and _as_of")));
+            }
             _ => key.push((name.into_owned(), value.into_owned())),
         }
     }

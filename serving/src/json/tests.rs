@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
-    TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, ListArray, RecordBatch,
+    StringArray, StructArray, TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use proptest::prelude::*;

@@ -69,7 +69,8 @@ impl TableProvider for EventsTable {
 impl EventsTable {
     /// What the filters say of the event time: files outside hold no such event.
     fn time_bounds(&self, filters: &[Expr]) -> Bounds {
-        let own_is_time = self.definition.columns.iter().any(|c| c.name == self.definition.event_time && c.column_type == ColumnType::TimestampTz);
+        let own_is_time =
+            self.definition.columns.iter().any(|c| c.name == self.definition.event_time && c.column_type == ColumnType::TimestampTz);
         let is_time = |name: &str| name == EVENT_TIME || (own_is_time && name == self.definition.event_time);
         let mut bounds = Bounds::default();
         for term in filters.iter().flat_map(split_conjunction) {

@@ -14,7 +14,10 @@ pub(super) fn bind(plan: LogicalPlan, params: Vec<Value>) -> Result<LogicalPlan>
     for name in &named {
         let number = name.trim_start_matches('$').parse::<usize>().ok().filter(|number| (1..=params.len()).contains(number));
         if number.is_none() {
-            return Err(Error::input(format!("the query names the parameter {name}, and {} values are given: expected $1, $2, .. with a value each", params.len())));
+            return Err(Error::input(format!(
+                "the query names the parameter {name}, and {} values are given: expected $1, $2, .. with a value each",
+                params.len()
+            )));
         }
     }
     let values = params.iter().enumerate().map(|(index, value)| scalar(index + 1, value)).collect::<Result<Vec<_>>>()?;

@@ -50,13 +50,15 @@ fn set_as_of(statement: &Statement) -> Result<Option<Micros>> {
     let ast::Statement::Set(set) = &**statement else { return Ok(None) };
     let wrong = || Error::input(format!("\"{set}\": expected SET as_of = 'a time as RFC 3339'"));
     match set {
-        ast::Set::SingleAssignment { variable, values, .. } if variable.to_string().eq_ignore_ascii_case("as_of") => match values.as_slice() {
-            [ast::Expr::Value(value)] => match &value.value {
-                ast::Value::SingleQuotedString(text) => parse_as_of(text).map(Some),
+        ast::Set::SingleAssignment { variable, values, .. } if variable.to_string().eq_ignore_ascii_case("as_of") => {
+            match values.as_slice() {
+                [ast::Expr::Value(value)] => match &value.value {
+                    ast::Value::SingleQuotedString(text) => parse_as_of(text).map(Some),
+                    _ => Err(wrong()),
+                },
                 _ => Err(wrong()),
-            },
-            _ => Err(wrong()),
-        },
+            }
+        }
         _ => Err(wrong()),
     }
 }
@@ -66,7 +68,10 @@ fn checked(statement: Statement) -> Result<Statement> {
         Statement::Explain(_) => true,
         Statement::Statement(inner) => matches!(
             &**inner,
-            ast::Statement::Query(_) | ast::Statement::ExplainTable { .. } | ast::Statement::ShowTables { .. } | ast::Statement::ShowColumns { .. }
+            ast::Statement::Query(_)
+                | ast::Statement::ExplainTable { .. }
+                | ast::Statement::ShowTables { .. }
+                | ast::Statement::ShowColumns { .. }
         ),
         _ => false,
     };
@@ -75,5 +80,7 @@ fn checked(statement: Statement) -> Result<Statement> {
     }
     let text = statement.to_string();
     let found = text.split_whitespace().next().unwrap_or_default();
-    Err(Error::input(format!("{found} is not answered here: expected SELECT or EXPLAIN (events go in through the log, definitions through apply)")))
+    Err(Error::input(format!(
+        "{found} is not answered here: expected SELECT or EXPLAIN (events go in through the log, definitions through apply)"
+    )))
 }

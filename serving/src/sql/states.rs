@@ -13,8 +13,8 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{StreamExt, stream};
 use schemas::plan::ViewPlan;
-use schemas::states::rows::levels;
 use schemas::states::StateRows;
+use schemas::states::rows::levels;
 use schemas::tiles::Level;
 use schemas::{Error, Result};
 
@@ -77,12 +77,23 @@ impl TableProvider for StatesTable {
         TableType::Base
     }
 
-    async fn scan(&self, _: &dyn Session, projection: Option<&Vec<usize>>, _: &[Expr], _: Option<usize>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let columns: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&columns)?);
         let chunks = self.chunks()?;
         let rows: usize = chunks.iter().map(StateRows::len).sum();
-        let detail = format!("view={} layer={} chunks={} rows={rows}", self.view, if self.layer == Layer::Batch { "batch" } else { "speed" }, chunks.len());
+        let detail = format!(
+            "view={} layer={} chunks={} rows={rows}",
+            self.view,
+            if self.layer == Layer::Batch { "batch" } else { "speed" },
+            chunks.len()
+        );
         let (level, shown) = (self.level, schema.clone());
         let open = move |_| {
             let (columns, shown) = (columns.clone(), shown.clone());
@@ -106,7 +117,9 @@ fn show(batch: &RecordBatch, columns: &[usize], level: usize, schema: &SchemaRef
 }
 
 fn level_names(batch: &RecordBatch) -> Result<ArrayRef> {
-    let name = |code: &u8| Level::from_code(*code).map(|level| level.to_string()).ok_or_else(|| Error::corrupt(format!("unknown tile level {code}")));
+    let name = |code: &u8| {
+        Level::from_code(*code).map(|level| level.to_string()).ok_or_else(|| Error::corrupt(format!("unknown tile level {code}")))
+    };
     let names = levels(batch)?.values().iter().map(name).collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(StringArray::from(names)))
 }

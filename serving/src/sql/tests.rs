@@ -116,7 +116,8 @@ async fn parameters_are_bound_as_literals_are() {
 async fn the_states_of_both_layers_can_be_read() {
     let lab = Lab::filled().await;
     lab.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
-    let batch = lines(&lab, "SELECT device, level, tile, events FROM velocity__batch WHERE level = '1min' AND device = 'a' ORDER BY tile").await;
+    let batch =
+        lines(&lab, "SELECT device, level, tile, events FROM velocity__batch WHERE level = '1min' AND device = 'a' ORDER BY tile").await;
     assert_eq!(batch, [r#"{"device":"a","level":"1min","tile":"2026-03-02T11:30:00Z","events":1}"#], "1 minute tiles are kept for an hour");
     let speed = lines(&lab, "SELECT device, events FROM velocity__speed ORDER BY device").await;
     assert_eq!(speed, [r#"{"device":"a","events":1}"#, r#"{"device":"c<&","events":1}"#, r#"{"device":"z","events":1}"#]);
@@ -156,7 +157,10 @@ async fn the_catalog_can_be_asked() {
         lines(&lab, "SELECT stream, sum(archived) AS archived, bool_and(balanced) AS balanced FROM system.handover GROUP BY stream").await,
         [r#"{"stream":"payments","archived":6,"balanced":true}"#]
     );
-    assert_eq!(lines(&lab, "SELECT start, \"end\" FROM system.handover ORDER BY committed_at, 1 DESC LIMIT 1").await, [r#"{"start":3,"end":5}"#]);
+    assert_eq!(
+        lines(&lab, "SELECT start, \"end\" FROM system.handover ORDER BY committed_at, 1 DESC LIMIT 1").await,
+        [r#"{"start":3,"end":5}"#]
+    );
     assert_eq!(
         lines(&lab, "SELECT view, version, status, served, layers FROM system.views ORDER BY view").await[2],
         r#"{"view":"velocity","version":1,"status":"active","served":true,"layers":1}"#
@@ -211,7 +215,8 @@ async fn an_unknown_table_is_answered_with_the_known_ones() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
     let lab = Lab::filled().await;
-    let sql = "SELECT array_agg(CAST(a.value AS TEXT) || CAST(b.value AS TEXT)) AS texts FROM range(1, 20000) a CROSS JOIN range(1, 2000) b";
+    let sql =
+        "SELECT array_agg(CAST(a.value AS TEXT) || CAST(b.value AS TEXT)) AS texts FROM range(1, 20000) a CROSS JOIN range(1, 2000) b";
     let error = ask(&lab, sql).await.expect_err("40 million texts do not fit 64 MiB");
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
 }

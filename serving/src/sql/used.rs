@@ -30,6 +30,7 @@ pub(super) fn meta(plan: &LogicalPlan, question: &Question) -> Result<Meta> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     let columns: Vec<(String, Vec<usize>)> = views.into_iter().map(|(view, columns)| (view, columns.into_iter().collect())).collect();
-    let asked = columns.iter().map(|(view, columns)| Ok(AskedView { view: question.stand.view(view)?, columns })).collect::<Result<Vec<_>>>()?;
+    let asked =
+        columns.iter().map(|(view, columns)| Ok(AskedView { view: question.stand.view(view)?, columns })).collect::<Result<Vec<_>>>()?;
     Ok(Meta::of(question, &asked, &streams))
 }

@@ -41,7 +41,11 @@ async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
     assert!(!worker.task.is_finished(), "the speed layer goes on");
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "counts"), ["a 2", "b 1"]);
-    assert_eq!(node.stand().unwrap().view("shares").map(|_| ()).unwrap_err().kind(), ErrorKind::Unavailable, "no answer, rather than a wrong one");
+    assert_eq!(
+        node.stand().unwrap().view("shares").map(|_| ()).unwrap_err().kind(),
+        ErrorKind::Unavailable,
+        "no answer, rather than a wrong one"
+    );
     assert!(lab.batch("shares", RunTime::EventClock).await.is_err());
     lab.batch("counts", RunTime::EventClock).await.unwrap();
     worker.finish().await.unwrap();
@@ -68,7 +72,8 @@ async fn a_stream_and_its_views_change_while_events_come_in() {
         tokio::time::sleep(Duration::from_millis(25)).await;
         if round % 7 == 0 {
             node.refresh().await.unwrap();
-            let total = |name: &str| table(&node, name).iter().map(|line| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap()).sum::<i64>();
+            let total =
+                |name: &str| table(&node, name).iter().map(|line| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap()).sum::<i64>();
             let stand = node.stand().unwrap();
             if stand.loaded.registry.served("colours").is_some() && stand.view("colours").is_ok() {
                 assert!((total("counts") - total("colours")).abs() <= 10, "both views stand on about the same events");
@@ -105,7 +110,8 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
         settings: BatchSettings { memory_limit_bytes: 64 << 20, temp_dir: None, lease: Duration::from_secs(30) },
         worker: "lab".into(),
     };
-    let request = RunRequest { view: "counts".into(), version: Some(2), requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
+    let request =
+        RunRequest { view: "counts".into(), version: Some(2), requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
     // Asking for the time is what a run does last before it publishes.
     let (catalog, dropped) = (lab.catalog.clone(), record(View, "counts", 2, &second, Retired));
     let clock = move || {

@@ -37,7 +37,8 @@ fn table(node: &Node, name: &str) -> Vec<String> {
     for part in 0..scan_parts(&source) {
         let rows = scan(&view.live, &source, part, t, &wanted).unwrap();
         let options = arrow::util::display::FormatOptions::default().with_null("NULL");
-        let columns: Vec<_> = rows.columns().iter().map(|c| arrow::util::display::ArrayFormatter::try_new(c.as_ref(), &options).unwrap()).collect();
+        let columns: Vec<_> =
+            rows.columns().iter().map(|c| arrow::util::display::ArrayFormatter::try_new(c.as_ref(), &options).unwrap()).collect();
         lines.extend((0..rows.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join(" ")));
     }
     lines.sort();

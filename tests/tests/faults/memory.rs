@@ -18,7 +18,8 @@ use uuid::Uuid;
 
 use crate::table;
 
-const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT, u TEXT) WITH (format = 'json', event_time = 'ts', keep_raw = false)";
+const STREAM: &str =
+    "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT, u TEXT) WITH (format = 'json', event_time = 'ts', keep_raw = false)";
 const VIEW: &str = "CREATE VIEW v WITH (windows = '10s, 30d') AS SELECT k, count(*) AS n, sum(x) AS x, avg(x) AS mean, count(DISTINCT u) AS us, \
     max(ts) AS newest, last_value(x ORDER BY ts) AS latest FROM s GROUP BY k";
 const BASE: i64 = 1_772_366_400_000_000;

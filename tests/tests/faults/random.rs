@@ -15,7 +15,10 @@ use datafusion::datasource::MemTable;
 use jobs::verify::plain::{Moment, plain};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use schemas::catalog::{Add, Commit, DefinitionKind, DefinitionKind::Stream, DefinitionKind::View, DefinitionRecord, DefinitionStatus, FileKind, ledger_difference};
+use schemas::catalog::{
+    Add, Commit, DefinitionKind, DefinitionKind::Stream, DefinitionKind::View, DefinitionRecord, DefinitionStatus, FileKind,
+    ledger_difference,
+};
 use schemas::definitions::{Definitions, parse};
 use schemas::events::{format_timestamp, plan_schema};
 use schemas::fresh::Fresh;
@@ -82,7 +85,9 @@ impl Run {
     async fn new(seed: u64) -> Run {
         let lab = Lab::new().await.unwrap();
         let stream = |name: &str| {
-            format!("CREATE STREAM {name} ({COLUMNS}) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'k')")
+            format!(
+                "CREATE STREAM {name} ({COLUMNS}) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'k')"
+            )
         };
         let streams: Vec<(&str, String)> = STREAMS.iter().map(|(name, _)| (*name, stream(name))).collect();
         let views: Vec<(&str, String)> = VIEWS.iter().map(|(name, sql)| (*name, format!("CREATE VIEW {name} {sql}"))).collect();
@@ -202,7 +207,8 @@ impl Run {
         self.next_version += 1;
         self.trace.push(format!("velocity version {version}"));
         let sql = format!("CREATE VIEW velocity {}", if version % 2 == 0 { SECOND_VELOCITY } else { VIEWS[0].1 });
-        let record = DefinitionRecord { kind: View, name: "velocity".into(), version, sql, status: DefinitionStatus::Building, created_at: now() };
+        let record =
+            DefinitionRecord { kind: View, name: "velocity".into(), version, sql, status: DefinitionStatus::Building, created_at: now() };
         let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() };
         self.lab.catalog.commit(commit).await.unwrap();
     }
@@ -313,7 +319,12 @@ impl Run {
             }
             let refused: Vec<String> = VIEWS.iter().filter_map(|(view, _)| stand.view(view).err()).map(|error| error.to_string()).collect();
             let ends = &self.model.ends;
-            assert!(began.elapsed() < Duration::from_secs(20), "not settled: {} of {ends}, {refused:?}\n{}", stand.vector, self.trace.join("\n"));
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "not settled: {} of {ends}, {refused:?}\n{}",
+                stand.vector,
+                self.trace.join("\n")
+            );
             for worker in self.workers.values_mut().filter(|worker| worker.task.is_finished()) {
                 panic!("a worker ended: {:?}", (&mut worker.task).await);
             }
@@ -413,7 +424,8 @@ fn rows_of(batches: &[RecordBatch], keys: usize) -> BTreeMap<Vec<String>, Vec<(S
     let options = FormatOptions::default().with_null("∅");
     let mut rows = BTreeMap::new();
     for batch in batches {
-        let columns: Vec<ArrayFormatter> = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+        let columns: Vec<ArrayFormatter> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
         for row in 0..batch.num_rows() {
             let texts: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
             let named = batch.schema().fields().iter().map(|field| field.name().clone()).zip(texts.iter().cloned()).skip(keys).collect();

@@ -84,7 +84,9 @@ async fn one_request_is_answered_by_the_version_it_names() {
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
     let asked = RunRecord { version: 2, started_at: None, ..run(RunStatus::Requested, HOUR, 1) };
     state.runs.push(asked.clone());
-    let answering = |state: &CatalogState| due_runs(state, &registry, HOUR / 2).iter().filter(|due| due.requested.is_some()).map(|due| due.version).collect::<Vec<_>>();
+    let answering = |state: &CatalogState| {
+        due_runs(state, &registry, HOUR / 2).iter().filter(|due| due.requested.is_some()).map(|due| due.version).collect::<Vec<_>>()
+    };
     assert_eq!(answering(&state), vec![2]);
     state.runs = vec![RunRecord { version: 7, ..asked }];
     assert_eq!(answering(&state), vec![1], "one that names a version that is gone is answered by the served one");
