@@ -262,12 +262,14 @@ impl Batch {
         archive_plan(&self.storage, &of_stream, plan_schema(stream), &ranges, None, 2)
     }
 
-    /// What a sort keeps aside for merging its spilled runs has to fit the limit.
+    /// Under a small limit a batch, and what a sort keeps aside for merging its spilled runs, have to be small as well.
     fn session_config(&self) -> SessionConfig {
-        let mut config = session_config();
-        let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
-        *reserved = (*reserved).min(self.settings.memory_limit_bytes / 16);
-        config
+        let limit = self.settings.memory_limit_bytes;
+        let default = session_config();
+        let execution = &default.options().execution;
+        let reserved = execution.sort_spill_reservation_bytes.min(limit / 16);
+        let rows = default.batch_size().min(limit / (16 << 10)).max(256);
+        default.with_batch_size(rows).with_sort_spill_reservation_bytes(reserved)
     }
 
     fn session(&self, pool: Arc<PeakPool>) -> Result<SessionContext> {
