@@ -161,7 +161,7 @@ impl Lab {
         let stand = self.node.stand().unwrap();
         let live = stand.view(view).unwrap().live.clone();
         let state = &stand.loaded.state;
-        let all = archive_layer(&self.storage, self.node.session(), &live, state, Micros::MAX, None).await.unwrap();
+        let all = archive_layer(&self.storage, self.node.session(), &live, state, NOW, None, None).await.unwrap();
         let (run, floors) = (Uuid::now_v7(), live.plan.floors(NOW));
         let (mut files, mut records): (Vec<_>, Vec<FileRecord>) = Default::default();
         let mut rows = 0;
