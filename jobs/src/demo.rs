@@ -85,7 +85,7 @@ pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<Outco
             .with("found", options.events)
             .with("expected", format!("at least {LEAST_EVENTS} events")));
     }
-    let project = Project::create(options.dir.as_deref()).await?;
+    let project = Project::create(options.dir.as_deref(), options.once).await?;
     let installation = Installation::open(&project.settings, Functions::standard()).await?;
     let log = installation.log.clone();
     let (sender, ready) = oneshot::channel();

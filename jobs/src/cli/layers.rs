@@ -65,5 +65,5 @@ pub(super) async fn run_demo(args: DemoArgs) -> Result<Done> {
     let stop = stop_on_signals()?;
     let options = DemoOptions { once: args.once, events: args.events, seed: args.seed, dir: args.dir };
     let outcome = demo(options, stop).await?;
-    Ok(if args.once && !outcome.is_verified() { Done::Found } else { Done::Success })
+    Ok(if outcome.has_failed() || (args.once && !outcome.is_verified()) { Done::Found } else { Done::Success })
 }

@@ -21,7 +21,7 @@ pub struct Project {
 
 impl Project {
     /// Writes the project's files to `folder`, or to a temporary one, and finds a free port for HTTP.
-    pub async fn create(folder: Option<&Path>) -> Result<Project> {
+    pub async fn create(folder: Option<&Path>, once: bool) -> Result<Project> {
         let (folder, temporary) = match folder {
             Some(folder) => (std::path::absolute(folder)?, None),
             None => {
@@ -34,7 +34,7 @@ impl Project {
                 .with("found", folder.join("data").display())
                 .with("expected", "a new or empty folder"));
         }
-        let address = free_address().await?;
+        let address = free_address(once).await?;
         for (file, text) in SOURCES {
             write(&folder.join(file), text)?;
         }
@@ -49,11 +49,12 @@ impl Project {
     }
 }
 
-/// The usual address where nobody has it, or one with a port that is free at this moment.
-async fn free_address() -> Result<SocketAddr> {
-    let listener = match TcpListener::bind(PREFERRED).await {
-        Ok(listener) => listener,
-        Err(_) => TcpListener::bind("127.0.0.1:0").await?,
+/// The usual address for a demo that people look at, where nobody has it; else one with a port that is free at this moment.
+async fn free_address(once: bool) -> Result<SocketAddr> {
+    let preferred = if once { None } else { TcpListener::bind(PREFERRED).await.ok() };
+    let listener = match preferred {
+        Some(listener) => listener,
+        None => TcpListener::bind("127.0.0.1:0").await?,
     };
     Ok(listener.local_addr()?)
 }
