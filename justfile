@@ -14,7 +14,7 @@ test *arguments:
 
 # the tests against Kafka, PostgreSQL and S3 (after `just services up`)
 test-services *arguments:
-    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace --test engines --test cli {{arguments}}
+    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace purchases_on {{arguments}}
 
 # real Kafka, PostgreSQL and S3 for the tests: just services up|down|check|start NAME|kill NAME [SIGNAL]
 services action *arguments:
