@@ -40,6 +40,6 @@ doc:
 duplicates:
     .ci/duplicates
 
-# licences, advisories, banned duplicates (needs `cargo install cargo-deny --locked`)
-deny:
-    cargo deny check
+# licences, banned duplicates, sources, known vulnerabilities (needs `cargo install cargo-deny cargo-audit --locked`)
+dependencies:
+    .ci/dependencies
