@@ -7,10 +7,13 @@
 //! archive --Partial, sort--> states by (bucket, key, tile) --merge, climb the ladder--> buckets --publish--> snapshot
 //! ```
 
+mod decide;
+mod lease;
 mod memory;
 mod recompute;
 mod run;
 mod write;
 
+pub use decide::{needed_files, switch_version, version_to_run};
 pub use memory::PeakPool;
 pub use run::{Batch, BatchSettings, Clock, RunRequest, RunTime};

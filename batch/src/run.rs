@@ -10,13 +10,13 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use schemas::catalog::{
-    Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, FileKind, FileRecord, LeaseRecord,
-    RunRecord, RunStatus, SnapshotRecord, publish_commit,
+    Catalog, CatalogState, Commit, DefinitionStatus, FileRecord, RunRecord, RunStatus, SnapshotRecord, failure_commit, publish_commit,
+    run_lease,
 };
 use schemas::definitions::StreamDefinition;
 use schemas::events::plan_schema;
 use schemas::functions::Functions;
-use schemas::plan::{ViewPlan, session_config};
+use schemas::plan::session_config;
 use schemas::registry::{LiveView, Registry};
 use schemas::storage::snapshot::MANIFEST_FORMAT;
 use schemas::storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, write_manifest};
@@ -26,6 +26,8 @@ use schemas::{Error, ErrorKind, Result};
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use crate::decide::{max_event_time, needed_files, switch_version, version_to_run};
+use crate::lease::KeepLease;
 use crate::memory::PeakPool;
 use crate::recompute::recompute_plan;
 use crate::write::{SnapshotWriter, Written};
@@ -83,7 +85,7 @@ pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 impl Batch {
     /// Runs one view and answers the record of the run. `Conflict`: another process is running it.
     pub async fn run(&self, request: RunRequest, clock: Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        let name = format!("run/{}", request.view);
+        let name = run_lease(&request.view);
         let lease = self.catalog.acquire_lease(&name, &self.worker, self.settings.lease, clock(), None).await?;
         let Some(lease) = lease else {
             return Err(Error::conflict(format!("the view \"{}\" is being run by another process", request.view)));
@@ -157,9 +159,14 @@ impl Batch {
         let view = registry
             .view(&run.view, run.version)
             .ok_or_else(|| Error::not_found(format!("the view \"{}\" has no live version {} that keeps states", run.view, run.version)))?;
-        let t = time_of(request.t, state, &view.plan);
+        let streams: Vec<Arc<str>> = view.plan.streams.iter().map(|stream| stream.name.clone()).collect();
+        let t = match request.t {
+            RunTime::At(t) => t,
+            RunTime::EventClock => max_event_time(state, &streams).unwrap_or_default(),
+        };
         let floors = view.plan.floors(t);
-        let files = needed_files(state, &view.plan, &cut, t);
+        let horizon = floors.iter().map(|(_, floor)| *floor).min().flatten();
+        let files = needed_files(state, &streams, &cut, horizon);
         run.events_read = files.iter().map(|file| file.rows).sum();
         let buckets = buckets_for(run.events_read);
         let pool = Arc::new(PeakPool::new(self.settings.memory_limit_bytes));
@@ -189,7 +196,7 @@ impl Batch {
             bucket_count: buckets,
             files: std::mem::take(&mut written.buckets),
             floors,
-            max_event_time: max_event_time(state, &view.plan),
+            max_event_time: max_event_time(state, &streams),
             made_at: clock(),
             events: run.events_read,
             filtered: 0,
@@ -236,7 +243,7 @@ impl Batch {
         loop {
             let state = self.catalog.state().await?;
             let mut switching = commit.clone();
-            switch_version(&mut switching, &state, view)?;
+            switch_version(&mut switching, &state, &view.name, view.version)?;
             match self.catalog.commit_with_retry(switching).await {
                 Err(error) if error.kind() == ErrorKind::Conflict && attempts < SWITCH_ATTEMPTS => attempts += 1,
                 outcome => return outcome.map(|_| ()),
@@ -244,13 +251,10 @@ impl Batch {
         }
     }
 
-    async fn record_failure(&self, mut run: RunRecord, error: &Error, now: Micros) {
+    async fn record_failure(&self, run: RunRecord, error: &Error, now: Micros) {
         metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "failed").increment(1);
         warn!(view = %run.view, run = %run.id, %error, "run failed; the snapshot being served stays");
-        run.status = RunStatus::Failed;
-        run.ended_at = Some(now);
-        run.error = Some(error.to_string());
-        let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Run(run.clone())], ..Commit::default() };
+        let commit = failure_commit(Uuid::now_v7(), run.clone(), &self.worker, error.to_string(), now);
         if let Err(error) = self.catalog.commit_with_retry(commit).await {
             warn!(run = %run.id, %error, "the failure of a run was not recorded");
         }
@@ -287,111 +291,7 @@ impl Batch {
     }
 }
 
-/// The version being built comes first: it is waited for.
-fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
-    let live = state.live(DefinitionKind::View).filter(|record| &*record.name == view);
-    let newest = live.max_by_key(|record| (record.status == DefinitionStatus::Building, record.version));
-    newest.map(|record| record.version).ok_or_else(|| {
-        let known: Vec<&str> = state.live(DefinitionKind::View).map(|record| &*record.name).collect();
-        Error::not_found(format!("there is no view \"{view}\": expected one of {}", known.join(", ")))
-    })
-}
-
-/// A version that was being built is served from its first snapshot on; the one before retires in the same transaction.
-fn switch_version(commit: &mut Commit, state: &CatalogState, view: &LiveView) -> Result<()> {
-    let live: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).filter(|record| record.name == view.name).collect();
-    if !live.iter().any(|record| record.version == view.version) {
-        return Err(Error::conflict("the view's version was dropped while it was built")
-            .with("view", &view.name)
-            .with("version", view.version));
-    }
-    for record in live.into_iter().filter(|record| record.version <= view.version) {
-        let status = if record.version == view.version { DefinitionStatus::Active } else { DefinitionStatus::Retired };
-        commit.add.push(Add::Definition(DefinitionRecord { status, ..record.clone() }));
-    }
-    commit.expect.push(Expect::Revision(state.revision));
-    Ok(())
-}
-
-fn time_of(time: RunTime, state: &CatalogState, plan: &ViewPlan) -> Micros {
-    match time {
-        RunTime::At(t) => t,
-        RunTime::EventClock => max_event_time(state, plan).unwrap_or_default(),
-    }
-}
-
-/// The greatest event time of the view's streams, as the catalog has it.
-fn max_event_time(state: &CatalogState, plan: &ViewPlan) -> Option<Micros> {
-    let of_view = |stream: &str| plan.streams.iter().any(|known| &*known.name == stream);
-    state.partitions.values().filter(|partition| of_view(&partition.id.stream)).filter_map(|partition| partition.max_event_time).max()
-}
-
-/// The archive files of the view's streams within the cut, without those wholly before its horizon.
-fn needed_files(state: &CatalogState, plan: &ViewPlan, cut: &Vector, t: Micros) -> Vec<FileRecord> {
-    let horizon = plan.floors(t).into_iter().map(|(_, floor)| floor).min().flatten();
-    let within: std::collections::BTreeSet<Uuid> = state.checkpoints.iter().filter(|c| c.is_within(cut)).map(|c| c.id).collect();
-    state
-        .files
-        .iter()
-        .filter(|file| {
-            !file.doomed
-                && file.kind == FileKind::Archive
-                && plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name))
-        })
-        .filter(|file| file.checkpoint.is_none_or(|checkpoint| within.contains(&checkpoint)))
-        .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
-        .cloned()
-        .collect()
-}
-
 /// About half a million events to a bucket.
 fn buckets_for(events: i64) -> u32 {
     (events.max(0) as u64 / 500_000 + 1).next_power_of_two().min(256) as u32
-}
-
-/// Renews a lease while its run works.
-struct KeepLease {
-    lease: Arc<std::sync::Mutex<LeaseRecord>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl KeepLease {
-    fn start(catalog: Catalog, lease: LeaseRecord, ttl: Duration, clock: Clock) -> Self {
-        let shared = Arc::new(std::sync::Mutex::new(lease));
-        let current = shared.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(ttl / 3).await;
-                let held = lock(&current).clone();
-                match catalog.renew_lease(&held, ttl, clock()).await {
-                    Ok(renewed) => *lock(&current) = renewed,
-                    Err(error) if error.kind() == ErrorKind::Conflict => {
-                        warn!(lease = %held.name, %error, "the lease of a run is lost; it will not publish");
-                        return;
-                    }
-                    Err(error) => warn!(lease = %held.name, %error, "a lease could not be renewed; trying again"),
-                }
-            }
-        });
-        Self { lease: shared, task }
-    }
-
-    fn current(&self) -> LeaseRecord {
-        lock(&self.lease).clone()
-    }
-
-    fn expect(&self, now: Micros) -> Expect {
-        let lease = self.current();
-        Expect::Lease { name: lease.name, owner: lease.owner, epoch: lease.epoch, now }
-    }
-
-    async fn stop(self) -> LeaseRecord {
-        self.task.abort();
-        let _ = self.task.await;
-        lock(&self.lease).clone()
-    }
-}
-
-fn lock(lease: &std::sync::Mutex<LeaseRecord>) -> std::sync::MutexGuard<'_, LeaseRecord> {
-    lease.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

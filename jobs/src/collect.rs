@@ -1,25 +1,30 @@
 //! The collector: first marks in the catalog what nobody needs, then, a round later, deletes it. No transaction may name a marked file.
+//! Once an hour it also looks for orphans: files whose writer died before it could commit them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use batch::Clock;
-use schemas::catalog::{Catalog, CollectionPlan, DefinitionKind, DefinitionRecord, DefinitionStatus, collectable};
+use schemas::catalog::{
+    Catalog, CollectionPlan, DefinitionKind, DefinitionRecord, DefinitionStatus, ORPHAN_AGE, collectable, orphans, orphans_commit,
+};
 use schemas::definitions::parse::parse_stream;
 use schemas::functions::Functions;
 use schemas::registry::Registry;
-use schemas::storage::ObjectStorage;
+use schemas::storage::{ObjectName, ObjectStorage};
 use schemas::{ErrorKind, Result};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use uuid::Uuid;
 
 const EVERY: Duration = Duration::from_secs(60);
+/// Every so many rounds the storage is listed for orphans.
+const ROUNDS_PER_LISTING: u64 = 60;
 
 /// Collects until told to stop.
 pub async fn run(catalog: Catalog, storage: ObjectStorage, functions: Functions, clock: Clock, stop: CancellationToken) {
-    loop {
+    for round in 1u64.. {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(EVERY) => {}
@@ -30,7 +35,32 @@ pub async fn run(catalog: Catalog, storage: ObjectStorage, functions: Functions,
             Err(error) if error.kind() == ErrorKind::Conflict => debug!("something was committed meanwhile; collecting later"),
             Err(error) => warn!(%error, "collection failed; trying again later"),
         }
+        if round % ROUNDS_PER_LISTING == 0 {
+            match collect_orphans(&catalog, &storage, &clock).await {
+                Ok(0) => {}
+                Ok(deleted) => info!(deleted, "orphans of writers that died were deleted"),
+                Err(error) => warn!(%error, "orphans could not be collected; trying again later"),
+            }
+        }
     }
+}
+
+/// Deletes files that no transaction named and none can name any more; answers how many.
+pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: &Clock) -> Result<usize> {
+    let state = catalog.state().await?;
+    if let Some(commit) = orphans_commit(&state, Uuid::now_v7(), clock()) {
+        catalog.commit(commit).await?;
+    }
+    // What is not a name of ours is none of our business.
+    let listed: Vec<ObjectName> = storage.list("").await?.iter().filter_map(|object| object.path.parse().ok()).collect();
+    let state = catalog.state().await?;
+    let orphans = orphans(&state, &listed);
+    for name in &orphans {
+        storage.delete(&name.to_string()).await?;
+    }
+    storage.remove_partial_files(SystemTime::now(), ORPHAN_AGE).await?;
+    metrics::counter!("basestream_jobs_orphans_deleted_total").increment(orphans.len() as u64);
+    Ok(orphans.len())
 }
 
 /// One round; answers what it did.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batch::{Batch, Clock, RunRequest, RunTime};
-use schemas::catalog::{Add, CatalogState, Commit, RunRecord};
+use schemas::catalog::{CatalogState, RunRecord, abandoned};
 use schemas::registry::Registry;
 use schemas::tiles::Micros;
 use schemas::{ErrorKind, Result};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 mod due;
 
-pub use due::{Due, abandoned, due_runs};
+pub use due::{Due, due_runs};
 
 /// How often the catalog is asked what is due.
 const LOOK: Duration = Duration::from_secs(1);
@@ -81,10 +81,13 @@ impl Scheduler {
 
     /// Closes the records of runs whose process died: their lease is gone, their pin would keep files for ever.
     async fn close_abandoned(&self, state: &CatalogState) -> Result<()> {
-        for run in abandoned(state, (self.clock)()) {
-            warn!(view = %run.view, run = %run.id, "the process of a run died; the run is closed as failed");
-            let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Run(run)], ..Commit::default() };
-            self.batch.catalog.commit_with_retry(commit).await?;
+        for (run, commit) in abandoned(state, Uuid::now_v7, (self.clock)()) {
+            match self.batch.catalog.commit_with_retry(commit).await {
+                Ok(_) => warn!(view = %run.view, run = %run.id, "the process of a run died; the run is closed as failed"),
+                // Something else was committed meanwhile, perhaps by its owner: the next round looks again.
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

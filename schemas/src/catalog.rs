@@ -14,7 +14,10 @@ mod decide;
 mod sql;
 mod uuid_text;
 
-pub use decide::{CollectionPlan, checkpoint_commit, collectable, ledger_difference, publish_commit, publishable};
+pub use decide::{
+    CollectionPlan, ORPHAN_AGE, abandoned, checkpoint_commit, collectable, failure_commit, ledger_difference, orphans, orphans_commit,
+    publish_commit, publishable, run_lease,
+};
 pub use sql::Catalog;
 
 /// A number that grows by one with every commit: catalog states are totally ordered by it.
@@ -219,8 +222,10 @@ pub enum Expect {
     CutNotBehind { view: Arc<str>, version: u32, cut: Vector },
     /// The newest version of the definition is this; `None` means it has none.
     NewestVersion { kind: DefinitionKind, name: Arc<str>, version: Option<u32> },
-    /// No file of these paths is doomed.
+    /// No file of these paths is doomed, and none was made before the time that the collector gave up on.
     NotDoomed { paths: Vec<String> },
+    /// The run is under way: nobody ended it, nobody closed it for its dead process.
+    Running { run: Uuid },
     /// No commit happened since the state of this revision was read.
     Revision(Revision),
 }
@@ -244,6 +249,8 @@ pub enum Remove {
     /// Marks it doomed; the row goes with [`Remove::File`] after the file is deleted.
     Doom(String),
     File(String),
+    /// Files of checkpoints made before this time and not named yet: no transaction may name them any more.
+    OrphansBefore(Micros),
     Checkpoint(Uuid),
     Snapshot {
         view: Arc<str>,
@@ -283,6 +290,8 @@ pub struct CatalogState {
     pub revision: Revision,
     /// Names this catalog; made once.
     pub identity: String,
+    /// Files of checkpoints that were made before this time can be named no more.
+    pub orphaned_before: Micros,
     pub definitions: Vec<DefinitionRecord>,
     pub partitions: BTreeMap<PartitionId, PartitionRecord>,
     /// In the order of their commits.

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
+use tracing::warn;
+
 use crate::error::Result;
 use crate::plan::ViewPlan;
 use crate::states::{KeyCodec, StateRows, merge::merge_all};
@@ -17,35 +19,60 @@ use crate::vector::{PartitionId, Vector};
 pub type ViewVersion = (Arc<str>, u32);
 
 /// What one or more micro-batches of a worker added.
-#[derive(Debug, Clone)]
-pub struct FreshLayer {
+///
+/// `S` is what a view version's states are: state rows, or what a simulation puts in their place.
+#[derive(Debug)]
+pub struct FreshLayer<S = StateRows> {
     /// Per partition that it covers.
     pub start: Vector,
     pub end: Vector,
     /// Sorted and merged state rows, an entry (perhaps without rows) for each view version that was kept and reads one of the
     /// layer's streams. Of a view without an entry nothing is known; see [`FreshLayer::covers`].
-    pub states: BTreeMap<ViewVersion, Arc<StateRows>>,
+    pub states: BTreeMap<ViewVersion, Arc<S>>,
     /// The greatest event time of its accepted events, per stream.
     pub max_event_time: BTreeMap<Arc<str>, Micros>,
 }
 
 /// The shared list. Cheap to clone; readers and writers hold its lock for the time of copying a few pointers.
-#[derive(Debug, Clone, Default)]
-pub struct Fresh(Arc<RwLock<State>>);
+#[derive(Debug)]
+pub struct Fresh<S = StateRows>(Arc<RwLock<State<S>>>);
+
+impl<S> Clone for Fresh<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S> Default for Fresh<S> {
+    fn default() -> Self {
+        Self(Arc::new(RwLock::new(State { layers: Vec::new(), complete_to: BTreeMap::new() })))
+    }
+}
+
+impl<S> Clone for FreshLayer<S> {
+    fn clone(&self) -> Self {
+        Self { start: self.start.clone(), end: self.end.clone(), states: self.states.clone(), max_event_time: self.max_event_time.clone() }
+    }
+}
 
 /// The layers that follow a vector without a gap or an overlap.
-#[derive(Debug, Clone, Default)]
-pub struct Chain {
-    pub layers: Vec<Arc<FreshLayer>>,
+#[derive(Debug)]
+pub struct Chain<S = StateRows> {
+    pub layers: Vec<Arc<FreshLayer<S>>>,
     /// Where the layers end: the vector itself in partitions without one.
     pub end: Vector,
     /// Until when partitions are complete, counting these layers.
     pub complete_to: BTreeMap<PartitionId, Micros>,
 }
 
-impl Chain {
+impl<S> Chain<S> {
+    /// A chain without layers, at `vector`.
+    pub fn at(vector: Vector) -> Self {
+        Self { layers: Vec::new(), end: vector, complete_to: BTreeMap::new() }
+    }
+
     /// Adds a layer that begins, in all of its partitions, where the chain ends.
-    fn take(&mut self, layer: &Arc<FreshLayer>) -> bool {
+    fn take(&mut self, layer: &Arc<FreshLayer<S>>) -> bool {
         let follows = layer.start.iter().all(|(p, start)| start == self.end.get(p));
         if follows {
             for (partition, end) in layer.end.iter() {
@@ -57,14 +84,14 @@ impl Chain {
     }
 }
 
-#[derive(Debug, Default)]
-struct State {
-    layers: Vec<Arc<FreshLayer>>,
+#[derive(Debug)]
+struct State<S> {
+    layers: Vec<Arc<FreshLayer<S>>>,
     /// Per partition, every record the log took before this time is in the archive or in a layer.
     complete_to: BTreeMap<PartitionId, Micros>,
 }
 
-impl State {
+impl<S> State<S> {
     fn complete(&mut self, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
         for (partition, time) in complete_to {
             let known = self.complete_to.entry(partition).or_insert(time);
@@ -73,9 +100,9 @@ impl State {
     }
 }
 
-impl Fresh {
+impl<S> Fresh<S> {
     /// Adds a layer; readers see it at once.
-    pub fn publish(&self, layer: FreshLayer, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
+    pub fn publish(&self, layer: FreshLayer<S>, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
         let mut state = self.write();
         state.layers.push(Arc::new(layer));
         state.complete(complete_to);
@@ -87,9 +114,9 @@ impl Fresh {
     }
 
     /// Replaces the layers that lie within `merged`, in all of their partitions, by it.
-    pub fn compact(&self, merged: FreshLayer) {
+    pub fn compact(&self, merged: FreshLayer<S>) {
         let mut state = self.write();
-        let inside = |layer: &FreshLayer| {
+        let inside = |layer: &FreshLayer<S>| {
             let starts_inside = layer.start.iter().all(|(p, start)| has(&merged.start, p) && start >= merged.start.get(p));
             starts_inside && layer.end.iter().all(|(p, end)| end <= merged.end.get(p))
         };
@@ -112,10 +139,10 @@ impl Fresh {
     }
 
     /// What a reader standing on `vector` adds to it.
-    pub fn after(&self, vector: &Vector) -> Chain {
+    pub fn after(&self, vector: &Vector) -> Chain<S> {
         let state = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut chain = Chain { layers: Vec::new(), end: vector.clone(), complete_to: BTreeMap::new() };
-        let mut left: Vec<&Arc<FreshLayer>> = state.layers.iter().collect();
+        let mut chain = Chain::at(vector.clone());
+        let mut left: Vec<&Arc<FreshLayer<S>>> = state.layers.iter().collect();
         let mut before = left.len() + 1;
         while left.len() < before {
             before = left.len();
@@ -126,7 +153,7 @@ impl Fresh {
         chain
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State<S>> {
         self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -138,8 +165,26 @@ fn has(vector: &Vector, partition: &PartitionId) -> bool {
 impl FreshLayer {
     /// One layer of several of the same unit of work, in order. `plans` gives the plan and codec of each view version.
     pub fn merge(layers: &[Arc<FreshLayer>], plans: &BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)>) -> Result<FreshLayer> {
+        Ok(Self::merge_by(layers, |view, rows| {
+            let (plan, codec) =
+                plans.get(view).filter(|(plan, _)| layers.iter().all(|layer| layer.covers(view, |stream| plan.reads(stream))))?;
+            let merged = merge_all(plan, codec, rows);
+            merged
+                .inspect_err(|error| warn!(view = %view.0, version = view.1, %error, "fresh states do not merge; the view goes without"))
+                .ok()
+        }))
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.states.values().map(|rows| rows.memory_bytes()).sum()
+    }
+}
+
+impl<S> FreshLayer<S> {
+    /// One layer of several of the same unit of work, in order; a view version of which `merge` makes nothing has no entry.
+    pub fn merge_by(layers: &[Arc<Self>], mut merge: impl FnMut(&ViewVersion, &[&S]) -> Option<S>) -> Self {
         let (mut start, mut end, mut max_event_time) = (Vector::new(), Vector::new(), BTreeMap::new());
-        let mut sets: BTreeMap<ViewVersion, Vec<&StateRows>> = BTreeMap::new();
+        let mut sets: BTreeMap<ViewVersion, Vec<&S>> = BTreeMap::new();
         for layer in layers {
             for (partition, offset) in layer.start.iter() {
                 let earlier = if has(&start, partition) { start.get(partition).min(offset) } else { offset };
@@ -152,34 +197,18 @@ impl FreshLayer {
                 let known = max_event_time.entry(stream.clone()).or_insert(*time);
                 *known = (*time).max(*known);
             }
-            for (view, rows) in &layer.states {
-                sets.entry(view.clone()).or_default().push(rows);
+            for (view, states) in &layer.states {
+                sets.entry(view.clone()).or_default().push(states);
             }
         }
-        let mut merged = FreshLayer { start, end, states: BTreeMap::new(), max_event_time };
-        for (view, rows) in sets {
-            let Some((plan, codec)) = plans.get(&view).filter(|(plan, _)| layers.iter().all(|layer| layer.covers(&view, plan))) else {
-                continue;
-            };
-            match merge_all(plan, codec, &rows) {
-                Ok(rows) => drop(merged.states.insert(view, Arc::new(rows))),
-                Err(error) => {
-                    tracing::warn!(view = %view.0, version = view.1, %error, "fresh states do not merge; the view goes without them")
-                }
-            }
-        }
-        Ok(merged)
+        let merged = sets.into_iter().filter_map(|(view, states)| Some((view.clone(), Arc::new(merge(&view, &states)?))));
+        Self { states: merged.collect(), start, end, max_event_time }
     }
 
     /// False when the layer holds events of the view's streams that are not in the view's states: the view was not known yet when
     /// the layer was made, or its expressions failed on one of the events.
-    pub fn covers(&self, view: &ViewVersion, plan: &ViewPlan) -> bool {
-        let reads = |p: &PartitionId| plan.streams.iter().any(|stream| stream.name == p.stream);
-        self.states.contains_key(view) || !self.start.iter().any(|(p, _)| reads(p))
-    }
-
-    pub fn memory_bytes(&self) -> usize {
-        self.states.values().map(|rows| rows.memory_bytes()).sum()
+    pub fn covers(&self, view: &ViewVersion, reads: impl Fn(&str) -> bool) -> bool {
+        self.states.contains_key(view) || !self.start.iter().any(|(partition, _)| reads(&partition.stream))
     }
 }
 

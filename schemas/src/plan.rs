@@ -125,6 +125,11 @@ impl ViewPlan {
         self.ladder[0]
     }
 
+    /// Whether the view's events come from this stream.
+    pub fn reads(&self, stream: &str) -> bool {
+        self.streams.iter().any(|known| &*known.name == stream)
+    }
+
     /// A state row: the keys, [`LEVEL`] (UInt8), [`TILE`] (the tile's start), then each state's fields.
     pub fn state_schema(&self) -> &SchemaRef {
         &self.state_schema

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
@@ -60,6 +60,8 @@ struct Inner {
     /// The log, where it is known: for the partitions' ends in `system.partitions`.
     log: OnceLock<Arc<dyn Log>>,
     loaded: RwLock<Option<Arc<Loaded>>>,
+    /// States that were loaded; queries may still stand on those that live.
+    stood: Mutex<Vec<Weak<Loaded>>>,
     /// One refresh at a time; guards nothing else.
     refreshing: tokio::sync::Mutex<()>,
     last_now: AtomicI64,
@@ -89,6 +91,7 @@ impl Node {
             queries,
             log: OnceLock::new(),
             loaded: RwLock::new(None),
+            stood: Mutex::default(),
             refreshing: tokio::sync::Mutex::new(()),
             last_now: AtomicI64::new(i64::MIN),
         };
@@ -161,7 +164,8 @@ impl Node {
         let vector = state.vector();
         metrics::gauge!("basestream_serving_catalog_revision").set(state.revision as f64);
         let loaded = Arc::new(Loaded { state: Arc::new(state), registry, vector: vector.clone(), views });
-        *self.0.loaded.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(loaded);
+        self.lock_stood().push(Arc::downgrade(&loaded));
+        *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
         if let Some(fresh) = &self.0.fresh {
             fresh.release(&vector);
         }
@@ -199,7 +203,7 @@ impl Node {
         // Held until the fresh layers are taken: a refresh releases the layers that its own state has passed.
         let current = self.0.loaded.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let loaded = current.clone().ok_or_else(|| Error::unavailable("the node has not loaded a catalog state yet: try again"))?;
-        let alone = || Chain { end: loaded.vector.clone(), ..Chain::default() };
+        let alone = || Chain::at(loaded.vector.clone());
         let chain = self.0.fresh.as_ref().map_or_else(alone, |fresh| fresh.after(&loaded.vector));
         drop(current);
         let Chain { layers: fresh, end: vector, complete_to } = chain;
@@ -250,11 +254,24 @@ impl Node {
         self.loaded().map(|loaded| loaded.state.revision)
     }
 
-    /// Keeps the files of the oldest state in use from being collected.
+    /// Keeps the files of the oldest state in use from being collected: a long query may stand on one loaded long ago.
     async fn pin(&self, now: Micros) -> Result<()> {
-        let oldest = self.loaded().map(|loaded| oldest_cut(&loaded)).unwrap_or_default();
+        let oldest = self.oldest_in_use().unwrap_or_default();
         self.0.catalog.acquire_lease(&self.lease_name(), &self.0.settings.name, self.0.settings.lease, now, Some(oldest)).await?;
         Ok(())
+    }
+
+    fn oldest_in_use(&self) -> Option<Vector> {
+        let mut stood = self.lock_stood();
+        stood.retain(|loaded| loaded.strong_count() > 0);
+        let cuts: Vec<Vector> = stood.iter().filter_map(Weak::upgrade).map(|loaded| oldest_cut(&loaded)).collect();
+        let newest = cuts.last()?;
+        let least = |partition| cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or_default();
+        Some(newest.iter().map(|(partition, _)| (partition.clone(), least(partition))).collect())
+    }
+
+    fn lock_stood(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Loaded>>> {
+        self.0.stood.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn unpin(&self) {

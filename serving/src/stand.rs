@@ -60,7 +60,7 @@ impl Stand {
         let version = (live.name.clone(), live.version);
         let loaded =
             self.loaded.views.get(&version).ok_or_else(|| Error::unavailable(format!("the view \"{name}\" is being loaded: try again")))?;
-        if !self.fresh.iter().all(|layer| layer.covers(&version, &live.plan)) {
+        if !self.fresh.iter().all(|layer| layer.covers(&version, |stream| live.plan.reads(stream))) {
             let message = format!("the speed layer does not keep version {} of the view \"{name}\" yet: try again", live.version);
             return Err(Error::unavailable(message));
         }
@@ -75,7 +75,7 @@ impl Stand {
 
     /// The greatest event time of all accepted events of the view's streams, before WHERE.
     pub fn max_event_time(&self, view: &LiveView) -> Option<Micros> {
-        let reads = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
+        let reads = |stream: &str| view.plan.reads(stream);
         let committed = self.loaded.state.partitions.values().filter(|p| reads(&p.id.stream)).filter_map(|p| p.max_event_time);
         let fresh = self.fresh.iter().flat_map(|layer| &layer.max_event_time).filter(|(stream, _)| reads(stream)).map(|(_, time)| *time);
         committed.chain(fresh).max()
@@ -91,7 +91,7 @@ impl Stand {
 
     /// Every event the log accepted before this time is counted: the minimum over the partitions of these views' streams.
     pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
-        let reads = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
+        let reads = |stream: &str| view.plan.reads(stream);
         self.loaded
             .state
             .partitions

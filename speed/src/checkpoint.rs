@@ -9,10 +9,10 @@ use schemas::catalog::{Catalog, CheckpointRange, CheckpointRecord, FileRecord, c
 use schemas::fresh::FreshLayer;
 use schemas::storage::{ObjectName, ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
 use schemas::tiles::Micros;
-use schemas::vector::PartitionId;
 use uuid::Uuid;
 
-use crate::unit::{Held, Unit};
+use crate::claim::checkpoint_of;
+use crate::unit::Unit;
 use crate::views::Views;
 
 /// Writes and commits a unit. `Conflict`: somebody else owns one of its partitions; nothing of it is counted.
@@ -22,42 +22,23 @@ pub(crate) async fn commit(
     storage: &ObjectStorage,
     catalog: &Catalog,
     worker: &str,
+    id: Uuid,
     now: Micros,
 ) -> Result<CheckpointRecord> {
-    let id = Uuid::now_v7();
-    let moved: Vec<&Held> = unit.held.values().filter(|held| held.position > held.start).collect();
-    let ranges: Vec<CheckpointRange> = moved.iter().map(|held| range_of(held)).collect();
-    let identities: BTreeMap<PartitionId, String> = moved.iter().map(|held| (held.id.clone(), held.identity.clone())).collect();
+    let (record, identities) = checkpoint_of(unit.claims(), id, worker, now);
     let mut files = write_events(unit, storage, id).await?;
     files.extend(write_dead(unit, storage, id).await?);
-    files.extend(write_states(unit, views, storage, id, &ranges).await?);
-    let record = CheckpointRecord { id, worker: worker.to_owned(), committed_at: now, revision: 0, ranges };
+    files.extend(write_states(unit, views, storage, id, &record.ranges).await?);
     catalog.commit_with_retry(checkpoint_commit(record.clone(), files, &identities)).await?;
     Ok(record)
-}
-
-fn range_of(held: &Held) -> CheckpointRange {
-    let counted = held.counts.archived + held.counts.duplicate + held.counts.dead_lettered;
-    CheckpointRange {
-        partition: held.id.clone(),
-        start: held.start,
-        end: held.position,
-        archived: held.counts.archived,
-        duplicate: held.counts.duplicate,
-        dead_lettered: held.counts.dead_lettered,
-        absent: held.position.0 - held.start.0 - counted,
-        clock: held.decider.clock(),
-        max_event_time: held.decider.max_event_time(),
-        complete_to: held.complete_to,
-    }
 }
 
 /// One archive file per stream: its partitions one after the other, each in log order.
 async fn write_events(unit: &Unit, storage: &ObjectStorage, id: Uuid) -> Result<Vec<FileRecord>> {
     let mut of_stream: BTreeMap<Arc<str>, (u32, Vec<RecordBatch>)> = BTreeMap::new();
     for held in unit.held.values() {
-        if let Some(batches) = unit.events.get(&held.id) {
-            let (version, all) = of_stream.entry(held.id.stream.clone()).or_default();
+        if let Some(batches) = unit.events.get(&held.claim.id) {
+            let (version, all) = of_stream.entry(held.claim.id.stream.clone()).or_default();
             *version = held.definition_version;
             all.extend(batches.iter().cloned());
         }

@@ -8,6 +8,7 @@
 //! ```
 
 mod checkpoint;
+mod claim;
 mod dead_letters;
 mod decide;
 mod recover;
@@ -15,5 +16,7 @@ mod unit;
 mod views;
 mod worker;
 
+pub use claim::{Claim, checkpoint_of};
 pub use decide::{Decider, Decision};
+pub use recover::{Start, files_since, gap_commit, start_of};
 pub use worker::{Clock, Speed, SpeedSettings};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
 use futures::TryStreamExt;
-use schemas::catalog::{Add, Advance, Catalog, CatalogState, Commit, FileKind, GapRecord, PartitionRecord};
+use schemas::catalog::{Add, Advance, Catalog, CatalogState, CheckpointRange, Commit, FileKind, FileRecord, GapRecord, PartitionRecord};
 use schemas::definitions::StreamDefinition;
 use schemas::events::{PARTITION, TIMESTAMP, canonical_text};
 use schemas::log::PartitionBounds;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::decide::Decider;
 
 /// Where to start a partition that the log bounds like this. `Err`: going on would lose records in silence.
-pub(crate) fn start_of(known: Option<&PartitionRecord>, id: &PartitionId, identity: &str, bounds: &PartitionBounds) -> Result<Start> {
+pub fn start_of(known: Option<&PartitionRecord>, id: &PartitionId, identity: &str, bounds: &PartitionBounds) -> Result<Start> {
     let Some(known) = known else {
         return Ok(if bounds.begin > Offset::ZERO { Start::AfterGap(bounds.begin) } else { Start::At(Offset::ZERO) });
     };
@@ -43,7 +43,7 @@ pub(crate) fn start_of(known: Option<&PartitionRecord>, id: &PartitionId, identi
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Start {
+pub enum Start {
     At(Offset),
     /// A partition read for the first time whose log no longer has its beginning: recorded as a gap.
     AfterGap(Offset),
@@ -51,15 +51,20 @@ pub(crate) enum Start {
 
 /// Records that a partition was first read from `begin` on.
 pub(crate) async fn record_gap(catalog: &Catalog, id: &PartitionId, begin: Offset, identity: &str, now: Micros) -> Result<()> {
+    catalog.commit_with_retry(gap_commit(Uuid::now_v7(), id, begin, identity, now)).await.map(drop)
+}
+
+/// The commit that moves a partition which was never read to `begin`, and says so.
+pub fn gap_commit(id: Uuid, partition: &PartitionId, begin: Offset, identity: &str, now: Micros) -> Commit {
     let gap = GapRecord {
-        partition: id.clone(),
+        partition: partition.clone(),
         start: Offset::ZERO,
         end: begin,
         reason: "the log no longer had its beginning when the stream was first read".into(),
         accepted_at: now,
     };
     let advance = Advance {
-        partition: id.clone(),
+        partition: partition.clone(),
         start: Offset::ZERO,
         end: begin,
         log_identity: identity.to_owned(),
@@ -67,9 +72,20 @@ pub(crate) async fn record_gap(catalog: &Catalog, id: &PartitionId, begin: Offse
         max_event_time: None,
         complete_to: None,
     };
-    let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Gap(gap)], advance: vec![advance], ..Commit::default() };
-    catalog.commit_with_retry(commit).await?;
-    Ok(())
+    Commit { id, add: vec![Add::Gap(gap)], advance: vec![advance], ..Commit::default() }
+}
+
+/// The archive files that can hold events of a partition whose records are of `oldest` or later.
+pub fn files_since<'s>(state: &'s CatalogState, id: &PartitionId, oldest: Micros) -> Vec<&'s FileRecord> {
+    let is_recent = |range: &CheckpointRange| range.partition == *id && range.clock.is_some_and(|clock| clock >= oldest);
+    let recent: BTreeSet<Uuid> =
+        state.checkpoints.iter().filter(|checkpoint| checkpoint.ranges.iter().any(is_recent)).map(|checkpoint| checkpoint.id).collect();
+    let of_stream = |file: &&FileRecord| {
+        file.kind == FileKind::Archive
+            && file.subject.as_ref() == Some(&id.stream)
+            && file.checkpoint.is_some_and(|id| recent.contains(&id))
+    };
+    state.files.iter().filter(of_stream).collect()
 }
 
 /// Hands the ids that were accepted within `dedup_within` of the partition's clock to its decider.
@@ -82,20 +98,7 @@ pub(crate) async fn reread_ids(
 ) -> Result<()> {
     let (Some(column), Some(within), Some(clock)) = (&stream.id, stream.dedup_within, decider.clock()) else { return Ok(()) };
     let oldest = clock.saturating_sub(i64::try_from(within.as_micros()).unwrap_or(i64::MAX));
-    let recent: BTreeSet<Uuid> = state
-        .checkpoints
-        .iter()
-        .filter(|checkpoint| {
-            checkpoint.ranges.iter().any(|range| range.partition == *id && range.clock.is_some_and(|clock| clock >= oldest))
-        })
-        .map(|checkpoint| checkpoint.id)
-        .collect();
-    let of_stream = |file: &&schemas::catalog::FileRecord| {
-        file.kind == FileKind::Archive
-            && file.subject.as_deref() == Some(&*stream.name)
-            && file.checkpoint.is_some_and(|id| recent.contains(&id))
-    };
-    for file in state.files.iter().filter(of_stream) {
+    for file in files_since(state, id, oldest) {
         let columns = [column.clone(), PARTITION.to_owned(), TIMESTAMP.to_owned()];
         let mut batches = read_archive(storage, file, Some(&columns)).await?;
         while let Some(batch) = batches.try_next().await? {

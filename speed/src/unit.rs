@@ -10,62 +10,25 @@ use schemas::events::{Decoder, EventBatchBuilder};
 use schemas::fresh::{Fresh, FreshLayer};
 use schemas::log::{Fetched, TopicPartition};
 use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId, Vector};
+use schemas::vector::{PartitionId, Vector};
 
+use crate::claim::Claim;
 use crate::dead_letters::DeadLetters;
-use crate::decide::{Decider, Decision};
+use crate::decide::Decision;
 use crate::views::Views;
 
-/// A partition a worker holds.
+/// A partition a worker holds, with what it accepted since the last micro-batch.
 pub(crate) struct Held {
-    pub(crate) id: PartitionId,
-    pub(crate) decoder: Arc<Decoder>,
+    pub(crate) claim: Claim,
     pub(crate) definition_version: u32,
-    pub(crate) decider: Decider,
-    pub(crate) identity: String,
-    /// The committed position; the unit began here.
-    pub(crate) start: Offset,
-    /// The next offset to be read.
-    pub(crate) position: Offset,
-    pub(crate) complete_to: Option<Micros>,
-    pub(crate) counts: Counts,
-    /// Accepted events of the micro-batch that is open.
+    decoder: Arc<Decoder>,
     open: EventBatchBuilder,
-    /// Where the open micro-batch began.
-    open_from: Offset,
-}
-
-/// What became of a partition's records in the unit.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Counts {
-    pub(crate) archived: i64,
-    pub(crate) duplicate: i64,
-    pub(crate) dead_lettered: i64,
 }
 
 impl Held {
-    pub(crate) fn new(
-        id: PartitionId,
-        decoder: Arc<Decoder>,
-        definition_version: u32,
-        decider: Decider,
-        identity: String,
-        start: Offset,
-    ) -> Self {
+    pub(crate) fn new(claim: Claim, decoder: Arc<Decoder>, definition_version: u32) -> Self {
         let open = EventBatchBuilder::new(decoder.definition());
-        Self {
-            id,
-            decoder,
-            definition_version,
-            decider,
-            identity,
-            start,
-            position: start,
-            complete_to: None,
-            counts: Counts::default(),
-            open,
-            open_from: start,
-        }
+        Self { claim, definition_version, decoder, open }
     }
 }
 
@@ -87,32 +50,24 @@ impl Unit {
     /// Decides the records of one fetch and adds what is accepted to the open micro-batch.
     pub(crate) fn take(&mut self, fetched: &Fetched, now: Instant) -> Result<()> {
         let Some(held) = self.held.get_mut(&fetched.source) else { return Ok(()) };
-        let before = held.open.bytes();
-        let dead_letters = self.dead_letters.entry(held.id.stream.clone()).or_default();
-        let dead_before = dead_letters.bytes();
-        for record in fetched.records.iter().filter(|record| record.offset >= held.position) {
-            match held.decider.decide(&held.decoder, record) {
-                Decision::Accept(event) => {
-                    held.open.append(&event, held.id.partition, record)?;
-                    held.counts.archived += 1;
-                }
-                Decision::Duplicate => held.counts.duplicate += 1,
-                Decision::DeadLetter(reason) => {
-                    dead_letters.append(&fetched.source, record, &reason);
-                    held.counts.dead_lettered += 1;
-                }
+        let Held { claim, decoder, open, .. } = held;
+        let partition = claim.id.partition;
+        let dead_letters = self.dead_letters.entry(claim.id.stream.clone()).or_default();
+        let before = open.bytes() + dead_letters.bytes();
+        let moved = claim.take(decoder, fetched, |record, decision| {
+            match decision {
+                Decision::Accept(event) => open.append(event, partition, record)?,
+                Decision::Duplicate => {}
+                Decision::DeadLetter(reason) => dead_letters.append(&fetched.source, record, reason),
             }
-        }
-        self.bytes += (held.open.bytes() - before) + (dead_letters.bytes() - dead_before);
+            Ok(())
+        })?;
+        self.bytes += open.bytes() + dead_letters.bytes() - before;
         self.open_rows += fetched.records.len();
-        if fetched.position > held.position {
-            held.position = fetched.position;
+        if moved {
             self.open_since.get_or_insert(now);
             self.began.get_or_insert(now);
         }
-        let reached =
-            if fetched.at_end { fetched.fetched_at } else { fetched.records.last().map_or(Micros::MIN, |record| record.timestamp) };
-        held.complete_to = held.complete_to.max(Some(reached)).filter(|time| *time > Micros::MIN);
         Ok(())
     }
 
@@ -124,19 +79,19 @@ impl Unit {
         let mut events: BTreeMap<Arc<str>, Vec<RecordBatch>> = BTreeMap::new();
         let (mut start, mut end) = (Vector::new(), Vector::new());
         let mut max_event_time = BTreeMap::new();
-        for held in self.held.values_mut().filter(|held| held.position > held.open_from) {
-            start.set(held.id.clone(), held.open_from);
-            end.set(held.id.clone(), held.position);
-            held.open_from = held.position;
-            if let Some(time) = held.decider.max_event_time() {
-                let known = max_event_time.entry(held.id.stream.clone()).or_insert(time);
+        for Held { claim, open, .. } in self.held.values_mut() {
+            let Some((from, to)) = claim.close() else { continue };
+            start.set(claim.id.clone(), from);
+            end.set(claim.id.clone(), to);
+            if let Some(time) = claim.max_event_time() {
+                let known = max_event_time.entry(claim.id.stream.clone()).or_insert(time);
                 *known = time.max(*known);
             }
-            let of_stream = events.entry(held.id.stream.clone()).or_default();
-            if !held.open.is_empty() {
-                let batch = held.open.finish()?;
+            let of_stream = events.entry(claim.id.stream.clone()).or_default();
+            if !open.is_empty() {
+                let batch = open.finish()?;
                 of_stream.push(batch.clone());
-                self.events.entry(held.id.clone()).or_default().push(batch);
+                self.events.entry(claim.id.clone()).or_default().push(batch);
             }
         }
         self.open_rows = 0;
@@ -171,11 +126,11 @@ impl Unit {
     }
 
     fn completeness(&self) -> Vec<(PartitionId, Micros)> {
-        self.held
-            .values()
-            .filter(|held| held.position == held.open_from)
-            .filter_map(|held| Some((held.id.clone(), held.complete_to?)))
-            .collect()
+        self.claims().filter_map(|claim| Some((claim.id.clone(), claim.complete_to()?))).collect()
+    }
+
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.held.values().map(|held| &held.claim)
     }
 
     pub(crate) fn open_rows(&self) -> usize {
@@ -188,15 +143,12 @@ impl Unit {
 
     /// True when a partition moved since the last commit.
     pub(crate) fn has_work(&self) -> bool {
-        self.held.values().any(|held| held.position > held.start)
+        self.claims().any(Claim::has_work)
     }
 
     /// The unit is committed: the next one begins where it ended.
     pub(crate) fn committed(&mut self) {
-        for held in self.held.values_mut() {
-            held.start = held.position;
-            held.counts = Counts::default();
-        }
+        self.held.values_mut().for_each(|held| held.claim.committed());
         self.clear();
     }
 

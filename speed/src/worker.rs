@@ -18,8 +18,10 @@ use schemas::vector::{Offset, PartitionId, Vector};
 use schemas::{Error, ErrorKind, Result};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use uuid::Uuid;
 
 use crate::checkpoint;
+use crate::claim::Claim;
 use crate::decide::Decider;
 use crate::recover::{Start, record_gap, reread_ids, start_of};
 use crate::unit::{Held, Unit};
@@ -245,7 +247,7 @@ impl Worker<'_> {
         let mut decider = Decider::new(clock, newest, self.speed.settings.max_future, definition.dedup_within);
         reread_ids(&self.speed.storage, state, &definition, &id, &mut decider).await?;
         let decoder = Arc::new(Decoder::new(definition)?);
-        self.unit.held.insert(source.clone(), Held::new(id, decoder, stream.version, decider, identity, start));
+        self.unit.held.insert(source.clone(), Held::new(Claim::new(id, identity, decider, start), decoder, stream.version));
         Ok(start)
     }
 
@@ -270,9 +272,9 @@ impl Worker<'_> {
         }
         let began = Instant::now();
         let speed = self.speed;
-        let record =
-            checkpoint::commit(&mut self.unit, &self.views, &speed.storage, &speed.catalog, &speed.settings.worker, (speed.clock)())
-                .await?;
+        let (id, now) = (Uuid::now_v7(), (speed.clock)());
+        let (storage, catalog) = (&speed.storage, &speed.catalog);
+        let record = checkpoint::commit(&mut self.unit, &self.views, storage, catalog, &speed.settings.worker, id, now).await?;
         self.unit.committed();
         self.views.try_again();
         observe(&record, began.elapsed());
@@ -323,10 +325,10 @@ impl Worker<'_> {
     /// Takes back from readers what was not committed.
     async fn withdraw(&mut self, catalog: &Catalog) {
         if let Some(fresh) = &self.speed.fresh {
-            let partitions: Vec<PartitionId> = self.unit.held.values().map(|held| held.id.clone()).collect();
+            let partitions: Vec<PartitionId> = self.unit.claims().map(|claim| claim.id.clone()).collect();
             let committed = match catalog.state().await {
                 Ok(state) => state.vector(),
-                Err(_) => self.unit.held.values().map(|held| (held.id.clone(), held.start)).collect::<Vector>(),
+                Err(_) => self.unit.claims().map(|claim| (claim.id.clone(), claim.start)).collect::<Vector>(),
             };
             fresh.withdraw(&committed, &partitions);
         }

@@ -70,19 +70,5 @@ fn created_at(state: &CatalogState, view: &LiveView) -> Micros {
     of_view.map(|definition| definition.created_at).unwrap_or_default()
 }
 
-/// The records of runs that nobody works on any more, closed as failed: running, and no unexpired lease on their view.
-pub fn abandoned(state: &CatalogState, now: Micros) -> Vec<RunRecord> {
-    let held = |view: &str| state.leases.iter().any(|lease| lease.name == format!("run/{view}") && lease.expires_at > now);
-    let running = state.runs.iter().filter(|run| run.status == RunStatus::Running && !held(&run.view));
-    running
-        .map(|run| RunRecord {
-            status: RunStatus::Failed,
-            ended_at: Some(now),
-            error: Some("the process that ran it died before it was done".into()),
-            ..run.clone()
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests;

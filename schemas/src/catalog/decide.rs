@@ -2,11 +2,13 @@
 
 mod checkpoint;
 mod collect;
+mod orphans;
 mod publish;
 
 pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub use collect::{CollectionPlan, collectable};
-pub use publish::{publish_commit, publishable};
+pub use orphans::{ORPHAN_AGE, orphans, orphans_commit};
+pub use publish::{abandoned, failure_commit, publish_commit, publishable, run_lease};
 
 #[cfg(test)]
 mod tests;

@@ -72,6 +72,11 @@ impl Catalog {
         &self.identity
     }
 
+    /// A handle on the same catalog that shares nothing of what this one has read, as another process would have.
+    pub fn apart(&self) -> Catalog {
+        Catalog { last: Arc::default(), ..self.clone() }
+    }
+
     /// Everything, as of one moment.
     pub async fn state(&self) -> Result<CatalogState> {
         self.within_limit(self.state_now()).await

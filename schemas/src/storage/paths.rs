@@ -57,6 +57,16 @@ impl ObjectName {
         }
     }
 
+    /// When a checkpoint's file got its name. A run's files have none: a run may work for long, and publishes under its lease.
+    pub fn made_at(&self) -> Option<Micros> {
+        match self {
+            ObjectName::Archive { checkpoint, .. } | ObjectName::DeadLetters { checkpoint, .. } | ObjectName::States { checkpoint } => {
+                made_at(*checkpoint)
+            }
+            ObjectName::RebuiltStates { .. } | ObjectName::Bucket { .. } | ObjectName::Manifest { .. } => None,
+        }
+    }
+
     /// The stream of an archive or dead-letter file, the view of a snapshot's file or of a rebuilt segment.
     pub fn subject(&self) -> Option<&Arc<str>> {
         match self {
@@ -82,6 +92,12 @@ impl ObjectName {
             doomed: false,
         }
     }
+}
+
+/// The time that an id of version 7 (RFC 9562) carries.
+pub fn made_at(id: Uuid) -> Option<Micros> {
+    let (seconds, nanos) = id.get_timestamp()?.to_unix();
+    Some((seconds as Micros).saturating_mul(1_000_000).saturating_add(Micros::from(nanos / 1_000)))
 }
 
 impl fmt::Display for ObjectName {

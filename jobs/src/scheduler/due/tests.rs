@@ -1,4 +1,4 @@
-use schemas::catalog::{DefinitionRecord, LeaseRecord};
+use schemas::catalog::{Add, DefinitionRecord, Expect, LeaseRecord, Remove, abandoned};
 use schemas::functions::Functions;
 use uuid::Uuid;
 
@@ -72,8 +72,11 @@ async fn nothing_is_due_while_a_run_is_on_and_a_dead_one_is_closed_when_its_leas
     let lease = LeaseRecord { name: "run/v".into(), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None };
     state.leases.push(lease);
     assert_eq!(due_runs(&state, &registry, 5 * HOUR), vec![]);
-    assert_eq!(abandoned(&state, 2 * HOUR - 1), vec![]);
-    assert_eq!(abandoned(&state, 2 * HOUR)[0].status, RunStatus::Failed);
+    assert_eq!(abandoned(&state, Uuid::now_v7, 2 * HOUR - 1), vec![]);
+    let (closed, commit) = &abandoned(&state, Uuid::now_v7, 2 * HOUR)[0];
+    assert_eq!(commit.expect, [Expect::Running { run: closed.id }, Expect::Revision(state.revision)]);
+    assert_eq!(commit.remove, [Remove::Lease { name: "run/v".into(), owner: "p".into() }]);
+    assert!(matches!(&commit.add[..], [Add::Run(run)] if run.status == RunStatus::Failed));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use crate::catalog::sql::cut_conflict;
-use crate::catalog::{Add, CatalogState, Commit, Expect, FileRecord, LeaseRecord, RunRecord, RunStatus, SnapshotRecord};
+use crate::catalog::{Add, CatalogState, Commit, Expect, FileRecord, LeaseRecord, Remove, RunRecord, RunStatus, SnapshotRecord};
 use crate::error::{Error, Result};
 use crate::tiles::Micros;
 
@@ -48,4 +48,35 @@ pub fn publish_commit(run: RunRecord, snapshot: SnapshotRecord, files: Vec<FileR
     add.push(Add::Snapshot(snapshot));
     add.push(Add::Run(ended));
     Commit { id, expect: vec![held, ahead, not_doomed], add, ..Commit::default() }
+}
+
+/// The name of the lease under which a view is run.
+pub fn run_lease(view: &str) -> String {
+    format!("run/{view}")
+}
+
+/// The commit that closes a run as failed, and takes its lease from `owner` with it: whatever that process still has under way
+/// cannot publish any more. It is refused when the run has ended otherwise.
+pub fn failure_commit(id: Uuid, run: RunRecord, owner: &str, error: String, now: Micros) -> Commit {
+    let expect = vec![Expect::Running { run: run.id }];
+    let remove = vec![Remove::Lease { name: run_lease(&run.view), owner: owner.to_owned() }];
+    let failed = RunRecord { status: RunStatus::Failed, ended_at: Some(now), error: Some(error), ..run };
+    Commit { id, expect, add: vec![Add::Run(failed)], remove, ..Commit::default() }
+}
+
+/// The runs that nobody works on any more, running and without an unexpired lease on their view, with the commits that close them.
+pub fn abandoned(state: &CatalogState, mut id: impl FnMut() -> Uuid, now: Micros) -> Vec<(RunRecord, Commit)> {
+    let running = state.runs.iter().filter(|run| run.status == RunStatus::Running);
+    let closed = running.filter_map(|run| {
+        let lease = state.leases.iter().find(|lease| lease.name == run_lease(&run.view));
+        if lease.is_some_and(|lease| lease.expires_at > now) {
+            return None;
+        }
+        let owner = lease.map_or("", |lease| &*lease.owner);
+        let mut commit = failure_commit(id(), run.clone(), owner, "the process that ran it died before it was done".into(), now);
+        // Its owner may have woken and renewed the lease since.
+        commit.expect.push(Expect::Revision(state.revision));
+        Some((run.clone(), commit))
+    });
+    closed.collect()
 }

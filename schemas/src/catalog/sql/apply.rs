@@ -56,6 +56,7 @@ async fn remove(session: &mut Session, remove: &Remove, revision: Revision) -> R
     match remove {
         Remove::Doom(path) => file::doom(session, path, revision).await,
         Remove::File(path) => file::remove(session, path).await,
+        Remove::OrphansBefore(time) => meta::orphan_before(session, *time).await,
         Remove::Checkpoint(id) => checkpoint::remove(session, *id).await,
         Remove::Snapshot { view, version } => snapshot::remove(session, view, *version).await,
         Remove::Lease { name, owner } => lease::remove(session, name, owner).await,

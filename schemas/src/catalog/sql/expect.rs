@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::session::Session;
-use super::{definition, file, lease, partition, snapshot};
-use crate::catalog::{DefinitionKind, Expect, LeaseRecord, Revision};
+use super::{definition, file, lease, meta, partition, run, snapshot};
+use crate::catalog::{DefinitionKind, Expect, LeaseRecord, Revision, RunStatus};
 use crate::error::{Error, Result};
+use crate::storage::ObjectName;
 use crate::tiles::Micros;
 use crate::vector::{Offset, PartitionId, Vector};
 
@@ -19,6 +22,7 @@ pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revi
         Expect::CutNotBehind { view, version, cut } => cut_not_behind(session, view, *version, cut).await,
         Expect::NewestVersion { kind, name, version } => newest_version(session, *kind, name, *version).await,
         Expect::NotDoomed { paths } => not_doomed(session, paths).await,
+        Expect::Running { run } => running(session, *run).await,
         Expect::Revision(expected) => same_revision(*expected, revision - 1),
     }
 }
@@ -78,10 +82,27 @@ async fn newest_version(session: &mut Session, kind: DefinitionKind, name: &Arc<
 }
 
 async fn not_doomed(session: &mut Session, paths: &[String]) -> Result<()> {
-    match file::first_doomed(session, paths).await? {
-        Some(path) => Err(file::doomed_conflict(path)),
+    if let Some(path) = file::first_doomed(session, paths).await? {
+        return Err(file::doomed_conflict(path));
+    }
+    let before = meta::orphaned_before(session).await?;
+    let made = |path: &str| path.parse().ok().and_then(|name: ObjectName| name.made_at());
+    match paths.iter().find_map(|path| made(path).filter(|made| *made < before).map(|made| (path, made))) {
+        Some((path, made)) => Err(Error::conflict("the file was made so long ago that the collector has given it up")
+            .with("path", path)
+            .with("made_at", made)
+            .with("given up before", before)),
         None => Ok(()),
     }
+}
+
+async fn running(session: &mut Session, id: Uuid) -> Result<()> {
+    let found = run::status(session, id).await?;
+    if found == Some(RunStatus::Running) {
+        return Ok(());
+    }
+    let found = found.map_or("no run".to_owned(), |status| format!("{status:?}"));
+    Err(Error::conflict("the run is not under way any more").with("run", id).with("expected", "Running").with("found", found))
 }
 
 fn same_revision(expected: Revision, found: Revision) -> Result<()> {

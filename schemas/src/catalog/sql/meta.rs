@@ -81,6 +81,16 @@ pub(super) async fn revision_of(session: &mut Session, id: Uuid) -> Result<Optio
     row.map(|row| row.integer("revision")).transpose()
 }
 
+/// The time before which the files of checkpoints can be named no more.
+pub(super) async fn orphaned_before(session: &mut Session) -> Result<Micros> {
+    session.row("SELECT orphaned_before FROM meta", values![]).await?.ok_or_else(no_row)?.integer("orphaned_before")
+}
+
+/// Moves that time forward; it never goes back.
+pub(super) async fn orphan_before(session: &mut Session, time: Micros) -> Result<()> {
+    session.execute("UPDATE meta SET orphaned_before = $1 WHERE orphaned_before < $1", values![time]).await.map(drop)
+}
+
 /// Notes a commit by its id, and forgets those that nobody will ask for again.
 pub(super) async fn remember(session: &mut Session, id: Uuid, revision: Revision, now: Micros) -> Result<()> {
     let oldest = now.saturating_sub(REMEMBERED.as_micros() as Micros);

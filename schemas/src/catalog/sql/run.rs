@@ -1,5 +1,7 @@
 //! Table `run`: batch runs, asked for, running and ended.
 
+use uuid::Uuid;
+
 use super::session::{Row, Session, values, word_of};
 use crate::catalog::{Revision, RunRecord, RunStatus};
 use crate::error::Result;
@@ -26,6 +28,11 @@ pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
         WHERE status IN ('requested', 'running') OR place <= $1
         ORDER BY added_revision DESC, id";
     session.rows(sql, values![RECENT]).await?.iter().map(record).collect()
+}
+
+pub(super) async fn status(session: &mut Session, id: Uuid) -> Result<Option<RunStatus>> {
+    let row = session.row("SELECT status FROM run WHERE id = $1", values![id]).await?;
+    row.map(|row| row.word("status", &STATUSES)).transpose()
 }
 
 /// The history, newest first.

@@ -23,6 +23,7 @@ pub(super) async fn read(session: &mut Session, last: Option<&CatalogState>) -> 
     Ok(CatalogState {
         revision: meta.revision,
         identity: meta.identity,
+        orphaned_before: meta::orphaned_before(session).await?,
         definitions: definition::all(session).await?,
         partitions: partition::all(session).await?,
         checkpoints: extended(known_checkpoints, checkpoint::since(session, since).await?),

@@ -1,0 +1,58 @@
+//! What a run recomputes, what it reads, and what its publication changes: pure, from a catalog state.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use schemas::catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, FileKind, FileRecord};
+use schemas::tiles::Micros;
+use schemas::vector::Vector;
+use schemas::{Error, Result};
+use uuid::Uuid;
+
+/// The version of a view that a run recomputes. The version being built comes first: it is waited for.
+pub fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
+    let live = state.live(DefinitionKind::View).filter(|record| &*record.name == view);
+    let newest = live.max_by_key(|record| (record.status == DefinitionStatus::Building, record.version));
+    newest.map(|record| record.version).ok_or_else(|| {
+        let known: BTreeSet<&str> = state.live(DefinitionKind::View).map(|record| &*record.name).collect();
+        let known: Vec<&str> = known.into_iter().collect();
+        Error::not_found(format!("there is no view \"{view}\": expected one of {}", known.join(", ")))
+    })
+}
+
+/// The archive files of these streams within the cut, without those wholly before the view's `horizon`.
+pub fn needed_files(state: &CatalogState, streams: &[Arc<str>], cut: &Vector, horizon: Option<Micros>) -> Vec<FileRecord> {
+    let within: BTreeSet<Uuid> = state.checkpoints.iter().filter(|checkpoint| checkpoint.is_within(cut)).map(|c| c.id).collect();
+    let is_of_view = |file: &FileRecord| file.subject.as_ref().is_some_and(|stream| streams.contains(stream));
+    state
+        .files
+        .iter()
+        .filter(|file| !file.doomed && file.kind == FileKind::Archive && is_of_view(file))
+        .filter(|file| file.checkpoint.is_none_or(|checkpoint| within.contains(&checkpoint)))
+        .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
+        .cloned()
+        .collect()
+}
+
+/// A version that was being built is served from its first snapshot on; the one before retires in the same transaction.
+///
+/// Decided by the catalog as it is at the commit: a version that was dropped or replaced meanwhile stays so.
+pub fn switch_version(commit: &mut Commit, state: &CatalogState, view: &Arc<str>, version: u32) -> Result<()> {
+    let live: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).filter(|record| record.name == *view).collect();
+    if !live.iter().any(|record| record.version == version) {
+        let message = "the view's version was dropped while it was built";
+        return Err(Error::conflict(message).with("view", view).with("version", version));
+    }
+    for record in live.into_iter().filter(|record| record.version <= version) {
+        let status = if record.version == version { DefinitionStatus::Active } else { DefinitionStatus::Retired };
+        commit.add.push(Add::Definition(DefinitionRecord { status, ..record.clone() }));
+    }
+    commit.expect.push(Expect::Revision(state.revision));
+    Ok(())
+}
+
+/// The greatest event time of these streams, as the catalog has it.
+pub fn max_event_time(state: &CatalogState, streams: &[Arc<str>]) -> Option<Micros> {
+    let of_view = state.partitions.values().filter(|partition| streams.contains(&partition.id.stream));
+    of_view.filter_map(|partition| partition.max_event_time).max()
+}

@@ -1,0 +1,58 @@
+//! A lease that is renewed while its run works.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use schemas::ErrorKind;
+use schemas::catalog::{Catalog, Expect, LeaseRecord};
+use schemas::tiles::Micros;
+use tracing::warn;
+
+use crate::run::Clock;
+
+/// Renews a lease while its run works.
+pub(crate) struct KeepLease {
+    lease: Arc<Mutex<LeaseRecord>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl KeepLease {
+    pub(crate) fn start(catalog: Catalog, lease: LeaseRecord, ttl: Duration, clock: Clock) -> Self {
+        let shared = Arc::new(Mutex::new(lease));
+        let current = shared.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(ttl / 3).await;
+                let held = lock(&current).clone();
+                match catalog.renew_lease(&held, ttl, clock()).await {
+                    Ok(renewed) => *lock(&current) = renewed,
+                    Err(error) if error.kind() == ErrorKind::Conflict => {
+                        warn!(lease = %held.name, %error, "the lease of a run is lost; it will not publish");
+                        return;
+                    }
+                    Err(error) => warn!(lease = %held.name, %error, "a lease could not be renewed; trying again"),
+                }
+            }
+        });
+        Self { lease: shared, task }
+    }
+
+    pub(crate) fn current(&self) -> LeaseRecord {
+        lock(&self.lease).clone()
+    }
+
+    pub(crate) fn expect(&self, now: Micros) -> Expect {
+        let lease = self.current();
+        Expect::Lease { name: lease.name, owner: lease.owner, epoch: lease.epoch, now }
+    }
+
+    pub(crate) async fn stop(self) -> LeaseRecord {
+        self.task.abort();
+        let _ = self.task.await;
+        lock(&self.lease).clone()
+    }
+}
+
+fn lock(lease: &Mutex<LeaseRecord>) -> MutexGuard<'_, LeaseRecord> {
+    lease.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,70 @@
+//! Which checkpoints stand after a cut, what is kept and loaded of them, and what may be merged: pure, from a catalog state.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use schemas::catalog::{CatalogState, CheckpointRecord, RunStatus};
+use schemas::vector::Vector;
+use schemas::{Error, Result};
+use uuid::Uuid;
+
+/// This many runs of like size are merged into one.
+const FAN_IN: usize = 4;
+
+/// The checkpoints whose states a run of a node's memory holds.
+pub type Checkpoints = BTreeSet<Uuid>;
+
+/// How a view version's runs come to a catalog state.
+#[derive(Debug)]
+pub struct LayerPlan<'s> {
+    /// Of the known runs, those that hold nothing but what is wanted.
+    pub keep: Vec<usize>,
+    /// The checkpoints that no kept run holds.
+    pub load: Vec<&'s CheckpointRecord>,
+}
+
+/// The checkpoints that an answer adds to a snapshot with this cut; an error when one lies on both sides of it.
+pub fn after_cut<'s>(state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<Vec<&'s CheckpointRecord>> {
+    let reads = |checkpoint: &&CheckpointRecord| checkpoint.ranges.iter().any(|range| streams.contains(&range.partition.stream));
+    let mut after = Vec::new();
+    for checkpoint in state.checkpoints.iter().filter(reads).filter(|checkpoint| !checkpoint.is_within(cut)) {
+        if !checkpoint.is_after(cut) {
+            return Err(Error::corrupt("a checkpoint lies on both sides of a cut").with("checkpoint", checkpoint.id).with("cut", cut));
+        }
+        after.push(checkpoint);
+    }
+    Ok(after)
+}
+
+/// Keeps of the `known` runs what lies wholly after the cut: a run that straddles it would count what the snapshot holds again.
+pub fn layer_plan<'s>(known: &[&Checkpoints], state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<LayerPlan<'s>> {
+    let mut wanted = after_cut(state, streams, cut)?;
+    let ids: Checkpoints = wanted.iter().map(|checkpoint| checkpoint.id).collect();
+    let keep: Vec<usize> = (0..known.len()).filter(|at| known[*at].is_subset(&ids)).collect();
+    let held: BTreeSet<&Uuid> = keep.iter().flat_map(|at| known[*at]).collect();
+    wanted.retain(|checkpoint| !held.contains(&checkpoint.id));
+    Ok(LayerPlan { keep, load: wanted })
+}
+
+/// Which of the runs to merge next, never such as lie on different sides of a cut that a run under way may publish.
+pub fn next_merge(runs: &[&Checkpoints], state: &CatalogState) -> Option<Vec<usize>> {
+    let pinned: Vec<&Vector> =
+        state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref()).collect();
+    let checkpoints: HashMap<Uuid, &CheckpointRecord> = state.checkpoints.iter().map(|checkpoint| (checkpoint.id, checkpoint)).collect();
+    let is_within = |run: &Checkpoints, cut: &Vector| run.iter().all(|id| checkpoints.get(id).is_some_and(|known| known.is_within(cut)));
+    let class = |run: &Checkpoints| (pinned.iter().map(|cut| is_within(run, cut)).collect::<Vec<bool>>(), size_class(run));
+    let mut alike: HashMap<(Vec<bool>, u32), Vec<usize>> = HashMap::new();
+    for (at, run) in runs.iter().enumerate() {
+        let same = alike.entry(class(run)).or_default();
+        same.push(at);
+        if same.len() == FAN_IN {
+            return Some(std::mem::take(same));
+        }
+    }
+    None
+}
+
+/// Runs within a factor of four of each other's number of checkpoints are alike.
+fn size_class(run: &Checkpoints) -> u32 {
+    run.len().max(1).ilog2() / 2
+}

@@ -1,0 +1,125 @@
+//! A partition in a worker's hands: how far its records are decided, and what they were found to be.
+//!
+//! Nothing here touches a store, a clock or the network: the worker and the simulation drive the same claims.
+
+use std::collections::BTreeMap;
+
+use schemas::Result;
+use schemas::catalog::{CheckpointRange, CheckpointRecord};
+use schemas::events::Decoder;
+use schemas::log::{Fetched, Record};
+use schemas::tiles::Micros;
+use schemas::vector::{Offset, PartitionId};
+use uuid::Uuid;
+
+use crate::decide::{Decider, Decision};
+
+/// What is uncommitted of one partition: the records at `[start, position)`.
+#[derive(Debug)]
+pub struct Claim {
+    pub id: PartitionId,
+    /// The log that its offsets belong to.
+    pub identity: String,
+    /// The committed position; the unit began here.
+    pub start: Offset,
+    /// The next offset to be read.
+    pub position: Offset,
+    decider: Decider,
+    counts: Counts,
+    complete_to: Option<Micros>,
+    /// Where the open micro-batch began.
+    open_from: Offset,
+}
+
+/// What became of a partition's records in the unit.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    archived: i64,
+    duplicate: i64,
+    dead_lettered: i64,
+}
+
+impl Claim {
+    /// Begins at the committed position `start`, with a decider that knows what was accepted before it.
+    pub fn new(id: PartitionId, identity: String, decider: Decider, start: Offset) -> Self {
+        Self { id, identity, start, position: start, decider, counts: Counts::default(), complete_to: None, open_from: start }
+    }
+
+    /// Decides the records of one fetch that were not read before, handing each decision on. True when the position moved.
+    pub fn take(
+        &mut self,
+        decoder: &Decoder,
+        fetched: &Fetched,
+        mut hand_on: impl FnMut(&Record, &Decision<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        for record in fetched.records.iter().filter(|record| record.offset >= self.position) {
+            let decision = self.decider.decide(decoder, record);
+            hand_on(record, &decision)?;
+            match decision {
+                Decision::Accept(_) => self.counts.archived += 1,
+                Decision::Duplicate => self.counts.duplicate += 1,
+                Decision::DeadLetter(_) => self.counts.dead_lettered += 1,
+            }
+        }
+        let reached = if fetched.at_end { Some(fetched.fetched_at) } else { fetched.records.last().map(|record| record.timestamp) };
+        self.complete_to = self.complete_to.max(reached);
+        let moved = fetched.position > self.position;
+        self.position = self.position.max(fetched.position);
+        Ok(moved)
+    }
+
+    /// Closes the open micro-batch; answers its offsets when it has any.
+    pub fn close(&mut self) -> Option<(Offset, Offset)> {
+        let from = std::mem::replace(&mut self.open_from, self.position);
+        (from < self.position).then_some((from, self.position))
+    }
+
+    /// Until when the log is read, as far as readers see it: `None` while a micro-batch is open.
+    pub fn complete_to(&self) -> Option<Micros> {
+        self.complete_to.filter(|_| self.open_from == self.position)
+    }
+
+    pub fn max_event_time(&self) -> Option<Micros> {
+        self.decider.max_event_time()
+    }
+
+    /// True when it moved since the last commit.
+    pub fn has_work(&self) -> bool {
+        self.position > self.start
+    }
+
+    /// The unit is committed: the next one begins where it ended.
+    pub fn committed(&mut self) {
+        self.start = self.position;
+        self.counts = Counts::default();
+    }
+
+    fn range(&self) -> CheckpointRange {
+        let counted = self.counts.archived + self.counts.duplicate + self.counts.dead_lettered;
+        CheckpointRange {
+            partition: self.id.clone(),
+            start: self.start,
+            end: self.position,
+            archived: self.counts.archived,
+            duplicate: self.counts.duplicate,
+            dead_lettered: self.counts.dead_lettered,
+            absent: self.position.0 - self.start.0 - counted,
+            clock: self.decider.clock(),
+            max_event_time: self.decider.max_event_time(),
+            complete_to: self.complete_to,
+        }
+    }
+}
+
+/// The checkpoint of these claims, and the logs that their partitions belong to: all that moved, in one record.
+pub fn checkpoint_of<'c>(
+    claims: impl IntoIterator<Item = &'c Claim>,
+    id: Uuid,
+    worker: &str,
+    now: Micros,
+) -> (CheckpointRecord, BTreeMap<PartitionId, String>) {
+    let moved: Vec<&Claim> = claims.into_iter().filter(|claim| claim.has_work()).collect();
+    let ranges = moved.iter().map(|claim| claim.range()).collect();
+    let identities = moved.iter().map(|claim| (claim.id.clone(), claim.identity.clone())).collect();
+    (CheckpointRecord { id, worker: worker.to_owned(), committed_at: now, revision: 0, ranges }, identities)
+}

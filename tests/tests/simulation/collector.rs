@@ -1,0 +1,56 @@
+//! The collector: doomed names and orphans, by the product's plans.
+
+use std::collections::BTreeMap;
+
+use schemas::catalog::{collectable, orphans, orphans_commit};
+use schemas::storage::ObjectName;
+use schemas::{ErrorKind, Result};
+
+use crate::actor::Ctx;
+use crate::sabotage::Sabotage;
+
+pub async fn collect(ctx: Ctx) {
+    loop {
+        ctx.step("looks what nobody needs").await;
+        let leaves_orphans = ctx.sim.world.borrow().sabotage.is_some_and(Sabotage::leaves_orphans);
+        let outcome = if !leaves_orphans && ctx.sim.chance(35) { collect_orphans(&ctx).await } else { round(&ctx).await };
+        match outcome {
+            Err(error) if !matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {
+                return ctx.sim.violated(format!("collection failed: {error}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn round(ctx: &Ctx) -> Result<()> {
+    let state = ctx.state().await?;
+    let plan = collectable(&state, &BTreeMap::new(), ctx.sim.now());
+    for path in &plan.delete {
+        ctx.step("deletes a doomed file").await;
+        ctx.sim.trace(&ctx.name, format!("deleted {path}"));
+        ctx.sim.delete(path);
+    }
+    if !plan.delete.is_empty() {
+        ctx.commit(plan.delete_commit(ctx.sim.id())).await?;
+    } else if !plan.is_empty() {
+        ctx.commit(plan.doom_commit(ctx.sim.id())).await?;
+    }
+    Ok(())
+}
+
+async fn collect_orphans(ctx: &Ctx) -> Result<()> {
+    let state = ctx.state().await?;
+    if let Some(commit) = orphans_commit(&state, ctx.sim.id(), ctx.sim.now()) {
+        ctx.commit(commit).await?;
+    }
+    ctx.step("lists the storage").await;
+    let listed: Vec<ObjectName> = ctx.sim.world.borrow().store.keys().map(|path| path.parse().unwrap()).collect();
+    let state = ctx.state().await?;
+    for name in orphans(&state, &listed) {
+        ctx.step("deletes an orphan").await;
+        ctx.sim.trace(&ctx.name, format!("deleted the orphan {name}"));
+        ctx.sim.delete(&name.to_string());
+    }
+    Ok(())
+}

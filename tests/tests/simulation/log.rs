@@ -1,0 +1,167 @@
+//! The log of the simulation, and, told independently of the product, what of it is an event.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand::Rng;
+use rand::rngs::StdRng;
+use schemas::definitions::StreamDefinition;
+use schemas::definitions::parse::parse_stream;
+use schemas::events::{Decoder, format_timestamp};
+use schemas::log::{Fetched, PartitionBounds, Record, TopicPartition};
+use schemas::tiles::Micros;
+use schemas::vector::{Offset, PartitionId, Vector};
+
+use crate::world::Place;
+
+pub const STREAMS: [(&str, i32); 2] = [("a", 2), ("b", 1)];
+pub const DEDUP_WITHIN: Duration = Duration::from_secs(600);
+pub const MAX_FUTURE: Duration = Duration::from_secs(600);
+const IDENTITY: &str = "the log";
+
+pub struct SimLog {
+    partitions: BTreeMap<PartitionId, Partition>,
+    decoders: BTreeMap<Arc<str>, Arc<Decoder>>,
+    next_id: u64,
+}
+
+#[derive(Default)]
+struct Partition {
+    records: Vec<Entry>,
+    /// The offset of the next record; offsets may be left out before it, as a transaction's markers are.
+    end: i64,
+    clock: Micros,
+}
+
+struct Entry {
+    record: Record,
+    id: Option<String>,
+    event_time: Micros,
+    /// Whether the rules make it an event.
+    accepted: bool,
+}
+
+impl SimLog {
+    pub fn new() -> Self {
+        let definition = |name: &str| -> StreamDefinition {
+            let sql = format!(
+                "CREATE STREAM {name} (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) \
+                 WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m')"
+            );
+            parse_stream(&sql).unwrap()
+        };
+        let ids = STREAMS.iter().flat_map(|(name, count)| (0..*count).map(move |partition| PartitionId::new(*name, partition)));
+        Self {
+            partitions: ids.map(|id| (id, Partition::default())).collect(),
+            decoders: STREAMS
+                .iter()
+                .map(|(name, _)| ((*name).into(), Arc::new(Decoder::new(Arc::new(definition(name))).unwrap())))
+                .collect(),
+            next_id: 0,
+        }
+    }
+
+    pub fn partitions(&self) -> impl Iterator<Item = &PartitionId> {
+        self.partitions.keys()
+    }
+
+    pub fn decoder(&self, stream: &str) -> Arc<Decoder> {
+        self.decoders[stream].clone()
+    }
+
+    pub fn identity(&self) -> String {
+        IDENTITY.into()
+    }
+
+    pub fn bounds(&self, id: &PartitionId) -> PartitionBounds {
+        PartitionBounds { partition: id.partition, begin: Offset::ZERO, end: Offset(self.partitions[id].end) }
+    }
+
+    pub fn end(&self) -> Vector {
+        self.partitions.iter().map(|(id, partition)| (id.clone(), Offset(partition.end))).collect()
+    }
+
+    /// Appends records to one partition: good ones, duplicates, broken ones, ones dated in the future, and offsets without a record.
+    pub fn append(&mut self, rng: &mut StdRng, now: Micros) -> String {
+        let at = rng.random_range(0..self.partitions.len());
+        let (id, partition) = self.partitions.iter_mut().nth(at).unwrap();
+        let count = rng.random_range(1..8);
+        for _ in 0..count {
+            if rng.random_ratio(1, 12) {
+                partition.end += rng.random_range(1..3);
+            }
+            // A broker's clock may go back a little.
+            let timestamp = now - rng.random_range(0..3) * 1_000_000;
+            partition.clock = partition.clock.max(timestamp);
+            let entry = match rng.random_range(0..10) {
+                0 => Entry { record: record(partition.end, timestamp, "{\"id\": 7"), id: None, event_time: 0, accepted: false },
+                1 => {
+                    self.next_id += 1;
+                    let ahead = partition.clock + MAX_FUTURE.as_micros() as Micros + 1 + rng.random_range(0..1_000_000);
+                    entry(partition, timestamp, format!("e{}", self.next_id), ahead, false)
+                }
+                2 | 3 if !partition.records.is_empty() => {
+                    let again = rng.random_range(0..partition.records.len());
+                    match partition.records[again].id.clone() {
+                        Some(id) => {
+                            let event_time = partition.records[again].event_time;
+                            let accepted = event_time - partition.clock <= MAX_FUTURE.as_micros() as Micros && !is_known(partition, &id);
+                            entry(partition, timestamp, id, event_time, accepted)
+                        }
+                        None => continue,
+                    }
+                }
+                _ => {
+                    self.next_id += 1;
+                    let event_time = timestamp - rng.random_range(0..7_200) * 1_000_000;
+                    entry(partition, timestamp, format!("e{}", self.next_id), event_time, true)
+                }
+            };
+            partition.records.push(entry);
+            partition.end += 1;
+        }
+        format!("{count} records to {id}, which ends at {}", partition.end)
+    }
+
+    /// What a consumer at `position` is given: at most `limit` records, perhaps after some that it has had before.
+    pub fn fetch(&self, id: &PartitionId, position: Offset, again: usize, limit: usize, now: Micros) -> Fetched {
+        let partition = &self.partitions[id];
+        let next = partition.records.partition_point(|entry| entry.record.offset < position);
+        let until = (next + limit).min(partition.records.len());
+        let records: Vec<Record> = partition.records[next.saturating_sub(again)..until].iter().map(|entry| entry.record.clone()).collect();
+        let at_end = until == partition.records.len();
+        let read = records.last().map_or(position, |record| record.offset.next()).max(position);
+        let source = TopicPartition { topic: id.stream.clone(), partition: id.partition };
+        Fetched { source, records, position: if at_end { Offset(partition.end).max(read) } else { read }, at_end, fetched_at: now }
+    }
+
+    /// The events of these streams before a vector, by the rules alone.
+    pub fn events_before(&self, streams: &[Arc<str>], vector: &Vector) -> Vec<Place> {
+        let mut places = Vec::new();
+        for (id, partition) in self.partitions.iter().filter(|(id, _)| streams.contains(&id.stream)) {
+            let accepted = partition.records.iter().filter(|entry| entry.accepted && entry.record.offset < vector.get(id));
+            places.extend(accepted.map(|entry| Place { partition: id.clone(), offset: entry.record.offset.0 }));
+        }
+        places
+    }
+}
+
+/// Whether an event of this id was accepted at most `dedup_within` before the partition's clock.
+fn is_known(partition: &Partition, id: &str) -> bool {
+    let within = DEDUP_WITHIN.as_micros() as Micros;
+    partition
+        .records
+        .iter()
+        .any(|before| before.accepted && before.id.as_deref() == Some(id) && partition.clock - before.record.timestamp <= within)
+}
+
+fn entry(partition: &Partition, timestamp: Micros, id: String, event_time: Micros, accepted: bool) -> Entry {
+    let json = format!("{{\"id\": \"{id}\", \"ts\": \"{}\"}}", format_timestamp(event_time));
+    Entry { record: record(partition.end, timestamp, &json), id: Some(id), event_time, accepted }
+}
+
+fn record(offset: i64, timestamp: Micros, json: &str) -> Record {
+    Record { offset: Offset(offset), timestamp, key: None, value: Some(Bytes::from(json.to_owned())), headers: Vec::new() }
+}

@@ -1,0 +1,154 @@
+//! Deterministic simulation: workers, runs, the scheduler's closing of dead runs, the collector, serving nodes, a log, a store and
+//! a group, with faults at every step. It drives the product's own decisions (claims, checkpoint commits, leases, publications,
+//! collection, layers, fresh chains) and the real catalog's SQL on SQLite in memory; a schedule is a function of its seed.
+//!
+//! `BASESTREAM_SCHEDULES=100000` plays more schedules, `BASESTREAM_SEED=17` plays one again and prints its trace.
+
+#![allow(clippy::unwrap_used)]
+
+mod actor;
+mod collector;
+mod group;
+mod log;
+mod reader;
+mod runner;
+mod sabotage;
+mod schedule;
+mod views;
+mod worker;
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use sabotage::Sabotage;
+use schedule::{Outcome, play};
+use world::{FAULTS, Fault};
+
+const SCHEDULES: u64 = 400;
+/// A missing check has to show within so many schedules.
+const SCHEDULES_PER_SABOTAGE: u64 = 3_000;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is {text}: expected a number")))
+}
+
+fn played(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, play(seed, sabotage))
+}
+
+/// Plays seeds on every core until one is violated; answers that, and which faults fired how often.
+fn play_all(seeds: std::ops::Range<u64>, sabotage: Option<Sabotage>) -> (Option<(u64, Outcome)>, BTreeMap<Fault, u64>) {
+    let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let play_some = || {
+        let (mut found, mut fired): (Option<(u64, Outcome)>, BTreeMap<Fault, u64>) = (None, BTreeMap::new());
+        while !stop.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            let outcome = played(seed, sabotage);
+            for (fault, times) in &outcome.fired {
+                *fired.entry(*fault).or_default() += times;
+            }
+            if outcome.violation.is_some() {
+                stop.store(true, Ordering::Relaxed);
+                found = Some((seed, outcome));
+            }
+        }
+        (found, fired)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let players: Vec<_> = (0..threads).map(|_| scope.spawn(play_some)).collect();
+        players.into_iter().map(|player| player.join().unwrap()).collect()
+    });
+    let mut all = BTreeMap::new();
+    let mut first: Option<(u64, Outcome)> = None;
+    for (found, fired) in results {
+        for (fault, times) in fired {
+            *all.entry(fault).or_default() += times;
+        }
+        if let Some(found) = found
+            && first.as_ref().is_none_or(|(seed, _)| found.0 < *seed)
+        {
+            first = Some(found);
+        }
+    }
+    (first, all)
+}
+
+#[test]
+fn schedules_lose_nothing_and_count_nothing_twice() {
+    if let Some(seed) = number("BASESTREAM_SEED") {
+        let outcome = played(seed, None);
+        println!("{}", outcome.trace.join("\n"));
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        return;
+    }
+    let schedules = number("BASESTREAM_SCHEDULES").unwrap_or(SCHEDULES);
+    let first = number("BASESTREAM_FIRST_SEED").unwrap_or(0);
+    let began = Instant::now();
+    let (found, fired) = play_all(first..first + schedules, None);
+    if let Some((seed, outcome)) = found {
+        panic!("seed {seed}: {}\n{}", outcome.violation.unwrap_or_default(), outcome.trace.join("\n"));
+    }
+    println!("{schedules} schedules in {:.0} s: {fired:?}", began.elapsed().as_secs_f64());
+    let missing: Vec<&Fault> = FAULTS.iter().filter(|fault| !fired.contains_key(fault)).collect();
+    assert!(missing.is_empty(), "these faults never fired: {missing:?}");
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..8 {
+        let (one, two) = (played(seed, None), played(seed, None));
+        assert_eq!(one.trace, two.trace, "seed {seed}");
+    }
+}
+
+fn is_noticed(sabotage: Sabotage) {
+    let (found, _) = play_all(0..SCHEDULES_PER_SABOTAGE, Some(sabotage));
+    let (seed, outcome) = found.unwrap_or_else(|| panic!("{sabotage:?} was not noticed in {SCHEDULES_PER_SABOTAGE} schedules"));
+    println!("{sabotage:?}: seed {seed}: {}", outcome.violation.unwrap_or_default());
+}
+
+#[test]
+fn without_the_compare_and_advance_a_schedule_fails() {
+    is_noticed(Sabotage::NoCompareAndAdvance);
+}
+
+#[test]
+fn without_the_lease_at_publishing_a_schedule_fails() {
+    is_noticed(Sabotage::NoLeaseAtPublishing);
+}
+
+/// Lease and cut are two fences: where leases do not hold, the cut still does, until it is not checked either.
+#[test]
+fn without_the_check_of_the_cut_a_schedule_fails() {
+    let (found, _) = play_all(0..SCHEDULES / 2, Some(Sabotage::OnlyTheCutCheck));
+    assert_eq!(found.map(|(seed, outcome)| (seed, outcome.violation)), None);
+    is_noticed(Sabotage::NoCutCheck);
+}
+
+#[test]
+fn without_doomed_names_a_schedule_fails() {
+    is_noticed(Sabotage::NoDoomedNames);
+}
+
+#[test]
+fn a_merge_across_a_cut_makes_a_schedule_fail() {
+    is_noticed(Sabotage::MergeAcrossACut);
+}
+
+#[test]
+fn part_of_a_unit_makes_a_schedule_fail() {
+    is_noticed(Sabotage::PartOfAUnit);
+}
+
+#[test]
+fn two_catalog_states_in_one_query_make_a_schedule_fail() {
+    is_noticed(Sabotage::TwoStatesPerQuery);
+}

@@ -1,0 +1,232 @@
+//! A serving node: follows the catalog, pins, and answers. Each answer is held against the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemas::catalog::{CatalogState, CheckpointRecord, DefinitionKind, FileKind};
+use schemas::fresh::{Chain, Fresh, ViewVersion};
+use schemas::vector::Vector;
+use schemas::{Error, ErrorKind, Result};
+use serving::{Checkpoints, layer_plan, next_merge};
+use uuid::Uuid;
+
+use crate::actor::Ctx;
+use crate::sabotage::Sabotage;
+use crate::views::{VIEWS, streams_of};
+use crate::world::{Content, Places};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// What is loaded of one catalog state.
+struct Loaded {
+    state: CatalogState,
+    vector: Vector,
+    views: BTreeMap<ViewVersion, View>,
+}
+
+/// A view version's snapshot, and the runs of states after its cut.
+#[derive(Clone)]
+struct View {
+    run: Option<Uuid>,
+    cut: Vector,
+    snapshot: Arc<Places>,
+    runs: Vec<Run>,
+}
+
+#[derive(Clone)]
+struct Run {
+    checkpoints: Checkpoints,
+    places: Arc<Places>,
+}
+
+/// Serves until it is killed.
+pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Places>>) {
+    let mut loaded: Option<Arc<Loaded>> = None;
+    let mut stood: Vec<Arc<Loaded>> = Vec::new();
+    loop {
+        ctx.step("waits for a question").await;
+        let done = match (ctx.sim.pick(6), &loaded) {
+            (0 | 1, _) | (_, None) => match load(&ctx, loaded.as_deref()).await {
+                Ok(now) => {
+                    if let Some(fresh) = &fresh {
+                        fresh.release(&now.vector);
+                    }
+                    loaded = Some(Arc::new(now));
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            (2, Some(now)) => pin(&ctx, now, &stood).await,
+            // A long query stands on what was loaded when it began.
+            (3, Some(now)) => Ok(stood.push(now.clone())),
+            (_, Some(now)) => {
+                let long = stood.pop();
+                answer(&ctx, long.as_ref().unwrap_or(now), fresh.as_ref()).await
+            }
+        };
+        match done {
+            Err(error) if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::NotFound | ErrorKind::Conflict) => {
+                return ctx.sim.violated(format!("the node {} failed: {error}", ctx.name));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Loads the catalog's present state.
+async fn load(ctx: &Ctx, before: Option<&Loaded>) -> Result<Loaded> {
+    let state = ctx.state().await?;
+    let vector = state.vector();
+    if let Some(before) = before
+        && !vector.covers(&before.vector)
+    {
+        ctx.sim.violated(format!("the committed vector went back from {} to {vector}", before.vector));
+    }
+    let mut views = BTreeMap::new();
+    for record in state.live(DefinitionKind::View) {
+        let version = (record.name.clone(), record.version);
+        let known = before.and_then(|before| before.views.get(&version));
+        views.insert(version.clone(), load_view(ctx, &state, &version, known).await?);
+    }
+    Ok(Loaded { state, vector, views })
+}
+
+async fn load_view(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, known: Option<&View>) -> Result<View> {
+    let record = state.snapshot(&version.0, version.1);
+    let (run, cut, snapshot) = match (record, known) {
+        (None, _) => (None, Vector::new(), Arc::default()),
+        (Some(record), Some(known)) if known.run == Some(record.run) => (known.run, known.cut.clone(), known.snapshot.clone()),
+        (Some(record), known) => {
+            let places = load_snapshot(ctx, state, record.run).await?;
+            if let Some(known) = known.filter(|known| !record.cut.covers(&known.cut)) {
+                ctx.sim.violated(format!("the published cut of {} went back from {} to {}", version.0, known.cut, record.cut));
+            }
+            (Some(record.run), record.cut.clone(), Arc::new(places))
+        }
+    };
+    let held = known.map(|known| known.runs.as_slice()).unwrap_or_default();
+    let runs = layers(ctx, state, version, &cut, held).await?;
+    Ok(View { run, cut, snapshot, runs })
+}
+
+/// Reads a snapshot's files. One that is gone has to be gone from the catalog as well.
+async fn load_snapshot(ctx: &Ctx, state: &CatalogState, run: Uuid) -> Result<Places> {
+    let mut places = Places::new();
+    for file in state.files.iter().filter(|file| file.run == Some(run)) {
+        ctx.step("reads a snapshot's file").await;
+        match ctx.sim.get(&file.path) {
+            Some(Content::Bucket(part)) => places.extend(part),
+            Some(_) => {}
+            None => {
+                let present = ctx.sim.catalog.state().await?;
+                if present.snapshots.iter().any(|snapshot| snapshot.run == run) {
+                    ctx.sim.violated(format!("the file {} of the served snapshot is gone", file.path));
+                }
+                return Err(Error::not_found("a superseded snapshot's file was collected"));
+            }
+        }
+    }
+    Ok(places)
+}
+
+async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Vector, held: &[Run]) -> Result<Vec<Run>> {
+    let sets: Vec<&Checkpoints> = held.iter().map(|run| &run.checkpoints).collect();
+    let mut plan = layer_plan(&sets, state, &streams_of(&version.0), cut)?;
+    if ctx.sim.is_sabotaged(Sabotage::MergeAcrossACut) {
+        let wanted: Checkpoints = serving::after_cut(state, &streams_of(&version.0), cut)?.into_iter().map(|known| known.id).collect();
+        plan.keep = (0..held.len()).filter(|at| !held[*at].checkpoints.is_disjoint(&wanted)).collect();
+        plan.load.retain(|checkpoint| !plan.keep.iter().any(|at| held[*at].checkpoints.contains(&checkpoint.id)));
+    }
+    let mut runs: Vec<Run> = plan.keep.iter().map(|at| held[*at].clone()).collect();
+    for checkpoint in plan.load {
+        let places = Arc::new(segment(ctx, state, version, checkpoint).await?);
+        runs.push(Run { checkpoints: Checkpoints::from([checkpoint.id]), places });
+    }
+    loop {
+        let sets: Vec<&Checkpoints> = runs.iter().map(|run| &run.checkpoints).collect();
+        let Some(aged) = next_merge(&sets, state) else { return Ok(runs) };
+        let aged: Vec<Run> = aged.into_iter().rev().map(|at| runs.swap_remove(at)).collect();
+        let checkpoints = aged.iter().flat_map(|run| run.checkpoints.iter().copied()).collect();
+        let places = Arc::new(aged.iter().flat_map(|run| run.places.iter().cloned()).collect());
+        runs.push(Run { checkpoints, places });
+    }
+}
+
+/// A checkpoint's states: its section, or else what the archive says.
+async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, checkpoint: &CheckpointRecord) -> Result<Places> {
+    ctx.step("reads a segment").await;
+    let files = || state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id) && !file.doomed);
+    for file in files().filter(|file| file.kind == FileKind::States) {
+        if let Some(Content::States(sections)) = ctx.sim.get(&file.path)
+            && let Some(places) = sections.get(version)
+        {
+            return Ok(places.clone());
+        }
+    }
+    let mut places = Places::new();
+    let streams = streams_of(&version.0);
+    for file in files().filter(|file| file.kind == FileKind::Archive && file.subject.as_ref().is_some_and(|s| streams.contains(s))) {
+        let Some(Content::Archive(events)) = ctx.sim.get(&file.path) else {
+            ctx.sim.violated(format!("the archive file {} is named by the catalog and gone", file.path));
+            return Err(Error::not_found("an archive file is gone"));
+        };
+        places.extend(events.into_iter().map(|event| event.place));
+    }
+    Ok(places)
+}
+
+/// Keeps what its queries stand on from being collected.
+async fn pin(ctx: &Ctx, loaded: &Arc<Loaded>, stood: &[Arc<Loaded>]) -> Result<()> {
+    let cuts: Vec<&Vector> = stood.iter().chain([loaded]).flat_map(|loaded| loaded.views.values()).map(|view| &view.cut).collect();
+    let oldest = loaded.vector.iter().map(|(id, at)| (id.clone(), cuts.iter().map(|cut| cut.get(id)).min().unwrap_or(at))).collect();
+    ctx.step("pins").await;
+    let name = format!("serve/{}", ctx.name);
+    ctx.sim.catalog.acquire_lease(&name, &ctx.name, LEASE, ctx.sim.now(), Some(oldest)).await.map(drop)
+}
+
+/// One query over all views: one stand, one vector, and everything before it counted once.
+async fn answer(ctx: &Ctx, loaded: &Arc<Loaded>, fresh: Option<&Fresh<Places>>) -> Result<()> {
+    let stand = |loaded: &Loaded| fresh.map_or_else(|| Chain::at(loaded.vector.clone()), |fresh| fresh.after(&loaded.vector));
+    let chain = stand(loaded);
+    let vector = chain.end.clone();
+    for (at, name) in VIEWS.into_iter().enumerate() {
+        let mut present = (loaded.clone(), None);
+        if at > 0 && ctx.sim.is_sabotaged(Sabotage::TwoStatesPerQuery) {
+            let again = Arc::new(load(ctx, None).await?);
+            let chain = stand(&again);
+            present = (again, Some(chain));
+        }
+        let (loaded, own) = (&present.0, present.1.as_ref().unwrap_or(&chain));
+        let Some(served) = loaded.state.active(DefinitionKind::View, name) else { continue };
+        let version = (served.name.clone(), served.version);
+        let streams = streams_of(name);
+        // A version that a layer does not know is no answer rather than a wrong one.
+        if !own.layers.iter().all(|layer| layer.covers(&version, |stream| streams.iter().any(|known| &**known == stream))) {
+            continue;
+        }
+        let view = &loaded.views[&version];
+        let mut places: Places = view.snapshot.to_vec();
+        places.extend(view.runs.iter().flat_map(|run| run.places.iter().cloned()));
+        places.extend(own.layers.iter().filter_map(|layer| layer.states.get(&version)).flat_map(|states| states.iter().cloned()));
+        check(ctx, name, places, &vector);
+    }
+    Ok(())
+}
+
+fn check(ctx: &Ctx, view: &str, mut served: Places, vector: &Vector) {
+    let mut expected = ctx.sim.world.borrow().log.events_before(&streams_of(view), vector);
+    served.sort();
+    expected.sort();
+    if served == expected {
+        return ctx.sim.trace(&ctx.name, format!("answers {view} at {vector} with {} events", served.len()));
+    }
+    let doubled: Vec<String> = served.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| show(&pair[0])).collect();
+    let lost: Vec<String> = expected.iter().filter(|place| served.binary_search(place).is_err()).map(show).collect();
+    let foreign: Vec<String> = served.iter().filter(|place| expected.binary_search(place).is_err()).map(show).collect();
+    ctx.sim.violated(format!("{view} at {vector}: lost {lost:?}, counted twice {doubled:?}, not before the vector {foreign:?}"));
+}
+
+fn show(place: &crate::world::Place) -> String {
+    format!("{}:{}", place.partition, place.offset)
+}

@@ -1,0 +1,171 @@
+//! The batch layer: leases, runs, publications, and the closing of runs whose process died.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batch::{needed_files, switch_version, version_to_run};
+use schemas::catalog::{
+    CatalogState, DefinitionRecord, DefinitionStatus, Expect, LeaseRecord, RunRecord, RunStatus, SnapshotRecord, abandoned, failure_commit,
+    publish_commit, run_lease,
+};
+use schemas::storage::ObjectName;
+use schemas::vector::Vector;
+use schemas::{Error, ErrorKind, Result};
+
+use crate::actor::Ctx;
+use crate::views::{VIEWS, streams_of};
+use crate::world::{Content, Fault, Places};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// Closes what was abandoned and runs views, until it is killed.
+pub async fn run_views(ctx: Ctx) {
+    loop {
+        ctx.step("looks what is due").await;
+        let view = VIEWS[ctx.sim.pick(VIEWS.len())];
+        match round(&ctx, view).await {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {
+                ctx.sim.trace(&ctx.name, format!("the run of {view} came to nothing: {error}"));
+            }
+            Err(error) => return ctx.sim.violated(format!("a run of {view} failed: {error}")),
+        }
+    }
+}
+
+async fn round(ctx: &Ctx, view: &str) -> Result<()> {
+    let state = ctx.state().await?;
+    for (_, commit) in abandoned(&state, || ctx.sim.id(), ctx.sim.now()) {
+        match ctx.commit(commit).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            outcome => drop(outcome?),
+        }
+    }
+    ctx.step("asks for the lease").await;
+    let name = run_lease(view);
+    let Some(lease) = ctx.sim.catalog.acquire_lease(&name, &ctx.name, LEASE, ctx.sim.now(), None).await? else { return Ok(()) };
+    let mut held = Held { ctx, lease };
+    let outcome = recorded(&mut held, view).await;
+    ctx.step("releases the lease").await;
+    ctx.sim.catalog.release_lease(&held.lease).await?;
+    outcome
+}
+
+/// The lease of the run, renewed when a third of it is over (in the product a task of its own does that).
+struct Held<'c> {
+    ctx: &'c Ctx,
+    lease: LeaseRecord,
+}
+
+impl Held<'_> {
+    async fn keep(&mut self) -> Result<()> {
+        let now = self.ctx.sim.now();
+        if self.lease.expires_at - now > LEASE.as_micros() as i64 * 2 / 3 {
+            return Ok(());
+        }
+        self.ctx.step("renews its lease").await;
+        match self.ctx.sim.catalog.renew_lease(&self.lease, LEASE, self.ctx.sim.now()).await {
+            Ok(renewed) => self.lease = renewed,
+            // It goes on, as the product does until it comes to publishing.
+            Err(error) if error.kind() == ErrorKind::Conflict => self.ctx.sim.fired(Fault::LeaseLost),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn expect(&self) -> Expect {
+        let LeaseRecord { name, owner, epoch, .. } = self.lease.clone();
+        Expect::Lease { name, owner, epoch, now: self.ctx.sim.now() }
+    }
+}
+
+async fn recorded(held: &mut Held<'_>, view: &str) -> Result<()> {
+    let ctx = held.ctx;
+    let version = version_to_run(&ctx.state().await?, view)?;
+    let run = RunRecord {
+        id: ctx.sim.id(),
+        view: view.into(),
+        version,
+        status: RunStatus::Running,
+        scheduled_for: None,
+        attempt: 1,
+        started_at: Some(ctx.sim.now()),
+        ended_at: None,
+        cut: None,
+        events_read: 0,
+        rows_written: 0,
+        bytes_written: 0,
+        peak_memory_bytes: 0,
+        error: None,
+    };
+    ctx.step("begins a run").await;
+    let (state, run) = ctx.sim.catalog.begin_run(run, vec![held.expect()]).await?;
+    ctx.sim.trace(&ctx.name, format!("run {} of {view} {version} is cut at {}", run.id, run.cut.clone().unwrap_or_default()));
+    let outcome = attempt(held, &state, run.clone()).await;
+    if let Err(error) = &outcome {
+        let commit = failure_commit(ctx.sim.id(), run, &ctx.name, error.to_string(), ctx.sim.now());
+        match ctx.commit(commit).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            recorded => drop(recorded?),
+        }
+    }
+    outcome
+}
+
+async fn attempt(held: &mut Held<'_>, state: &CatalogState, run: RunRecord) -> Result<()> {
+    let ctx = held.ctx;
+    let cut = run.cut.clone().unwrap_or_default();
+    let mut places = Places::new();
+    for file in needed_files(state, &streams_of(&run.view), &cut, None) {
+        held.keep().await?;
+        ctx.step("reads an archive file").await;
+        let Some(Content::Archive(events)) = ctx.sim.get(&file.path) else {
+            ctx.sim.violated(format!("the archive file {} was deleted", file.path));
+            return Err(Error::corrupt("an archive file is gone"));
+        };
+        let chosen = events.into_iter().map(|event| event.place).filter(|place| place.offset < cut.get(&place.partition).0);
+        places.extend(chosen);
+    }
+    let middle = places.len() / 2;
+    let mut files = Vec::new();
+    for (bucket, part) in [places[..middle].to_vec(), places[middle..].to_vec()].into_iter().enumerate() {
+        held.keep().await?;
+        let name = ObjectName::Bucket { view: run.view.clone(), version: run.version, run: run.id, bucket: bucket as u32 };
+        files.push(ctx.put(name, Content::Bucket(part)).await?);
+    }
+    let name = ObjectName::Manifest { view: run.view.clone(), version: run.version, run: run.id };
+    let manifest = ctx.put(name, Content::Manifest).await?;
+    let path = manifest.path.clone();
+    files.push(manifest);
+    held.keep().await?;
+    publish(held, state, run, cut, path, files).await
+}
+
+async fn publish(
+    held: &mut Held<'_>,
+    state: &CatalogState,
+    run: RunRecord,
+    cut: Vector,
+    manifest: String,
+    files: Vec<schemas::catalog::FileRecord>,
+) -> Result<()> {
+    let ctx = held.ctx;
+    let (view, version): (Arc<str>, u32) = (run.view.clone(), run.version);
+    let snapshot = SnapshotRecord { view: view.clone(), version, run: run.id, cut, manifest, published_at: ctx.sim.now() };
+    let commit = publish_commit(run, snapshot, files, &held.lease, ctx.sim.now());
+    let of_version = |record: &&DefinitionRecord| record.name == view && record.version == version;
+    let is_building = state.definitions.iter().find(of_version).is_some_and(|record| record.status == DefinitionStatus::Building);
+    if !is_building {
+        return ctx.commit(commit).await.map(drop);
+    }
+    for _ in 0..20 {
+        let state = ctx.state().await?;
+        let mut switching = commit.clone();
+        switch_version(&mut switching, &state, &view, version)?;
+        match ctx.commit(switching).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            outcome => return outcome.map(drop),
+        }
+    }
+    Err(Error::conflict("something else was committed each time"))
+}

@@ -1,0 +1,53 @@
+//! Checks taken out, one at a time: the simulation has to notice each.
+
+use schemas::catalog::{CatalogState, Commit, Expect};
+
+/// The check that is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sabotage {
+    /// A checkpoint advances its partitions from wherever they stand.
+    NoCompareAndAdvance,
+    /// A run publishes without holding its lease.
+    NoLeaseAtPublishing,
+    /// As above, and nobody takes the files of runs that were closed: the check of the cut has to suffice.
+    OnlyTheCutCheck,
+    /// As above without the check of the cut.
+    NoCutCheck,
+    /// A transaction may name files that the collector has given up.
+    NoDoomedNames,
+    /// A node goes on using merged states that lie on both sides of a cut.
+    MergeAcrossACut,
+    /// A worker that lost a partition commits what is left of its unit.
+    PartOfAUnit,
+    /// A query over two views reads the catalog once for each.
+    TwoStatesPerQuery,
+}
+
+impl Sabotage {
+    /// Whether the collector looks for orphans.
+    pub fn leaves_orphans(self) -> bool {
+        matches!(self, Sabotage::OnlyTheCutCheck | Sabotage::NoCutCheck)
+    }
+}
+
+/// The commit as it would be without the check.
+pub fn sabotaged(mut commit: Commit, sabotage: Sabotage, state: &CatalogState) -> Commit {
+    match sabotage {
+        Sabotage::NoCompareAndAdvance => {
+            commit.expect.retain(|expect| !matches!(expect, Expect::NextOffset { .. }));
+            for advance in &mut commit.advance {
+                advance.start = state.vector().get(&advance.partition);
+                advance.end = advance.end.max(advance.start);
+            }
+        }
+        Sabotage::NoLeaseAtPublishing | Sabotage::OnlyTheCutCheck => {
+            commit.expect.retain(|expect| !matches!(expect, Expect::Lease { .. }));
+        }
+        Sabotage::NoCutCheck => {
+            commit.expect.retain(|expect| !matches!(expect, Expect::Lease { .. } | Expect::CutNotBehind { .. }));
+        }
+        Sabotage::NoDoomedNames => commit.expect.retain(|expect| !matches!(expect, Expect::NotDoomed { .. })),
+        _ => {}
+    }
+    commit
+}

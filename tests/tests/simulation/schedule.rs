@@ -1,0 +1,341 @@
+//! A schedule: who goes on, who is held up, who dies, what the clocks do. All of it chosen by the seed.
+
+use rand::Rng;
+use schemas::catalog::{FileKind, ledger_difference};
+use schemas::fresh::Fresh;
+use schemas::vector::Vector;
+
+use crate::actor::{Actor, Kind};
+use crate::collector::collect;
+use crate::reader::serve;
+use crate::runner::run_views;
+use crate::sabotage::Sabotage;
+use crate::views::{VIEWS, define};
+use crate::worker::work;
+use crate::world::{Content, Fault, Places, Sim};
+
+const STEPS: u64 = 260;
+/// How long everything may take to come to rest once there are no more faults.
+const STEPS_TO_REST: u64 = 4_000;
+
+/// What a schedule came to.
+pub struct Outcome {
+    pub violation: Option<String>,
+    pub trace: Vec<String>,
+    pub fired: std::collections::BTreeMap<Fault, u64>,
+}
+
+struct Schedule {
+    sim: Sim,
+    actors: Vec<Actor>,
+    /// Two processes, each with a worker and a node that sees its fresh layers.
+    fresh: [Fresh<Places>; 2],
+    step: u64,
+    lives: u32,
+    versions: u32,
+}
+
+/// Plays the schedule of a seed.
+pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
+    let sim = Sim::new(seed, sabotage).await;
+    for view in VIEWS {
+        sim.catalog.commit(define(sim.id(), view, 1, sim.now())).await.unwrap();
+    }
+    let mut schedule =
+        Schedule { sim: sim.clone(), actors: Vec::new(), fresh: [Fresh::default(), Fresh::default()], step: 0, lives: 0, versions: 1 };
+    schedule.fill();
+    while schedule.step < STEPS && !schedule.is_violated() {
+        schedule.happen().await;
+    }
+    if !schedule.is_violated() {
+        schedule.rest().await;
+    }
+    if !schedule.is_violated() {
+        schedule.check_catalog().await;
+    }
+    schedule.actors.clear();
+    let mut world = sim.world.borrow_mut();
+    Outcome { violation: world.violation.take(), trace: std::mem::take(&mut world.trace), fired: std::mem::take(&mut world.fired) }
+}
+
+impl Schedule {
+    /// Starts what is not there: a dead process is started again under another name.
+    fn fill(&mut self) {
+        let wanted = [(Kind::Worker, 2), (Kind::Reader, 3), (Kind::Runner, 2), (Kind::Collector, 1)];
+        for (kind, count) in wanted {
+            for place in 0..count {
+                let prefix = format!("{}{place}", name_of(kind));
+                if self.actors.iter().any(|actor| actor.name.split('-').next() == Some(&prefix)) {
+                    continue;
+                }
+                self.lives += 1;
+                let name = format!("{prefix}-{}", self.lives);
+                let fresh = self.fresh.get(place).cloned();
+                let actor = match kind {
+                    Kind::Worker => Actor::new(&self.sim, &name, kind, |ctx| work(ctx, fresh.unwrap_or_default())),
+                    Kind::Reader => Actor::new(&self.sim, &name, kind, |ctx| serve(ctx, fresh)),
+                    Kind::Runner => Actor::new(&self.sim, &name, kind, run_views),
+                    Kind::Collector => Actor::new(&self.sim, &name, kind, collect),
+                };
+                self.actors.push(actor);
+            }
+        }
+    }
+
+    fn is_violated(&self) -> bool {
+        self.sim.world.borrow().violation.is_some()
+    }
+
+    /// One thing happens.
+    async fn happen(&mut self) {
+        self.step += 1;
+        let what = self.sim.pick(1_000);
+        match what {
+            0..780 => self.advance_one().await,
+            780..870 => self.append(),
+            870..905 => self.tick(),
+            905..910 => self.jump(),
+            910..930 => self.crash(),
+            930..955 => self.freeze(),
+            955..985 => self.rebalance(),
+            985..992 => self.lose_states().await,
+            _ => self.new_version().await,
+        }
+    }
+
+    async fn advance_one(&mut self) {
+        self.fill();
+        let step = self.step;
+        let awake: Vec<usize> = (0..self.actors.len()).filter(|at| self.actors[*at].frozen_until <= step).collect();
+        if awake.is_empty() {
+            return;
+        }
+        // Workers do the most.
+        let weight = |actor: &Actor| if actor.kind == Kind::Worker { 3 } else { 1 };
+        let total: usize = awake.iter().map(|at| weight(&self.actors[*at])).sum();
+        let mut chosen = self.sim.pick(total);
+        let at = awake.into_iter().find(|at| {
+            let weight = weight(&self.actors[*at]);
+            let found = chosen < weight;
+            chosen = chosen.saturating_sub(weight);
+            found
+        });
+        let at = at.unwrap_or_default();
+        if self.actors[at].advance().await {
+            self.actors.remove(at);
+        }
+    }
+
+    fn append(&self) {
+        let mut world = self.sim.world.borrow_mut();
+        let world = &mut *world;
+        let appended = world.log.append(&mut world.rng, world.now);
+        world.trace.push(format!("{:>14} log: {appended}", world.now / 1_000));
+    }
+
+    fn tick(&self) {
+        let mut world = self.sim.world.borrow_mut();
+        let seconds = world.rng.random_range(1..40);
+        world.now += seconds * 1_000_000;
+    }
+
+    /// Clocks step: hours forward, minutes back, or past the age at which files are given up.
+    fn jump(&self) {
+        let (fault, seconds) = match self.sim.pick(4) {
+            0 => (Fault::ClockBack, -900),
+            1 | 2 => (Fault::PastOrphanAge, 25 * 3_600),
+            _ => (Fault::ClockForward, 3_700),
+        };
+        self.sim.fired(fault);
+        self.sim.world.borrow_mut().now += seconds * 1_000_000;
+        self.sim.trace("clock", format!("stepped by {seconds} s"));
+    }
+
+    fn crash(&mut self) {
+        if self.actors.is_empty() {
+            return;
+        }
+        let at = self.sim.pick(self.actors.len());
+        let (name, kind, step) = (self.actors[at].name.clone(), self.actors[at].kind, self.actors[at].step());
+        let whole = kind == Kind::Worker && self.sim.chance(50);
+        self.sim.trace("schedule", format!("kills {name}, which {step}{}", if whole { ", and its process" } else { "" }));
+        self.sim.fired(match (kind, whole) {
+            (Kind::Worker, false) => Fault::WorkerCrashed,
+            (Kind::Worker, true) => Fault::ProcessCrashed,
+            (Kind::Reader, _) => Fault::ReaderCrashed,
+            (Kind::Runner, _) => Fault::RunCrashed,
+            (Kind::Collector, _) => Fault::CollectorCrashed,
+        });
+        self.actors.remove(at);
+        if whole {
+            let place: usize = name["worker".len()..].split('-').next().and_then(|place| place.parse().ok()).unwrap_or_default();
+            self.fresh[place] = Fresh::default();
+            self.actors.retain(|actor| !actor.name.starts_with(&format!("node{place}-")));
+        }
+    }
+
+    fn freeze(&mut self) {
+        if self.actors.is_empty() {
+            return;
+        }
+        let at = self.sim.pick(self.actors.len());
+        let steps = 10 + self.sim.pick(120) as u64;
+        self.actors[at].frozen_until = self.step + steps;
+        self.sim.fired(Fault::Frozen);
+        self.sim.trace("schedule", format!("holds {} up for {steps} steps: it {}", self.actors[at].name, self.actors[at].step()));
+    }
+
+    fn rebalance(&mut self) {
+        let mut world = self.sim.world.borrow_mut();
+        let world = &mut *world;
+        if world.rng.random_ratio(1, 3) {
+            world.group.lose_patience();
+        }
+        let politely = world.rng.random_ratio(1, 2);
+        let Some((partition, from, keeps_others)) = world.group.rebalance(&mut world.rng, politely) else { return };
+        world.trace.push(format!("{:>14} group: {} {partition} from {from}", world.now / 1_000, if politely { "asks" } else { "takes" }));
+        if !politely && keeps_others {
+            *world.fired.entry(Fault::OneOfTwoLost).or_default() += 1;
+        }
+        let owner = self.actors.iter().find(|actor| from.starts_with(&format!("{}.", actor.name)));
+        if owner.is_some_and(|owner| matches!(owner.step(), "writes a file" | "asks for a commit" | "has the commit's outcome")) {
+            *world.fired.entry(Fault::RebalancedInCheckpoint).or_default() += 1;
+        }
+    }
+
+    /// A states object vanishes; so does the membership of members that no longer are, as by their session's timeout.
+    async fn lose_states(&mut self) {
+        self.expire_members();
+        let state = self.sim.catalog.state().await.unwrap();
+        let states: Vec<&str> = state.files.iter().filter(|file| file.kind == FileKind::States).map(|file| file.path.as_str()).collect();
+        if states.is_empty() {
+            return;
+        }
+        let path = states[self.sim.pick(states.len())].to_owned();
+        self.sim.fired(Fault::StatesLost);
+        self.sim.trace("schedule", format!("loses {path}"));
+        self.sim.world.borrow_mut().store.remove(&path);
+    }
+
+    fn expire_members(&self) {
+        let mut world = self.sim.world.borrow_mut();
+        let alive: Vec<String> = self.actors.iter().map(|actor| format!("{}.", actor.name)).collect();
+        world.group.expire(|member| alive.iter().any(|name| member.starts_with(name)));
+        let world = &mut *world;
+        world.group.give_free(&mut world.rng);
+    }
+
+    async fn new_version(&mut self) {
+        self.expire_members();
+        if !self.sim.chance(40) || self.versions > 3 {
+            return;
+        }
+        self.versions += 1;
+        let view = VIEWS[self.sim.pick(VIEWS.len())];
+        let commit = define(self.sim.id(), view, self.versions, self.sim.now());
+        self.sim.trace("user", format!("defines version {} of {view}", self.versions));
+        self.sim.catalog.commit(commit).await.unwrap();
+    }
+
+    /// No more faults: everything comes to the log's end and answers.
+    async fn rest(&mut self) {
+        self.sim.trace("schedule", "no more faults");
+        self.sim.world.borrow_mut().calm = true;
+        self.actors.iter_mut().for_each(|actor| actor.frozen_until = 0);
+        let end = self.sim.world.borrow().log.end();
+        for step in 0..STEPS_TO_REST {
+            if self.is_violated() {
+                return;
+            }
+            if step % 50 == 0 {
+                self.expire_members();
+                self.sim.world.borrow_mut().group.lose_patience();
+                if self.is_at(&end).await {
+                    return self.answer_all(&end).await;
+                }
+            }
+            self.tick_if(step % 20 == 0);
+            self.advance_one().await;
+        }
+        let vector = self.sim.catalog.state().await.unwrap().vector();
+        self.sim.violated(format!("did not come to rest: {vector} of {end}"));
+    }
+
+    fn tick_if(&self, is_due: bool) {
+        if is_due {
+            self.sim.world.borrow_mut().now += 5_000_000;
+        }
+    }
+
+    async fn is_at(&self, end: &Vector) -> bool {
+        self.sim.catalog.state().await.unwrap().vector().covers(end)
+    }
+
+    /// A new node without memory answers at the log's end.
+    async fn answer_all(&mut self, end: &Vector) {
+        let mut node = Actor::new(&self.sim, "last node", Kind::Reader, |ctx| serve(ctx, None));
+        // A partition that never had a record is in no catalog state.
+        let reached: Vector = end.iter().filter(|(_, offset)| offset.0 > 0).map(|(id, offset)| (id.clone(), offset)).collect();
+        let about = format!("at {reached} with ");
+        for _ in 0..STEPS_TO_REST {
+            if self.is_violated() {
+                return;
+            }
+            node.advance().await;
+            let world = self.sim.world.borrow();
+            let answers =
+                |view: &str| world.trace.iter().rev().take(400).any(|line| line.contains(&format!("last node: answers {view} {about}")));
+            if VIEWS.into_iter().all(answers) {
+                return;
+            }
+        }
+        self.sim.violated("a new node did not answer at the log's end");
+    }
+
+    /// What the catalog says adds up, and every file that it names is there.
+    async fn check_catalog(&self) {
+        let state = self.sim.catalog.state().await.unwrap();
+        let mut ends = Vector::new();
+        for checkpoint in &state.checkpoints {
+            if let Some((range, counted)) = ledger_difference(checkpoint) {
+                self.sim.violated(format!("the ledger of {} {}..{} counts {counted}", range.partition, range.start, range.end));
+            }
+            for range in &checkpoint.ranges {
+                if range.start != ends.get(&range.partition) {
+                    self.sim.violated(format!("{} begins at {}, not at {}", range.partition, range.start, ends.get(&range.partition)));
+                }
+                ends.set(range.partition.clone(), range.end);
+                self.check_archive(&state, checkpoint.id, range);
+            }
+        }
+        for file in state.files.iter().filter(|file| !file.doomed && file.kind != FileKind::States) {
+            if self.sim.get(&file.path).is_none() {
+                self.sim.violated(format!("{} is named by the catalog and gone", file.path));
+            }
+        }
+    }
+
+    fn check_archive(&self, state: &schemas::catalog::CatalogState, checkpoint: uuid::Uuid, range: &schemas::catalog::CheckpointRange) {
+        let of_stream = state.files.iter().filter(|file| {
+            file.checkpoint == Some(checkpoint) && file.kind == FileKind::Archive && file.subject.as_ref() == Some(&range.partition.stream)
+        });
+        let events = of_stream.filter_map(|file| match self.sim.get(&file.path) {
+            Some(Content::Archive(events)) => Some(events),
+            _ => None,
+        });
+        let archived = events.flatten().filter(|event| event.place.partition == range.partition).count() as i64;
+        if archived != range.archived {
+            self.sim
+                .violated(format!("{} {}..{}: {archived} archived, {} recorded", range.partition, range.start, range.end, range.archived));
+        }
+    }
+}
+
+fn name_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Worker => "worker",
+        Kind::Reader => "node",
+        Kind::Runner => "runner",
+        Kind::Collector => "collector",
+    }
+}

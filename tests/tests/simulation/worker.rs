@@ -1,0 +1,265 @@
+//! The speed worker: the product's claims, decisions and checkpoint commits, with places in the stead of states.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemas::catalog::{CatalogState, DefinitionKind, checkpoint_commit};
+use schemas::fresh::{Fresh, FreshLayer, ViewVersion};
+use schemas::storage::ObjectName;
+use schemas::vector::{PartitionId, Vector};
+use schemas::{Error, ErrorKind, Result};
+use speed::{Claim, Decider, Decision, Start, checkpoint_of, files_since, start_of};
+
+use crate::actor::Ctx;
+use crate::group::Notice;
+use crate::log::{DEDUP_WITHIN, MAX_FUTURE};
+use crate::sabotage::Sabotage;
+use crate::views::streams_of;
+use crate::world::{Archived, Content, Fault, Place, Places};
+
+pub struct Worker {
+    ctx: Ctx,
+    member: String,
+    fresh: Fresh<Places>,
+    claims: BTreeMap<PartitionId, Claim>,
+    /// The view versions it keeps up.
+    views: Vec<ViewVersion>,
+    archived: BTreeMap<Arc<str>, Vec<Archived>>,
+    open: Places,
+    dead_letters: BTreeMap<Arc<str>, usize>,
+    layers: Vec<Arc<FreshLayer<Places>>>,
+}
+
+/// Works until it is killed: joins, follows, and after a failure begins again from the catalog.
+pub async fn work(ctx: Ctx, fresh: Fresh<Places>) {
+    let mut life = 0;
+    loop {
+        life += 1;
+        let member = format!("{}.{life}", ctx.name);
+        ctx.sim.world.borrow_mut().group.join(&member);
+        let mut worker = Worker::new(ctx.clone(), member, fresh.clone());
+        let ended = worker.follow().await;
+        let why = match ended {
+            Ok(()) => "lost a partition".to_owned(),
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => error.to_string(),
+            Err(error) => return ctx.sim.violated(format!("the worker {} failed: {error}", ctx.name)),
+        };
+        ctx.sim.trace(&ctx.name, format!("begins again: {why}"));
+        worker.withdraw().await;
+        ctx.sim.world.borrow_mut().group.leave(&worker.member);
+    }
+}
+
+impl Worker {
+    fn new(ctx: Ctx, member: String, fresh: Fresh<Places>) -> Self {
+        Self {
+            ctx,
+            member,
+            fresh,
+            claims: BTreeMap::new(),
+            views: Vec::new(),
+            archived: BTreeMap::new(),
+            open: Places::new(),
+            dead_letters: BTreeMap::new(),
+            layers: Vec::new(),
+        }
+    }
+
+    /// Follows the group's notices and the log until a partition is lost.
+    async fn follow(&mut self) -> Result<()> {
+        let state = self.ctx.state().await?;
+        self.views = live_views(&state);
+        loop {
+            self.ctx.step("looks for what is next").await;
+            let notice = self.ctx.sim.world.borrow_mut().group.next_notice(&self.member);
+            match notice {
+                Some(Notice::Assigned(partitions)) => self.assign(partitions).await?,
+                Some(Notice::Revoked(partitions)) => {
+                    self.checkpoint().await?;
+                    self.claims.retain(|id, _| !partitions.contains(id));
+                    self.ctx.sim.world.borrow_mut().group.let_go(&self.member, &partitions);
+                }
+                Some(Notice::Lost(partitions)) => {
+                    if self.ctx.sim.is_sabotaged(Sabotage::PartOfAUnit) {
+                        self.claims.retain(|id, _| !partitions.contains(id));
+                        continue;
+                    }
+                    return Ok(());
+                }
+                None => self.go_on().await?,
+            }
+        }
+    }
+
+    async fn go_on(&mut self) -> Result<()> {
+        match self.ctx.sim.pick(12) {
+            0 | 1 => self.checkpoint().await,
+            2 | 3 => {
+                self.close_micro_batch();
+                Ok(())
+            }
+            4 => self.look().await,
+            _ => self.fetch(),
+        }
+    }
+
+    async fn assign(&mut self, partitions: Vec<PartitionId>) -> Result<()> {
+        let state = self.ctx.state().await?;
+        for id in partitions {
+            // Uncommitted layers of it are those of a worker of this process that died.
+            self.fresh.withdraw(&state.vector(), std::slice::from_ref(&id));
+            let (identity, bounds) = {
+                let world = self.ctx.sim.world.borrow();
+                (world.log.identity(), world.log.bounds(&id))
+            };
+            let known = state.partitions.get(&id);
+            let Start::At(start) = start_of(known, &id, &identity, &bounds)? else {
+                return Err(Error::internal("this log never expires"));
+            };
+            let (clock, newest) = known.map_or((None, None), |known| (known.clock, known.max_event_time));
+            let mut decider = Decider::new(clock, newest, MAX_FUTURE, Some(DEDUP_WITHIN));
+            if let Some(clock) = clock {
+                self.reread_ids(&state, &id, clock - DEDUP_WITHIN.as_micros() as i64, &mut decider).await?;
+            }
+            self.ctx.sim.trace(&self.ctx.name, format!("takes {id} over at {start}"));
+            self.claims.insert(id.clone(), Claim::new(id, identity, decider, start));
+        }
+        Ok(())
+    }
+
+    async fn reread_ids(&self, state: &CatalogState, id: &PartitionId, oldest: i64, decider: &mut Decider) -> Result<()> {
+        for file in files_since(state, id, oldest) {
+            let Some(Content::Archive(events)) = self.ctx.sim.get(&file.path) else {
+                self.ctx.sim.violated(format!("the archive file {} is named by the catalog and gone", file.path));
+                return Err(Error::corrupt("an archive file is gone"));
+            };
+            for event in events.iter().filter(|event| event.place.partition == *id && event.timestamp >= oldest) {
+                decider.remember(&event.id, event.timestamp);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads on in one of the partitions.
+    fn fetch(&mut self) -> Result<()> {
+        if self.claims.is_empty() {
+            return Ok(());
+        }
+        let at = self.ctx.sim.pick(self.claims.len());
+        let again = if self.ctx.sim.fault(Fault::DeliveredTwice, 60) { 3 } else { 0 };
+        let limit = 1 + self.ctx.sim.pick(6);
+        let Some((id, claim)) = self.claims.iter_mut().nth(at) else { return Ok(()) };
+        let (fetched, decoder) = {
+            let world = self.ctx.sim.world.borrow();
+            (world.log.fetch(id, claim.position, again, limit, world.now), world.log.decoder(&id.stream))
+        };
+        let (archived, open, dead_letters) = (&mut self.archived, &mut self.open, &mut self.dead_letters);
+        claim.take(&decoder, &fetched, |record, decision| {
+            match decision {
+                Decision::Accept(event) => {
+                    let place = Place { partition: id.clone(), offset: record.offset.0 };
+                    let name = event.id().map(|name| name.to_string()).unwrap_or_default();
+                    open.push(place.clone());
+                    archived.entry(id.stream.clone()).or_default().push(Archived { place, id: name, timestamp: record.timestamp });
+                }
+                Decision::Duplicate => {}
+                Decision::DeadLetter(_) => *dead_letters.entry(id.stream.clone()).or_default() += 1,
+            }
+            Ok(())
+        })?;
+        self.ctx.sim.trace(&self.ctx.name, format!("read {id} up to {}", fetched.position));
+        Ok(())
+    }
+
+    fn close_micro_batch(&mut self) {
+        let (mut start, mut end) = (Vector::new(), Vector::new());
+        for claim in self.claims.values_mut() {
+            let Some((from, to)) = claim.close() else { continue };
+            start.set(claim.id.clone(), from);
+            end.set(claim.id.clone(), to);
+        }
+        if start.is_empty() {
+            return;
+        }
+        let open = std::mem::take(&mut self.open);
+        let of = |view: &ViewVersion| open.iter().filter(|place| streams_of(&view.0).contains(&place.partition.stream)).cloned().collect();
+        let states = self.views.iter().map(|view| (view.clone(), Arc::new(of(view)))).collect();
+        let layer = FreshLayer { start, end, states, max_event_time: BTreeMap::new() };
+        self.layers.push(Arc::new(layer.clone()));
+        self.fresh.publish(layer, Vec::new());
+        while let [.., older, newer] = self.layers.as_slice()
+            && self.layers.len() > 2
+        {
+            let merged = FreshLayer::merge_by(&[older.clone(), newer.clone()], |_, states| {
+                Some(states.iter().flat_map(|s| s.iter().cloned()).collect())
+            });
+            self.layers.truncate(self.layers.len() - 2);
+            self.layers.push(Arc::new(merged.clone()));
+            self.fresh.compact(merged);
+        }
+    }
+
+    /// Files first, under fresh names; then the one transaction.
+    async fn checkpoint(&mut self) -> Result<()> {
+        self.close_micro_batch();
+        if !self.claims.values().any(Claim::has_work) {
+            return Ok(());
+        }
+        let id = self.ctx.sim.id();
+        let (record, identities) = checkpoint_of(self.claims.values(), id, &self.member, self.ctx.sim.now());
+        let mut files = Vec::new();
+        for (stream, events) in &self.archived {
+            let name = ObjectName::Archive { stream: stream.clone(), checkpoint: id };
+            files.push(self.ctx.put(name, Content::Archive(events.clone())).await?);
+        }
+        for stream in self.dead_letters.keys() {
+            let name = ObjectName::DeadLetters { stream: stream.clone(), checkpoint: id };
+            files.push(self.ctx.put(name, Content::DeadLetters).await?);
+        }
+        let read: Vec<Arc<str>> = record.ranges.iter().map(|range| range.partition.stream.clone()).collect();
+        let kept = self.views.iter().filter(|view| streams_of(&view.0).iter().any(|stream| read.contains(stream)));
+        let states: BTreeMap<ViewVersion, Places> = kept.map(|view| (view.clone(), self.states_of(view))).collect();
+        if !states.is_empty() {
+            files.push(self.ctx.put(ObjectName::States { checkpoint: id }, Content::States(states)).await?);
+        }
+        self.ctx.commit(checkpoint_commit(record, files, &identities)).await?;
+        self.claims.values_mut().for_each(Claim::committed);
+        self.clear();
+        Ok(())
+    }
+
+    fn states_of(&self, view: &ViewVersion) -> Places {
+        self.layers.iter().filter_map(|layer| layer.states.get(view)).flat_map(|states| states.iter().cloned()).collect()
+    }
+
+    /// New definitions begin with a unit of their own.
+    async fn look(&mut self) -> Result<()> {
+        let state = self.ctx.state().await?;
+        let views = live_views(&state);
+        if views != self.views {
+            self.checkpoint().await?;
+            self.views = views;
+        }
+        Ok(())
+    }
+
+    /// Takes back from readers what was not committed.
+    async fn withdraw(&mut self) {
+        let partitions: Vec<PartitionId> = self.claims.keys().cloned().collect();
+        let committed = match self.ctx.state().await {
+            Ok(state) => state.vector(),
+            Err(_) => self.claims.iter().map(|(id, claim)| (id.clone(), claim.start)).collect::<Vector>(),
+        };
+        self.fresh.withdraw(&committed, &partitions);
+    }
+
+    fn clear(&mut self) {
+        self.archived.clear();
+        self.dead_letters.clear();
+        self.layers.clear();
+    }
+}
+
+fn live_views(state: &CatalogState) -> Vec<ViewVersion> {
+    state.live(DefinitionKind::View).map(|view| (view.name.clone(), view.version)).collect()
+}

@@ -1,0 +1,211 @@
+//! The world that a schedule plays in: the time, the log, the store, the faults. Everything in it is a function of the seed.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use schemas::catalog::{Catalog, FileRecord};
+use schemas::fresh::ViewVersion;
+use schemas::storage::ObjectName;
+use schemas::storage::store::Stored;
+use schemas::tiles::Micros;
+use schemas::vector::PartitionId;
+use uuid::Uuid;
+
+use crate::group::Group;
+use crate::log::SimLog;
+use crate::sabotage::Sabotage;
+
+/// One event's place: what a state counts here. States are the places of the events they hold, so that nothing can cancel out.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub partition: PartitionId,
+    pub offset: i64,
+}
+
+/// The states of one view version: the places of its events, each as often as it is counted.
+pub type Places = Vec<Place>;
+
+/// What a file of the store holds.
+#[derive(Debug, Clone)]
+pub enum Content {
+    Archive(Vec<Archived>),
+    DeadLetters,
+    States(BTreeMap<ViewVersion, Places>),
+    Bucket(Places),
+    Manifest,
+}
+
+#[derive(Debug, Clone)]
+pub struct Archived {
+    pub place: Place,
+    pub id: String,
+    pub timestamp: Micros,
+}
+
+/// The faults a schedule may have; each has to fire over many schedules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    WorkerCrashed,
+    ProcessCrashed,
+    RunCrashed,
+    CollectorCrashed,
+    ReaderCrashed,
+    Frozen,
+    RequestLost,
+    ReplyLost,
+    OutcomeUnknown,
+    DeliveredTwice,
+    ClockForward,
+    ClockBack,
+    PastOrphanAge,
+    RebalancedInCheckpoint,
+    OneOfTwoLost,
+    StatesLost,
+    StoreFailed,
+    LeaseLost,
+    CommitRefused,
+}
+
+pub const FAULTS: [Fault; 19] = [
+    Fault::WorkerCrashed,
+    Fault::ProcessCrashed,
+    Fault::RunCrashed,
+    Fault::CollectorCrashed,
+    Fault::ReaderCrashed,
+    Fault::Frozen,
+    Fault::RequestLost,
+    Fault::ReplyLost,
+    Fault::OutcomeUnknown,
+    Fault::DeliveredTwice,
+    Fault::ClockForward,
+    Fault::ClockBack,
+    Fault::PastOrphanAge,
+    Fault::RebalancedInCheckpoint,
+    Fault::OneOfTwoLost,
+    Fault::StatesLost,
+    Fault::StoreFailed,
+    Fault::LeaseLost,
+    Fault::CommitRefused,
+];
+
+pub struct World {
+    pub rng: StdRng,
+    pub now: Micros,
+    pub log: SimLog,
+    pub store: BTreeMap<String, Content>,
+    pub group: Group,
+    pub trace: Vec<String>,
+    pub fired: BTreeMap<Fault, u64>,
+    pub sabotage: Option<Sabotage>,
+    /// No more faults: everything is to come to rest.
+    pub calm: bool,
+    /// What went wrong first.
+    pub violation: Option<String>,
+    /// Paths that were deleted, for the messages.
+    pub deleted: BTreeSet<String>,
+}
+
+/// A handle on the world.
+#[derive(Clone)]
+pub struct Sim {
+    pub world: Rc<RefCell<World>>,
+    pub catalog: Catalog,
+}
+
+impl Sim {
+    pub async fn new(seed: u64, sabotage: Option<Sabotage>) -> Sim {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let log = SimLog::new();
+        let group = Group::new(log.partitions().cloned().collect());
+        // Some day in 2024, in microseconds.
+        let now = 1_710_000_000_000_000 + rng.random_range(0..86_400_000_000i64);
+        let world = World {
+            rng,
+            now,
+            log,
+            store: BTreeMap::new(),
+            group,
+            trace: Vec::new(),
+            fired: BTreeMap::new(),
+            sabotage,
+            calm: false,
+            violation: None,
+            deleted: BTreeSet::new(),
+        };
+        Sim { world: Rc::new(RefCell::new(world)), catalog: Catalog::open("sqlite::memory:").await.unwrap() }
+    }
+
+    pub fn now(&self) -> Micros {
+        self.world.borrow().now
+    }
+
+    pub fn trace(&self, who: &str, what: impl Into<String>) {
+        let mut world = self.world.borrow_mut();
+        let line = format!("{:>14} {who}: {}", world.now / 1_000, what.into());
+        world.trace.push(line);
+    }
+
+    pub fn chance(&self, percent: u32) -> bool {
+        self.world.borrow_mut().rng.random_ratio(percent, 100)
+    }
+
+    pub fn pick(&self, below: usize) -> usize {
+        self.world.borrow_mut().rng.random_range(0..below)
+    }
+
+    /// Whether a fault happens now; once it is calm none does.
+    pub fn fault(&self, fault: Fault, per_mille: u32) -> bool {
+        let mut world = self.world.borrow_mut();
+        let happens = !world.calm && world.rng.random_ratio(per_mille, 1_000);
+        if happens {
+            *world.fired.entry(fault).or_default() += 1;
+        }
+        happens
+    }
+
+    pub fn fired(&self, fault: Fault) {
+        *self.world.borrow_mut().fired.entry(fault).or_default() += 1;
+    }
+
+    pub fn is_sabotaged(&self, sabotage: Sabotage) -> bool {
+        self.world.borrow().sabotage == Some(sabotage)
+    }
+
+    /// The first one is what matters: those after it may follow from it.
+    pub fn violated(&self, what: impl Into<String>) {
+        let what = what.into();
+        self.trace("VIOLATION", what.clone());
+        self.world.borrow_mut().violation.get_or_insert(what);
+    }
+
+    /// An id of version 7, of the world's time and chance.
+    pub fn id(&self) -> Uuid {
+        let mut world = self.world.borrow_mut();
+        let millis = (world.now / 1_000) as u64;
+        let random: [u8; 10] = world.rng.random();
+        uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+    }
+
+    pub fn put(&self, name: &ObjectName, content: Content) -> FileRecord {
+        let rows = match &content {
+            Content::Archive(events) => events.len(),
+            Content::Bucket(places) => places.len(),
+            _ => 0,
+        };
+        self.world.borrow_mut().store.insert(name.to_string(), content);
+        name.record(Stored { bytes: 1, checksum: 0 }, rows as i64, None)
+    }
+
+    pub fn get(&self, path: &str) -> Option<Content> {
+        self.world.borrow().store.get(path).cloned()
+    }
+
+    pub fn delete(&self, path: &str) {
+        let mut world = self.world.borrow_mut();
+        world.store.remove(path);
+        world.deleted.insert(path.to_owned());
+    }
+}
