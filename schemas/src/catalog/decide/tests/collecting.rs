@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::storage::ObjectName;
 
 const DAY_US: Micros = 24 * 60 * 60 * 1_000_000;
 
@@ -154,6 +155,24 @@ fn a_plan_becomes_two_commits() {
 fn offsets() -> impl Strategy<Value = Vector> {
     (0..12i64, 0..12i64)
         .prop_map(|(a, b)| [(PartitionId::new("s", 0), Offset(a)), (PartitionId::new("s", 1), Offset(b))].into_iter().collect())
+}
+
+#[test]
+fn files_that_no_transaction_can_name_any_more_are_orphans() {
+    let made = |second: u64, salt: u8| uuid::Builder::from_unix_timestamp_millis(second * 1_000, &[salt; 10]).into_uuid();
+    let archive = |id: Uuid| ObjectName::Archive { stream: "s".into(), checkpoint: id };
+    let bucket = |id: Uuid| ObjectName::Bucket { view: "v".into(), version: 1, run: id, bucket: 0 };
+    let (old, new, named) = (archive(made(10, 1)), archive(made(90, 2)), archive(made(10, 3)));
+    let (under_way, failed, unknown) = (bucket(made(10, 4)), bucket(made(99, 5)), bucket(made(10, 6)));
+    let listed = vec![old.clone(), new, named.clone(), under_way.clone(), failed.clone(), unknown.clone()];
+    let of = |name: &ObjectName, status| RunRecord { id: name.run().unwrap(), ..run(0, status, "s/0:1") };
+    let state = CatalogState {
+        orphaned_before: 50_000_000,
+        files: vec![file(&named.to_string(), FileKind::Archive)],
+        runs: vec![of(&under_way, RunStatus::Running), of(&failed, RunStatus::Failed)],
+        ..CatalogState::default()
+    };
+    assert_eq!(orphans(&state, &listed), [&old, &failed, &unknown]);
 }
 
 proptest! {

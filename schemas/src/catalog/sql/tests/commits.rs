@@ -5,6 +5,7 @@ use std::task::Poll;
 use futures::future::join_all;
 
 use super::*;
+use crate::storage::ObjectName;
 
 on_every_engine!(
     of_concurrent_advances_exactly_one_wins,
@@ -15,6 +16,8 @@ on_every_engine!(
     a_position_of_another_log_is_refused,
     a_cut_that_goes_back_is_refused,
     a_doomed_name_is_refused,
+    a_name_that_was_given_up_is_refused,
+    a_run_that_was_closed_is_not_closed_again_and_does_not_publish,
     an_unmet_version_or_revision_is_a_conflict,
     counts_that_do_not_add_up_are_refused,
     an_advance_backwards_is_wrong_input,
@@ -212,4 +215,70 @@ async fn dropped_after<T>(polls: u32, future: impl Future<Output = T>) -> Option
         future.as_mut().poll(context).map(Some)
     })
     .await
+}
+
+/// An id of version 7 made at this second.
+fn made_at_second(second: u64) -> Uuid {
+    uuid::Builder::from_unix_timestamp_millis(second * 1_000, &[7; 10]).into_uuid()
+}
+
+async fn a_name_that_was_given_up_is_refused(place: &Place) {
+    let day = ORPHAN_AGE.as_secs();
+    let state = place.catalog.state().await.unwrap();
+    let given_up = orphans_commit(&state, Uuid::now_v7(), (2 * day as i64) * 1_000_000).unwrap();
+    place.catalog.commit(given_up).await.unwrap();
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!(state.orphaned_before, day as i64 * 1_000_000);
+    // It never goes back.
+    assert_eq!(orphans_commit(&state, Uuid::now_v7(), day as i64 * 1_000_000), None);
+    let naming = |id: Uuid| {
+        let record = CheckpointRecord { id, ..checkpoint(vec![range(0, 0, 4)]) };
+        let path = ObjectName::Archive { stream: "payments".into(), checkpoint: id }.to_string();
+        checkpoint_commit(record, vec![FileRecord { checkpoint: Some(id), ..file(&path) }], &BTreeMap::new())
+    };
+    let text = conflict(place.catalog.commit(naming(made_at_second(day - 1))).await);
+    assert!(text.contains("given up") && text.contains("archive/payments/"), "{text}");
+    place.catalog.commit(naming(made_at_second(day))).await.unwrap();
+}
+
+async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(place: &Place) {
+    let catalog = &place.catalog;
+    let lease = catalog.acquire_lease(&run_lease("v"), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
+    let (_, run) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
+    let state = catalog.state().await.unwrap();
+    assert!(abandoned(&state, Uuid::now_v7, lease.expires_at - 1).is_empty());
+    let (closed, commit) = abandoned(&state, Uuid::now_v7, lease.expires_at).pop().unwrap();
+    assert_eq!(closed.id, run.id);
+    catalog.commit(commit).await.unwrap();
+    let again = failure_commit(Uuid::now_v7(), run.clone(), "p", "late".into(), 1);
+    conflict(catalog.commit(again).await);
+    // By a clock that went back the lease would still hold; it was taken away.
+    let snapshot =
+        SnapshotRecord { view: "v".into(), version: 1, run: run.id, cut: run.cut.clone().unwrap(), manifest: "m".into(), published_at: 1 };
+    let text = conflict(catalog.commit(publish_commit(run.clone(), snapshot, vec![], &lease, 1)).await);
+    assert!(text.contains("found holder: nobody"), "{text}");
+    let stored = catalog.runs(None, 1).await.unwrap();
+    assert_eq!(
+        (stored[0].status, stored[0].error.as_deref()),
+        (RunStatus::Failed, Some("the process that ran it died before it was done"))
+    );
+}
+
+fn run_of(view: &str) -> RunRecord {
+    RunRecord {
+        id: Uuid::now_v7(),
+        view: view.into(),
+        version: 1,
+        status: RunStatus::Running,
+        scheduled_for: None,
+        attempt: 1,
+        started_at: Some(0),
+        ended_at: None,
+        cut: None,
+        events_read: 0,
+        rows_written: 0,
+        bytes_written: 0,
+        peak_memory_bytes: 0,
+        error: None,
+    }
 }
