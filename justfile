@@ -16,7 +16,15 @@ test *arguments:
 test-services *arguments:
     . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace purchases_on {{arguments}}
 
-# real Kafka, PostgreSQL and S3 for the tests: just services up|down|check|start NAME|kill NAME [SIGNAL]
+# restarts, broken connections and lost replies of Kafka, PostgreSQL and S3 (after `just services up`)
+test-outages *arguments:
+    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace --test outages {{arguments}}
+
+# ten times what one `up` sustains, for BASESTREAM_OVERLOAD_SECONDS (300), then until lag is 0 (after `just services up`)
+overload:
+    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace --test outages -- --ignored --nocapture ten_times
+
+# real Kafka, PostgreSQL and S3, and a proxy that disturbs them, for the tests: just services up|down|check|start NAME|kill NAME [SIGNAL]
 services action *arguments:
     tests/services/{{action}} {{arguments}}
 

@@ -18,7 +18,7 @@ root=${BASESTREAM_SERVICES_DIR:-$repository/.services}
 mkdir -p "$root"
 root=$(cd "$root" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/basestream
-all_services=(kafka postgres s3)
+all_services=(kafka postgres s3 toxiproxy)
 
 for service in "${all_services[@]}"; do
     # shellcheck source=/dev/null
@@ -150,6 +150,7 @@ write_env() {
     local name
     {
         echo "# Written by tests/services/up. Use it with: . $root/env"
+        echo "export BASESTREAM_SERVICES_DIR=$root"
         for name in "${all_services[@]}"; do
             use "$name"
             [ ! -s "$folder/port" ] || "${name}_env"

@@ -58,7 +58,10 @@ kafka_java() {
 
 kafka_prepare() {
     [ -e "$folder/formatted" ] && return
-    [ -s "$folder/controller_port" ] || free_port >"$folder/controller_port"
+    local which
+    for which in controller behind proxied; do
+        [ -s "$folder/${which}_port" ] || free_port >"$folder/${which}_port"
+    done
     kafka_log4j2 >"$folder/log4j2.properties"
     kafka_server_properties >"$folder/server.properties"
     local id
@@ -80,17 +83,22 @@ rootLogger.appenderRef.console.ref = console
 EOF
 }
 
+# A client is sent on to the address that the broker gives it. Who comes through PROXIED is sent to a port on which nobody
+# listens but a test's proxy: it leads on to the port behind.
 kafka_server_properties() {
-    local controller_port
+    local controller_port behind_port proxied_port
     controller_port=$(cat "$folder/controller_port")
+    behind_port=$(cat "$folder/behind_port")
+    proxied_port=$(cat "$folder/proxied_port")
     cat <<EOF
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:$controller_port
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:$(port),CONTROLLER://127.0.0.1:$controller_port
-advertised.listeners=PLAINTEXT://127.0.0.1:$(port),CONTROLLER://127.0.0.1:$controller_port
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:$(port),PROXIED://127.0.0.1:$behind_port,CONTROLLER://127.0.0.1:$controller_port
+advertised.listeners=PLAINTEXT://127.0.0.1:$(port),PROXIED://127.0.0.1:$proxied_port,CONTROLLER://127.0.0.1:$controller_port
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
 log.dirs=$folder/data
 auto.create.topics.enable=false
 offsets.topic.num.partitions=3
@@ -118,6 +126,10 @@ kafka_ready() {
 
 kafka_finish() { :; }
 
-kafka_env() { echo "export BASESTREAM_TEST_KAFKA=kafka://127.0.0.1:$(port)"; }
+kafka_env() {
+    echo "export BASESTREAM_TEST_KAFKA=kafka://127.0.0.1:$(port)"
+    echo "export BASESTREAM_TEST_KAFKA_PROXIED=127.0.0.1:$(cat "$folder/proxied_port")"
+    echo "export BASESTREAM_TEST_KAFKA_BEHIND=127.0.0.1:$(cat "$folder/behind_port")"
+}
 
 kafka_forget() { rm -rf "$folder"; }

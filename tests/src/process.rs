@@ -85,6 +85,11 @@ impl Project {
 }
 
 impl Running {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// SIGKILL: no chance to tidy up.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;

@@ -1,0 +1,132 @@
+//! Brokers that die and come back, connections to them that break, topics that grow.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use basestream_tests::services::{engines, needed};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions};
+use rdkafka::client::DefaultClientContext;
+use schemas::fresh::Fresh;
+
+use crate::feed::Feed;
+use crate::lab::{Engines, Routes};
+use crate::load::Load;
+use crate::proxy::Proxy;
+use crate::service::kill;
+use crate::{SERVICES, show_logs, until};
+
+const CHECKPOINTS: Duration = Duration::from_millis(200);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_killed_and_comes_back_is_gone_on_with() {
+    show_logs();
+    let Some(urls) = engines("broker").await else { return };
+    let _alone = SERVICES.write().await;
+    let engines = Arc::new(Engines::open(urls, 4, Routes::default()).await);
+    let fresh = Fresh::default();
+    let workers = [engines.worker("one", CHECKPOINTS, Some(fresh.clone())), engines.worker("two", CHECKPOINTS, None)];
+    let load = Load::start(&engines, None).await;
+    let feed = Feed::start(engines.direct_log().await, &engines.topic, 100, Duration::from_millis(20));
+    for signal in ["KILL", "TERM"] {
+        let before = feed.sent();
+        until("events on the way", async || feed.sent() > before + 3_000).await;
+        let down = kill("kafka", signal).await;
+        // Longer than a producer waits for an acknowledgement: its appends fail, and are repeated.
+        let away = Instant::now();
+        let (sent, lookups) = (feed.sent(), load.lookups());
+        tokio::time::sleep(Duration::from_secs(if signal == "KILL" { 9 } else { 2 })).await;
+        assert!(feed.sent() <= sent + 100, "{signal}: the log took events while its broker was gone");
+        assert!(load.lookups() > lookups, "{signal}: lookups went on");
+        down.start().await;
+        until("events after the restart", async || feed.sent() > sent + 1_000).await;
+        println!("{signal}: the broker was away for {:?}", away.elapsed());
+    }
+    let fed = feed.finish().await;
+    assert!(fed.failed_appends > 0, "no append failed while the broker was away");
+    engines.holds_once(0..fed.events).await;
+    for worker in workers {
+        assert!(!worker.task.is_finished(), "a worker gave up: {:?}", worker.task.await);
+        worker.finish().await.unwrap();
+    }
+    let counts = load.finish().await;
+    println!("{fed:?}, {counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_slow_and_silent_connections_to_the_broker_are_gone_on_with() {
+    show_logs();
+    let Some(urls) = engines("broker_connections").await else { return };
+    let names = ["BASESTREAM_TEST_TOXIPROXY", "BASESTREAM_TEST_KAFKA_PROXIED", "BASESTREAM_TEST_KAFKA_BEHIND"];
+    let Some([toxiproxy, proxied, behind]) = needed("broker_connections", names) else { return };
+    let _shared = SERVICES.read().await;
+    let proxy = Proxy::at(&toxiproxy, &proxied, &behind).await;
+    let engines = Engines::open(urls, 4, Routes { kafka: Some(proxied), ..Routes::default() }).await;
+    // Producer, worker and metadata all go through the proxy.
+    let feed = Feed::start(engines.lab.log.clone(), &engines.topic, 100, Duration::from_millis(20));
+    let worker = engines.worker("one", CHECKPOINTS, None);
+    until("the first events", async || feed.sent() > 1_000).await;
+    for round in 0..8u64 {
+        proxy.cut().await;
+        tokio::time::sleep(Duration::from_millis(300 + 100 * round)).await;
+    }
+    let before = feed.sent();
+    proxy.delay_replies(400).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    proxy.heal().await;
+    // Acknowledgements and records that are swallowed: what they were about is asked for again.
+    proxy.swallow_replies().await;
+    let swallowed = feed.sent();
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert!(feed.sent() <= swallowed + 100, "appends were acknowledged though replies are swallowed");
+    proxy.heal().await;
+    proxy.cut().await;
+    until("events after the faults", async || feed.sent() > before + 1_000).await;
+    let fed = feed.finish().await;
+    assert!(fed.failed_appends > 0, "no append failed while replies were swallowed");
+    engines.holds_once(0..fed.events).await;
+    assert!(!worker.task.is_finished(), "the worker gave up: {:?}", worker.task.await);
+    worker.finish().await.unwrap();
+    proxy.remove().await;
+    println!("{fed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_that_are_added_are_read_from_their_beginning() {
+    show_logs();
+    let Some(urls) = engines("partitions").await else { return };
+    let _shared = SERVICES.read().await;
+    let brokers = urls.log.trim_start_matches("kafka://").to_owned();
+    let engines = Engines::open(urls, 1, Routes::default()).await;
+    let worker = engines.worker("one", CHECKPOINTS, None);
+    let mut sent = 0;
+    let feed = async |from: u64, topic: &str| {
+        // A log that is opened now knows how many partitions there are now.
+        let feed = Feed::from(from, engines.direct_log().await, topic, 50, Duration::from_millis(5));
+        until("events", async || feed.sent() > from + 2_000).await;
+        feed.finish().await.events
+    };
+    sent = feed(sent, &engines.topic).await;
+    // Under a running worker, and while nobody works.
+    grow(&brokers, &engines.topic, 3).await;
+    sent = feed(sent, &engines.topic).await;
+    engines.reaches_the_end().await;
+    let held = engines.vector_and_ends().await.unwrap().0;
+    assert_eq!(held.iter().filter(|(_, at)| at.0 > 0).count(), 3, "{held}");
+    worker.finish().await.unwrap();
+    grow(&brokers, &engines.topic, 5).await;
+    sent = feed(sent, &engines.topic).await;
+    let worker = engines.worker("two", CHECKPOINTS, None);
+    engines.holds_once(0..sent).await;
+    worker.finish().await.unwrap();
+    let state = engines.lab.catalog.state().await.unwrap();
+    assert_eq!(state.vector().iter().filter(|(_, at)| at.0 > 0).count(), 5, "{}", state.vector());
+    assert_eq!(state.gaps, [], "nothing was skipped");
+}
+
+async fn grow(brokers: &str, topic: &str, partitions: usize) {
+    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+    let grown = admin.create_partitions([&NewPartitions::new(topic, partitions)], &AdminOptions::new()).await.unwrap();
+    assert!(grown.iter().all(Result::is_ok), "{grown:?}");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}

@@ -1,0 +1,240 @@
+//! One installation on the engines, each of them reached directly or through something that disturbs it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use basestream_tests::process::Urls;
+use basestream_tests::{Lab, Worker, now};
+use batch::RunTime;
+use jobs::served::NodeServed;
+use jobs::verify::{Verifier, verify_log, verify_view};
+use schemas::catalog::{Catalog, DefinitionKind};
+use schemas::fresh::Fresh;
+use schemas::functions::Functions;
+use schemas::log::Log;
+use schemas::registry::Registry;
+use schemas::storage::ObjectStorage;
+use schemas::vector::{PartitionId, Vector};
+use serving::{Node, ServingClock, Source, scan, scan_parts};
+use tokio_util::sync::CancellationToken;
+
+use crate::feed::{STREAM, VIEW, truth};
+
+/// How long everything may take to be read and committed once the faults are over.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Engines {
+    pub lab: Lab,
+    /// The topic, and the consumer group.
+    pub topic: String,
+    pub urls: Urls,
+}
+
+/// Where an engine is reached when not at its own address.
+#[derive(Default)]
+pub struct Routes {
+    pub postgres: Option<String>,
+    pub s3: Option<String>,
+    pub kafka: Option<String>,
+}
+
+impl Engines {
+    /// A catalog, a prefix and a topic of its own, with the stream and the view of [`crate::feed`].
+    pub async fn open(urls: Urls, partitions: u32, routes: Routes) -> Engines {
+        let topic = format!("outages_{}", uuid::Uuid::now_v7().simple());
+        let quick = [
+            ("session.timeout.ms", "6000"),
+            ("heartbeat.interval.ms", "300"),
+            ("topic.metadata.refresh.interval.ms", "500"),
+            ("message.timeout.ms", "8000"),
+            ("reconnect.backoff.max.ms", "1000"),
+        ];
+        let properties: BTreeMap<String, String> = quick.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let catalog = match &routes.postgres {
+            None => urls.catalog.clone(),
+            Some(address) => {
+                let mut url: reqwest::Url = urls.catalog.parse().unwrap();
+                url.set_port(address.rsplit(':').next().unwrap().parse().ok()).unwrap();
+                url.to_string()
+            }
+        };
+        let storage = match &routes.s3 {
+            None => ObjectStorage::open(&urls.storage).unwrap(),
+            Some(address) => storage_at(&urls.storage, address),
+        };
+        let log = routes.kafka.as_ref().map_or(urls.log.clone(), |address| format!("kafka://{address}"));
+        let lab = Lab {
+            folder: tempfile::tempdir().unwrap(),
+            catalog: Catalog::open(&catalog).await.unwrap(),
+            storage,
+            log: schemas::log::open(&log, &properties).await.unwrap(),
+            functions: Functions::standard(),
+        };
+        let stream = STREAM.replace("TOPIC", &topic);
+        lab.define(&[(DefinitionKind::Stream, "payments", &stream), (DefinitionKind::View, "by_account", VIEW)]).await.unwrap();
+        let engines = Engines { lab, topic, urls };
+        engines.direct_log().await.create_topic(&engines.topic, partitions).await.unwrap();
+        engines
+    }
+
+    /// The log without anything in between.
+    pub async fn direct_log(&self) -> Arc<dyn Log> {
+        let quick = [("message.timeout.ms", "8000"), ("reconnect.backoff.max.ms", "1000")];
+        let properties = quick.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        schemas::log::open(&self.urls.log, &properties).await.unwrap()
+    }
+
+    pub fn worker(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>) -> Worker {
+        let speed = speed::Speed {
+            catalog: self.lab.catalog.clone(),
+            storage: self.lab.storage.clone(),
+            log: self.lab.log.clone(),
+            functions: self.lab.functions.clone(),
+            fresh,
+            settings: speed::SpeedSettings {
+                worker: name.to_owned(),
+                group: self.topic.clone(),
+                checkpoint_interval,
+                checkpoint_bytes: 64 << 20,
+                max_future: Duration::from_secs(600),
+                partitions: 4,
+            },
+            clock: Arc::new(now),
+        };
+        let stop = CancellationToken::new();
+        let token = stop.clone();
+        Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }
+    }
+
+    /// What is committed, and what the log holds.
+    pub async fn vector_and_ends(&self) -> schemas::Result<(Vector, Vector)> {
+        let vector = self.lab.catalog.state().await?.vector();
+        let bounds = self.lab.log.bounds(&self.topic).await?;
+        Ok((vector, bounds.iter().map(|bounds| (PartitionId::new("payments", bounds.partition), bounds.end)).collect()))
+    }
+
+    /// Waits until nothing of the log is uncommitted: lag 0.
+    pub async fn reaches_the_end(&self) {
+        let began = Instant::now();
+        loop {
+            let at = self.vector_and_ends().await;
+            let is_at_end = |(vector, ends): &(Vector, Vector)| !ends.is_empty() && ends.iter().all(|(p, end)| vector.get(p) == end);
+            if at.as_ref().is_ok_and(is_at_end) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "the log's end was not reached: {at:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// After the faults: every event once, told by the producer, by plain SQL over the archive, by the log and by the ledger; from
+    /// segments and from a snapshot; and every file that the catalog names is whole.
+    pub async fn holds_once(&self, events: impl IntoIterator<Item = u64>) {
+        let truth = truth(events);
+        self.reaches_the_end().await;
+        let node = self.lab.node(ServingClock::Event, None).await.unwrap();
+        same(&table(&node), &truth, "from segments");
+        self.run_until_it_succeeds().await;
+        node.refresh().await.unwrap();
+        same(&table(&node), &truth, "from a snapshot");
+        let verifier = Verifier {
+            catalog: self.lab.catalog.clone(),
+            storage: self.lab.storage.clone(),
+            functions: self.lab.functions.clone(),
+            memory_limit: 256 << 20,
+        };
+        let report = verify_view(&verifier, "by_account", &NodeServed(node), now()).await.unwrap();
+        assert!(report.is_equal(), "{report:?}");
+        for report in verify_log(&verifier, &*self.lab.log, &[], now()).await.unwrap() {
+            assert!(report.is_equal(), "{report:?}");
+        }
+        self.balances(&verifier).await;
+    }
+
+    async fn balances(&self, verifier: &Verifier) {
+        let state = self.lab.catalog.state().await.unwrap();
+        for line in jobs::ledger::partitions(&self.lab.storage, &state, &Vector::new()).await.unwrap() {
+            assert_eq!(line.mismatch, None, "{line:?}");
+        }
+        let registry = Registry::load(&state, &self.lab.functions).await.unwrap();
+        for view in &registry.views {
+            let line = jobs::ledger::view(verifier, &state, view, now()).await.unwrap();
+            assert!(line.balanced, "{line:?}");
+        }
+        for file in state.files.iter().filter(|file| !file.doomed) {
+            self.lab.storage.get_checked(&file.path, file.bytes, file.checksum).await.unwrap();
+        }
+    }
+
+    async fn run_until_it_succeeds(&self) {
+        let began = Instant::now();
+        while let Err(error) = self.lab.batch("by_account", RunTime::EventClock).await {
+            assert!(began.elapsed() < PATIENCE, "no run succeeds: {error}");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// How often a partition's next checkpoint was another worker's.
+    pub async fn handovers(&self) -> usize {
+        let state = self.lab.catalog.state().await.unwrap();
+        let mut owners: BTreeMap<PartitionId, BTreeMap<i64, &str>> = BTreeMap::new();
+        for checkpoint in &state.checkpoints {
+            for range in &checkpoint.ranges {
+                owners.entry(range.partition.clone()).or_default().insert(range.start.0, &checkpoint.worker);
+            }
+        }
+        let changes = |owners: &BTreeMap<i64, &str>| owners.values().zip(owners.values().skip(1)).filter(|(a, b)| a != b).count();
+        owners.values().map(changes).sum()
+    }
+
+    /// How many checkpoints each worker committed.
+    pub async fn commits_by_worker(&self) -> BTreeMap<String, usize> {
+        let mut commits = BTreeMap::new();
+        for checkpoint in &self.lab.catalog.state().await.unwrap().checkpoints {
+            *commits.entry(checkpoint.worker.clone()).or_default() += 1;
+        }
+        commits
+    }
+}
+
+/// The storage of an S3 URL at another address than the environment names.
+fn storage_at(url: &str, address: &str) -> ObjectStorage {
+    let url: reqwest::Url = url.parse().unwrap();
+    let store = object_store::aws::AmazonS3Builder::from_env()
+        .with_bucket_name(url.host_str().unwrap())
+        .with_endpoint(format!("http://{address}"))
+        .with_allow_http(true)
+        .build()
+        .unwrap();
+    ObjectStorage::over(Arc::new(object_store::prefix::PrefixStore::new(store, url.path().trim_matches('/')))).unwrap()
+}
+
+/// All rows of the view that a node serves now, as text and sorted.
+pub fn table(node: &Node) -> Vec<String> {
+    let stand = node.stand().unwrap();
+    let view = stand.view("by_account").unwrap();
+    let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
+    let source = Source::Layers { stand: &stand, view };
+    let t = stand.t_of(&view.live);
+    let mut lines = Vec::new();
+    for part in 0..scan_parts(&source) {
+        let rows = scan(&view.live, &source, part, t, &wanted).unwrap();
+        let options = arrow::util::display::FormatOptions::default().with_null("NULL");
+        let columns: Vec<_> =
+            rows.columns().iter().map(|c| arrow::util::display::ArrayFormatter::try_new(c.as_ref(), &options).unwrap()).collect();
+        lines.extend((0..rows.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join(" ")));
+    }
+    lines.sort();
+    lines
+}
+
+fn same(served: &[String], truth: &[String], how: &str) {
+    let other = truth.iter().zip(served).find(|(truth, served)| truth != served);
+    assert!(
+        served == truth,
+        "{how}: {} rows, {} expected; the first that differs (expected, served): {other:?}",
+        served.len(),
+        truth.len()
+    );
+}

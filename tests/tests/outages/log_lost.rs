@@ -1,0 +1,95 @@
+//! A topic that lost what was not read yet, or is another one than before: refused, with partition and range, and nothing changes.
+
+use std::time::Duration;
+
+use basestream_tests::services::engines;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use schemas::ErrorKind;
+use schemas::vector::Vector;
+
+use crate::feed::{Feed, truth};
+use crate::lab::{Engines, Routes, table};
+use crate::{SERVICES, show_logs, until};
+
+const CHECKPOINTS: Duration = Duration::from_millis(200);
+
+struct Read {
+    engines: Engines,
+    admin: AdminClient<DefaultClientContext>,
+    events: u64,
+    committed: Vector,
+}
+
+/// A topic of one partition that was read to its end by a worker that is gone.
+async fn read(test: &str) -> Option<Read> {
+    show_logs();
+    let urls = engines(test).await?;
+    let brokers = urls.log.trim_start_matches("kafka://").to_owned();
+    let engines = Engines::open(urls, 1, Routes::default()).await;
+    let worker = engines.worker("one", CHECKPOINTS, None);
+    let events = feed(&engines, 0, 1_000).await;
+    engines.reaches_the_end().await;
+    worker.finish().await.unwrap();
+    let committed = engines.lab.catalog.state().await.unwrap().vector();
+    let admin = ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+    Some(Read { engines, admin, events, committed })
+}
+
+async fn feed(engines: &Engines, from: u64, events: u64) -> u64 {
+    let feed = Feed::from(from, engines.direct_log().await, &engines.topic, 50, Duration::from_millis(1));
+    until("events", async || feed.sent() >= from + events).await;
+    feed.finish().await.events
+}
+
+impl Read {
+    /// A new worker refuses to go on, says so with these words, and what is served and committed stays.
+    async fn is_refused(&self, words: &[&str]) {
+        let worker = self.engines.worker("two", CHECKPOINTS, None);
+        let ended = tokio::time::timeout(Duration::from_secs(60), worker.task).await.expect("the worker goes on").unwrap();
+        let error = ended.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+        for word in words.iter().chain(&["payments/0"]) {
+            assert!(error.to_string().contains(word), "\"{word}\" in: {error}");
+        }
+        let state = self.engines.lab.catalog.state().await.unwrap();
+        assert_eq!((state.vector(), state.gaps.len()), (self.committed.clone(), 0));
+        let node = self.engines.lab.node(serving::ServingClock::Event, None).await.unwrap();
+        assert_eq!(table(&node), truth(0..self.events));
+    }
+
+    async fn recreate(&self) {
+        let topic = &self.engines.topic;
+        let deleted = self.admin.delete_topics(&[topic], &AdminOptions::new()).await.unwrap();
+        assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
+        until("the topic to be gone", async || self.engines.direct_log().await.bounds(topic).await.is_ok_and(|bounds| bounds.is_empty()))
+            .await;
+        self.engines.direct_log().await.create_topic(topic, 1).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retention_past_the_committed_offset_is_refused_with_partition_and_range() {
+    let Some(read) = read("retention").await else { return };
+    let _shared = SERVICES.read().await;
+    let end = feed(&read.engines, read.events, 1_000).await;
+    let mut upto = rdkafka::TopicPartitionList::new();
+    let begin = read.events as i64 + 500;
+    upto.add_partition_offset(&read.engines.topic, 0, rdkafka::Offset::Offset(begin)).unwrap();
+    read.admin.delete_records(&upto, &AdminOptions::new()).await.unwrap();
+    let log = read.engines.direct_log().await;
+    until("the records to be gone", async || log.bounds(&read.engines.topic).await.unwrap()[0].begin.0 == begin).await;
+    let (committed, has) = (format!("committed: {}", read.events), format!("{begin}..{end}"));
+    read.is_refused(&["expired past the committed offset", &committed, &has]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_made_anew_that_is_shorter_is_refused_with_partition_and_range() {
+    let Some(read) = read("shortened").await else { return };
+    let _shared = SERVICES.read().await;
+    read.recreate().await;
+    let end = feed(&read.engines, 0, 300).await;
+    assert!(end < read.events);
+    read.is_refused(&[&format!("committed: {}", read.events), &format!("0..{end}")]).await;
+}

@@ -1,0 +1,38 @@
+//! Faults of the engines themselves: brokers and databases that are killed, connections that are cut, replies that are lost or slow,
+//! groups that rebalance, logs that lost what was not read yet. Each test asserts that its fault fired.
+//!
+//! They need Kafka, PostgreSQL and S3 (`just services up`, then source the `env` file); without they are left out.
+
+#![allow(clippy::unwrap_used)]
+
+mod feed;
+mod front;
+mod kafka;
+mod lab;
+mod load;
+mod log_lost;
+mod overload;
+mod postgres;
+mod proxy;
+mod rebalance;
+mod s3;
+mod service;
+mod transactions;
+
+/// Tests that stop a service hold this alone; all others share it.
+static SERVICES: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
+
+/// Logs as RUST_LOG asks.
+fn show_logs() {
+    let logs = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer();
+    let _ = logs.try_init();
+}
+
+/// Polls until it holds; a minute and a half is too long.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !holds().await {
+        assert!(began.elapsed().as_secs() < 90, "waited 90 s for {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}

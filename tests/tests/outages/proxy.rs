@@ -1,0 +1,103 @@
+//! toxiproxy between us and a service: `tests/services/toxiproxy.sh` starts it, a test makes the proxies it needs.
+
+use serde_json::{Value, json};
+
+/// One proxy. Its connections can be cut, slowed and swallowed.
+pub struct Proxy {
+    api: String,
+    name: String,
+    /// Where it listens: `127.0.0.1:port`.
+    pub address: String,
+}
+
+impl Proxy {
+    /// A proxy before `upstream` (`host:port`) on a port of its own.
+    pub async fn before(api: &str, upstream: &str) -> Proxy {
+        Proxy::at(api, "127.0.0.1:0", upstream).await
+    }
+
+    /// A proxy that listens at `listen`, in the place of one that an earlier test left there.
+    pub async fn at(api: &str, listen: &str, upstream: &str) -> Proxy {
+        let all: Value = reqwest::get(format!("{api}/proxies")).await.unwrap().json().await.unwrap();
+        for (name, proxy) in all.as_object().unwrap() {
+            if proxy["listen"].as_str() == Some(listen) {
+                reqwest::Client::new().delete(format!("{api}/proxies/{name}")).send().await.unwrap();
+            }
+        }
+        let name = format!("p{}", uuid::Uuid::now_v7().simple());
+        let body = json!({"name": name, "listen": listen, "upstream": upstream, "enabled": true});
+        let made: Value = post(&format!("{api}/proxies"), &body).await;
+        Proxy { api: api.to_owned(), name, address: made["listen"].as_str().unwrap().to_owned() }
+    }
+
+    /// Cuts all connections and takes no new ones.
+    pub async fn close(&self) {
+        post(&self.url(""), &json!({"enabled": false})).await;
+    }
+
+    pub async fn open(&self) {
+        post(&self.url(""), &json!({"enabled": true})).await;
+    }
+
+    /// Cuts all connections; new ones are taken at once.
+    pub async fn cut(&self) {
+        self.close().await;
+        self.open().await;
+    }
+
+    /// Holds every reply back for so long. A reply that is held back when its connection is cut is lost.
+    pub async fn delay_replies(&self, milliseconds: u64) {
+        self.add("latency", "downstream", json!({"latency": milliseconds})).await;
+    }
+
+    /// Cuts each connection after so many bytes towards the service.
+    pub async fn cut_uploads_after(&self, bytes: u64) {
+        self.add("limit_data", "upstream", json!({"bytes": bytes})).await;
+    }
+
+    /// Cuts each connection after so many bytes from the service.
+    pub async fn cut_downloads_after(&self, bytes: u64) {
+        self.add("limit_data", "downstream", json!({"bytes": bytes})).await;
+    }
+
+    /// Passes at most so many kilobytes a second from the service.
+    pub async fn narrow(&self, kilobytes_per_second: u64) {
+        self.add("bandwidth", "downstream", json!({"rate": kilobytes_per_second})).await;
+    }
+
+    /// Swallows every reply, the connections stay open.
+    pub async fn swallow_replies(&self) {
+        self.add("timeout", "downstream", json!({"timeout": 0})).await;
+    }
+
+    /// Takes all disturbances away; the connections stay.
+    pub async fn heal(&self) {
+        let toxics: Value = reqwest::get(self.url("/toxics")).await.unwrap().json().await.unwrap();
+        for toxic in toxics.as_array().unwrap() {
+            let url = self.url(&format!("/toxics/{}", toxic["name"].as_str().unwrap()));
+            assert!(reqwest::Client::new().delete(url).send().await.unwrap().status().is_success());
+        }
+    }
+
+    /// Takes the proxy away.
+    pub async fn remove(self) {
+        assert!(reqwest::Client::new().delete(self.url("")).send().await.unwrap().status().is_success());
+    }
+
+    async fn add(&self, kind: &str, stream: &str, attributes: Value) {
+        let body = json!({"name": format!("{kind}_{stream}"), "type": kind, "stream": stream, "attributes": attributes});
+        post(&self.url("/toxics"), &body).await;
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/proxies/{}{path}", self.api, self.name)
+    }
+}
+
+async fn post(url: &str, body: &Value) -> Value {
+    let reply = reqwest::Client::new().post(url).json(body).send().await.unwrap();
+    let status = reply.status();
+    let text = reply.text().await.unwrap();
+    assert!(status.is_success(), "toxiproxy: {status} {text}");
+    serde_json::from_str(&text).unwrap()
+}

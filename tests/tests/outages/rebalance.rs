@@ -1,0 +1,82 @@
+//! A consumer group whose workers come, go and die while records come in and checkpoints are under way.
+
+use std::time::Duration;
+
+use basestream_tests::Worker;
+use basestream_tests::services::{engines, needed};
+
+use crate::feed::Feed;
+use crate::front::Front;
+use crate::lab::{Engines, Routes};
+use crate::{SERVICES, show_logs};
+
+/// What is done to the group, one after the other.
+const STEPS: [Step; 10] = [
+    Step::Join("two"),
+    Step::Leave("one"),
+    Step::Join("three"),
+    Step::Die("two"),
+    Step::Join("four"),
+    Step::Die("three"),
+    Step::Join("five"),
+    Step::Leave("four"),
+    Step::Join("six"),
+    Step::Leave("five"),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Join(&'static str),
+    /// Told to stop: it checkpoints and lets go.
+    Leave(&'static str),
+    /// Its task ends where it stands, as a panic would end it: nothing is committed, nothing is let go.
+    Die(&'static str),
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_that_join_leave_and_die_in_the_middle_of_checkpoints_lose_nothing_and_double_nothing() {
+    show_logs();
+    let Some(urls) = engines("rebalance").await else { return };
+    let Some([s3]) = needed("rebalance", ["AWS_ENDPOINT"]) else { return };
+    let _shared = SERVICES.read().await;
+    // Slow uploads: most of the time a checkpoint is under way.
+    let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
+    let engines = Engines::open(urls, 6, Routes { s3: Some(address), ..Routes::default() }).await;
+    front.delay_puts(Duration::from_millis(120));
+    let feed = Feed::start(engines.direct_log().await, &engines.topic, 100, Duration::from_millis(20));
+    let interval = Duration::from_millis(200);
+    let mut workers: Vec<(&str, Worker)> = vec![("one", engines.worker("one", interval, None))];
+    tokio::time::sleep(Duration::from_secs(2)).await;
+
+    let mut inside_a_checkpoint = 0;
+    for step in STEPS {
+        inside_a_checkpoint += u32::from(front.puts() > 0);
+        match step {
+            Step::Join(name) => workers.push((name, engines.worker(name, interval, None))),
+            Step::Leave(name) => take(&mut workers, name).finish().await.unwrap(),
+            Step::Die(name) => {
+                let worker = take(&mut workers, name);
+                worker.task.abort();
+                let _ = worker.task.await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(1_300)).await;
+    }
+    let fed = feed.finish().await;
+    front.delay_puts(Duration::ZERO);
+    engines.holds_once(0..fed.events).await;
+    for (_, worker) in workers {
+        worker.finish().await.unwrap();
+    }
+
+    let commits = engines.commits_by_worker().await;
+    println!("{} events, {inside_a_checkpoint} of {} steps inside a checkpoint, {commits:?}", fed.events, STEPS.len());
+    assert!(inside_a_checkpoint >= 4, "the group changed inside a checkpoint {inside_a_checkpoint} times");
+    assert!(commits.len() >= 5, "workers that held partitions: {commits:?}");
+    assert!(engines.handovers().await >= 12, "partitions changed hands {} times", engines.handovers().await);
+}
+
+fn take(workers: &mut Vec<(&str, Worker)>, name: &str) -> Worker {
+    let at = workers.iter().position(|(known, _)| *known == name).unwrap();
+    workers.remove(at).1
+}

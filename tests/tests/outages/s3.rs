@@ -1,0 +1,160 @@
+//! An object storage that refuses, loses replies, is slow, and whose connections break in the middle of an object.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use basestream_tests::services::{engines, needed};
+use batch::RunTime;
+use bytes::Bytes;
+use schemas::storage::ObjectName;
+use uuid::Uuid;
+
+use crate::feed::Feed;
+use crate::front::Front;
+use crate::lab::{Engines, Routes};
+use crate::load::Load;
+use crate::proxy::Proxy;
+use crate::{SERVICES, show_logs, until};
+
+const CHECKPOINTS: Duration = Duration::from_millis(200);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_and_lost_replies_of_the_object_storage_lose_nothing_and_name_nothing_half() {
+    show_logs();
+    let Some(urls) = engines("s3_errors").await else { return };
+    let Some([s3]) = needed("s3_errors", ["AWS_ENDPOINT"]) else { return };
+    let _shared = SERVICES.read().await;
+    let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
+    let engines = Arc::new(Engines::open(urls, 4, Routes { s3: Some(address), ..Routes::default() }).await);
+    let worker = engines.worker("one", CHECKPOINTS, None);
+    let load = Load::start(&engines, None).await;
+    let feed = Feed::start(engines.direct_log().await, &engines.topic, 50, Duration::from_millis(20));
+    until("the first run", async || load.runs() > 0).await;
+    front.fail(25, 15);
+    let committed = engines.vector_and_ends().await.unwrap().0;
+    until("refused and lost requests", async || front.refusals.load(Ordering::SeqCst) >= 40 && front.losses.load(Ordering::SeqCst) >= 25)
+        .await;
+    let during = engines.vector_and_ends().await.unwrap().0;
+    assert!(during != committed, "no checkpoint was committed among the refusals");
+    // All of them, for a while: nothing can be stored, and what is known is answered.
+    front.fail(100, 0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (lookups, at) = (load.lookups(), engines.vector_and_ends().await.unwrap().0);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(load.lookups() > lookups + 20, "lookups went on");
+    assert_eq!(engines.vector_and_ends().await.unwrap().0, at, "a checkpoint without an object storage");
+    front.fail(0, 0);
+    let runs = load.runs();
+    until("a run after the refusals", async || load.runs() > runs).await;
+    let fed = feed.finish().await;
+    load.finish().await;
+    assert!(!worker.task.is_finished(), "the worker gave up: {:?}", worker.task.await);
+    engines.holds_once(0..fed.events).await;
+    worker.finish().await.unwrap();
+    println!("{fed:?}, {} refused, {} lost", front.refusals.load(Ordering::SeqCst), front.losses.load(Ordering::SeqCst));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_break_inside_an_object_leave_nothing_half() {
+    show_logs();
+    let Some(urls) = engines("s3_cuts").await else { return };
+    let Some([toxiproxy, s3]) = needed("s3_cuts", ["BASESTREAM_TEST_TOXIPROXY", "AWS_ENDPOINT"]) else { return };
+    let _shared = SERVICES.read().await;
+    let proxy = Proxy::before(&toxiproxy, s3.trim_start_matches("http://")).await;
+    let engines = Engines::open(urls, 2, Routes { s3: Some(proxy.address.clone()), ..Routes::default() }).await;
+    let storage = &engines.lab.storage;
+
+    // In parts and in one piece: no name until all of it is there.
+    for (bytes, cut_after) in [(40 << 20, 3 << 20), (4 << 20, 1 << 20)] {
+        let content = Bytes::from((0..bytes).map(|n: u64| (n.wrapping_mul(2_654_435_761) >> 7) as u8).collect::<Vec<u8>>());
+        let name = ObjectName::States { checkpoint: Uuid::now_v7() };
+        proxy.cut_uploads_after(cut_after).await;
+        let began = Instant::now();
+        let cut = tokio::time::timeout(Duration::from_secs(8), storage.put_new(&name, content.clone())).await;
+        assert!(!matches!(cut, Ok(Ok(_))), "{bytes} bytes got through a connection that is cut after {cut_after}");
+        println!("{bytes} bytes: {:?} after {:?}", cut.map(|outcome| outcome.map_err(|error| error.to_string())), began.elapsed());
+        proxy.heal().await;
+        proxy.cut().await;
+        let seen = storage.get(&name.to_string()).await;
+        assert!(seen.is_err_and(|error| error.kind() == schemas::ErrorKind::NotFound), "half an object has its name");
+        let stored = storage.put_new(&name, content.clone()).await.unwrap();
+
+        proxy.cut_downloads_after(cut_after / 2).await;
+        let read =
+            tokio::time::timeout(Duration::from_secs(8), storage.get_checked(&name.to_string(), stored.bytes, stored.checksum)).await;
+        match &read {
+            Ok(Ok(whole)) => assert!(*whole == content, "another content was read"),
+            Ok(Err(error)) => assert_eq!(error.kind(), schemas::ErrorKind::Unavailable, "{error}"),
+            Err(_) => {}
+        }
+        println!("{bytes} bytes read: {:?}", read.map(|outcome| outcome.map(|_| ()).map_err(|error| error.to_string())));
+        proxy.heal().await;
+        proxy.cut().await;
+        assert_eq!(storage.get_checked(&name.to_string(), stored.bytes, stored.checksum).await.unwrap(), content);
+    }
+    proxy.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_object_storage_with_breaking_connections_is_worked_with() {
+    show_logs();
+    let Some(urls) = engines("s3_slow").await else { return };
+    let Some([toxiproxy, s3]) = needed("s3_slow", ["BASESTREAM_TEST_TOXIPROXY", "AWS_ENDPOINT"]) else { return };
+    let _shared = SERVICES.read().await;
+    let proxy = Proxy::before(&toxiproxy, s3.trim_start_matches("http://")).await;
+    let engines = Arc::new(Engines::open(urls, 4, Routes { s3: Some(proxy.address.clone()), ..Routes::default() }).await);
+    let worker = engines.worker("one", CHECKPOINTS, None);
+    let feed = Feed::start(engines.direct_log().await, &engines.topic, 100, Duration::from_millis(10));
+    let load = Load::start(&engines, None).await;
+    until("the first run", async || load.runs() > 0).await;
+    proxy.delay_replies(200).await;
+    let began = Instant::now();
+    let _ = engines.lab.storage.get("no/such/object").await;
+    assert!(began.elapsed() > Duration::from_millis(200), "replies were not late");
+    for round in 0..8 {
+        tokio::time::sleep(Duration::from_millis(400 + 37 * round)).await;
+        proxy.cut().await;
+    }
+    proxy.heal().await;
+    // Connections that end after a few objects' worth of bytes, in both directions.
+    proxy.cut_uploads_after(60_000).await;
+    proxy.cut_downloads_after(90_000).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    proxy.heal().await;
+    proxy.cut().await;
+    let runs = load.runs();
+    until("a run after the faults", async || load.runs() > runs).await;
+    let fed = feed.finish().await;
+    load.finish().await;
+    assert!(!worker.task.is_finished(), "the worker gave up: {:?}", worker.task.await);
+    engines.holds_once(0..fed.events).await;
+    worker.finish().await.unwrap();
+    proxy.remove().await;
+    println!("{fed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_fails_on_the_object_storage_leaves_what_is_served() {
+    show_logs();
+    let Some(urls) = engines("s3_run").await else { return };
+    let Some([s3]) = needed("s3_run", ["AWS_ENDPOINT"]) else { return };
+    let _shared = SERVICES.read().await;
+    let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
+    let engines = Engines::open(urls, 2, Routes { s3: Some(address), ..Routes::default() }).await;
+    let worker = engines.worker("one", CHECKPOINTS, None);
+    let feed = Feed::start(engines.direct_log().await, &engines.topic, 100, Duration::from_millis(5));
+    until("events", async || feed.sent() > 2_000).await;
+    let fed = feed.finish().await;
+    engines.reaches_the_end().await;
+    worker.finish().await.unwrap();
+    let published = engines.lab.batch("by_account", RunTime::EventClock).await.unwrap();
+    front.fail(100, 0);
+    let hit = tokio::time::timeout(Duration::from_secs(5), engines.lab.batch("by_account", RunTime::EventClock)).await;
+    assert!(!matches!(hit, Ok(Ok(_))), "a run without an object storage succeeded");
+    assert!(front.refusals.load(Ordering::SeqCst) > 0);
+    front.fail(0, 0);
+    let state = engines.lab.catalog.state().await.unwrap();
+    assert_eq!(state.snapshots.iter().map(|snapshot| snapshot.run).collect::<Vec<_>>(), [published.id]);
+    engines.holds_once(0..fed.events).await;
+}
