@@ -25,6 +25,9 @@ use crate::layers;
 use crate::sql::Queries;
 use crate::stand::{Loaded, LoadedView, ServingClock, Stand};
 
+/// How long to wait after a catalog state that could not be read or loaded.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+
 /// Now, in microseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
@@ -96,23 +99,31 @@ impl Node {
             last_now: AtomicI64::new(i64::MIN),
         };
         let node = Node(Arc::new(inner));
-        node.refresh().await?;
+        match node.refresh().await {
+            Err(error) if node.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
+            outcome => outcome?,
+        }
         Ok(node)
     }
 
     /// Follows the catalog until told to stop.
     pub async fn run(&self, stop: CancellationToken) {
-        let mut seen = self.revision();
+        // The state that is loaded is looked at once more: not all of it may have been there.
+        let mut seen = None;
         let mut pinned_at = Micros::MIN;
+        let mut wait = self.0.settings.poll;
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = tokio::time::sleep(self.0.settings.poll) => {}
+                () = tokio::time::sleep(wait) => {}
             }
-            match self.follow(&mut seen, &mut pinned_at).await {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::Unavailable => warn!(%error, "the catalog did not answer; serving what is loaded"),
-                Err(error) => warn!(%error, "a catalog state could not be loaded; serving the one before"),
+            wait = self.0.settings.poll;
+            if let Err(error) = self.follow(&mut seen, &mut pinned_at).await {
+                wait = wait.max(AFTER_A_FAILURE);
+                match error.kind() {
+                    ErrorKind::Unavailable => warn!(%error, "the catalog or the storage did not answer; serving what is loaded"),
+                    _ => warn!(%error, "a catalog state could not be loaded; serving the one before"),
+                }
             }
         }
         self.unpin().await;
@@ -133,7 +144,8 @@ impl Node {
         Ok(())
     }
 
-    /// Loads the catalog's present state and makes it the one that queries stand on.
+    /// Loads the catalog's present state and makes it the one that queries stand on. While a file of a view that is served does not
+    /// come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
     pub async fn refresh(&self) -> Result<()> {
         let _one = self.0.refreshing.lock().await;
         let before = self.loaded();
@@ -148,6 +160,7 @@ impl Node {
             _ => Arc::new(Registry::load(&state, &self.0.functions).await?),
         };
         let mut views: BTreeMap<ViewVersion, LoadedView> = BTreeMap::new();
+        let mut late = None;
         for live in &registry.views {
             let version = (live.name.clone(), live.version);
             let known = before.as_ref().and_then(|before| before.views.get(&version));
@@ -155,9 +168,11 @@ impl Node {
                 Ok(view) => {
                     views.insert(version, view);
                 }
+                Err(error) if error.kind() == ErrorKind::Unavailable && known.is_some() => return Err(error.with("view", &live.name)),
                 Err(error) => {
                     warn!(view = %live.name, %error, "a view could not be loaded; the others are served");
                     metrics::counter!("basestream_serving_load_failures_total", "view" => live.name.to_string()).increment(1);
+                    late = Some(error).filter(|error| error.kind() == ErrorKind::Unavailable).or(late);
                 }
             }
         }
@@ -169,7 +184,7 @@ impl Node {
         if let Some(fresh) = &self.0.fresh {
             fresh.release(&vector);
         }
-        Ok(())
+        late.map_or(Ok(()), Err)
     }
 
     async fn load_view(&self, live: &LiveView, known: Option<&LoadedView>, state: &CatalogState) -> Result<LoadedView> {
@@ -248,10 +263,6 @@ impl Node {
     fn now(&self) -> Micros {
         let wall = (self.0.wall)();
         self.0.last_now.fetch_max(wall, Ordering::Relaxed).max(wall)
-    }
-
-    fn revision(&self) -> Option<Revision> {
-        self.loaded().map(|loaded| loaded.state.revision)
     }
 
     /// Keeps the files of the oldest state in use from being collected: a long query may stand on one loaded long ago.

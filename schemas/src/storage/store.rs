@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use backon::{ExponentialBuilder, Retryable};
 use bytes::Bytes;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -23,6 +24,9 @@ use crate::storage::upload::UploadWriter;
 
 /// Objects of buckets that are larger than this go up in parts.
 pub(super) const MULTIPART_ABOVE_BYTES: usize = 16 * 1024 * 1024;
+
+/// How often a put whose outcome is not known is repeated.
+const PUT_AGAIN: usize = 3;
 
 /// A cheap-to-clone handle. All names are relative to the URL it was opened with.
 #[derive(Debug, Clone)]
@@ -125,9 +129,19 @@ impl ObjectStorage {
             let (folder, target) = (local.folder.clone(), local.target(path)?);
             return tokio::task::spawn_blocking(move || folder.write_new(&target, &content)).await?;
         }
-        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        let put = self.store.put_opts(&object_path(path)?, PutPayload::from_bytes(content), options).await;
-        put.map(drop).map_err(|error| about(error, path))
+        let location = object_path(path)?;
+        // `object_store` repeats what was refused, but not a put whose connection broke: it may have happened. Here that is a conflict
+        // with the same content, which is recognised.
+        let delays = ExponentialBuilder::default().with_max_times(PUT_AGAIN).with_jitter();
+        (|| async {
+            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            let put = self.store.put_opts(&location, PutPayload::from_bytes(content.clone()), options).await;
+            put.map(drop).map_err(|error| about(error, path))
+        })
+        .retry(delays)
+        .when(|error| error.kind() == ErrorKind::Unavailable)
+        .notify(|error, _| tracing::info!(%error, "a put is tried again"))
+        .await
     }
 
     async fn sync_name(&self, path: &str) -> Result<()> {

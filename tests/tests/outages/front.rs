@@ -1,7 +1,7 @@
 //! An HTTP front before S3: refuses with 503, refuses what it has done all the same, answers late. It counts what it did.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -21,6 +21,7 @@ pub struct Faults {
     lost: AtomicU64,
     /// Puts wait this long before they are passed on.
     delay_ms: AtomicU64,
+    refuse_gets: AtomicBool,
 }
 
 #[derive(Default)]
@@ -49,6 +50,11 @@ impl Front {
     pub fn fail(&self, refused: u64, lost: u64) {
         self.faults.refused.store(refused, Ordering::SeqCst);
         self.faults.lost.store(lost, Ordering::SeqCst);
+    }
+
+    /// Reads are refused, writes go on.
+    pub fn refuse_gets(&self, refuse: bool) {
+        self.faults.refuse_gets.store(refuse, Ordering::SeqCst);
     }
 
     /// From now on each put takes this much longer.
@@ -89,7 +95,8 @@ async fn pass(State(front): State<Arc<Front>>, request: Request) -> Response<Bod
         tokio::time::sleep(Duration::from_millis(front.faults.delay_ms.load(Ordering::SeqCst))).await;
     }
     let refused = front.faults.refused.load(Ordering::SeqCst);
-    let answer = if drawn < refused {
+    let is_refused_get = request.method() == Method::GET && front.faults.refuse_gets.load(Ordering::SeqCst);
+    let answer = if drawn < refused || is_refused_get {
         front.refusals.fetch_add(1, Ordering::SeqCst);
         unavailable("refused")
     } else {

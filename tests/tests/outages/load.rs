@@ -15,7 +15,6 @@ use crate::lab::{Engines, table};
 
 /// Lookups and runs until it is stopped.
 pub struct Load {
-    pub node: Node,
     counts: Arc<Counts>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
@@ -39,9 +38,9 @@ impl Load {
             let (node, stop) = (node.clone(), stop.clone());
             async move { node.run(stop).await }
         });
-        let asking = tokio::spawn(ask(node.clone(), may_go_back, counts.clone(), stop.clone()));
+        let asking = tokio::spawn(ask(node, may_go_back, counts.clone(), stop.clone()));
         let running = tokio::spawn(run(engines.clone(), counts.clone(), stop.clone()));
-        Load { node, counts, stop, tasks: vec![following, asking, running] }
+        Load { counts, stop, tasks: vec![following, asking, running] }
     }
 
     pub fn lookups(&self) -> u64 {

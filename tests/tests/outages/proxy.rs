@@ -60,11 +60,6 @@ impl Proxy {
         self.add("limit_data", "downstream", json!({"bytes": bytes})).await;
     }
 
-    /// Passes at most so many kilobytes a second from the service.
-    pub async fn narrow(&self, kilobytes_per_second: u64) {
-        self.add("bandwidth", "downstream", json!({"rate": kilobytes_per_second})).await;
-    }
-
     /// Swallows every reply, the connections stay open.
     pub async fn swallow_replies(&self) {
         self.add("timeout", "downstream", json!({"timeout": 0})).await;

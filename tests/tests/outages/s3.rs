@@ -10,9 +10,9 @@ use bytes::Bytes;
 use schemas::storage::ObjectName;
 use uuid::Uuid;
 
-use crate::feed::Feed;
+use crate::feed::{Feed, truth};
 use crate::front::Front;
-use crate::lab::{Engines, Routes};
+use crate::lab::{Engines, Routes, table};
 use crate::load::Load;
 use crate::proxy::Proxy;
 use crate::{SERVICES, show_logs, until};
@@ -53,6 +53,42 @@ async fn refusals_and_lost_replies_of_the_object_storage_lose_nothing_and_name_n
     engines.holds_once(0..fed.events).await;
     worker.finish().await.unwrap();
     println!("{fed:?}, {} refused, {} lost", front.refusals.load(Ordering::SeqCst), front.losses.load(Ordering::SeqCst));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_cannot_read_a_new_file_answers_from_the_state_before_and_goes_on_by_itself() {
+    show_logs();
+    let Some(urls) = engines("s3_reads").await else { return };
+    let Some([s3]) = needed("s3_reads", ["AWS_ENDPOINT"]) else { return };
+    let _shared = SERVICES.read().await;
+    let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
+    let engines = Engines::open(urls, 2, Routes { s3: Some(address), ..Routes::default() }).await;
+    let worker = engines.worker("one", CHECKPOINTS, None);
+    let feed = Feed::start(engines.direct_log().await, &engines.topic, 50, Duration::from_millis(5));
+    until("events", async || feed.sent() > 1_000).await;
+    let first = feed.finish().await.events;
+    engines.reaches_the_end().await;
+    let node = engines.lab.node(serving::ServingClock::Event, None).await.unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let following = tokio::spawn({
+        let (node, stop) = (node.clone(), stop.clone());
+        async move { node.run(stop).await }
+    });
+    front.refuse_gets(true);
+    let feed = Feed::from(first, engines.direct_log().await, &engines.topic, 50, Duration::from_millis(5));
+    until("events", async || feed.sent() > first + 1_000).await;
+    let all = feed.finish().await.events;
+    // Checkpoints are written, and cannot be read.
+    engines.reaches_the_end().await;
+    until("refused reads", async || front.refusals.load(Ordering::SeqCst) > 3).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(table(&node), truth(0..first));
+    front.refuse_gets(false);
+    // Nothing more is committed: the node asks again by itself.
+    until("the new checkpoints to be served", async || table(&node) == truth(0..all)).await;
+    worker.finish().await.unwrap();
+    stop.cancel();
+    following.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
