@@ -109,11 +109,16 @@ impl Lab {
     }
 
     pub async fn batch(&self, view: &str, t: batch::RunTime) -> Result<RunRecord> {
+        self.batch_within(view, t, 256 << 20).await
+    }
+
+    /// A run that may hold so many bytes.
+    pub async fn batch_within(&self, view: &str, t: batch::RunTime, memory_limit_bytes: usize) -> Result<RunRecord> {
         let batch = batch::Batch {
             catalog: self.catalog.clone(),
             storage: self.storage.clone(),
             functions: self.functions.clone(),
-            settings: batch::BatchSettings { memory_limit_bytes: 256 << 20, temp_dir: None, lease: Duration::from_secs(30) },
+            settings: batch::BatchSettings { memory_limit_bytes, temp_dir: None, lease: Duration::from_secs(30) },
             worker: "lab".into(),
         };
         let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t };

@@ -94,12 +94,12 @@ impl SimLog {
             }
             // A broker's clock may go back a little.
             let timestamp = now - rng.random_range(0..3) * 1_000_000;
-            partition.clock = partition.clock.max(timestamp);
+            let clock = partition.clock.max(timestamp);
             let entry = match rng.random_range(0..10) {
                 0 => Entry { record: record(partition.end, timestamp, "{\"id\": 7"), id: None, event_time: 0, accepted: false },
                 1 => {
                     self.next_id += 1;
-                    let ahead = partition.clock + MAX_FUTURE.as_micros() as Micros + 1 + rng.random_range(0..1_000_000);
+                    let ahead = clock + MAX_FUTURE.as_micros() as Micros + 1 + rng.random_range(0..1_000_000);
                     entry(partition, timestamp, format!("e{}", self.next_id), ahead, false)
                 }
                 2 | 3 if !partition.records.is_empty() => {
@@ -107,7 +107,7 @@ impl SimLog {
                     match partition.records[again].id.clone() {
                         Some(id) => {
                             let event_time = partition.records[again].event_time;
-                            let accepted = event_time - partition.clock <= MAX_FUTURE.as_micros() as Micros && !is_known(partition, &id);
+                            let accepted = event_time - clock <= MAX_FUTURE.as_micros() as Micros && !is_known(partition, &id, clock);
                             entry(partition, timestamp, id, event_time, accepted)
                         }
                         None => continue,
@@ -119,6 +119,7 @@ impl SimLog {
                     entry(partition, timestamp, format!("e{}", self.next_id), event_time, true)
                 }
             };
+            partition.clock = clock;
             partition.records.push(entry);
             partition.end += 1;
         }
@@ -149,12 +150,9 @@ impl SimLog {
 }
 
 /// Whether an event of this id was accepted at most `dedup_within` before the partition's clock.
-fn is_known(partition: &Partition, id: &str) -> bool {
+fn is_known(partition: &Partition, id: &str, clock: Micros) -> bool {
     let within = DEDUP_WITHIN.as_micros() as Micros;
-    partition
-        .records
-        .iter()
-        .any(|before| before.accepted && before.id.as_deref() == Some(id) && partition.clock - before.record.timestamp <= within)
+    partition.records.iter().any(|before| before.accepted && before.id.as_deref() == Some(id) && clock - before.record.timestamp <= within)
 }
 
 fn entry(partition: &Partition, timestamp: Micros, id: String, event_time: Micros, accepted: bool) -> Entry {

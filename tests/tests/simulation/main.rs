@@ -113,6 +113,7 @@ fn is_noticed(sabotage: Sabotage) {
     let (found, _) = play_all(0..SCHEDULES_PER_SABOTAGE, Some(sabotage));
     let (seed, outcome) = found.unwrap_or_else(|| panic!("{sabotage:?} was not noticed in {SCHEDULES_PER_SABOTAGE} schedules"));
     println!("{sabotage:?}: seed {seed}: {}", outcome.violation.unwrap_or_default());
+    assert_eq!(played(seed, None).violation, None, "the seed {seed} fails with the check in its place too");
 }
 
 #[test]

@@ -143,9 +143,11 @@ async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Ve
         let places = Arc::new(segment(ctx, state, version, checkpoint).await?);
         runs.push(Run { checkpoints: Checkpoints::from([checkpoint.id]), places });
     }
+    let blind = CatalogState { runs: Vec::new(), ..state.clone() };
+    let seen = if ctx.sim.is_sabotaged(Sabotage::MergeAcrossACut) { &blind } else { state };
     loop {
         let sets: Vec<&Checkpoints> = runs.iter().map(|run| &run.checkpoints).collect();
-        let Some(aged) = next_merge(&sets, state) else { return Ok(runs) };
+        let Some(aged) = next_merge(&sets, seen) else { return Ok(runs) };
         let aged: Vec<Run> = aged.into_iter().rev().map(|at| runs.swap_remove(at)).collect();
         let checkpoints = aged.iter().flat_map(|run| run.checkpoints.iter().copied()).collect();
         let places = Arc::new(aged.iter().flat_map(|run| run.places.iter().cloned()).collect());

@@ -15,7 +15,7 @@ pub enum Sabotage {
     NoCutCheck,
     /// A transaction may name files that the collector has given up.
     NoDoomedNames,
-    /// A node goes on using merged states that lie on both sides of a cut.
+    /// A node merges states of both sides of a cut, and goes on using them.
     MergeAcrossACut,
     /// A worker that lost a partition commits what is left of its unit.
     PartOfAUnit,

@@ -1,0 +1,75 @@
+//! A grammar of the SELECTs that a view can be.
+
+use std::fmt::Write;
+
+use proptest::prelude::*;
+
+/// A SELECT of the supported shapes.
+pub fn view() -> impl Strategy<Value = String> {
+    let windows = prop::sample::subsequence(vec!["10s", "1h", "1d", "7d", "30d", "90d"], 0..4);
+    let group = prop::sample::select(vec!["", "k", "k, j", "upper(k)", "b"]);
+    let filter = prop::sample::select(vec!["", "WHERE x > 0", "WHERE k IS NOT NULL AND (d < 500 OR b)", "WHERE u <> '3'"]);
+    let source = prop::sample::select(vec!["s", "(SELECT * FROM s WHERE j IS NOT NULL UNION ALL SELECT * FROM s WHERE j IS NULL) z", "c"]);
+    let aggregates = prop::sample::subsequence(AGGREGATES.to_vec(), 1..6);
+    (windows, group, filter, source, aggregates).prop_map(|(windows, group, filter, source, aggregates)| {
+        let mut sql = String::from("CREATE VIEW v ");
+        if !windows.is_empty() {
+            let _ = write!(sql, "WITH (windows = '{}') ", windows.join(", "));
+        }
+        sql.push_str("AS ");
+        if source == "c" {
+            sql.push_str("WITH c AS (SELECT ts, k, j, x, d, f, u, b FROM s) ");
+        }
+        sql.push_str("SELECT ");
+        for (i, key) in group.split(", ").filter(|key| !key.is_empty()).enumerate() {
+            let _ = write!(sql, "{key} AS key{i}, ");
+        }
+        let columns: Vec<String> = aggregates.iter().enumerate().map(|(i, aggregate)| format!("{aggregate} AS c{i}")).collect();
+        let _ = write!(sql, "{} FROM {source} {filter}", columns.join(", "));
+        if !group.is_empty() {
+            let _ = write!(sql, " GROUP BY {group}");
+        }
+        sql
+    })
+}
+
+const AGGREGATES: [&str; 38] = [
+    "count(*)",
+    "count(x)",
+    "count(DISTINCT u)",
+    "count(*) FILTER (WHERE b)",
+    "sum(x)",
+    "sum(d)",
+    "sum(f)",
+    "avg(x)",
+    "avg(d)",
+    "avg(f)",
+    "min(d)",
+    "max(u)",
+    "max(ts)",
+    "stddev(f)",
+    "var_pop(x)",
+    "sum(DISTINCT x)",
+    "approx_distinct(u)",
+    "median(x)",
+    "array_agg(u ORDER BY ts)",
+    "array_agg(x ORDER BY x DESC)",
+    "first_value(x ORDER BY ts)",
+    "last_value(u ORDER BY ts)",
+    "string_agg(u, ',' ORDER BY ts)",
+    "bool_and(b)",
+    "bit_xor(x)",
+    "corr(x, f)",
+    "regr_slope(f, x)",
+    "last_n(x, 3)",
+    "top_k(u, 3)",
+    "sum(x) * 2 + count(*)",
+    "sum(d) / count(*)",
+    "count(*) FILTER (WHERE within(ts, '2d', '1d'))",
+    "sum(x) FILTER (WHERE within(ts, '1h') AND b)",
+    "max(ts) FILTER (WHERE within(ts, 'all'))",
+    "count(*) FILTER (WHERE within(ts, 'all', '7d'))",
+    "count(*) FILTER (WHERE within(ts, '1d')) * 24 - count(*) FILTER (WHERE within(ts, '30d'))",
+    "poisson_sf(count(*) FILTER (WHERE within(ts, '1h')), count(*) FILTER (WHERE within(ts, '7d')) / 168.0)",
+    "count(*) FILTER (WHERE within(ts, '10s', '1s'))",
+];
