@@ -110,8 +110,13 @@ impl Schedule {
         if awake.is_empty() {
             return;
         }
-        // Workers do the most.
-        let weight = |actor: &Actor| if actor.kind == Kind::Worker { 3 } else { 1 };
+        // Workers do the most, and nearly all when only their work is waited for.
+        let is_calm = self.sim.world.borrow().calm;
+        let weight = |actor: &Actor| match actor.kind {
+            Kind::Worker if is_calm => 24,
+            Kind::Worker => 3,
+            _ => 1,
+        };
         let total: usize = awake.iter().map(|at| weight(&self.actors[*at])).sum();
         let mut chosen = self.sim.pick(total);
         let at = awake.into_iter().find(|at| {
@@ -247,7 +252,7 @@ impl Schedule {
             if self.is_violated() {
                 return;
             }
-            if step % 50 == 0 {
+            if step % 16 == 0 {
                 self.expire_members();
                 self.sim.world.borrow_mut().group.lose_patience();
                 if self.is_at(&end).await {

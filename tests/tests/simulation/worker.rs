@@ -92,7 +92,9 @@ impl Worker {
     }
 
     async fn go_on(&mut self) -> Result<()> {
+        let is_calm = self.ctx.sim.world.borrow().calm;
         match self.ctx.sim.pick(12) {
+            _ if is_calm && self.is_at_end() => self.checkpoint().await,
             0 | 1 => self.checkpoint().await,
             2 | 3 => {
                 self.close_micro_batch();
@@ -101,6 +103,11 @@ impl Worker {
             4 => self.look().await,
             _ => self.fetch(),
         }
+    }
+
+    fn is_at_end(&self) -> bool {
+        let end = self.ctx.sim.world.borrow().log.end();
+        self.claims.values().all(|claim| claim.position >= end.get(&claim.id))
     }
 
     async fn assign(&mut self, partitions: Vec<PartitionId>) -> Result<()> {
