@@ -14,7 +14,8 @@ use crate::views::{VIEWS, define};
 use crate::worker::work;
 use crate::world::{Content, Fault, Places, Sim};
 
-const STEPS: u64 = 260;
+/// Short schedules are many; some things take a long one.
+const STEPS: [u64; 8] = [120, 120, 200, 200, 200, 320, 320, 900];
 /// How long everything may take to come to rest once there are no more faults.
 const STEPS_TO_REST: u64 = 4_000;
 
@@ -44,7 +45,8 @@ pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     let mut schedule =
         Schedule { sim: sim.clone(), actors: Vec::new(), fresh: [Fresh::default(), Fresh::default()], step: 0, lives: 0, versions: 1 };
     schedule.fill();
-    while schedule.step < STEPS && !schedule.is_violated() {
+    let steps = STEPS[sim.pick(STEPS.len())];
+    while schedule.step < steps && !schedule.is_violated() {
         schedule.happen().await;
     }
     if !schedule.is_violated() {
