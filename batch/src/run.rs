@@ -22,7 +22,7 @@ use schemas::storage::snapshot::MANIFEST_FORMAT;
 use schemas::storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, write_manifest};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
-use schemas::{Error, ErrorKind, Result};
+use schemas::{Error, ErrorKind, Result, failpoint};
 use tracing::{info, warn};
 use uuid::Uuid;
 
@@ -90,6 +90,7 @@ impl Batch {
         let Some(lease) = lease else {
             return Err(Error::conflict(format!("the view \"{}\" is being run by another process", request.view)));
         };
+        failpoint::hit("run.leased")?;
         let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
         let outcome = self.recorded(&request, &renewing, &clock, progress).await;
         let lease = renewing.stop().await;
@@ -111,6 +112,7 @@ impl Batch {
         let expect = vec![lease.expect(clock())];
         let (state, run) = self.catalog.begin_run(run, expect).await?;
         info!(view = %run.view, version = run.version, run = %run.id, "run begins");
+        failpoint::hit("run.begun")?;
         match self.attempt(&state, run.clone(), request, lease, clock, progress).await {
             Ok(run) => Ok(run),
             Err(error) => {

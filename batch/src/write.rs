@@ -13,7 +13,7 @@ use schemas::states::partial::state_rows_of;
 use schemas::states::{KeyCodec, climb, merge_rows};
 use schemas::storage::{BucketFile, BucketWriter, ObjectStorage};
 use schemas::tiles::{Level, Micros};
-use schemas::{Error, Result};
+use schemas::{Error, Result, failpoint};
 use uuid::Uuid;
 
 /// A chunk is handed on when it holds this many rows and a key ends.
@@ -74,6 +74,7 @@ impl SnapshotWriter<'_> {
         }
         if let Some(current) = open {
             current.writer.push(laddered.batch()).await?;
+            failpoint::hit("run.bucket")?;
             written.rows += laddered.len() as i64;
         }
         Ok(())

@@ -13,21 +13,20 @@ use schemas::definitions::parse::parse_stream;
 use schemas::functions::Functions;
 use schemas::registry::Registry;
 use schemas::storage::{ObjectName, ObjectStorage};
-use schemas::{ErrorKind, Result};
+use schemas::{ErrorKind, Result, failpoint};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use uuid::Uuid;
 
-const EVERY: Duration = Duration::from_secs(60);
-/// Every so many rounds the storage is listed for orphans.
+/// Every so many rounds (an hour, unless `batch.collect_every` says otherwise) the storage is listed for orphans.
 const ROUNDS_PER_LISTING: u64 = 60;
 
 /// Collects until told to stop.
-pub async fn run(catalog: Catalog, storage: ObjectStorage, functions: Functions, clock: Clock, stop: CancellationToken) {
+pub async fn run(catalog: Catalog, storage: ObjectStorage, functions: Functions, every: Duration, clock: Clock, stop: CancellationToken) {
     for round in 1u64.. {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(every) => {}
         }
         match collect(&catalog, &storage, &functions, &clock).await {
             Ok(plan) if !plan.is_empty() => debug!(doomed = plan.doom.len(), deleted = plan.delete.len(), "files collected"),
@@ -79,6 +78,7 @@ pub async fn collect(catalog: &Catalog, storage: &ObjectStorage, functions: &Fun
     let plan = collectable(&state, &retention, clock());
     for path in &plan.delete {
         storage.delete(path).await?;
+        failpoint::hit("collect.between_deletes")?;
     }
     if !plan.delete.is_empty() {
         catalog.commit(plan.delete_commit(Uuid::now_v7())).await?;

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use schemas::definitions::StreamDefinition;
 use schemas::events::Decoder;
 use schemas::log::Log;
-use schemas::{Error, Result};
+use schemas::{Error, Result, failpoint};
 use tokio::sync::mpsc;
 
 mod arrow_json;
@@ -207,6 +207,7 @@ impl Run<'_> {
         if count > 0 {
             let topic = &self.stream.topic;
             self.log.append(topic, batch.records).await.map_err(|error| error.with("records_done", self.place.done))?;
+            failpoint::hit("ingest.between_batches")?;
         }
         if batch.consumed > 0 {
             self.place.advance(batch.consumed).await?;

@@ -21,10 +21,6 @@ use crate::check::{self, Checked};
 use crate::ingest::{IngestProgress, Input, Options, Summary};
 use crate::scheduler::Scheduler;
 
-/// How long a run's lease lives without being renewed: after that another process may run the view.
-const RUN_LEASE: Duration = Duration::from_secs(30);
-/// How long a serving node's pin lives without being renewed.
-const NODE_LEASE: Duration = Duration::from_secs(60);
 /// How often a serving node asks whether the catalog moved.
 const NODE_POLL: Duration = Duration::from_millis(200);
 
@@ -99,7 +95,7 @@ impl Installation {
         let settings = batch::BatchSettings {
             memory_limit_bytes: to_usize(self.settings.batch.memory_limit),
             temp_dir: self.settings.batch.temp_dir.clone(),
-            lease: RUN_LEASE,
+            lease: self.settings.batch.lease,
         };
         Batch {
             catalog: self.catalog.clone(),
@@ -125,7 +121,7 @@ impl Installation {
             },
             cache: self.cache()?,
             poll: NODE_POLL,
-            lease: NODE_LEASE,
+            lease: self.settings.serving.lease,
             memory_limit_bytes: to_usize(self.settings.serving.memory_limit),
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await

@@ -129,8 +129,9 @@ fn start_jobs(parts: &mut Parts, installation: &Installation) {
     let scheduler = installation.scheduler();
     parts.start(Stage::Jobs, "scheduler", |stop| async move { scheduler.run(stop).await });
     let (catalog, storage, functions) = (installation.catalog.clone(), installation.storage.clone(), installation.functions.clone());
-    parts.start(Stage::Jobs, "collector", |stop| async move {
-        collect::run(catalog, storage, functions, clock(), stop).await;
+    let every = installation.settings.batch.collect_every;
+    parts.start(Stage::Jobs, "collector", move |stop| async move {
+        collect::run(catalog, storage, functions, every, clock(), stop).await;
         Ok(())
     });
 }

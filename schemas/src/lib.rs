@@ -12,6 +12,7 @@ pub mod catalog;
 pub mod definitions;
 pub mod error;
 pub mod events;
+pub mod failpoint;
 pub mod fresh;
 pub mod functions;
 pub mod log;

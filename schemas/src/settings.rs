@@ -102,6 +102,13 @@ pub struct BatchSettings {
     /// Where spilled data goes. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub temp_dir: Option<PathBuf>,
+    /// How long a run's lease lives without being renewed: so long after a run's process died another may run the view.
+    /// Default: `30s`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub lease: Duration,
+    /// How often the scheduler collects files that nobody needs. Default: `1m`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub collect_every: Duration,
 }
 
 /// `[serving]`: the serving layer.
@@ -119,6 +126,9 @@ pub struct ServingSettings {
     /// Memory of queries (bytes). Default: `2GiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub memory_limit: u64,
+    /// How long a node's pin lives without being renewed: so long are the files kept that a dead node stood on. Default: `60s`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub lease: Duration,
     /// Where local copies of snapshots lie. Default: absent or empty, `data/cache` in the project.
     #[serde(deserialize_with = "fields::optional_path")]
     pub cache_dir: Option<PathBuf>,
@@ -212,13 +222,20 @@ impl Default for SpeedSettings {
 
 impl Default for BatchSettings {
     fn default() -> Self {
-        Self { memory_limit: 4 << 30, temp_dir: None }
+        Self { memory_limit: 4 << 30, temp_dir: None, lease: Duration::from_secs(30), collect_every: Duration::from_secs(60) }
     }
 }
 
 impl Default for ServingSettings {
     fn default() -> Self {
-        Self { http: "127.0.0.1:8080".to_owned(), postgres: None, clock: ClockKind::Wall, memory_limit: 2 << 30, cache_dir: None }
+        Self {
+            http: "127.0.0.1:8080".to_owned(),
+            postgres: None,
+            clock: ClockKind::Wall,
+            memory_limit: 2 << 30,
+            lease: Duration::from_secs(60),
+            cache_dir: None,
+        }
     }
 }
 

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use schemas::Result;
 use schemas::plan::ViewPlan;
 use schemas::states::KeyCodec;
 use schemas::states::rows::{StateRows, conform};
 use schemas::storage::{Manifest, ObjectStorage, bucket_of, read_bucket};
+use schemas::{Result, failpoint};
 
 use crate::sorted::{SortedFileWriter, SortedRun, map};
 
@@ -71,6 +71,7 @@ async fn fetch(storage: &ObjectStorage, file: &schemas::storage::BucketFile, pla
         let batch = conform(plan.state_schema(), &batch?)?;
         let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
         writer.write(&StateRows::from_sorted(batch, keys))?;
+        failpoint::hit("serving.copying")?;
     }
     writer.finish()?;
     std::fs::rename(&partial, path)?;

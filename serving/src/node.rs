@@ -16,7 +16,7 @@ use schemas::segment::segment_session;
 use schemas::storage::{ObjectStorage, read_manifest};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
-use schemas::{Error, ErrorKind, Result};
+use schemas::{Error, ErrorKind, Result, failpoint};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -184,6 +184,7 @@ impl Node {
         if let Some(fresh) = &self.0.fresh {
             fresh.release(&vector);
         }
+        failpoint::hit("serving.loaded")?;
         late.map_or(Ok(()), Err)
     }
 

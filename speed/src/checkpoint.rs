@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use schemas::Result;
 use schemas::catalog::{Catalog, CheckpointRange, CheckpointRecord, FileRecord, checkpoint_commit};
 use schemas::fresh::FreshLayer;
 use schemas::storage::{ObjectName, ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
 use schemas::tiles::Micros;
+use schemas::{Result, failpoint};
 use uuid::Uuid;
 
 use crate::claim::checkpoint_of;
@@ -26,9 +26,12 @@ pub(crate) async fn commit(
     now: Micros,
 ) -> Result<CheckpointRecord> {
     let (record, identities) = checkpoint_of(unit.claims(), id, worker, now);
+    failpoint::hit("checkpoint.before_archive")?;
     let mut files = write_events(unit, storage, id).await?;
+    failpoint::hit("checkpoint.after_archive")?;
     files.extend(write_dead(unit, storage, id).await?);
     files.extend(write_states(unit, views, storage, id, &record.ranges).await?);
+    failpoint::hit("checkpoint.after_states")?;
     catalog.commit_with_retry(checkpoint_commit(record.clone(), files, &identities)).await?;
     Ok(record)
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
-use schemas::Result;
 use schemas::events::{Decoder, EventBatchBuilder};
 use schemas::fresh::{Fresh, FreshLayer};
 use schemas::log::{Fetched, TopicPartition};
 use schemas::tiles::Micros;
 use schemas::vector::{PartitionId, Vector};
+use schemas::{Result, failpoint};
 
 use crate::claim::Claim;
 use crate::dead_letters::DeadLetters;
@@ -101,6 +101,7 @@ impl Unit {
         if let Some(fresh) = fresh {
             fresh.publish(layer, self.completeness());
         }
+        failpoint::hit("speed.micro_batch_closed")?;
         self.merge_layers(views, fresh)
     }
 

@@ -15,7 +15,7 @@ use schemas::registry::Registry;
 use schemas::storage::ObjectStorage;
 use schemas::tiles::Micros;
 use schemas::vector::{Offset, PartitionId, Vector};
-use schemas::{Error, ErrorKind, Result};
+use schemas::{Error, ErrorKind, Result, failpoint};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use uuid::Uuid;
@@ -187,6 +187,7 @@ impl Worker<'_> {
                 }
             }
             LogEvent::Revoked { partitions, done } => {
+                failpoint::hit("speed.revoke")?;
                 self.checkpoint().await?;
                 for partition in &partitions {
                     self.unit.held.remove(partition);
@@ -206,6 +207,7 @@ impl Worker<'_> {
 
     /// Takes partitions over, from where the catalog says they stand.
     async fn assign(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
+        failpoint::hit("speed.assign")?;
         let state = self.speed.catalog.state().await?;
         let mut starts = Vec::with_capacity(partitions.len());
         for source in partitions {
@@ -246,6 +248,7 @@ impl Worker<'_> {
         let (clock, newest) = known.map_or((None, None), |known| (known.clock, known.max_event_time));
         let mut decider = Decider::new(clock, newest, self.speed.settings.max_future, definition.dedup_within);
         reread_ids(&self.speed.storage, state, &definition, &id, &mut decider).await?;
+        failpoint::hit("speed.ids_reread")?;
         let decoder = Arc::new(Decoder::new(definition)?);
         self.unit.held.insert(source.clone(), Held::new(Claim::new(id, identity, decider, start), decoder, stream.version));
         Ok(start)

@@ -48,6 +48,17 @@ impl Project {
         Ok(Project { folder, http })
     }
 
+    /// A project of these files, as (path, text); the settings' own `basestream.toml` among them.
+    pub fn of_files(files: &[(&str, String)], http: String) -> Result<Project> {
+        let folder = tempfile::tempdir()?;
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
+            std::fs::write(path, text)?;
+        }
+        Ok(Project { folder, http })
+    }
+
     /// Runs a command to its end.
     pub fn run(&self, args: &[&str]) -> Result<Output> {
         Ok(self.command(args)?.stdin(Stdio::null()).output()?)
@@ -77,7 +88,8 @@ impl Project {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    fn command(&self, args: &[&str]) -> Result<Command> {
+    /// A command of this project, to be run by the caller.
+    pub fn command(&self, args: &[&str]) -> Result<Command> {
         let mut command = Command::new(binary()?);
         command.args(args).arg("--config").arg(self.folder.path().join("basestream.toml"));
         Ok(command)

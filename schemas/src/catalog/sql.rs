@@ -15,6 +15,7 @@ use self::engine::Engine;
 use self::session::Session;
 use super::{CatalogState, Commit, Expect, IngestRecord, Revision, RunRecord, RunStatus};
 use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint;
 use crate::tiles::Micros;
 
 mod engine;
@@ -92,7 +93,10 @@ impl Catalog {
     ///
     /// Errors: `Conflict` when an expectation is not met, `Unavailable` when the outcome is not known.
     pub async fn commit(&self, commit: Commit) -> Result<Revision> {
-        self.within_limit(self.commit_now(&commit)).await
+        failpoint::before_commit(&commit)?;
+        let revision = self.within_limit(self.commit_now(&commit)).await?;
+        failpoint::after_commit(&commit)?;
+        Ok(revision)
     }
 
     /// Like [`Catalog::commit`], and again for about ten seconds while the database does not answer. A conflict is final.

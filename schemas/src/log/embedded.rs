@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use crate::log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscriptio
 use crate::tiles::Micros;
 use crate::vector::Offset;
 
+mod alive;
 mod batch;
 mod consumer;
 mod lease;
@@ -31,7 +32,7 @@ type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
 /// The log in one folder.
 pub struct EmbeddedLog {
-    folder: String,
+    folder: PathBuf,
     store: Arc<Store>,
     writer: writer::Writer,
     appended: watch::Receiver<u64>,
@@ -51,7 +52,7 @@ impl EmbeddedLog {
         let store = Arc::new(Store::open(folder).await?);
         let (sender, appended) = watch::channel(0);
         let writer = writer::Writer::start(store.clone(), clock.clone(), sender);
-        Ok(EmbeddedLog { folder: folder.display().to_string(), store, writer, appended, clock })
+        Ok(EmbeddedLog { folder: folder.to_path_buf(), store, writer, appended, clock })
     }
 }
 
@@ -98,12 +99,15 @@ impl Log for EmbeddedLog {
         }
         let (events, receiver) = mpsc::channel(subscription.queue.max(1));
         let stop = CancellationToken::new();
+        let instance = Uuid::new_v4().to_string();
+        let alive = Arc::new(alive::Alive::begin(&self.folder, &instance)?);
         let leases = lease::Leases {
             store: self.store.clone(),
             group: subscription.group.clone(),
             worker: subscription.worker.clone(),
-            instance: Uuid::new_v4().to_string(),
+            instance,
             topics,
+            alive,
         };
         let worker = consumer::Worker {
             store: self.store.clone(),
@@ -126,7 +130,7 @@ impl Log for EmbeddedLog {
 
 impl fmt::Debug for EmbeddedLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedLog").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("EmbeddedLog").field("folder", &self.folder.display()).finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Each worker reads the same facts and comes to its own fair share; one that holds more lets go, one that holds less takes what
 //! is free. A lease lives [`LEASE`] and is renewed every [`RENEW_EVERY`]; its epoch grows with every change of owner, so that a worker
-//! that slept through its lease finds out.
+//! that slept through its lease finds out. The leases of a worker whose process is gone ([`Alive`]) are free at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
+use super::alive::Alive;
 use super::store::{Store, failed};
 use crate::error::Result;
 use crate::log::TopicPartition;
@@ -105,6 +106,7 @@ pub(super) struct Leases {
     /// Tells this consumer from an earlier one of the same worker, which may still be leaving.
     pub(super) instance: String,
     pub(super) topics: BTreeMap<Arc<str>, i32>,
+    pub(super) alive: Arc<Alive>,
 }
 
 impl Leases {
@@ -134,8 +136,7 @@ impl Leases {
             .await
             .map_err(failed)?;
         }
-        let expired = sqlx::query("DELETE FROM member WHERE expires_at <= ?1").bind(now);
-        expired.execute(&mut *write).await.map_err(failed)?;
+        let dead = self.bury(&mut write, now).await?;
         let mut plan = plan(&self.worker, held, &self.facts(&mut write, now).await?);
         if !take {
             plan.take.clear();
@@ -145,7 +146,29 @@ impl Leases {
             self.put(&mut write, &source, Lease { owner: Some(self.worker.clone()), epoch, expires_at: until }).await?;
         }
         write.commit().await.map_err(failed)?;
+        dead.iter().for_each(|instance| self.alive.forget(instance));
         Ok(plan)
+    }
+
+    /// Ends the membership of who is gone, and gives back the leases of those whose process is; answers the latter.
+    async fn bury(&self, write: &mut SqliteConnection, now: Micros) -> Result<BTreeSet<String>> {
+        let members: Vec<(String, String, String, Micros)> =
+            sqlx::query_as("SELECT group_name, worker, instance, expires_at FROM member").fetch_all(&mut *write).await.map_err(failed)?;
+        let mut dead = BTreeSet::new();
+        for (group, worker, instance, expires_at) in members {
+            let is_dead = self.alive.is_dead(&instance);
+            if !is_dead && expires_at > now {
+                continue;
+            }
+            let member = sqlx::query("DELETE FROM member WHERE group_name = ?1 AND instance = ?2").bind(&group).bind(&instance);
+            member.execute(&mut *write).await.map_err(failed)?;
+            if is_dead {
+                let leases = sqlx::query("UPDATE lease SET owner = NULL, expires_at = 0 WHERE group_name = ?1 AND owner = ?2");
+                leases.bind(&group).bind(&worker).execute(&mut *write).await.map_err(failed)?;
+                dead.insert(instance);
+            }
+        }
+        Ok(dead)
     }
 
     /// Gives leases back. One that is somebody else's by now is left alone.
@@ -173,7 +196,9 @@ impl Leases {
         let mut write = self.store.write().await?;
         let leave = sqlx::query("DELETE FROM member WHERE group_name = ?1 AND instance = ?2").bind(&self.group).bind(&self.instance);
         leave.execute(&mut *write).await.map_err(failed)?;
-        write.commit().await.map_err(failed)
+        write.commit().await.map_err(failed)?;
+        self.alive.forget(&self.instance);
+        Ok(())
     }
 
     async fn put(&self, write: &mut SqliteConnection, source: &TopicPartition, lease: Lease) -> Result<()> {
@@ -196,15 +221,17 @@ impl Leases {
     async fn facts(&self, read: &mut SqliteConnection, now: Micros) -> Result<Facts> {
         let mut facts = Facts { now, topics: self.topics.clone(), ..Facts::default() };
         for topic in self.topics.keys() {
-            let members: Vec<(String,)> =
-                sqlx::query_as("SELECT worker FROM member WHERE group_name = ?1 AND topic = ?2 AND expires_at > ?3")
+            let members: Vec<(String, String)> =
+                sqlx::query_as("SELECT worker, instance FROM member WHERE group_name = ?1 AND topic = ?2 AND expires_at > ?3")
                     .bind(&self.group)
                     .bind(&**topic)
                     .bind(now)
                     .fetch_all(&mut *read)
                     .await
                     .map_err(failed)?;
-            facts.members.insert(topic.clone(), members.into_iter().map(|(worker,)| worker).collect());
+            let (dead, living): (Vec<_>, Vec<_>) = members.into_iter().partition(|(_, instance)| self.alive.is_dead(instance));
+            facts.members.insert(topic.clone(), living.into_iter().map(|(worker, _)| worker).collect());
+            let is_dead = |owner: &Option<String>| dead.iter().any(|(worker, _)| owner.as_ref() == Some(worker));
             let leases: Vec<(i32, Option<String>, i64, Micros)> =
                 sqlx::query_as("SELECT number, owner, epoch, expires_at FROM lease WHERE group_name = ?1 AND topic = ?2")
                     .bind(&self.group)
@@ -213,6 +240,7 @@ impl Leases {
                     .await
                     .map_err(failed)?;
             for (partition, owner, epoch, expires_at) in leases {
+                let expires_at = if is_dead(&owner) { Micros::MIN } else { expires_at };
                 facts.leases.insert(TopicPartition { topic: topic.clone(), partition }, Lease { owner, epoch, expires_at });
             }
         }

@@ -302,3 +302,30 @@ async fn the_partitions_of_a_dropped_consumer_are_free_at_once() {
     stop.cancel();
     assert_eq!(worker.await.unwrap().assigned, 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_partitions_of_a_killed_worker_are_free_at_once() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 2).await.unwrap();
+    log.append("events", numbered(0, 50)).await.unwrap();
+    let (catalog, path) = (Arc::new(Catalog::default()), folder.path().to_path_buf());
+    let killed = runtime();
+    let its_catalog = catalog.clone();
+    killed.spawn(async move {
+        let log = Arc::new(EmbeddedLog::open(&path, &BTreeMap::new()).await.unwrap());
+        work(log, subscription("a", &["events"]), its_catalog, CancellationToken::new()).await
+    });
+    until("the first worker's records", || catalog.count() == 50).await;
+    log.append("events", numbered(50, 80)).await.unwrap();
+    // Its tasks end where they stand, and the system closes its files.
+    killed.shutdown_background();
+
+    let (began, stop) = (std::time::Instant::now(), CancellationToken::new());
+    let worker = tokio::spawn(work(log, subscription("b", &["events"]), catalog.clone(), stop.clone()));
+    until("the second worker's records", || catalog.count() == 80).await;
+    assert!(began.elapsed() < lease::LEASE / 2, "{:?}", began.elapsed());
+    stop.cancel();
+    assert_eq!(worker.await.unwrap().assigned, 2);
+    assert_eq!(std::fs::read_dir(folder.path().join("workers")).unwrap().count(), 0);
+}

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::Clock;
 use super::store::{self, Store};
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::log::{NewRecord, partition_for, random_of};
 use crate::vector::Offset;
 
@@ -99,7 +100,9 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
             }
         }
     }
+    failpoint::hit("append.before_commit")?;
     write.commit().await.map_err(store::failed)?;
+    failpoint::hit("append.after_commit")?;
     Ok(outcomes)
 }
 

@@ -1,0 +1,96 @@
+//! The oracle: tests/oracle/oracle.py, which reads the log by itself and says what is true.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jobs::ledger::PartitionLine;
+use schemas::{Error, Result};
+use serde_json::{Value, json};
+
+use crate::producer::Told;
+use crate::reader::Sample;
+use crate::site::{STREAMS, Site};
+
+/// What is asked.
+pub struct Question<'a> {
+    pub site: &'a Site,
+    pub told: &'a [Told],
+    pub samples: &'a [Sample],
+    pub ledger: &'a [PartitionLine],
+    /// Ids that were sent once, and ids that may have been sent more than once; all of them acknowledged.
+    pub once: &'a [String],
+    pub at_least_once: &'a [String],
+}
+
+/// Asks the oracle; answers what it found, or `None` where it is not installed (and says so).
+pub fn ask(question: &Question<'_>) -> Result<Option<Value>> {
+    let Some(python) = python() else {
+        assert!(std::env::var("BASESTREAM_REQUIRE_ORACLE").is_err(), "the oracle needs Python with DuckDB: tests/oracle/setup");
+        let _ = writeln!(std::io::stderr(), "left out: the oracle of the kills (tests/oracle/setup installs it)");
+        return Ok(None);
+    };
+    let folder = question.site.project.folder.path();
+    let mut log = serde_json::Map::new();
+    for stream in STREAMS {
+        log.insert(stream.to_owned(), source(question, stream, folder)?);
+    }
+    let answers = question.samples.iter();
+    let answers: Vec<Value> = answers
+        .map(|sample| json!({"view": sample.view, "of": sample.of, "cut": sample.cut, "as_of": sample.as_of, "rows": sample.rows}))
+        .collect();
+    let asked = json!({
+        "log": log, "answers": answers, "ledger": sums(question.ledger),
+        "ids": {"once": question.once, "at_least_once": question.at_least_once},
+    });
+    let path = folder.join("question.json");
+    std::fs::write(&path, asked.to_string())?;
+    let output = Command::new(python).arg(here().join("oracle.py")).arg(&path).output()?;
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        return Err(Error::corrupt(format!("the oracle says otherwise:\n{out}\n{err}")));
+    }
+    Ok(Some(serde_json::from_str(&out)?))
+}
+
+/// Kafka's log is read by a client of the oracle's own; the embedded one has no other reader than ours.
+fn source(question: &Question<'_>, stream: &str, folder: &Path) -> Result<Value> {
+    if let Some(servers) = question.site.urls.log.strip_prefix("kafka://") {
+        return Ok(json!({"kafka": servers, "topic": question.site.topic_of(stream)}));
+    }
+    use base64::Engine;
+    let path = folder.join(format!("{stream}.ndjson"));
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+    for told in question.told.iter().filter(|told| told.stream == stream) {
+        let value = told.value.as_ref().map(|value| base64::engine::general_purpose::STANDARD.encode(value));
+        let record = json!({"partition": told.partition, "offset": told.offset.0, "timestamp": told.timestamp, "value": value});
+        writeln!(file, "{record}")?;
+    }
+    file.flush()?;
+    Ok(json!({"file": path}))
+}
+
+/// The ledger's lines, added up per partition.
+fn sums(lines: &[PartitionLine]) -> Vec<Value> {
+    let mut sums: BTreeMap<(&str, i32), [i64; 4]> = BTreeMap::new();
+    for line in lines {
+        let sum = sums.entry((&line.stream, line.partition)).or_default();
+        for (sum, add) in sum.iter_mut().zip([line.archived, line.duplicate, line.dead_lettered, line.absent]) {
+            *sum += add;
+        }
+    }
+    let line = |((stream, partition), [archived, duplicate, dead, absent]): ((&str, i32), [i64; 4])| json!({"stream": stream, "partition": partition, "archived": archived, "duplicate": duplicate, "dead_lettered": dead, "absent": absent});
+    sums.into_iter().map(line).collect()
+}
+
+/// The interpreter that tests/oracle/setup made.
+fn python() -> Option<PathBuf> {
+    let cache =
+        std::env::var("XDG_CACHE_HOME").map(PathBuf::from).or_else(|_| std::env::var("HOME").map(|home| Path::new(&home).join(".cache")));
+    Some(cache.ok()?.join("basestream/oracle/bin/python")).filter(|path| path.exists())
+}
+
+fn here() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("oracle")
+}

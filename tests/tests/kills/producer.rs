@@ -1,0 +1,93 @@
+//! Keeps producing known records straight into the log, and remembers what the log acknowledged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use schemas::log::{Log, NewRecord, TopicPartition};
+use schemas::vector::Offset;
+use schemas::{Error, Result};
+
+use crate::records::Maker;
+use crate::site::{STREAMS, Site};
+
+/// Between two appends to one stream.
+const EVERY: Duration = Duration::from_millis(40);
+const RECORDS: usize = 30;
+
+/// What was acknowledged, by place.
+pub type Acknowledged = BTreeMap<(&'static str, i32, Offset), Option<Bytes>>;
+
+/// Produces to both streams until `stop`; answers what was acknowledged. An append without a reply counts for nothing: what became
+/// of it is the log's to tell.
+pub async fn produce(site: &Site, log: Arc<dyn Log>, seed: u64, stop: Arc<AtomicBool>) -> Acknowledged {
+    let streams = STREAMS.map(|stream| {
+        let (log, topic, stop) = (log.clone(), site.topic_of(stream), stop.clone());
+        tokio::spawn(async move {
+            let mut maker = Maker::new("p", StdRng::seed_from_u64(seed ^ stream.len() as u64));
+            let mut acknowledged = Acknowledged::new();
+            while !stop.load(Ordering::Relaxed) {
+                let now_ms = chrono::Utc::now().timestamp_millis();
+                let records: Vec<NewRecord> =
+                    if stream == "payments" { maker.payments(RECORDS, now_ms) } else { maker.clicks(RECORDS, now_ms) };
+                if let Ok(places) = log.append(&topic, records.clone()).await {
+                    let places = places.into_iter().map(|(partition, offset)| (stream, partition, offset));
+                    acknowledged.extend(places.zip(records.into_iter().map(|record| record.value)));
+                }
+                tokio::time::sleep(EVERY).await;
+            }
+            acknowledged
+        })
+    });
+    let mut all = Acknowledged::new();
+    for stream in streams {
+        all.append(&mut stream.await.unwrap_or_default());
+    }
+    all
+}
+
+/// A record as the oracle reads it.
+pub struct Told {
+    pub stream: &'static str,
+    pub partition: i32,
+    pub offset: Offset,
+    pub timestamp: i64,
+    pub value: Option<Bytes>,
+}
+
+/// All that the log has. What was acknowledged is in it, at its place, as it was sent.
+pub async fn read_back(site: &Site, log: &dyn Log, mut acknowledged: Acknowledged) -> Result<Vec<Told>> {
+    let mut all = Vec::new();
+    for stream in STREAMS {
+        let topic = site.topic_of(stream);
+        for bounds in log.bounds(&topic).await? {
+            let source = TopicPartition { topic: topic.as_str().into(), partition: bounds.partition };
+            let mut position = bounds.begin;
+            while position < bounds.end {
+                let fetched = log.read(&source, position, 10_000).await?;
+                for record in fetched.records {
+                    if let Some(sent) = acknowledged.remove(&(stream, bounds.partition, record.offset))
+                        && sent != record.value
+                    {
+                        return Err(Error::corrupt("an acknowledged record changed")
+                            .with("partition", &source)
+                            .with("offset", record.offset));
+                    }
+                    let (partition, offset) = (bounds.partition, record.offset);
+                    all.push(Told { stream, partition, offset, timestamp: record.timestamp, value: record.value });
+                }
+                position = fetched.position;
+            }
+        }
+    }
+    match acknowledged.first_key_value() {
+        Some((place, _)) => Err(Error::corrupt("acknowledged records are not in the log")
+            .with("count", acknowledged.len())
+            .with("first", format!("{place:?}"))),
+        None => Ok(all),
+    }
+}

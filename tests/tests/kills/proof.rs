@@ -1,0 +1,163 @@
+//! After quiet: served == oracle == plain SQL over the archive == full recompute == replay, and the ledger balances.
+
+use std::time::{Duration, Instant};
+
+use basestream_tests::process::{Running, Urls};
+use jobs::Installation;
+use jobs::ledger::{self, PartitionLine};
+use jobs::verify::Verifier;
+use schemas::registry::Registry;
+use schemas::vector::{PartitionId, Vector};
+use schemas::{Error, Result};
+
+use crate::reader::{Sample, ask};
+use crate::site::{STREAMS, Site, VIEWS};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A quiet installation: a worker that caught up, and a node.
+pub struct Quiet<'a> {
+    site: &'a Site,
+    speed: Running,
+    serve: Running,
+    pub installation: Installation,
+    /// The log's end.
+    pub end: Vector,
+}
+
+impl<'a> Quiet<'a> {
+    /// Starts both and waits until everything in the log is committed.
+    pub async fn begin(site: &'a Site) -> Result<Quiet<'a>> {
+        let installation = site.installation().await?;
+        let (speed, serve) = (site.project.start("speed")?, site.project.start("serve")?);
+        let end = end_of(site, &installation).await?;
+        let quiet = Quiet { site, speed, serve, installation, end };
+        let began = Instant::now();
+        while !quiet.installation.catalog.state().await?.vector().covers(&quiet.end) {
+            if began.elapsed() > PATIENCE {
+                let vector = quiet.installation.catalog.state().await?.vector();
+                return Err(Error::internal(format!(
+                    "the log ends at {}, committed is {vector}\n{}",
+                    quiet.end,
+                    site.project.log_of("speed")
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(quiet)
+    }
+
+    /// All rows of each view, at the log's end.
+    pub async fn answers(&self, of: &str) -> Result<Vec<Sample>> {
+        let client = reqwest::Client::new();
+        let port = self.site.project.http.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        let mut answers = Vec::new();
+        for view in VIEWS {
+            let began = Instant::now();
+            loop {
+                let answer = ask(&client, port, view, of).await;
+                match answer {
+                    Ok(answer) if Vector::from_token(&answer.cut)?.covers(&self.end) => {
+                        answers.push(answer);
+                        break;
+                    }
+                    answer if began.elapsed() > PATIENCE => {
+                        return Err(Error::internal(format!("{view} is not served: {answer:?}\n{}", self.site.project.log_of("serve"))));
+                    }
+                    _ => tokio::time::sleep(Duration::from_millis(50)).await,
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// `verify --log` of each view, in this process's place and behind HTTP.
+    pub fn verify(&self) -> Result<()> {
+        let url = format!("http://{}", self.site.project.http);
+        for view in VIEWS {
+            self.site.project.ok(&["verify", view, "--log"])?;
+            self.site.project.ok(&["verify", view, "--url", &url])?;
+        }
+        Ok(())
+    }
+
+    /// Recomputes every view from the archive by a batch run. A dead run's lease has to expire first.
+    pub async fn recompute(&self) -> Result<()> {
+        for view in VIEWS {
+            let began = Instant::now();
+            while let Err(error) = self.site.project.ok(&["batch", "run", view]) {
+                if began.elapsed() > PATIENCE {
+                    return Err(error);
+                }
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        }
+        // The node follows within its poll.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        Ok(())
+    }
+
+    /// The ledger of partitions and of each view, read from files.
+    pub async fn ledger(&self) -> Result<Vec<PartitionLine>> {
+        let of = &self.installation;
+        let state = of.catalog.state().await?;
+        let lines = ledger::partitions(&of.storage, &state, &Vector::new()).await?;
+        if let Some(line) = lines.iter().find(|line| line.mismatch.is_some()) {
+            return Err(Error::corrupt(format!("the ledger does not balance: {line:?}")));
+        }
+        let functions = of.functions.clone();
+        let verifier = Verifier { catalog: of.catalog.clone(), storage: of.storage.clone(), functions, memory_limit: 1 << 30 };
+        let t = state.partitions.values().filter_map(|partition| partition.max_event_time).max().unwrap_or_default();
+        for live in &Registry::load(&state, &of.functions).await?.views {
+            let line = ledger::view(&verifier, &state, live, t).await?;
+            if !line.balanced {
+                return Err(Error::corrupt(format!("the ledger of a view does not balance: {line:?}")));
+            }
+        }
+        Ok(lines)
+    }
+
+    pub async fn end(self) -> Result<()> {
+        for running in [self.speed, self.serve] {
+            let code = running.terminate()?;
+            if code != Some(0) {
+                return Err(Error::internal(format!("SIGTERM is answered with {code:?}")));
+            }
+        }
+        self.installation.close().await;
+        Ok(())
+    }
+}
+
+/// The same log once more, through the streaming code of a new installation: what it serves.
+pub async fn replay(site: &Site, urls: Urls) -> Result<Vec<Sample>> {
+    let again = Site::with(urls, &site.topic, "200ms", "replay")?;
+    let quiet = Quiet::begin(&again).await?;
+    let answers = quiet.answers("the replay").await?;
+    quiet.end().await?;
+    Ok(answers)
+}
+
+/// Two sets of answers at one vector are the same, row for row.
+pub fn same(left: &[Sample], right: &[Sample]) -> Result<()> {
+    for (left, right) in left.iter().zip(right) {
+        let is_same = (&left.cut, &left.as_of, &left.rows) == (&right.cut, &right.as_of, &right.rows);
+        if !is_same {
+            let other = left.rows.iter().zip(&right.rows).find(|(left, right)| left != right);
+            let places =
+                [left, right].map(|sample| format!("{} at {} {}, {} rows", sample.of, sample.as_of, sample.cut, sample.rows.len()));
+            return Err(Error::corrupt(format!("{}: {} and {} differ: {other:?}", left.view, places[0], places[1])));
+        }
+    }
+    Ok(())
+}
+
+async fn end_of(site: &Site, installation: &Installation) -> Result<Vector> {
+    let mut end = Vector::new();
+    for stream in STREAMS {
+        for bounds in installation.log.bounds(&site.topic_of(stream)).await? {
+            end.set(PartitionId::new(stream, bounds.partition), bounds.end);
+        }
+    }
+    Ok(end)
+}

@@ -1,0 +1,303 @@
+//! Processes that live short lives: started with a fault, watched until it comes true, replaced by the next one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use basestream_tests::process::free_port;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use schemas::{Error, Result};
+
+use crate::plan::{Action, Fault, Role, all_steps, choose};
+use crate::site::{Site, VIEWS};
+
+/// How many processes live at once, besides the zombies.
+const SEATS: usize = 4;
+const SIGKILL: i32 = 9;
+
+/// Servers that may be asked: process and port.
+pub type Servers = Arc<Mutex<BTreeMap<u32, u16>>>;
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub lives: BTreeMap<Role, u64>,
+    /// Processes that ended by SIGKILL, by role.
+    pub killed: BTreeMap<Role, u64>,
+    /// Processes that were stopped and went on later.
+    pub zombies: u64,
+    pub terminated: u64,
+}
+
+pub struct Seats<'a> {
+    site: &'a Site,
+    random: StdRng,
+    seats: Vec<Life>,
+    zombies: Vec<Zombie>,
+    servers: Servers,
+    files: Vec<IngestFile>,
+    make_file: Box<dyn FnMut(usize) -> Result<std::path::PathBuf> + 'a>,
+    pub tally: Tally,
+}
+
+/// A file that is ingested, again and again until a process gets to its end.
+struct IngestFile {
+    path: std::path::PathBuf,
+    done: bool,
+}
+
+struct Life {
+    child: Child,
+    role: Role,
+    /// Where a server answers.
+    port: u16,
+    fault: Fault,
+    began: Instant,
+    /// Killed then, whatever happened.
+    until: Instant,
+    terminated: bool,
+}
+
+struct Zombie {
+    life: Life,
+    wakes: Instant,
+    awake: bool,
+    until: Instant,
+}
+
+impl<'a> Seats<'a> {
+    /// `make_file` writes the next file for `ingest`.
+    pub fn new(
+        site: &'a Site,
+        random: StdRng,
+        servers: Servers,
+        make_file: impl FnMut(usize) -> Result<std::path::PathBuf> + 'a,
+    ) -> Seats<'a> {
+        let (seats, zombies, files) = (Vec::new(), Vec::new(), Vec::new());
+        Seats { site, random, seats, zombies, servers, files, make_file: Box::new(make_file), tally: Tally::default() }
+    }
+
+    pub fn kills(&self) -> u64 {
+        self.tally.killed.values().sum()
+    }
+
+    /// Fills the seats and looks after everybody once.
+    pub fn step(&mut self, missing: &BTreeSet<&'static str>) -> Result<()> {
+        while self.seats.len() < SEATS {
+            if !self.sit_down(missing)? {
+                break;
+            }
+        }
+        for life in std::mem::take(&mut self.seats) {
+            self.attend(life)?;
+        }
+        for zombie in std::mem::take(&mut self.zombies) {
+            self.attend_zombie(zombie)?;
+        }
+        Ok(())
+    }
+
+    /// Ends everybody by SIGKILL.
+    pub fn end(&mut self) -> Result<()> {
+        let zombies = std::mem::take(&mut self.zombies).into_iter().map(|zombie| zombie.life);
+        for mut life in std::mem::take(&mut self.seats).into_iter().chain(zombies) {
+            life.child.kill()?;
+            let status = life.child.wait()?;
+            self.bury(life, status)?;
+        }
+        Ok(())
+    }
+
+    /// Files that no process got to the end of.
+    pub fn unfinished_files(&self) -> Vec<std::path::PathBuf> {
+        self.files.iter().filter(|file| !file.done).map(|file| file.path.clone()).collect()
+    }
+
+    fn sit_down(&mut self, missing: &BTreeSet<&'static str>) -> Result<bool> {
+        let count = |role: Role| self.seats.iter().filter(|life| life.role == role).count();
+        let free: Vec<Role> = Role::ALL.into_iter().filter(|role| count(*role) < role.at_most()).collect();
+        let Some((role, fault)) = choose(&mut self.random, &free, missing, self.zombies.len(), self.site.is_kafka) else {
+            return Ok(false);
+        };
+        let life = self.start(role, fault)?;
+        self.seats.push(life);
+        Ok(true)
+    }
+
+    fn start(&mut self, role: Role, fault: Fault) -> Result<Life> {
+        let mut arguments = vec![role.arguments().to_owned()];
+        match role {
+            Role::Batch => {
+                let view = VIEWS.choose(&mut self.random).copied().unwrap_or(VIEWS[0]);
+                arguments.extend(["run".to_owned(), view.to_owned()]);
+            }
+            Role::Ingest => arguments.extend(["payments".to_owned(), self.file()?.display().to_string()]),
+            _ => {}
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let port = free_port()?;
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.site.project.folder.path().join(format!("{}.log", role.arguments())))?;
+        let mut command = self.site.project.command(&arguments)?;
+        command.env("FAILPOINTS", fault.failpoints()).env("BASESTREAM_FAILPOINTS_FIRED", self.site.fired_path());
+        command.env("BASESTREAM__SERVING__HTTP", format!("127.0.0.1:{port}"));
+        let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        if matches!(role, Role::Serve | Role::Up) {
+            lock(&self.servers).insert(child.id(), port);
+        }
+        *self.tally.lives.entry(role).or_default() += 1;
+        let began = Instant::now();
+        Ok(Life { child, role, port, fault, began, until: began + self.patience(), terminated: false })
+    }
+
+    /// How long a fault is waited for. A Kafka group takes its time to notice a dead member.
+    fn patience(&self) -> Duration {
+        if self.site.is_kafka { Duration::from_secs(5) } else { Duration::from_millis(2_500) }
+    }
+
+    fn file(&mut self) -> Result<std::path::PathBuf> {
+        if let Some(file) = self.files.iter().find(|file| !file.done) {
+            return Ok(file.path.clone());
+        }
+        let path = (self.make_file)(self.files.len())?;
+        self.files.push(IngestFile { path: path.clone(), done: false });
+        Ok(path)
+    }
+
+    fn attend(&mut self, mut life: Life) -> Result<()> {
+        if let Some(status) = life.child.try_wait()? {
+            return self.bury(life, status);
+        }
+        let age = life.began.elapsed();
+        let is_stopped = matches!(life.fault, Fault::At { action: Action::Stop, .. }) && is_stopped(life.child.id());
+        match life.fault {
+            Fault::StopAfter(after) if age >= after => {
+                signal(life.child.id(), "STOP")?;
+                self.lay_down(life);
+                return Ok(());
+            }
+            _ if is_stopped => {
+                self.lay_down(life);
+                return Ok(());
+            }
+            Fault::TerminateAfter(after) if age >= after && !life.terminated => life.terminate()?,
+            // The step of letting go is passed at the orderly end.
+            Fault::At { step: "speed.revoke", .. } if age >= Duration::from_millis(900) && !life.terminated => life.terminate()?,
+            _ => {}
+        }
+        let is_due = matches!(life.fault, Fault::KillAfter(after) if age >= after) || Instant::now() >= life.until;
+        if is_due {
+            life.child.kill()?;
+            let status = life.child.wait()?;
+            return self.bury(life, status);
+        }
+        self.seats.push(life);
+        Ok(())
+    }
+
+    /// A stopped process leaves its seat to another one; longer than its leases live it does nothing.
+    fn lay_down(&mut self, life: Life) {
+        lock(&self.servers).remove(&life.child.id());
+        self.tally.zombies += 1;
+        let wakes = Instant::now() + Duration::from_millis(if life.role == Role::Speed || life.role == Role::Up { 6_000 } else { 2_000 });
+        self.zombies.push(Zombie { life, wakes, awake: false, until: wakes + Duration::from_millis(1_500) });
+    }
+
+    fn attend_zombie(&mut self, mut zombie: Zombie) -> Result<()> {
+        if let Some(status) = zombie.life.child.try_wait()? {
+            return self.bury(zombie.life, status);
+        }
+        if !zombie.awake && Instant::now() >= zombie.wakes {
+            signal(zombie.life.child.id(), "CONT")?;
+            zombie.awake = true;
+            if matches!(zombie.life.role, Role::Serve | Role::Up) {
+                lock(&self.servers).insert(zombie.life.child.id(), zombie.life.port);
+            }
+        }
+        if Instant::now() >= zombie.until {
+            zombie.life.child.kill()?;
+            let status = zombie.life.child.wait()?;
+            return self.bury(zombie.life, status);
+        }
+        self.zombies.push(zombie);
+        Ok(())
+    }
+
+    /// Counts an end. One that nobody brought about is a failure.
+    fn bury(&mut self, life: Life, status: ExitStatus) -> Result<()> {
+        lock(&self.servers).remove(&life.child.id());
+        if status.signal() == Some(SIGKILL) {
+            *self.tally.killed.entry(life.role).or_default() += 1;
+            return Ok(());
+        }
+        if life.role == Role::Ingest && status.success() {
+            self.files.iter_mut().for_each(|file| file.done = true);
+        }
+        self.tally.terminated += u64::from(life.terminated);
+        let may_end = matches!(life.role, Role::Batch | Role::Ingest);
+        let may_fail = may_end || matches!(life.fault, Fault::At { action: Action::Unavailable, .. });
+        if (status.success() && (may_end || life.terminated)) || (status.code() == Some(1) && may_fail) {
+            return Ok(());
+        }
+        let log = self.site.project.log_of(life.role.arguments());
+        Err(Error::internal(format!("{:?} ended with {status} under {:?}\n{log}", life.role, life.fault)))
+    }
+}
+
+impl Life {
+    fn terminate(&mut self) -> Result<()> {
+        self.terminated = true;
+        signal(self.child.id(), "TERM")
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The steps at which a process was killed already are not missing.
+pub fn missing(site: &Site) -> BTreeSet<&'static str> {
+    let killed: BTreeSet<String> = site.fired().into_keys().filter_map(|(step, action)| (action == "kill").then_some(step)).collect();
+    all_steps(site.is_kafka).into_iter().filter(|step| !killed.contains(*step)).collect()
+}
+
+impl Site {
+    fn fired_path(&self) -> std::path::PathBuf {
+        self.project.folder.path().join("fired")
+    }
+
+    /// How often what happened at which step.
+    pub fn fired(&self) -> BTreeMap<(String, String), u64> {
+        let mut fired = BTreeMap::new();
+        for line in std::fs::read_to_string(self.fired_path()).unwrap_or_default().lines() {
+            let mut words = line.split(' ').skip(1).map(str::to_owned);
+            if let (Some(step), Some(action)) = (words.next(), words.next()) {
+                *fired.entry((step, action)).or_default() += 1;
+            }
+        }
+        fired
+    }
+}
+
+fn signal(process: u32, name: &str) -> Result<()> {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(process.to_string()).status()?;
+    if sent.success() { Ok(()) } else { Err(Error::internal(format!("SIG{name} was not sent to {process}"))) }
+}
+
+/// By the system's own word, in the field after the name.
+fn is_stopped(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+fn lock(servers: &Servers) -> std::sync::MutexGuard<'_, BTreeMap<u32, u16>> {
+    servers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
