@@ -112,7 +112,8 @@ pub fn choose(
 }
 
 fn fault(random: &mut StdRng, role: Role, zombies: usize, is_kafka: bool) -> Fault {
-    let after = Duration::from_millis(random.random_range(150..1_200));
+    let slow = if is_kafka && matches!(role, Role::Speed | Role::Up) { 6 } else { 1 };
+    let after = Duration::from_millis(random.random_range(150..1_200) * slow);
     let may_stop = zombies < 2;
     match random.random_range(0..100) {
         0..18 => Fault::KillAfter(after),

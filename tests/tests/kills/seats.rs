@@ -152,12 +152,14 @@ impl<'a> Seats<'a> {
         }
         *self.tally.lives.entry(role).or_default() += 1;
         let began = Instant::now();
-        Ok(Life { child, role, port, fault, began, until: began + self.patience(), terminated: false })
+        Ok(Life { child, role, port, fault, began, until: began + self.patience(role), terminated: false })
     }
 
-    /// How long a fault is waited for. A Kafka group takes its time to notice a dead member.
-    fn patience(&self) -> Duration {
-        if self.site.is_kafka { Duration::from_secs(5) } else { Duration::from_millis(2_500) }
+    /// How long a fault is waited for. A Kafka group shares out its partitions when it noticed the dead member: it has to settle
+    /// between two deaths, or nobody ever commits.
+    fn patience(&self, role: Role) -> Duration {
+        let is_member = matches!(role, Role::Speed | Role::Up);
+        if self.site.is_kafka && is_member { Duration::from_secs(12) } else { Duration::from_millis(2_500) }
     }
 
     fn file(&mut self) -> Result<std::path::PathBuf> {
@@ -187,7 +189,7 @@ impl<'a> Seats<'a> {
             }
             Fault::TerminateAfter(after) if age >= after && !life.terminated => life.terminate()?,
             // The step of letting go is passed at the orderly end.
-            Fault::At { step: "speed.revoke", .. } if age >= Duration::from_millis(900) && !life.terminated => life.terminate()?,
+            Fault::At { step: "speed.revoke", .. } if age >= self.patience(life.role) * 2 / 5 && !life.terminated => life.terminate()?,
             _ => {}
         }
         let is_due = matches!(life.fault, Fault::KillAfter(after) if age >= after) || Instant::now() >= life.until;
