@@ -118,7 +118,7 @@ fn fault(random: &mut StdRng, role: Role, zombies: usize, is_kafka: bool) -> Fau
     match random.random_range(0..100) {
         0..18 => Fault::KillAfter(after),
         18..24 if may_stop => Fault::StopAfter(after),
-        24..32 if role != Role::Batch => Fault::TerminateAfter(after),
+        24..32 if !matches!(role, Role::Batch | Role::Ingest) => Fault::TerminateAfter(after),
         _ => {
             let steps = role.steps(is_kafka);
             let step = steps.choose(random).copied().unwrap_or("speed.assign");

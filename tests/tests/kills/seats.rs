@@ -159,7 +159,7 @@ impl<'a> Seats<'a> {
     /// between two deaths, or nobody ever commits.
     fn patience(&self, role: Role) -> Duration {
         let is_member = matches!(role, Role::Speed | Role::Up);
-        if self.site.is_kafka && is_member { Duration::from_secs(12) } else { Duration::from_millis(2_500) }
+        Duration::from_secs(if self.site.is_kafka && is_member { 12 } else { 5 })
     }
 
     fn file(&mut self) -> Result<std::path::PathBuf> {
@@ -189,7 +189,7 @@ impl<'a> Seats<'a> {
             }
             Fault::TerminateAfter(after) if age >= after && !life.terminated => life.terminate()?,
             // The step of letting go is passed at the orderly end.
-            Fault::At { step: "speed.revoke", .. } if age >= self.patience(life.role) * 2 / 5 && !life.terminated => life.terminate()?,
+            Fault::At { step: "speed.revoke", .. } if age >= self.patience(life.role) / 4 && !life.terminated => life.terminate()?,
             _ => {}
         }
         let is_due = matches!(life.fault, Fault::KillAfter(after) if age >= after) || Instant::now() >= life.until;
