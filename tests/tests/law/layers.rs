@@ -96,6 +96,8 @@ struct Installation {
     accepted: Vec<(i32, i64, Row)>,
     known: BTreeSet<(i32, u16)>,
     ends: Vector,
+    /// A worker died since the last checkpoint; what it left is still shown.
+    crashed: bool,
     trace: Vec<String>,
 }
 
@@ -107,7 +109,7 @@ impl Installation {
         let fresh = Fresh::default();
         let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
         let (accepted, known, ends, trace) = Default::default();
-        Self { lab, fresh, node, version: 1, accepted, known, ends, trace }
+        Self { lab, fresh, node, version: 1, accepted, known, ends, crashed: false, trace }
     }
 
     async fn take(&mut self, step: &Step) {
@@ -157,12 +159,19 @@ impl Installation {
         }
         self.check().await;
         if commits {
+            // The node may have stood on the layers of one that died: then this one has yet to read them.
+            tokio::time::sleep(Duration::from_millis(if self.crashed { 300 } else { 0 })).await;
             worker.finish().await.unwrap();
             self.node.refresh().await.unwrap();
-            assert!(self.node.loaded().unwrap().vector.covers(&self.ends));
+            if !self.node.loaded().unwrap().vector.covers(&self.ends) {
+                assert!(self.crashed, "the worker did not commit what it served: {:?}", self.trace);
+                return Box::pin(self.work(true)).await;
+            }
+            self.crashed = false;
         } else {
             worker.task.abort();
             let _ = worker.task.await;
+            self.crashed = true;
         }
     }
 

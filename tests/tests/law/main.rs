@@ -8,4 +8,5 @@
 mod compare;
 mod grammar;
 mod layers;
+mod regressions;
 mod states;

@@ -25,17 +25,17 @@ const BASE: Micros = 1_772_366_400_000_000;
 const DAY: Micros = 86_400_000_000;
 
 #[derive(Debug, Clone)]
-struct Row {
-    ts: Micros,
-    k: Option<u8>,
-    j: Option<i32>,
-    x: Option<i64>,
-    d: Option<i64>,
-    f: Option<f64>,
-    u: Option<u8>,
-    b: Option<bool>,
+pub struct Row {
+    pub ts: Micros,
+    pub k: Option<u8>,
+    pub j: Option<i32>,
+    pub x: Option<i64>,
+    pub d: Option<i64>,
+    pub f: Option<f64>,
+    pub u: Option<u8>,
+    pub b: Option<bool>,
     /// Which checkpoint it falls into.
-    checkpoint: usize,
+    pub checkpoint: usize,
 }
 
 fn row() -> impl Strategy<Value = Row> {
@@ -127,7 +127,7 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usiz
 /// The checkpoints that a case's events fall into.
 const CHECKPOINTS: usize = 6;
 
-async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micros) -> Result<(), TestCaseError> {
+pub async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micros) -> Result<(), TestCaseError> {
     let functions = Functions::standard();
     let definitions = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![parse::parse_view(sql).unwrap()] };
     let planned = Planner::new(&definitions, functions.clone()).plan(&definitions.views[0]).await;
