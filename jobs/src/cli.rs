@@ -15,6 +15,7 @@ use crate::output::Output;
 
 mod ask;
 mod batch;
+mod dead_letters;
 mod definitions;
 mod ingest;
 mod layers;
@@ -89,6 +90,8 @@ enum Command {
     Scheduler(layers::LayerArgs),
     /// Append files of JSON lines, CSV or Parquet to a stream
     Ingest(ingest::IngestArgs),
+    /// List the records that could not become events, take them out, send them again
+    DeadLetters(dead_letters::DeadLettersArgs),
     /// Run a view's batch now, or list what ran
     Batch(batch::BatchArgs),
     /// Ask a view for the row of one key
@@ -97,7 +100,7 @@ enum Command {
     Query(ask::QueryArgs),
     /// Compare what is served with plain SQL over the archive; exit 1 on any difference
     Verify(verify::VerifyArgs),
-    /// How far each partition is read, what each view is served from, what ran
+    /// How far each partition is read, what each view is served from, what ran, and what is wrong
     Status(status::StatusArgs),
 }
 
@@ -169,6 +172,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Speed(args) => layers::speed(context, args).await,
         Command::Scheduler(args) => layers::scheduler(context, args).await,
         Command::Ingest(args) => ingest::ingest(context, args).await,
+        Command::DeadLetters(args) => dead_letters::dead_letters(context, args).await,
         Command::Batch(args) => batch::batch(context, args).await,
         Command::Lookup(args) => ask::lookup(context, args).await,
         Command::Query(args) => ask::query(context, args).await,

@@ -11,6 +11,7 @@ pub mod apply;
 pub mod check;
 pub mod cli;
 pub mod collect;
+pub mod dead_letters;
 pub mod demo;
 pub mod ingest;
 pub mod init;

@@ -1,26 +1,27 @@
-//! `status`: how far each partition is read, what each view is served from, what runs. Needs the catalog; without the log only
-//! its ends are unknown.
+//! `status`: how far each partition is read, what each view is served from, what runs, and what is wrong. A service that does not
+//! answer is one of the problems; the rest is told.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use schemas::catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus};
-use schemas::definitions::parse;
 use schemas::events::format_timestamp;
-use schemas::log::{Log, PartitionBounds};
+use schemas::functions::Functions;
+use schemas::settings::Settings;
 use schemas::tiles::Micros;
 use schemas::vector::{PartitionId, Vector};
-use schemas::{Error, Result};
 use serde::Serialize;
 
 use crate::apply::kind_name;
 use crate::installation::Installation;
 
+mod gather;
+pub mod problems;
 mod text;
 
-/// How long the log may take to tell one topic's ends.
-const LOG_WAIT: Duration = Duration::from_secs(5);
+use gather::{Services, topics};
+use problems::{Ends, Problem, problems};
+
 /// How many ended runs of all views are listed.
 const RUNS: usize = 10;
 
@@ -31,6 +32,8 @@ pub struct Status {
     pub views: Vec<ViewStatus>,
     pub runs: Vec<RunReport>,
     pub definitions: Vec<DefinitionReport>,
+    /// What is wrong, the worst first.
+    pub problems: Vec<Problem>,
     /// The catalog's revision.
     pub revision: i64,
 }
@@ -102,21 +105,25 @@ pub struct DefinitionReport {
     pub created_at: String,
 }
 
-/// Reads the catalog's state and the log's ends.
-///
-/// Errors: those of the catalog. A log that does not answer is told in each partition.
-pub async fn status(installation: &Installation) -> Result<Status> {
-    let state = installation.catalog.state().await?;
-    let mut ends = BTreeMap::new();
-    for (stream, topic) in topics(&state) {
-        ends.insert(stream, bounds(&*installation.log, &topic).await.map_err(|error| error.to_string()));
+/// Reads what the installation's services say.
+pub async fn status(installation: &Installation) -> Status {
+    Services::of(installation).status().await
+}
+
+/// The same where perhaps not all of the services that settings name can be opened.
+pub async fn status_of_settings(settings: &Settings, functions: &Functions) -> Status {
+    Services::open(settings, functions).await.status().await
+}
+
+impl Services {
+    async fn status(&self) -> Status {
+        let (facts, runs) = self.facts().await;
+        Status { problems: problems(&facts), ..status_of(&facts.state, &facts.ends, &runs) }
     }
-    let runs = installation.catalog.runs(None, RUNS).await?;
-    Ok(status_of(&state, &ends, &runs))
 }
 
 /// What the catalog and the log say of each partition, view and run: a pure function of what was read.
-pub fn status_of(state: &CatalogState, ends: &BTreeMap<Arc<str>, Result<Vec<PartitionBounds>, String>>, runs: &[RunRecord]) -> Status {
+pub fn status_of(state: &CatalogState, ends: &Ends, runs: &[RunRecord]) -> Status {
     let topics = topics(state);
     let mut partitions: Vec<PartitionId> = state.partitions.keys().cloned().collect();
     for (stream, bounds) in ends {
@@ -141,26 +148,16 @@ pub fn status_of(state: &CatalogState, ends: &BTreeMap<Arc<str>, Result<Vec<Part
                 created_at: format_timestamp(record.created_at),
             })
             .collect(),
+        problems: Vec::new(),
         revision: state.revision,
     }
-}
-
-/// The topic of each live stream.
-fn topics(state: &CatalogState) -> BTreeMap<Arc<str>, Arc<str>> {
-    let streams = state.live(DefinitionKind::Stream);
-    streams.filter_map(|record| Some((record.name.clone(), parse::parse_stream(&record.sql).ok()?.topic))).collect()
-}
-
-async fn bounds(log: &dyn Log, topic: &str) -> Result<Vec<PartitionBounds>> {
-    let late = |_| Error::unavailable(format!("the log did not answer within {} s", LOG_WAIT.as_secs()));
-    tokio::time::timeout(LOG_WAIT, log.bounds(topic)).await.map_err(late)?
 }
 
 fn partition_status(
     state: &CatalogState,
     id: &PartitionId,
     topic: Option<&Arc<str>>,
-    ends: Option<&Result<Vec<PartitionBounds>, String>>,
+    ends: Option<&Result<Vec<schemas::log::PartitionBounds>, String>>,
 ) -> PartitionStatus {
     let record = state.partitions.get(id);
     let next_offset = record.map_or(0, |record| record.next_offset.0);
@@ -234,6 +231,11 @@ impl RunReport {
 }
 
 impl Status {
+    /// Whether the catalog answered: without it next to nothing is known.
+    pub fn is_known(&self) -> bool {
+        self.problems.iter().all(|problem| problem.fault != problems::Fault::CatalogUnreachable)
+    }
+
     /// For people to read.
     pub fn text(&self) -> String {
         text::status(self)

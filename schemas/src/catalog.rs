@@ -207,6 +207,15 @@ pub struct IngestRecord {
     pub updated_at: Micros,
 }
 
+/// Dead letters that were appended to the log again, as new records. The range holds no other dead letter than replayed ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayRecord {
+    pub partition: PartitionId,
+    pub start: Offset,
+    pub end: Offset,
+    pub replayed_at: Micros,
+}
+
 /// A fact that must be so for a commit to happen; otherwise the commit changes nothing and fails as a conflict.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expect {
@@ -241,6 +250,7 @@ pub enum Add {
     Lease(LeaseRecord),
     Gap(GapRecord),
     Ingest(IngestRecord),
+    Replay(ReplayRecord),
 }
 
 /// A record to be deleted.

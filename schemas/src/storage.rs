@@ -18,7 +18,7 @@ pub mod upload;
 pub mod verified;
 
 pub use archive::{OffsetRanges, archive_plan, read_archive, read_archive_as, write_archive};
-pub use dead_letters::{dead_letter_schema, write_dead_letters};
+pub use dead_letters::{dead_letter_schema, read_dead_letters, write_dead_letters};
 pub use parquet_file::{ParquetOptions, read_parquet, write_parquet};
 pub use paths::{ObjectName, made_at};
 pub use snapshot::{BucketFile, BucketWriter, Manifest, bucket_of, read_bucket, read_manifest, write_manifest};

@@ -16,6 +16,11 @@ pub(super) fn bytes(name: &str, total: Option<u64>, shown: bool) -> ProgressBar 
     bar(name, total, template, shown)
 }
 
+/// A bar over a known number of things.
+pub(super) fn things(name: &str, total: u64, shown: bool) -> ProgressBar {
+    bar(name, Some(total), "{prefix} [{bar:30}] {human_pos}/{human_len} {eta}", shown)
+}
+
 /// A counter of something whose end may be known.
 pub(super) fn counter(name: &str, shown: bool) -> ProgressBar {
     bar(name, None, "{prefix} {spinner} {human_pos} events {per_sec}", shown)

@@ -2,13 +2,16 @@
 
 use schemas::catalog::{DefinitionKind, RunStatus};
 
+use super::problems::{Problem, Severity};
 use super::{PartitionStatus, RunReport, Status, ViewStatus, status_word};
 use crate::output::table;
 
 pub(super) fn status(status: &Status) -> String {
     let mut parts = Vec::new();
     let streams: Vec<&str> = status.definitions.iter().filter(|d| d.kind == DefinitionKind::Stream).map(|d| &*d.name).collect();
-    if status.definitions.is_empty() {
+    if !status.is_known() {
+        parts.push("the catalog does not answer: what is committed and served is not known".to_owned());
+    } else if status.definitions.is_empty() {
         parts.push("nothing is defined yet: `basestream apply` puts the files' definitions into the catalog".to_owned());
     } else if status.partitions.is_empty() {
         parts.push(format!("streams {}: nothing is in the log yet", streams.join(", ")));
@@ -23,7 +26,21 @@ pub(super) fn status(status: &Status) -> String {
     if !status.runs.is_empty() {
         parts.push(runs(&status.runs));
     }
+    parts.extend(status.problems.iter().map(problem));
+    if status.problems.iter().all(|problem| problem.severity == Severity::Notice) {
+        parts.push("no problems found".to_owned());
+    }
     parts.join("\n\n")
+}
+
+fn problem(problem: &Problem) -> String {
+    let word = match problem.severity {
+        Severity::Error => "PROBLEM",
+        Severity::Warning => "warning",
+        Severity::Notice => "notice",
+    };
+    let Problem { what, cause, effect, next_step, .. } = problem;
+    format!("{word}: {what}\n  cause:  {cause}\n  effect: {effect}\n  next:   {next_step}")
 }
 
 fn partitions(partitions: &[PartitionStatus]) -> String {

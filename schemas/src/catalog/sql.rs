@@ -13,7 +13,7 @@ use uuid::Uuid;
 use self::apply::{Applied, apply};
 use self::engine::Engine;
 use self::session::Session;
-use super::{CatalogState, Commit, Expect, IngestRecord, Revision, RunRecord, RunStatus};
+use super::{CatalogState, Commit, Expect, IngestRecord, ReplayRecord, Revision, RunRecord, RunStatus};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::tiles::Micros;
@@ -30,6 +30,7 @@ mod gap;
 mod ingest;
 mod lease;
 mod partition;
+mod replay;
 mod run;
 mod snapshot;
 
@@ -127,6 +128,20 @@ impl Catalog {
     pub async fn ingest_progress(&self, stream: &str, fingerprint: &str) -> Result<Option<IngestRecord>> {
         let mut session = self.engine.read().await?;
         let found = ingest::get(&mut session, stream, fingerprint).await;
+        session.finish(found).await
+    }
+
+    /// Which dead letters of a stream were replayed, in the order of partitions and offsets.
+    pub async fn replays(&self, stream: &str) -> Result<Vec<ReplayRecord>> {
+        let mut session = self.engine.read().await?;
+        let found = replay::of_stream(&mut session, stream).await;
+        session.finish(found).await
+    }
+
+    /// How many files are marked for deletion, and since when the oldest (0: for more than a day); `None` without one.
+    pub async fn doomed(&self) -> Result<Option<(i64, Micros)>> {
+        let mut session = self.engine.read().await?;
+        let found = file::doomed(&mut session).await;
         session.finish(found).await
     }
 

@@ -1,7 +1,7 @@
 //! One commit, carried out inside one transaction.
 
 use super::session::Session;
-use super::{checkpoint, definition, expect, file, gap, ingest, lease, meta, partition, run, snapshot};
+use super::{checkpoint, definition, expect, file, gap, ingest, lease, meta, partition, replay, run, snapshot};
 use crate::catalog::{Add, Advance, Commit, GapRecord, Remove, Revision};
 use crate::error::Result;
 use crate::tiles::Micros;
@@ -49,6 +49,7 @@ async fn add(session: &mut Session, add: &Add, revision: Revision) -> Result<()>
         Add::Lease(record) => lease::put(session, record, revision).await,
         Add::Gap(record) => gap::put(session, record).await,
         Add::Ingest(record) => ingest::put(session, record).await,
+        Add::Replay(record) => replay::put(session, record).await,
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::session::{Row, Session, values, word_of};
 use crate::catalog::{FileKind, FileRecord, Revision};
 use crate::error::{Error, Result};
+use crate::tiles::Micros;
 
 const KINDS: [(FileKind, &str); 5] = [
     (FileKind::Archive, "archive"),
@@ -52,6 +53,15 @@ pub(super) async fn put(session: &mut Session, file: &FileRecord, revision: Revi
         0 => Err(doomed_conflict(&file.path)),
         _ => Ok(()),
     }
+}
+
+/// How many are doomed, and when the first of them was: the commit that did it is known for a day.
+pub(super) async fn doomed(session: &mut Session) -> Result<Option<(i64, Micros)>> {
+    let sql = "SELECT COUNT(*) AS files, MIN(COALESCE(commits.committed_at, 0)) AS since
+        FROM file LEFT JOIN commits ON commits.revision = file.revision WHERE file.doomed = 1";
+    let Some(row) = session.row(sql, values![]).await? else { return Ok(None) };
+    let files = row.integer("files")?;
+    Ok(row.integer_or_null("since")?.filter(|_| files > 0).map(|since| (files, since)))
 }
 
 /// The first of `paths` that is doomed. Doomed files are few: they are on their way out.

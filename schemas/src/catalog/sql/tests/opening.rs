@@ -2,7 +2,12 @@
 
 use super::*;
 
-on_every_engine!(an_opened_catalog_keeps_its_identity, concurrent_first_openings_agree_on_one_identity, a_newer_format_is_refused,);
+on_every_engine!(
+    an_opened_catalog_keeps_its_identity,
+    concurrent_first_openings_agree_on_one_identity,
+    a_newer_format_is_refused,
+    an_older_format_is_migrated,
+);
 
 async fn an_opened_catalog_keeps_its_identity(place: &Place) {
     place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
@@ -44,6 +49,23 @@ async fn a_newer_format_is_refused(place: &Place) {
     let error = Catalog::open(&place.url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("newer version") && error.to_string().contains("99"), "{error}");
+}
+
+/// A catalog as the first release left it: its records stay, and what came later can be written.
+async fn an_older_format_is_migrated(place: &Place) {
+    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    place.tamper("DROP TABLE replay").await;
+    place.tamper("ALTER TABLE meta DROP COLUMN orphaned_before").await;
+    place.tamper("UPDATE meta SET format = 1").await;
+    if place.engine == Kind::Memory {
+        return;
+    }
+    let migrated = Catalog::open(&place.url).await.unwrap();
+    assert_eq!(migrated.state().await.unwrap().vector().get(&partition(0)), Offset(10));
+    let replay = ReplayRecord { partition: partition(0), start: Offset(1), end: Offset(2), replayed_at: 0 };
+    migrated.commit(adds(vec![Add::Replay(replay.clone())])).await.unwrap();
+    assert_eq!(migrated.replays("payments").await.unwrap(), [replay]);
+    migrated.close().await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ on_every_engine!(
     a_run_begins_on_the_state_it_pins,
     a_state_holds_open_runs_and_the_newest_ended_ones,
     ingest_remembers_its_place,
+    replayed_dead_letters_are_remembered,
     a_state_read_on_top_of_a_former_one_is_the_whole_state,
 );
 
@@ -174,6 +175,16 @@ async fn ingest_remembers_its_place(place: &Place) {
         assert_eq!(place.catalog.ingest_progress("payments", "f").await.unwrap(), Some(record(done)));
     }
     assert_eq!(place.catalog.ingest_progress("other", "f").await.unwrap(), None);
+}
+
+async fn replayed_dead_letters_are_remembered(place: &Place) {
+    let record = |number, start, end| ReplayRecord { partition: partition(number), start: Offset(start), end: Offset(end), replayed_at: 3 };
+    let other = ReplayRecord { partition: PartitionId::new("other", 0), ..record(0, 0, 1) };
+    let written = [record(1, 4, 5), record(0, 7, 9), record(0, 2, 6), record(0, 2, 3), other];
+    place.catalog.commit(adds(written.into_iter().map(Add::Replay).collect())).await.unwrap();
+    let found = place.catalog.replays("payments").await.unwrap();
+    assert_eq!(found, [record(0, 2, 6), record(0, 7, 9), record(1, 4, 5)], "the longer of two that begin alike stays");
+    assert!(place.catalog.replays("unknown").await.unwrap().is_empty());
 }
 
 /// One handle reads after each commit, always on top of what it read before; a fresh one reads everything.

@@ -1,0 +1,240 @@
+//! `dead-letters list`, `export`, `replay`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use schemas::Result;
+use schemas::catalog::FileKind;
+use schemas::definitions::durations::parse_duration;
+use schemas::events::parse_timestamp;
+use schemas::tiles::Micros;
+use schemas::vector::Offset;
+use serde_json::json;
+
+use super::{Context, Done, progress};
+use crate::dead_letters::{self, DamagedFile, ExportSummary, Listing, ReplayOptions, ReplaySummary, Selection};
+use crate::installation::{Installation, now};
+use crate::output::table;
+
+#[derive(Debug, Args)]
+pub(super) struct DeadLettersArgs {
+    #[command(subcommand)]
+    command: DeadLettersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum DeadLettersCommand {
+    /// Show the newest, and how many there are of each reason
+    #[command(
+        after_help = "Examples:\n  basestream dead-letters list\n  basestream dead-letters list payments --since 2h --reason 'column amount'"
+    )]
+    List(ListArgs),
+    /// Write them as JSON lines, to look through and to correct
+    #[command(after_help = "Examples:\n  basestream dead-letters export payments --to dead.jsonl\n  \
+        basestream dead-letters export payments --to - | jq .reason\n\n\
+        Keys and values are text, or base64 under key_base64 and value_base64.")]
+    Export(ExportArgs),
+    /// Append them to the log again, as new records
+    #[command(after_help = "Examples:\n  basestream dead-letters replay payments --reason 'expected DECIMAL'\n  \
+        basestream dead-letters replay payments --partition 0 --offset 17\n  \
+        basestream dead-letters replay payments --file dead.jsonl      # corrected lines of an export\n\n\
+        Each new record has the header basestream-replayed-from: topic/partition/offset. A repeat sends nothing twice.\n\
+        Records that are still no events of the stream are refused, and told.")]
+    Replay(ReplayArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Of this stream alone
+    stream: Option<String>,
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// How many are shown; all are counted
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+}
+
+#[derive(Debug, Args)]
+struct ExportArgs {
+    stream: String,
+    /// A file that is not there yet; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    to: String,
+    #[command(flatten)]
+    selection: SelectionArgs,
+}
+
+#[derive(Debug, Args)]
+struct ReplayArgs {
+    stream: String,
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// Send the lines of this file, made by `export` and corrected, instead of the original bytes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reason", "partition", "offset", "since"])]
+    file: Option<PathBuf>,
+    /// Send also records that are still no events of the stream: they end in the dead letters again
+    #[arg(long)]
+    produce_invalid: bool,
+    /// Say what would be sent, and send nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+struct SelectionArgs {
+    /// Those whose reason contains this text
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Those of one partition
+    #[arg(long, value_name = "P")]
+    partition: Option<i32>,
+    /// The one at this offset of the partition
+    #[arg(long, value_name = "O", requires = "partition")]
+    offset: Option<i64>,
+    /// Those that the log took since then: a time (RFC 3339 with a zone), or a duration before now such as 2h
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Micros>,
+}
+
+impl From<SelectionArgs> for Selection {
+    fn from(args: SelectionArgs) -> Self {
+        Selection { partition: args.partition, offset: args.offset.map(Offset), reason: args.reason, since: args.since }
+    }
+}
+
+pub(super) async fn dead_letters(context: &Context, args: DeadLettersArgs) -> Result<Done> {
+    match args.command {
+        DeadLettersCommand::List(args) => list(context, args).await,
+        DeadLettersCommand::Export(args) => export(context, args).await,
+        DeadLettersCommand::Replay(args) => replay(context, args).await,
+    }
+}
+
+async fn list(context: &Context, args: ListArgs) -> Result<Done> {
+    let installation = context.installation().await?;
+    let bar = bar(context, &installation, args.stream.as_deref()).await?;
+    let listing =
+        dead_letters::list(&installation, args.stream.as_deref(), &args.selection.into(), args.limit, |n| bar.set_position(n)).await;
+    bar.finish_and_clear();
+    let listing = listing?;
+    context.output.print(&listing, || list_text(&listing))?;
+    Ok(done(&listing.damaged))
+}
+
+async fn export(context: &Context, args: ExportArgs) -> Result<Done> {
+    let installation = context.installation().await?;
+    let bar = bar(context, &installation, Some(&args.stream)).await?;
+    let summary = dead_letters::export(&installation, &args.stream, &args.selection.into(), &args.to, |n| bar.set_position(n)).await;
+    bar.finish_and_clear();
+    let summary = summary?;
+    if args.to == "-" {
+        // Standard output is the lines and nothing else.
+        eprint!("{}", damaged_text(&summary.damaged));
+    } else {
+        let value = json!({ "stream": args.stream, "file": args.to, "exported": summary.exported, "damaged": summary.damaged });
+        context.output.print(&value, || export_text(&args.to, &summary))?;
+    }
+    Ok(done(&summary.damaged))
+}
+
+async fn replay(context: &Context, args: ReplayArgs) -> Result<Done> {
+    let installation = context.installation().await?;
+    let options =
+        ReplayOptions { selection: args.selection.into(), file: args.file, produce_invalid: args.produce_invalid, dry_run: args.dry_run };
+    let bar = bar(context, &installation, Some(&args.stream)).await?;
+    let summary = dead_letters::replay(&installation, &args.stream, &options, |n| bar.set_position(n)).await;
+    bar.finish_and_clear();
+    let summary = summary?;
+    context.output.print(&json!({ "stream": args.stream, "dry_run": args.dry_run, "summary": summary }), || {
+        replay_text(&args.stream, &options, &summary)
+    })?;
+    let nothing_fits = summary.replayed + summary.already == 0 && summary.refused > 0;
+    Ok(if nothing_fits { Done::Found } else { done(&summary.damaged) })
+}
+
+fn done(damaged: &[DamagedFile]) -> Done {
+    if damaged.is_empty() { Done::Success } else { Done::Found }
+}
+
+/// A bar over as many dead letters as the catalog knows of.
+async fn bar(context: &Context, installation: &Installation, stream: Option<&str>) -> Result<indicatif::ProgressBar> {
+    let state = installation.catalog.state().await?;
+    let files = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.doomed);
+    let rows =
+        files.filter(|file| stream.is_none_or(|stream| file.subject.as_deref() == Some(stream))).map(|file| file.rows.max(0) as u64).sum();
+    Ok(progress::things(stream.unwrap_or("dead letters"), rows, !context.output.json))
+}
+
+fn list_text(listing: &Listing) -> String {
+    let mut text = match listing.count {
+        0 if listing.damaged.is_empty() => "no dead letters".to_owned(),
+        _ => {
+            let header = ["stream", "partition", "offset", "timestamp", "replayed", "key", "reason", "value"];
+            let rows = listing.dead_letters.iter().map(|l| {
+                let cells =
+                    [&*l.stream, &l.partition.to_string(), &l.offset.to_string(), l.timestamp.as_deref().unwrap_or("-")].map(str::to_owned);
+                let more =
+                    [if l.replayed { "yes" } else { "-" }, l.key.as_deref().unwrap_or("-"), &l.reason, l.value.as_deref().unwrap_or("-")];
+                cells.into_iter().chain(more.map(str::to_owned)).collect()
+            });
+            table(&header, rows)
+        }
+    };
+    let shown = listing.dead_letters.len() as i64;
+    if shown < listing.count {
+        let _ = write!(text, "\n({shown} of {}; --limit shows more)", listing.count);
+    }
+    if !listing.reasons.is_empty() {
+        let rows =
+            listing.reasons.iter().map(|r| vec![r.count.to_string(), r.replayed.to_string(), r.stream.to_string(), r.reason.clone()]);
+        let _ = write!(text, "\n\n{}", table(&["count", "replayed", "stream", "reason"], rows));
+    }
+    text + &damaged_text(&listing.damaged)
+}
+
+fn export_text(to: &str, summary: &ExportSummary) -> String {
+    format!("{} dead letters written to {to}{}", summary.exported, damaged_text(&summary.damaged))
+}
+
+fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -> String {
+    let what = if options.dry_run { "would be appended" } else { "appended" };
+    let mut text = format!("{stream}: {} dead letters {what} to the log in {:.1} s", summary.replayed, summary.seconds);
+    if summary.recovered > 0 {
+        let _ =
+            write!(text, "\n{} were appended by an earlier replay that ended in the middle; they are not sent again", summary.recovered);
+    }
+    if summary.already > 0 {
+        let _ = write!(text, "\n{} were replayed before", summary.already);
+    }
+    if summary.refused > 0 {
+        let _ = write!(text, "\n{} are refused: they would become dead letters again", summary.refused);
+        for (reason, count) in &summary.refused_reasons {
+            let _ = write!(text, "\n  {count}: {reason}");
+        }
+        for refused in &summary.first_refused {
+            let line = refused.line.map_or(String::new(), |line| format!("line {line}, "));
+            let _ = write!(text, "\n  {line}partition {}, offset {}: {}", refused.partition, refused.offset, refused.reason);
+        }
+        let _ = write!(text, "\nchange the stream's definition, or export them, correct the values and replay with --file");
+    }
+    text + &damaged_text(&summary.damaged)
+}
+
+fn damaged_text(damaged: &[DamagedFile]) -> String {
+    let mut text = String::new();
+    for file in damaged {
+        let _ = write!(text, "\nnot read: {} ({} dead letters): {}", file.file, file.rows, file.error);
+    }
+    if !text.is_empty() {
+        let _ = writeln!(text, "\nthe others were read; `basestream repair` rebuilds damaged files from the log, as far back as it goes");
+    }
+    text
+}
+
+fn since(text: &str) -> Result<Micros, String> {
+    if let Ok(before) = parse_duration(text) {
+        return Ok(now().saturating_sub(i64::try_from(before.as_micros()).unwrap_or(i64::MAX)));
+    }
+    parse_timestamp(text).map_err(|_| format!("found \"{text}\", expected a time such as 2026-05-01T12:00:00Z or a duration such as 2h"))
+}

@@ -1,0 +1,92 @@
+//! Dead letters: records that could not become events, looked at, taken out to be corrected, and sent again.
+//!
+//! ```text
+//! dead-letter files -> list                                           what there is, and why
+//!                   -> export -> a person corrects -> replay --file   the corrected values
+//!                   -> replay                                         the original bytes (the stream's definition changed)
+//! ```
+//!
+//! A replay appends new records to the log; from there they are decided like all others. The old record stays a dead letter: its
+//! offset is accounted for as one. What was replayed is remembered in the catalog, so that a repeat does not double.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use schemas::tiles::Micros;
+use schemas::vector::{Offset, PartitionId};
+use serde::Serialize;
+
+mod again;
+mod export;
+mod line;
+mod list;
+mod ranges;
+mod read;
+mod reason;
+mod replay;
+
+pub use export::{ExportSummary, export};
+pub use list::{Listed, Listing, ReasonCount, list};
+pub use reason::class as reason_class;
+pub use replay::{Refused, ReplayOptions, ReplaySummary, replay};
+
+/// The header of a replayed record: `topic/partition/offset` of the record it was made from.
+pub const REPLAYED_FROM: &str = "basestream-replayed-from";
+
+/// A record that could not become an event, with all it consisted of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub stream: Arc<str>,
+    /// The topic it lies in.
+    pub source: Arc<str>,
+    pub partition: i32,
+    pub offset: Offset,
+    /// The log's time for the record.
+    pub timestamp: Option<Micros>,
+    pub reason: String,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+    pub headers: Vec<(String, Bytes)>,
+}
+
+/// Which dead letters are meant: those that fit everything that is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Selection {
+    pub partition: Option<i32>,
+    pub offset: Option<Offset>,
+    /// A part of the reason, or of the reason as it is counted.
+    pub reason: Option<String>,
+    /// The log took the record at this time or later.
+    pub since: Option<Micros>,
+}
+
+/// A dead-letter file that cannot be read. The others are read all the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DamagedFile {
+    pub file: String,
+    /// How many dead letters it held.
+    pub rows: i64,
+    pub error: String,
+}
+
+impl DeadLetter {
+    pub fn partition_id(&self) -> PartitionId {
+        PartitionId::new(self.stream.clone(), self.partition)
+    }
+}
+
+impl Selection {
+    pub fn fits(&self, letter: &DeadLetter) -> bool {
+        let has_reason = |wanted: &String| {
+            let wanted = wanted.to_lowercase();
+            letter.reason.to_lowercase().contains(&wanted) || reason::class(&letter.reason).to_lowercase().contains(&wanted)
+        };
+        self.partition.is_none_or(|partition| partition == letter.partition)
+            && self.offset.is_none_or(|offset| offset == letter.offset)
+            && self.since.is_none_or(|since| letter.timestamp.is_some_and(|at| at >= since))
+            && self.reason.as_ref().is_none_or(has_reason)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! `export`: dead letters as JSON lines, to look through and to correct.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use schemas::{Error, Result};
+use serde::Serialize;
+
+use super::read::{Letters, files_of};
+use super::{DamagedFile, Selection, line};
+use crate::installation::Installation;
+use crate::output::OutputWriter;
+
+/// What was exported.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct ExportSummary {
+    pub exported: u64,
+    pub damaged: Vec<DamagedFile>,
+}
+
+/// Writes the dead letters of a stream that fit to a new file, or to standard output (`-`). `progress` hears how many were read.
+///
+/// The file appears when it is complete. Errors: `NotFound` for an unknown stream or when none fits, `Input` for a file that is there
+/// already (somebody may have corrected it).
+pub async fn export(
+    installation: &Installation,
+    stream: &str,
+    selection: &Selection,
+    to: &str,
+    mut progress: impl FnMut(u64),
+) -> Result<ExportSummary> {
+    let state = installation.catalog.state().await?;
+    let files = files_of(&state, Some(stream))?;
+    let mut target = Target::open(to)?;
+    let mut summary = ExportSummary::default();
+    let mut read = 0;
+    for file in files {
+        let mut letters = Letters::of(file);
+        loop {
+            match letters.next(&installation.storage).await {
+                Ok(Some(some)) => {
+                    read += some.len() as u64;
+                    progress(read);
+                    for letter in some.iter().filter(|letter| selection.fits(letter)) {
+                        target.write(&line::write(letter)?)?;
+                        summary.exported += 1;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    summary.damaged.push(letters.damaged(error)?);
+                    break;
+                }
+            }
+        }
+    }
+    if summary.exported == 0 && summary.damaged.is_empty() {
+        return Err(none(stream, selection, read));
+    }
+    target.finish()?;
+    Ok(summary)
+}
+
+/// There is nothing to work on.
+pub(super) fn none(stream: &str, selection: &Selection, read: u64) -> Error {
+    if read == 0 {
+        return Error::not_found(format!("the stream \"{stream}\" has no dead letters"));
+    }
+    let mut error = Error::not_found(format!("none of the {read} dead letters of the stream \"{stream}\" fits"));
+    if let Some(partition) = selection.partition {
+        error = error.with("partition", partition);
+    }
+    if let Some(offset) = selection.offset {
+        error = error.with("offset", offset);
+    }
+    if let Some(reason) = &selection.reason {
+        error = error.with("reason", reason);
+    }
+    error.with("help", format!("`basestream dead-letters list {stream}` shows them"))
+}
+
+enum Target {
+    Output(OutputWriter),
+    File { file: BufWriter<tempfile::NamedTempFile>, path: std::path::PathBuf },
+}
+
+impl Target {
+    fn open(to: &str) -> Result<Self> {
+        if to == "-" {
+            return Ok(Target::Output(OutputWriter::default()));
+        }
+        let path = Path::new(to);
+        if path.exists() {
+            return Err(taken(path));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unwritable(path, error))?;
+        Ok(Target::File { file: BufWriter::new(file), path: path.to_owned() })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Target::Output(out) => out.write(bytes),
+            Target::File { file, path } => file.write_all(bytes).map_err(|error| unwritable(path, error)),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        let Target::File { file, path } = self else { return Ok(()) };
+        let file = file.into_inner().map_err(|error| unwritable(&path, error.into_error()))?;
+        file.as_file().sync_all().map_err(|error| unwritable(&path, error))?;
+        match file.persist_noclobber(&path) {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(taken(&path)),
+            Err(error) => Err(unwritable(&path, error.error)),
+        }
+    }
+}
+
+fn taken(path: &Path) -> Error {
+    Error::input("the file is there already, and may hold corrections: nothing was written").with("file", path.display())
+}
+
+fn unwritable(path: &Path, error: std::io::Error) -> Error {
+    Error::from(error).with("file", path.display()).with("while", "writing dead letters")
+}

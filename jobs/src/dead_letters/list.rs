@@ -1,0 +1,160 @@
+//! `list`: the newest dead letters, and how many there are of each reason.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use schemas::Result;
+use schemas::events::format_timestamp;
+use schemas::vector::Offset;
+use serde::Serialize;
+
+use super::ranges::Replayed;
+use super::read::{Letters, files_of};
+use super::{DamagedFile, DeadLetter, Selection, reason};
+use crate::installation::Installation;
+
+/// Characters of a key and of a value that are shown.
+const KEY_SHOWN: usize = 40;
+const VALUE_SHOWN: usize = 120;
+
+/// What `list` found.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Listing {
+    /// Newest first.
+    pub dead_letters: Vec<Listed>,
+    /// How many fit, shown or not.
+    pub count: i64,
+    /// Of all that fit, the most frequent first.
+    pub reasons: Vec<ReasonCount>,
+    pub damaged: Vec<DamagedFile>,
+}
+
+/// A dead letter as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    pub stream: Arc<str>,
+    pub partition: i32,
+    pub offset: Offset,
+    pub timestamp: Option<String>,
+    pub reason: String,
+    pub key: Option<String>,
+    /// The value's beginning, as text.
+    pub value: Option<String>,
+    pub value_bytes: usize,
+    /// It was appended to the log again.
+    pub replayed: bool,
+}
+
+/// How often a reason was met. Reasons that differ in what was found are one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReasonCount {
+    pub stream: Arc<str>,
+    pub reason: String,
+    pub count: i64,
+    pub replayed: i64,
+}
+
+/// Reads the dead letters of one stream, or of all, and keeps the newest `limit` that fit. `progress` hears how many were read.
+///
+/// A damaged file is told in the answer. Errors: `NotFound` for an unknown stream; those of catalog and storage.
+pub async fn list(
+    installation: &Installation,
+    stream: Option<&str>,
+    selection: &Selection,
+    limit: usize,
+    mut progress: impl FnMut(u64),
+) -> Result<Listing> {
+    let state = installation.catalog.state().await?;
+    let files = files_of(&state, stream)?;
+    let mut replayed: BTreeMap<Arc<str>, Replayed> = BTreeMap::new();
+    let mut counted = Counted::default();
+    let mut damaged = Vec::new();
+    let mut read = 0;
+    for file in files {
+        let name: Arc<str> = file.subject.clone().unwrap_or_else(|| "".into());
+        if !replayed.contains_key(&name) {
+            replayed.insert(name.clone(), Replayed::new(&installation.catalog.replays(&name).await?));
+        }
+        let mut letters = Letters::of(file);
+        loop {
+            match letters.next(&installation.storage).await {
+                Ok(Some(some)) => {
+                    read += some.len() as u64;
+                    progress(read);
+                    for letter in some.iter().filter(|letter| selection.fits(letter)) {
+                        counted.add(letter, replayed[&name].holds(letter.partition, letter.offset));
+                    }
+                    counted.keep_newest(limit);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    damaged.push(letters.damaged(error)?);
+                    break;
+                }
+            }
+        }
+    }
+    Ok(Listing { damaged, ..counted.finish() })
+}
+
+#[derive(Default)]
+struct Counted {
+    newest: Vec<(Option<i64>, Listed)>,
+    count: i64,
+    reasons: BTreeMap<(Arc<str>, String), (i64, i64)>,
+}
+
+impl Counted {
+    fn add(&mut self, letter: &DeadLetter, replayed: bool) {
+        self.count += 1;
+        let (count, again) = self.reasons.entry((letter.stream.clone(), reason::class(&letter.reason))).or_default();
+        *count += 1;
+        *again += i64::from(replayed);
+        self.newest.push((letter.timestamp, listed(letter, replayed)));
+    }
+
+    fn keep_newest(&mut self, limit: usize) {
+        let order = |(time, listed): &(Option<i64>, Listed)| (*time, listed.partition, listed.offset);
+        self.newest.sort_by(|a, b| order(b).cmp(&order(a)).then_with(|| a.1.stream.cmp(&b.1.stream)));
+        self.newest.truncate(limit);
+    }
+
+    fn finish(self) -> Listing {
+        let count = |((stream, reason), (count, replayed))| ReasonCount { stream, reason, count, replayed };
+        let mut reasons: Vec<ReasonCount> = self.reasons.into_iter().map(count).collect();
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
+        Listing {
+            dead_letters: self.newest.into_iter().map(|(_, listed)| listed).collect(),
+            count: self.count,
+            reasons,
+            damaged: Vec::new(),
+        }
+    }
+}
+
+fn listed(letter: &DeadLetter, replayed: bool) -> Listed {
+    Listed {
+        stream: letter.stream.clone(),
+        partition: letter.partition,
+        offset: letter.offset,
+        timestamp: letter.timestamp.map(format_timestamp),
+        reason: letter.reason.clone(),
+        key: letter.key.as_ref().map(|key| shortened(key, KEY_SHOWN)),
+        value: letter.value.as_ref().map(|value| shortened(value, VALUE_SHOWN)),
+        value_bytes: letter.value.as_ref().map_or(0, Bytes::len),
+        replayed,
+    }
+}
+
+/// The beginning of what may be anything, as one line of text.
+fn shortened(bytes: &[u8], most: usize) -> String {
+    // A character has at most four bytes: no more of a large value is looked at.
+    let start = &bytes[..bytes.len().min(4 * (most + 1))];
+    let text = String::from_utf8_lossy(start);
+    let mut shown: String = text.chars().take(most).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if start.len() < bytes.len() || text.chars().nth(most).is_some() {
+        shown.push_str("..");
+    }
+    shown
+}

@@ -1,0 +1,52 @@
+//! Reasons as they are counted: what differs from record to record is left out.
+
+/// Values that say what is wrong by themselves, and stay.
+const TELLING: [&str; 7] = ["nothing", "null", "no value", "an empty value", "invalid JSON", "invalid UTF-8", "a line of more"];
+
+/// The reason without the value that was found, and without numbers: `column ts ($.created): found .., expected TIMESTAMPTZ`.
+pub fn class(reason: &str) -> String {
+    let parts = reason.split_once("found ").and_then(|(before, rest)| Some((before, rest.rsplit_once(", expected ")?)));
+    match parts {
+        Some((before, (found, expected))) => {
+            let kept = TELLING.into_iter().find(|telling| found.starts_with(telling)).unwrap_or("..");
+            format!("{before}found {kept}, expected {expected}")
+        }
+        None => without_numbers(reason),
+    }
+}
+
+fn without_numbers(reason: &str) -> String {
+    let mut text = String::new();
+    for character in reason.chars() {
+        match character {
+            '0'..='9' if text.ends_with('#') => {}
+            '0'..='9' => text.push('#'),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_that_differ_in_what_was_found_are_one() {
+        let classes = [
+            (r#"column ts ($.created): found "ne, ver", expected TIMESTAMPTZ"#, "column ts ($.created): found .., expected TIMESTAMPTZ"),
+            ("column a ($.a): found nothing, expected TEXT NOT NULL", "column a ($.a): found nothing, expected TEXT NOT NULL"),
+            (
+                "record: found invalid JSON (eof at 17): {\"a\", expected one JSON object",
+                "record: found invalid JSON, expected one JSON object",
+            ),
+            (
+                "the event time is 8123 s after the partition's clock: expected at most 600 s",
+                "the event time is # s after the partition's clock: expected at most # s",
+            ),
+        ];
+        for (reason, expected) in classes {
+            assert_eq!(class(reason), expected);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! `replay`: dead letters appended to the log again, as new records with a header that names the place they came from.
+//!
+//! ```text
+//! read -> leave out what was replayed -> decode (the same rules as the speed layer's) -> append to the log -> remember in the catalog
+//! ```
+//!
+//! A record that would only become a dead letter again is refused. If the process dies between the log's acknowledgement and the
+//! catalog's, the next replay finds what was appended by its header: nothing is sent twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use schemas::definitions::StreamDefinition;
+use schemas::events::Decoder;
+use schemas::log::NewRecord;
+use schemas::tiles::Micros;
+use schemas::vector::Offset;
+use schemas::{Error, Result};
+use serde::Serialize;
+
+use super::again::Turn;
+use super::line::Corrected;
+use super::ranges::{Replayed, Runs};
+use super::read::{Letters, files_of};
+use super::{DamagedFile, DeadLetter, REPLAYED_FROM, Selection, export, reason};
+use crate::installation::{Installation, now};
+
+mod corrections;
+
+use corrections::Corrections;
+
+/// How many refused dead letters are told one by one; all are counted.
+const REFUSED_TOLD: usize = 20;
+const BATCH_RECORDS: usize = 5_000;
+const BATCH_BYTES: usize = 8 << 20;
+
+/// What to replay, and how.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayOptions {
+    pub selection: Selection,
+    /// Corrected lines of an export, instead of the original bytes.
+    pub file: Option<PathBuf>,
+    /// Send also records that are no events of the stream.
+    pub produce_invalid: bool,
+    /// Say what would be done, and do nothing.
+    pub dry_run: bool,
+}
+
+/// What a replay did.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct ReplaySummary {
+    /// Appended to the log in this run (or, in a dry run, what would be).
+    pub replayed: u64,
+    /// Left out: in the log again since an earlier run.
+    pub already: u64,
+    /// Left out: they would become dead letters again.
+    pub refused: u64,
+    /// Why, the most frequent first.
+    pub refused_reasons: Vec<(String, u64)>,
+    pub first_refused: Vec<Refused>,
+    /// Appended by an earlier run that died before it could remember them.
+    pub recovered: usize,
+    pub damaged: Vec<DamagedFile>,
+    pub seconds: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// Its line in the corrected file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    pub partition: i32,
+    pub offset: Offset,
+    pub reason: String,
+}
+
+/// Appends dead letters of a live stream to its log. `progress` hears how many were looked at.
+///
+/// Errors: `NotFound` for an unknown stream or when none fits; `Input` for a corrected file that is not one, with its lines, before
+/// anything is sent; `Conflict` while another process replays the stream. An error on the way leaves what was appended in the log and remembered.
+pub async fn replay(
+    installation: &Installation,
+    stream: &str,
+    options: &ReplayOptions,
+    mut progress: impl FnMut(u64),
+) -> Result<ReplaySummary> {
+    let begun = Instant::now();
+    let definition = installation.stream(stream).await?;
+    let corrections = options.file.as_deref().map(|file| Corrections::check(file, &definition)).transpose()?;
+    let (turn, recovered) = match options.dry_run {
+        true => (None, 0),
+        false => {
+            let (turn, recovered) = Turn::take(&installation.catalog, &*installation.log, &definition, &installation.worker).await?;
+            (Some(turn), recovered)
+        }
+    };
+    let mut run = Run::new(installation, definition, options, turn).await?;
+    run.summary.recovered = recovered;
+    let outcome = match &corrections {
+        Some(corrections) => run.corrected(corrections, &mut progress).await,
+        None => run.originals(&mut progress).await,
+    };
+    let mut summary = run.end(outcome).await?;
+    summary.seconds = begun.elapsed().as_secs_f64();
+    tracing::info!(stream, replayed = summary.replayed, already = summary.already, refused = summary.refused, "dead letters replayed");
+    Ok(summary)
+}
+
+struct Run<'a> {
+    installation: &'a Installation,
+    stream: Arc<StreamDefinition>,
+    options: &'a ReplayOptions,
+    rules: Rules,
+    done: Replayed,
+    turn: Option<Turn>,
+    /// Something was appended, or perhaps was, and is not remembered.
+    unsure: bool,
+    runs: Runs,
+    batch: Vec<NewRecord>,
+    batch_bytes: usize,
+    reasons: BTreeMap<String, u64>,
+    summary: ReplaySummary,
+}
+
+/// What decides whether a record may go to the log.
+struct Rules {
+    decoder: Decoder,
+    max_future: Duration,
+    produce_invalid: bool,
+}
+
+impl<'a> Run<'a> {
+    async fn new(
+        installation: &'a Installation,
+        stream: Arc<StreamDefinition>,
+        options: &'a ReplayOptions,
+        turn: Option<Turn>,
+    ) -> Result<Self> {
+        let rules = Rules {
+            decoder: Decoder::new(stream.clone())?,
+            max_future: installation.settings.speed.max_future,
+            produce_invalid: options.produce_invalid,
+        };
+        let done = Replayed::new(&installation.catalog.replays(&stream.name).await?);
+        Ok(Self {
+            installation,
+            stream,
+            options,
+            rules,
+            done,
+            turn,
+            unsure: false,
+            runs: Runs::default(),
+            batch: Vec::new(),
+            batch_bytes: 0,
+            reasons: BTreeMap::new(),
+            summary: ReplaySummary::default(),
+        })
+    }
+
+    /// The original bytes of all that fit.
+    async fn originals(&mut self, progress: &mut impl FnMut(u64)) -> Result<()> {
+        let state = self.installation.catalog.state().await?;
+        let (mut read, mut fit) = (0, 0u64);
+        for file in files_of(&state, Some(&self.stream.name))? {
+            let mut letters = Letters::of(file);
+            loop {
+                let some = match letters.next(&self.installation.storage).await {
+                    Ok(Some(some)) => some,
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.summary.damaged.push(letters.damaged(error)?);
+                        break;
+                    }
+                };
+                for letter in some {
+                    read += 1;
+                    match self.options.selection.fits(&letter) {
+                        true => {
+                            fit += 1;
+                            self.take(letter, None).await?;
+                        }
+                        false => self.runs.leave_out(letter.partition),
+                    }
+                }
+                progress(read);
+            }
+            self.runs.close();
+        }
+        if fit == 0 && self.summary.damaged.is_empty() {
+            return Err(export::none(&self.stream.name, &self.options.selection, read));
+        }
+        self.send().await
+    }
+
+    /// The corrected lines, each of which must name a dead letter.
+    async fn corrected(&mut self, corrections: &Corrections, progress: &mut impl FnMut(u64)) -> Result<()> {
+        let known = self.known(&corrections.places).await?;
+        let mut lines = corrections.lines()?;
+        let mut looked_at = 0;
+        while let Some((number, corrected)) = lines.next_line()? {
+            looked_at += 1;
+            let place = (corrected.partition, corrected.offset);
+            match known.contains(&place) {
+                true => self.take(letter_of(corrected, &self.stream), Some(number)).await?,
+                false => self.refuse(place, Some(number), "it names no dead letter of the stream".into()),
+            }
+            self.runs.close();
+            progress(looked_at);
+        }
+        self.send().await
+    }
+
+    /// Which of these places are dead letters.
+    async fn known(&mut self, places: &BTreeSet<(i32, Offset)>) -> Result<BTreeSet<(i32, Offset)>> {
+        let state = self.installation.catalog.state().await?;
+        let mut known = BTreeSet::new();
+        for file in files_of(&state, Some(&self.stream.name))? {
+            let mut letters = Letters::of(file);
+            loop {
+                match letters.next(&self.installation.storage).await {
+                    Ok(Some(some)) => known.extend(some.iter().map(|l| (l.partition, l.offset)).filter(|place| places.contains(place))),
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.summary.damaged.push(letters.damaged(error)?);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    async fn take(&mut self, letter: DeadLetter, line: Option<u64>) -> Result<()> {
+        let place = (letter.partition, letter.offset);
+        if self.done.holds(place.0, place.1) {
+            self.summary.already += 1;
+            return Ok(());
+        }
+        match self.rules.record(&letter, now()) {
+            Ok(record) => {
+                self.runs.take(place.0, place.1);
+                self.batch_bytes += record.value.as_ref().map_or(0, Bytes::len);
+                self.batch.push(record);
+                self.summary.replayed += 1;
+            }
+            Err(why) => self.refuse(place, line, why),
+        }
+        if self.batch.len() >= BATCH_RECORDS || self.batch_bytes >= BATCH_BYTES {
+            self.send().await?;
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, (partition, offset): (i32, Offset), line: Option<u64>, why: String) {
+        self.runs.leave_out(partition);
+        self.summary.refused += 1;
+        *self.reasons.entry(reason::class(&why)).or_default() += 1;
+        if self.summary.first_refused.len() < REFUSED_TOLD {
+            self.summary.first_refused.push(Refused { line, partition, offset, reason: why });
+        }
+    }
+
+    /// Appends what is at hand, then remembers it.
+    async fn send(&mut self) -> Result<()> {
+        let records = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        let ranges = self.runs.finish(&self.stream.name, now());
+        let Some(turn) = self.turn.as_mut().filter(|_| !records.is_empty()) else { return Ok(()) };
+        turn.keep().await?;
+        self.unsure = true;
+        self.installation.log.append(&self.stream.topic, records).await?;
+        turn.remember(ranges).await?;
+        self.unsure = false;
+        Ok(())
+    }
+
+    async fn end(mut self, outcome: Result<()>) -> Result<ReplaySummary> {
+        if let Some(turn) = self.turn.take() {
+            match self.unsure {
+                true => turn.give_up().await,
+                false => turn.finish().await?,
+            }
+        }
+        outcome?;
+        self.summary.refused_reasons = self.reasons.into_iter().collect();
+        self.summary.refused_reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        Ok(self.summary)
+    }
+}
+
+impl Rules {
+    /// The new record, or why it would become a dead letter again.
+    fn record(&self, letter: &DeadLetter, now: Micros) -> Result<NewRecord, String> {
+        let partition_by = match self.partition_by(letter, now) {
+            Ok(partition_by) => partition_by,
+            Err(_) if self.produce_invalid => None,
+            Err(why) => return Err(why),
+        };
+        let mut headers: Vec<(String, Bytes)> = letter.headers.iter().filter(|(name, _)| name != REPLAYED_FROM).cloned().collect();
+        headers.push((REPLAYED_FROM.to_owned(), format!("{}/{}/{}", letter.source, letter.partition, letter.offset).into()));
+        Ok(NewRecord { key: letter.key.clone(), value: letter.value.clone(), headers, partition_by })
+    }
+
+    /// What places a record without a key where our producers would put it: the event's key, else its id.
+    fn partition_by(&self, letter: &DeadLetter, now: Micros) -> Result<Option<Bytes>, String> {
+        let event = self.decoder.decode(letter.value.as_deref()).map_err(|error| error.to_string())?;
+        let ahead = event.event_time().saturating_sub(now);
+        if ahead > i64::try_from(self.max_future.as_micros()).unwrap_or(i64::MAX) {
+            let (ahead, most) = (ahead / 1_000_000, self.max_future.as_secs());
+            return Err(format!("the event time is {ahead} s after now: expected at most {most} s (speed.max_future)"));
+        }
+        Ok(event.key().or_else(|| event.id()).map(|text| Bytes::from(text.into_owned())))
+    }
+}
+
+fn letter_of(corrected: Corrected, stream: &StreamDefinition) -> DeadLetter {
+    DeadLetter {
+        stream: stream.name.clone(),
+        source: corrected.source.into(),
+        partition: corrected.partition,
+        offset: corrected.offset,
+        timestamp: None,
+        reason: String::new(),
+        key: corrected.key,
+        value: corrected.value,
+        headers: corrected.headers,
+    }
+}
+
+/// The file's name in an error.
+fn in_file(error: Error, path: &Path) -> Error {
+    error.with("file", path.display())
+}

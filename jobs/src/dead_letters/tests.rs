@@ -1,0 +1,317 @@
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemas::catalog::FileKind;
+use schemas::functions::Functions;
+use schemas::log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use schemas::settings::{Settings, Variables};
+use schemas::{Error, ErrorKind, Result};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::installation::Installation;
+
+const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, amount BIGINT NOT NULL)
+    WITH (topic = 'payments', format = 'json', event_time = 'ts', key = 'id')";
+
+/// An installation on embedded parts, with one stream of two partitions.
+struct Bench {
+    folder: tempfile::TempDir,
+    installation: Installation,
+}
+
+impl Bench {
+    async fn new() -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[log]\npartitions = 2\n[speed]\ncheckpoint_interval = '100ms'\n";
+        let settings = Settings::parse(text, &folder.path().join("basestream.toml"), &Variables::default()).unwrap();
+        let installation = Installation::open(&settings, Functions::standard()).await.unwrap();
+        let bench = Bench { folder, installation };
+        bench.define(STREAM).await;
+        bench
+    }
+
+    async fn define(&self, stream: &str) {
+        let (definitions, problems) = schemas::definitions::parse::parse_definitions(&[(None, stream.to_owned())]);
+        problems.into_result().unwrap();
+        self.installation.apply(&definitions, false).await.unwrap();
+    }
+
+    async fn append(&self, values: &[&[u8]]) {
+        let record = |value: &&[u8]| NewRecord {
+            key: Some(Bytes::from_static(b"k")),
+            value: Some(Bytes::copy_from_slice(value)),
+            headers: vec![("h".into(), Bytes::from_static(b"\xff"))],
+            partition_by: None,
+        };
+        self.installation.log.append("payments", values.iter().map(record).collect()).await.unwrap();
+    }
+
+    /// Lets a worker read the log to its end; answers how many records were archived and dead-lettered in all.
+    async fn work(&self) -> (i64, i64) {
+        let stop = CancellationToken::new();
+        let speed = self.installation.speed("worker", None);
+        let token = stop.clone();
+        let task = tokio::spawn(async move { speed.run(token).await });
+        let mut counts = (0, 0);
+        for _ in 0..300 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let state = self.installation.catalog.state().await.unwrap();
+            let ranges = || state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges);
+            counts = (ranges().map(|r| r.archived).sum(), ranges().map(|r| r.dead_lettered).sum());
+            let ends = self.installation.log.bounds("payments").await.unwrap();
+            if ends.iter().all(|b| state.vector().get(&PartitionId::new("pay", b.partition)) == b.end) {
+                break;
+            }
+        }
+        stop.cancel();
+        task.await.unwrap().unwrap();
+        counts
+    }
+
+    async fn list(&self, selection: Selection) -> Listing {
+        list(&self.installation, Some("pay"), &selection, 10, |_| {}).await.unwrap()
+    }
+
+    async fn replay(&self, options: ReplayOptions) -> Result<ReplaySummary> {
+        replay(&self.installation, "pay", &options, |_| {}).await
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Exports all, changes the text, and answers the corrected file.
+    async fn corrected(&self, name: &str, correct: impl Fn(String) -> String) -> PathBuf {
+        let path = self.path(name);
+        export(&self.installation, "pay", &Selection::default(), path.to_str().unwrap(), |_| {}).await.unwrap();
+        let text = correct(std::fs::read_to_string(&path).unwrap());
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    async fn dead_files(&self) -> Vec<schemas::catalog::FileRecord> {
+        let state = self.installation.catalog.state().await.unwrap();
+        state.files.into_iter().filter(|file| file.kind == FileKind::DeadLetters).collect()
+    }
+}
+
+const GOOD: &[u8] = br#"{"id":"a","ts":"2026-01-01T00:00:00Z","amount":1}"#;
+const NO_AMOUNT: &[u8] = br#"{"id":"b","ts":"2026-01-01T00:00:00Z"}"#;
+const TEXT_AMOUNT: &[u8] = br#"{"id":"c","ts":"2026-01-01T00:00:00Z","amount":"much"}"#;
+
+fn of_reason(reason: &str) -> Selection {
+    Selection { reason: Some(reason.into()), ..Selection::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_listed_newest_first_and_counted_by_reason() {
+    let bench = Bench::new().await;
+    bench.append(&[GOOD, NO_AMOUNT, TEXT_AMOUNT, b"\xff\xfe", NO_AMOUNT]).await;
+    assert_eq!(bench.work().await, (1, 4));
+    let listing = bench.list(Selection::default()).await;
+    assert_eq!((listing.count, listing.dead_letters.len()), (4, 4));
+    assert_eq!(listing.reasons[0].reason, "column amount ($.amount): found nothing, expected BIGINT NOT NULL");
+    assert_eq!((listing.reasons[0].count, listing.reasons.len()), (2, 3));
+    let newest = &listing.dead_letters[0];
+    assert_eq!((newest.offset, newest.key.as_deref(), newest.value_bytes), (Offset(4), Some("k"), NO_AMOUNT.len()));
+    let some = bench.list(of_reason("INVALID utf-8")).await;
+    assert_eq!((some.count, some.dead_letters[0].offset), (1, Offset(3)), "{some:?}");
+    let unknown = list(&bench.installation, Some("nobody"), &Selection::default(), 10, |_| {}).await.unwrap_err();
+    assert!(unknown.kind() == ErrorKind::NotFound && unknown.to_string().contains("pay"), "{unknown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn corrected_values_become_events_once_however_often_they_are_replayed() {
+    let bench = Bench::new().await;
+    bench.append(&[GOOD, NO_AMOUNT, TEXT_AMOUNT, b"\xff\xfe"]).await;
+    bench.work().await;
+    let file = bench.corrected("fixed.jsonl", |text| text.replace(r#"\"much\""#, "7").replace(r#"00Z\"}"#, r#"00Z\",\"amount\":2}"#)).await;
+    let options = ReplayOptions { file: Some(file), ..ReplayOptions::default() };
+
+    let dry = bench.replay(ReplayOptions { dry_run: true, ..options.clone() }).await.unwrap();
+    assert_eq!((dry.replayed, bench.work().await), (2, (1, 3)), "a dry run sends nothing");
+    let first = bench.replay(options.clone()).await.unwrap();
+    assert_eq!((first.replayed, first.already, first.refused), (2, 0, 1), "{first:?}");
+    assert_eq!((first.first_refused[0].line, first.first_refused[0].offset), (Some(3), Offset(3)));
+    assert!(first.first_refused[0].reason.contains("invalid UTF-8"), "{first:?}");
+    let again = bench.replay(options).await.unwrap();
+    assert_eq!((again.replayed, again.already, again.refused), (0, 2, 1));
+    assert_eq!(bench.work().await, (3, 3), "two more events, and no more dead letters");
+
+    let listing = bench.list(Selection::default()).await;
+    let replayed: Vec<bool> = listing.dead_letters.iter().map(|letter| letter.replayed).collect();
+    assert_eq!(replayed, [false, true, true]);
+    let log =
+        bench.installation.log.read(&TopicPartition { topic: "payments".into(), partition: log_partition(&bench).await }, Offset(4), 10);
+    let record = &log.await.unwrap().records[0];
+    assert_eq!(record.headers, [("h".into(), Bytes::from_static(b"\xff")), (REPLAYED_FROM.into(), origin(&bench, 1).await)]);
+    assert_eq!(record.key.as_deref(), Some(&b"k"[..]));
+}
+
+/// The partition that the key `k` lies in.
+async fn log_partition(bench: &Bench) -> i32 {
+    let bounds = bench.installation.log.bounds("payments").await.unwrap();
+    bounds.iter().find(|bounds| bounds.end > Offset::ZERO).unwrap().partition
+}
+
+async fn origin(bench: &Bench, offset: i64) -> Bytes {
+    format!("payments/{}/{offset}", log_partition(bench).await).into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn original_bytes_are_replayed_when_the_definition_takes_them_now() {
+    let bench = Bench::new().await;
+    bench.append(&[NO_AMOUNT, TEXT_AMOUNT, NO_AMOUNT]).await;
+    assert_eq!(bench.work().await, (0, 3));
+    let refused = bench.replay(ReplayOptions::default()).await.unwrap();
+    assert_eq!((refused.replayed, refused.refused), (0, 3), "as they stand they would die again");
+    assert_eq!(refused.refused_reasons[0], ("column amount ($.amount): found nothing, expected BIGINT NOT NULL".into(), 2));
+
+    bench.define(&STREAM.replace("amount BIGINT NOT NULL", "amount BIGINT")).await;
+    let one = Selection { partition: Some(log_partition(&bench).await), offset: Some(Offset(2)), ..Selection::default() };
+    assert_eq!(bench.replay(ReplayOptions { selection: one.clone(), ..ReplayOptions::default() }).await.unwrap().replayed, 1);
+    let rest = bench.replay(ReplayOptions { selection: of_reason("found nothing"), ..ReplayOptions::default() }).await.unwrap();
+    assert_eq!((rest.replayed, rest.already), (1, 1));
+    assert_eq!(bench.work().await, (2, 3));
+    let forced = bench.replay(ReplayOptions { produce_invalid: true, ..ReplayOptions::default() }).await.unwrap();
+    assert_eq!((forced.replayed, forced.already), (1, 2));
+    assert_eq!(bench.work().await, (2, 4), "sent as it is, it is a dead letter again");
+    let nothing = Selection { offset: Some(Offset(99)), ..one };
+    let error = bench.replay(ReplayOptions { selection: nothing, ..ReplayOptions::default() }).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("offset: 99"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_that_died_after_the_append_is_recognised_by_its_records() {
+    let mut bench = Bench::new().await;
+    bench.append(&[TEXT_AMOUNT, TEXT_AMOUNT]).await;
+    bench.work().await;
+    let file = bench.corrected("fixed.jsonl", |text| text.replace(r#"\"much\""#, "7")).await;
+    let options = ReplayOptions { file: Some(file), ..ReplayOptions::default() };
+    let whole = bench.installation.log.clone();
+    let lossy = Arc::new(LostReply { log: whole.clone(), fired: AtomicBool::new(false) });
+    bench.installation.log = lossy.clone();
+    let error = bench.replay(options.clone()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && lossy.fired.load(Ordering::SeqCst), "{error}");
+    assert!(bench.installation.catalog.replays("pay").await.unwrap().is_empty(), "nothing could be remembered");
+
+    bench.installation.log = whole;
+    let summary = bench.replay(options).await.unwrap();
+    assert_eq!((summary.recovered, summary.already, summary.replayed), (2, 2, 0), "{summary:?}");
+    assert_eq!(bench.work().await, (2, 2));
+}
+
+/// A log whose acknowledgement of an append is lost: the records are in it.
+#[derive(Debug)]
+struct LostReply {
+    log: Arc<dyn Log>,
+    fired: AtomicBool,
+}
+
+#[async_trait]
+impl Log for LostReply {
+    async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32> {
+        self.log.create_topic(topic, partitions).await
+    }
+
+    async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
+        self.log.bounds(topic).await
+    }
+
+    async fn identity(&self, topic: &str) -> Result<String> {
+        self.log.identity(topic).await
+    }
+
+    async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
+        self.log.append(topic, records).await?;
+        self.fired.store(true, Ordering::SeqCst);
+        Err(Error::unavailable("the reply was lost"))
+    }
+
+    async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
+        self.log.read(source, from, max_records).await
+    }
+
+    async fn subscribe(&self, subscription: Subscription) -> Result<Consumer> {
+        self.log.subscribe(subscription).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replays_of_one_stream_do_not_run_at_once() {
+    let bench = Bench::new().await;
+    bench.append(&[NO_AMOUNT]).await;
+    bench.work().await;
+    let stream = bench.installation.stream("pay").await.unwrap();
+    let (turn, _) = again::Turn::take(&bench.installation.catalog, &*bench.installation.log, &stream, "another").await.unwrap();
+    let error = bench.replay(ReplayOptions::default()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Conflict && error.to_string().contains("another"), "{error}");
+    turn.finish().await.unwrap();
+    assert_eq!(bench.replay(ReplayOptions::default()).await.unwrap().refused, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_is_named_and_the_others_go_on() {
+    let bench = Bench::new().await;
+    for _ in 0..2 {
+        bench.append(&[NO_AMOUNT]).await;
+        bench.work().await;
+    }
+    let files = bench.dead_files().await;
+    assert_eq!(files.len(), 2);
+    let path = bench.path("data/storage").join(&files[0].path);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+
+    let listing = bench.list(Selection::default()).await;
+    assert_eq!((listing.count, listing.damaged.len()), (1, 1));
+    assert_eq!(listing.damaged[0].file, files[0].path);
+    std::fs::remove_file(&path).unwrap();
+    let target = bench.path("out.jsonl");
+    let exported = export(&bench.installation, "pay", &Selection::default(), target.to_str().unwrap(), |_| {}).await.unwrap();
+    assert_eq!((exported.exported, exported.damaged.len()), (1, 1));
+    bench.define(&STREAM.replace("amount BIGINT NOT NULL", "amount BIGINT")).await;
+    let summary = bench.replay(ReplayOptions::default()).await.unwrap();
+    assert_eq!((summary.replayed, summary.damaged.len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_exported_or_replayed_is_said_and_nothing_is_done() {
+    let bench = Bench::new().await;
+    bench.append(&[GOOD]).await;
+    bench.work().await;
+    let to = bench.path("dead.jsonl");
+    let error = export(&bench.installation, "pay", &Selection::default(), to.to_str().unwrap(), |_| {}).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::NotFound, "the stream \"pay\" has no dead letters"));
+    assert!(!to.exists(), "no empty file is left");
+
+    bench.append(&[NO_AMOUNT]).await;
+    bench.work().await;
+    let file = bench.corrected("dead.jsonl", |text| text).await;
+    let error = export(&bench.installation, "pay", &Selection::default(), file.to_str().unwrap(), |_| {}).await.unwrap_err();
+    assert!(error.to_string().contains("the file is there already"), "{error}");
+
+    let line = std::fs::read_to_string(&file).unwrap();
+    let refused = async |text: String| replay_file(&bench, &file, text).await.unwrap_err().to_string();
+    let other = line.replace("\"payments\"", "\"refunds\"");
+    let error = refused(format!("{line}{line}\n{other}{{}}\n")).await;
+    for expected in
+        ["dead.jsonl:2: it is the dead letter of line 1 again", ":4: found the source \"refunds\"", ":5: missing field `source`"]
+    {
+        assert!(error.contains(expected), "{expected} in {error}");
+    }
+    assert!(refused("\n\n".into()).await.contains("holds no line"));
+    let stranger = replay_file(&bench, &file, line.replace("\"offset\":1", "\"offset\":0")).await.unwrap();
+    assert_eq!(stranger.first_refused[0].reason, "it names no dead letter of the stream", "{stranger:?}");
+    assert_eq!(bench.work().await, (1, 1), "nothing was sent");
+}
+
+async fn replay_file(bench: &Bench, file: &Path, text: String) -> Result<ReplaySummary> {
+    std::fs::write(file, text).unwrap();
+    bench.replay(ReplayOptions { file: Some(file.into()), ..ReplayOptions::default() }).await
+}

@@ -1,0 +1,210 @@
+//! Reading what status is made of. What does not answer in time is said, and the rest is told all the same.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::AsArray;
+use futures::TryStreamExt;
+use schemas::catalog::{Catalog, CatalogState, DefinitionKind, FileKind, RunRecord};
+use schemas::definitions::parse;
+use schemas::fresh::ViewVersion;
+use schemas::functions::Functions;
+use schemas::log::{Log, PartitionBounds, TopicPartition};
+use schemas::registry::Registry;
+use schemas::settings::Settings;
+use schemas::storage::{ObjectStorage, read_dead_letters, read_manifest};
+use schemas::vector::PartitionId;
+use schemas::{Error, ErrorKind, Result};
+
+use super::RUNS;
+use super::problems::{Ends, Facts, Service, Unreachable};
+use crate::dead_letters::reason_class;
+use crate::installation::{Installation, now};
+
+/// How long a service may take to answer one question.
+const WAIT: Duration = Duration::from_secs(5);
+/// Partitions of which the first waiting record is looked at.
+const LOOKED_AT: usize = 32;
+/// An object that nobody stores: a storage that knows it is not there answers.
+const PROBE: &str = "status-probe";
+
+/// The services of an installation, each open or not.
+pub(super) struct Services {
+    settings: Settings,
+    functions: Functions,
+    catalog: Result<Catalog>,
+    storage: Result<ObjectStorage>,
+    log: Result<Arc<dyn Log>>,
+}
+
+impl Services {
+    pub(super) async fn open(settings: &Settings, functions: &Functions) -> Services {
+        Services {
+            settings: settings.clone(),
+            functions: functions.clone(),
+            storage: ObjectStorage::open(settings.storage.url.as_str()).map_err(|error| error.with("setting", "storage.url")),
+            catalog: Catalog::open(settings.catalog.url.as_str()).await.map_err(|error| error.with("setting", "catalog.url")),
+            log: schemas::log::open(settings.log.url.as_str(), &settings.log.properties)
+                .await
+                .map_err(|error| error.with("setting", "log.url")),
+        }
+    }
+
+    pub(super) fn of(installation: &Installation) -> Services {
+        Services {
+            settings: installation.settings.clone(),
+            functions: installation.functions.clone(),
+            catalog: Ok(installation.catalog.clone()),
+            storage: Ok(installation.storage.clone()),
+            log: Ok(installation.log.clone()),
+        }
+    }
+
+    /// The facts, and the newest runs of all views.
+    pub(super) async fn facts(&self) -> (Facts, Vec<RunRecord>) {
+        let mut facts = Facts {
+            now: now(),
+            embedded_log: self.settings.log.url.as_str().starts_with("file:"),
+            checkpoint_interval: self.settings.speed.checkpoint_interval,
+            ..Facts::default()
+        };
+        let runs = self.read_catalog(&mut facts).await.unwrap_or_else(|error| {
+            facts.unreachable.push(Unreachable { service: Service::Catalog, error: error.to_string() });
+            Vec::new()
+        });
+        self.read_log(&mut facts).await;
+        if let Err(error) = self.read_storage(&mut facts).await {
+            facts.unreachable.push(Unreachable { service: Service::Storage, error: error.to_string() });
+        }
+        (facts, runs)
+    }
+
+    async fn read_catalog(&self, facts: &mut Facts) -> Result<Vec<RunRecord>> {
+        let catalog = self.catalog.as_ref().map_err(again)?;
+        facts.state = catalog.state().await?;
+        facts.registry = Some(Registry::load(&facts.state, &self.functions).await.map_err(|error| error.to_string()));
+        facts.doomed = catalog.doomed().await?;
+        catalog.runs(None, RUNS).await
+    }
+
+    async fn read_log(&self, facts: &mut Facts) {
+        let log = match &self.log {
+            Ok(log) => log,
+            Err(error) => {
+                facts.unreachable.push(Unreachable { service: Service::Log, error: error.to_string() });
+                return;
+            }
+        };
+        for (stream, topic) in topics(&facts.state) {
+            let ends: Result<Vec<PartitionBounds>> = in_time("the log", log.bounds(&topic)).await;
+            if ends.as_ref().is_ok_and(|ends| !ends.is_empty())
+                && let Ok(identity) = in_time("the log", log.identity(&topic)).await
+            {
+                facts.identities.insert(stream.clone(), identity);
+            }
+            facts.ends.insert(stream.clone(), ends.map_err(|error| error.to_string()));
+            read_waiting(&**log, facts, &stream, &topic).await;
+        }
+    }
+
+    async fn read_storage(&self, facts: &mut Facts) -> Result<()> {
+        let storage = self.storage.as_ref().map_err(again)?;
+        match in_time("the object storage", storage.length(PROBE)).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        facts.stamps = stamps(storage, &facts.state).await;
+        facts.top_reasons = top_reasons(storage, &facts.state).await;
+        Ok(())
+    }
+}
+
+/// The topic of each live stream.
+pub(super) fn topics(state: &CatalogState) -> BTreeMap<Arc<str>, Arc<str>> {
+    let streams = state.live(DefinitionKind::Stream);
+    streams.filter_map(|record| Some((record.name.clone(), parse::parse_stream(&record.sql).ok()?.topic))).collect()
+}
+
+/// When the log took the first record that is not committed, of each partition that has one.
+async fn read_waiting(log: &dyn Log, facts: &mut Facts, stream: &Arc<str>, topic: &Arc<str>) {
+    let vector = facts.state.vector();
+    let ends: Ends = facts.ends.iter().filter(|(name, _)| *name == stream).map(|(name, ends)| (name.clone(), ends.clone())).collect();
+    for ends in ends.values().flatten().flatten() {
+        let id = PartitionId::new(stream.clone(), ends.partition);
+        let next = vector.get(&id).max(ends.begin);
+        if next >= ends.end || facts.waiting_since.len() >= LOOKED_AT {
+            continue;
+        }
+        let source = TopicPartition { topic: topic.clone(), partition: ends.partition };
+        if let Ok(fetched) = in_time("the log", log.read(&source, next, 1)).await
+            && let Some(record) = fetched.records.first()
+        {
+            facts.waiting_since.insert(id, record.timestamp);
+        }
+    }
+}
+
+/// The state format of each published snapshot, by its manifest.
+async fn stamps(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<ViewVersion, Result<String, String>> {
+    let mut stamps = BTreeMap::new();
+    for snapshot in &state.snapshots {
+        if !state.live(DefinitionKind::View).any(|view| view.name == snapshot.view && view.version == snapshot.version) {
+            continue;
+        }
+        let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == snapshot.manifest);
+        let stamp = match file {
+            Some(file) => in_time("the object storage", read_manifest(storage, file)).await.map(|manifest| manifest.stamp),
+            None => Err(Error::corrupt("the catalog names no such file").with("file", &snapshot.manifest)),
+        };
+        if !stamp.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
+            stamps.insert((snapshot.view.clone(), snapshot.version), stamp.map_err(|error| error.to_string()));
+        }
+    }
+    stamps
+}
+
+/// The most frequent reason in the newest dead-letter file of each stream.
+async fn top_reasons(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<Arc<str>, String> {
+    let mut newest = BTreeMap::new();
+    for file in state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.doomed) {
+        let Some(stream) = &file.subject else { continue };
+        let known = newest.entry(stream.clone()).or_insert(file);
+        if file.checkpoint > known.checkpoint {
+            *known = file;
+        }
+    }
+    let mut reasons = BTreeMap::new();
+    for (stream, file) in newest {
+        let found = in_time("the object storage", async {
+            let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+            let mut batches = read_dead_letters(storage, file).await?;
+            while let Some(batch) = batches.try_next().await? {
+                let reasons = batch.column_by_name("reason").and_then(|column| column.as_string_opt::<i32>());
+                for reason in reasons.into_iter().flatten().flatten() {
+                    *counts.entry(reason_class(reason)).or_default() += 1;
+                }
+            }
+            Ok(counts.into_iter().max_by_key(|(_, count)| *count).map(|(reason, _)| reason))
+        });
+        match found.await {
+            Ok(reason) => reasons.extend(reason.map(|reason| (stream, reason))),
+            Err(error) => {
+                reasons.insert(stream, format!("the newest dead-letter file cannot be read: {error}"));
+            }
+        }
+    }
+    reasons
+}
+
+/// An answer within the time that a person waits.
+async fn in_time<T>(who: &str, question: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_| Error::unavailable(format!("{who} did not answer within {} s", WAIT.as_secs()));
+    tokio::time::timeout(WAIT, question).await.map_err(late)?
+}
+
+/// An error that is told more than once.
+fn again(error: &Error) -> Error {
+    Error::new(error.kind(), error.to_string())
+}

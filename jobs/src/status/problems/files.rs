@@ -1,0 +1,99 @@
+//! Files: damaged ones, ones that should be gone, and ones that somebody keeps from going.
+
+use schemas::catalog::{DefinitionKind, SnapshotRecord};
+use schemas::tiles::Micros;
+use schemas::vector::Vector;
+
+use super::{Facts, Fault, Problem, Severity, for_time};
+
+/// The collector works every minute, and deletes what it marked one round before.
+const UNDELETED_US: Micros = 10 * 60_000_000;
+/// A node follows a new snapshot within a second.
+const OLD_PIN_US: Micros = 10 * 60_000_000;
+/// Damaged files that are named one by one.
+const NAMED: usize = 20;
+
+pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
+    let mut found: Vec<Problem> = facts.damaged.iter().take(NAMED).map(damaged).collect();
+    found.extend(undeleted(facts));
+    found.extend(old_pins(facts));
+    found
+}
+
+fn damaged((path, error): &(String, String)) -> Problem {
+    let (effect, next_step) = match path.split('/').next().unwrap_or_default() {
+        "states" => (
+            "none on answers: its states are computed from the archive",
+            "`basestream repair` writes it anew, or wait for the next batch run, after which nobody needs it",
+        ),
+        "snapshots" => (
+            "a node that starts now cannot serve the view; nodes that run serve their local copies",
+            "`basestream repair`, or `basestream batch run VIEW`, makes it anew from the archive",
+        ),
+        _ => (
+            "it is not merged: what needs it fails and says so (batch runs, verify, `as_of` in the past); snapshots made before hold its events",
+            "`basestream repair` rebuilds it from the log, as far back as the log goes",
+        ),
+    };
+    Problem {
+        fault: Fault::FileDamaged,
+        severity: Severity::Error,
+        what: format!("the file {path} is damaged or missing"),
+        cause: error.clone(),
+        effect: effect.into(),
+        next_step: next_step.into(),
+    }
+}
+
+fn undeleted(facts: &Facts) -> Option<Problem> {
+    let (count, since) = facts.doomed?;
+    let age = facts.now.saturating_sub(since);
+    let age_text = if since == 0 { "more than a day".to_owned() } else { for_time(age) };
+    (count > 0 && age > UNDELETED_US).then(|| Problem {
+        fault: Fault::FilesUndeleted,
+        severity: Severity::Warning,
+        what: format!("{count} files are marked for deletion and still there, the oldest for {age_text}"),
+        cause: "no scheduler runs (the collector is part of it), or the object storage refuses to delete".into(),
+        effect: "answers are not touched; the storage grows".into(),
+        next_step: "start `basestream scheduler` or `basestream up`; if one runs, its log says \"collection failed\" and why".into(),
+    })
+}
+
+fn old_pins(facts: &Facts) -> Vec<Problem> {
+    let Some((needed, published_at)) = needed(facts) else { return Vec::new() };
+    let age = facts.now.saturating_sub(published_at);
+    if age <= OLD_PIN_US {
+        return Vec::new();
+    }
+    let nodes = facts.state.leases.iter().filter(|lease| lease.name.starts_with("serve/") && lease.expires_at > facts.now);
+    let behind = nodes.filter_map(|lease| Some((lease, lease.pin.as_ref()?.behind(&needed)?)));
+    let problem = |(lease, (partition, pinned, needed)): (&schemas::catalog::LeaseRecord, _)| Problem {
+        fault: Fault::PinOld,
+        severity: Severity::Warning,
+        what: format!(
+            "the node {} stands on snapshots that were replaced {} ago ({partition}: {pinned}, published {needed})",
+            lease.owner,
+            for_time(age)
+        ),
+        cause: "it cannot load the newer snapshots, or it hangs".into(),
+        effect: "its answers are right and slower; files that only it needs are not deleted".into(),
+        next_step: "read its log (\"a view could not be loaded\"), and restart it".into(),
+    };
+    behind.map(problem).collect()
+}
+
+/// The oldest cut that a node which is up to date stands on, and since when it could. Without a snapshot of every view there is none.
+fn needed(facts: &Facts) -> Option<(Vector, Micros)> {
+    let kept = facts.state.live(DefinitionKind::View).filter(|view| {
+        let keeps_states = |registry: &schemas::registry::Registry| registry.view(&view.name, view.version).is_some();
+        facts.registry.as_ref().and_then(|registry| registry.as_ref().ok()).is_none_or(keeps_states)
+    });
+    let snapshots: Option<Vec<&SnapshotRecord>> = kept.map(|view| facts.state.snapshot(&view.name, view.version)).collect();
+    let snapshots = snapshots.filter(|snapshots| !snapshots.is_empty())?;
+    let least = facts
+        .state
+        .partitions
+        .keys()
+        .map(|partition| (partition.clone(), snapshots.iter().map(|snapshot| snapshot.cut.get(partition)).min().unwrap_or_default()));
+    Some((least.collect(), snapshots.iter().map(|snapshot| snapshot.published_at).max()?))
+}

@@ -1,0 +1,122 @@
+//! A log that does not fit the catalog any more, and what was accepted as lost.
+
+use std::collections::BTreeMap;
+
+use schemas::catalog::PartitionRecord;
+use schemas::events::format_timestamp;
+use schemas::log::PartitionBounds;
+use schemas::vector::PartitionId;
+
+use super::{Facts, Fault, Problem, Severity};
+
+pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for partition in facts.state.partitions.values() {
+        found.extend(refusal(facts, partition));
+    }
+    found.extend(gaps(facts));
+    if facts.embedded_log {
+        found.extend(absent(facts));
+    }
+    found
+}
+
+/// What the speed layer would refuse this partition for.
+fn refusal(facts: &Facts, known: &PartitionRecord) -> Option<Problem> {
+    if let Some(identity) = facts.identities.get(&known.id.stream)
+        && !known.log_identity.is_empty()
+        && known.log_identity != *identity
+    {
+        return Some(recreated(known, identity));
+    }
+    let bounds = bounds(facts, &known.id)?;
+    if known.next_offset < bounds.begin {
+        return Some(expired(known, bounds));
+    }
+    (known.next_offset > bounds.end).then(|| shortened(known, bounds))
+}
+
+pub(super) fn bounds<'f>(facts: &'f Facts, id: &PartitionId) -> Option<&'f PartitionBounds> {
+    facts.ends.get(&id.stream)?.as_ref().ok()?.iter().find(|bounds| bounds.partition == id.partition)
+}
+
+const REFUSED: &str =
+    "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector";
+const ACCEPT: &str = "`basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on";
+
+fn expired(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
+    let PartitionRecord { id, next_offset, .. } = known;
+    let lost = bounds.begin.0 - next_offset.0;
+    Problem {
+        fault: Fault::LogExpired,
+        severity: Severity::Error,
+        what: format!("{id}: the log expired past the committed offset: {lost} records, offsets {next_offset}..{}, are gone", bounds.begin),
+        cause: "the log's retention is shorter than the time nobody read it".into(),
+        effect: REFUSED.into(),
+        next_step: format!("if another system still has these records, keep them for `basestream ingest`; then {ACCEPT}"),
+    }
+}
+
+fn shortened(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
+    let PartitionRecord { id, next_offset, .. } = known;
+    Problem {
+        fault: Fault::LogShortened,
+        severity: Severity::Error,
+        what: format!("{id}: the log ends at {} and {next_offset} is committed: it is shorter than the catalog", bounds.end),
+        cause: "the log lost records that were counted: a topic made anew, an old backup, or a broker that lost its disk".into(),
+        effect: REFUSED.into(),
+        next_step: format!("bring the whole log back; if that cannot be, {ACCEPT}"),
+    }
+}
+
+fn recreated(known: &PartitionRecord, identity: &str) -> Problem {
+    let PartitionRecord { id, next_offset, log_identity, .. } = known;
+    Problem {
+        fault: Fault::LogRecreated,
+        severity: Severity::Error,
+        what: format!("{id}: the log is another one than the catalog's: found {identity}, expected {log_identity}"),
+        cause: "the topic was deleted and made anew, or log.url names another log".into(),
+        effect: format!("{REFUSED} (offset {next_offset})"),
+        next_step: format!("correct log.url; if the former log is gone for good, {ACCEPT}"),
+    }
+}
+
+/// One notice per stream.
+fn gaps(facts: &Facts) -> Vec<Problem> {
+    let mut of_stream: BTreeMap<&str, Vec<&schemas::catalog::GapRecord>> = BTreeMap::new();
+    for gap in &facts.state.gaps {
+        of_stream.entry(&gap.partition.stream).or_default().push(gap);
+    }
+    let problem = |(stream, gaps): (&str, Vec<&schemas::catalog::GapRecord>)| {
+        let newest = gaps.iter().max_by_key(|gap| gap.accepted_at)?;
+        let lost: i64 = gaps.iter().map(|gap| gap.end.0 - gap.start.0).sum();
+        let places: Vec<String> = gaps.iter().take(4).map(|gap| format!("{}: {}..{}", gap.partition, gap.start, gap.end)).collect();
+        let more = if gaps.len() > places.len() { ", .." } else { "" };
+        Some(Problem {
+            fault: Fault::Gap,
+            severity: Severity::Notice,
+            what: format!("{stream}: {lost} offsets are recorded as lost ({}{more})", places.join(", ")),
+            cause: format!("{}, at {}", newest.reason, format_timestamp(newest.accepted_at)),
+            effect: "answers leave these records out, and the ledger says so".into(),
+            next_step: format!("none; records that another system has can be sent again with `basestream ingest {stream} FILE`"),
+        })
+    };
+    of_stream.into_iter().filter_map(problem).collect()
+}
+
+/// The embedded log has no gaps: an offset without a record is a defect.
+fn absent(facts: &Facts) -> Vec<Problem> {
+    let mut of_partition: BTreeMap<&PartitionId, i64> = BTreeMap::new();
+    for range in facts.state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges).filter(|range| range.absent > 0) {
+        *of_partition.entry(&range.partition).or_default() += range.absent;
+    }
+    let problem = |(id, absent): (&PartitionId, i64)| Problem {
+        fault: Fault::OffsetsAbsent,
+        severity: Severity::Error,
+        what: format!("{id}: {absent} offsets of the embedded log delivered no record"),
+        cause: "a defect, or a log file that was changed by hand: this log has a record at every offset".into(),
+        effect: "records may be missing from every answer".into(),
+        next_step: "keep log.db as it is, and compare: `basestream verify VIEW --log` names what is missing; then report it".into(),
+    };
+    of_partition.into_iter().map(problem).collect()
+}

@@ -1,0 +1,139 @@
+//! Partitions that stand still while the log has more, and workers that cannot keep up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemas::catalog::{CheckpointRecord, DefinitionKind};
+use schemas::events::format_timestamp;
+use schemas::tiles::Micros;
+use schemas::vector::{Offset, PartitionId};
+
+use super::log::bounds;
+use super::{Facts, Fault, Problem, Severity, for_time, micros};
+
+/// A partition is stuck when it has more and made no checkpoint for this many intervals, and this long at least.
+const INTERVALS: u32 = 6;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Answers that are this much older than the log are behind.
+const BEHIND_US: Micros = 10 * 60_000_000;
+
+pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
+    let patience = micros(PATIENCE.max(facts.checkpoint_interval * INTERVALS));
+    let last = last_checkpoints(facts);
+    let mut stuck: BTreeMap<Arc<str>, Vec<Lagging<'_>>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for lagging in lagging(facts, &last) {
+        if facts.now.saturating_sub(lagging.moved_at) > patience {
+            stuck.entry(lagging.id.stream.clone()).or_default().push(lagging);
+        } else if facts.now.saturating_sub(lagging.complete_to) > BEHIND_US {
+            found.push(behind(facts, &lagging));
+        }
+    }
+    for (stream, partitions) in stuck {
+        let moves =
+            last.iter().any(|(id, checkpoint)| id.stream == stream && facts.now.saturating_sub(checkpoint.committed_at) <= patience);
+        found.push(standing(facts, &stream, &partitions, moves));
+    }
+    found
+}
+
+/// A partition of which the log has more than is committed, and no other fault explains it.
+struct Lagging<'f> {
+    id: PartitionId,
+    lag: i64,
+    next: Offset,
+    /// Its last checkpoint, or when the first of the waiting records came; without either, when its stream was defined.
+    moved_at: Micros,
+    complete_to: Micros,
+    last: Option<&'f CheckpointRecord>,
+}
+
+fn lagging<'f>(facts: &'f Facts, last: &BTreeMap<PartitionId, &'f CheckpointRecord>) -> Vec<Lagging<'f>> {
+    let mut found = Vec::new();
+    for stream in facts.state.live(DefinitionKind::Stream) {
+        for ends in facts.ends.get(&stream.name).into_iter().flatten().flatten() {
+            let id = PartitionId::new(stream.name.clone(), ends.partition);
+            let known = facts.state.partitions.get(&id);
+            let next = known.map_or(Offset::ZERO, |known| known.next_offset);
+            let refused = known.is_some() && bounds(facts, &id).is_some_and(|b| next < b.begin || next > b.end);
+            let first = next.max(ends.begin);
+            if ends.end <= first || refused {
+                continue;
+            }
+            let last = last.get(&id).copied();
+            // Where nothing came for an hour, nothing was committed for an hour: what counts is how long a record waits.
+            let waiting_since = facts.waiting_since.get(&id).copied().unwrap_or(Micros::MIN);
+            let moved_at = last.map_or(stream.created_at, |checkpoint| checkpoint.committed_at).max(waiting_since);
+            let complete_to = known.and_then(|known| known.complete_to).unwrap_or(moved_at).max(waiting_since);
+            found.push(Lagging { id, lag: ends.end.0 - first.0, next, moved_at, complete_to, last });
+        }
+    }
+    found
+}
+
+fn last_checkpoints(facts: &Facts) -> BTreeMap<PartitionId, &CheckpointRecord> {
+    let mut last: BTreeMap<PartitionId, &CheckpointRecord> = BTreeMap::new();
+    for checkpoint in &facts.state.checkpoints {
+        for range in &checkpoint.ranges {
+            let known = last.entry(range.partition.clone()).or_insert(checkpoint);
+            if checkpoint.committed_at >= known.committed_at {
+                *known = checkpoint;
+            }
+        }
+    }
+    last
+}
+
+/// One problem per stream: with no worker at all, all of its partitions stand.
+fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move: bool) -> Problem {
+    let places: Vec<String> = partitions.iter().take(8).map(|p| format!("{} at {}", p.id.partition, p.next)).collect();
+    let more = if partitions.len() > places.len() { ", .." } else { "" };
+    let records: i64 = partitions.iter().map(|p| p.lag).sum();
+    let moved_at = partitions.iter().map(|p| p.moved_at).max().unwrap_or_default();
+    let newest = partitions.iter().filter_map(|p| p.last).max_by_key(|checkpoint| checkpoint.committed_at);
+    let worker = newest.map(|checkpoint| checkpoint.worker.as_str());
+    let last = newest.map_or("it was never read".to_owned(), |CheckpointRecord { worker, committed_at, .. }| {
+        format!("the last checkpoint is of {} by the worker {worker}", format_timestamp(*committed_at))
+    });
+    let cause = match others_move {
+        true => format!("nobody owns them, or their worker hangs; other partitions of the stream move ({last})"),
+        false => format!("no worker of the speed layer runs, or it cannot commit ({last})"),
+    };
+    Problem {
+        fault: Fault::PartitionStuck,
+        severity: Severity::Error,
+        what: format!(
+            "{stream}: {records} records wait and nothing was committed for {} (partition {}{more})",
+            for_time(facts.now.saturating_sub(moved_at)),
+            places.join(", ")
+        ),
+        cause,
+        effect: "answers leave these records out and grow older; meta.complete_to says how old".into(),
+        next_step: match worker {
+            Some(worker) => format!(
+                "start `basestream speed` or `basestream up`; if {worker} still runs, read its log and restart it: its partitions are taken over"
+            ),
+            None => "start `basestream speed` or `basestream up`".into(),
+        },
+    }
+}
+
+fn behind(facts: &Facts, lagging: &Lagging<'_>) -> Problem {
+    Problem {
+        fault: Fault::PartitionBehind,
+        severity: Severity::Warning,
+        what: format!(
+            "{}: {} records wait; what is committed is complete to {}",
+            lagging.id,
+            lagging.lag,
+            format_timestamp(lagging.complete_to)
+        ),
+        cause: format!(
+            "records come faster than they are read, or a backlog of {} is being read",
+            for_time(facts.now.saturating_sub(lagging.complete_to))
+        ),
+        effect: "answers are right and old; meta.complete_to says how old".into(),
+        next_step: "wait while the lag shrinks; if it grows, start more `basestream speed` workers, up to the number of partitions".into(),
+    }
+}

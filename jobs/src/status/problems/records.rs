@@ -1,0 +1,61 @@
+//! What becomes of records: dead letters, and replays that ended in the middle.
+
+use std::collections::BTreeMap;
+
+use schemas::tiles::Micros;
+
+use super::{Facts, Fault, Problem, Severity, for_time};
+
+/// Checkpoints this recent show what is going on now.
+const RECENT_US: Micros = 3_600_000_000;
+/// More than one record in a hundred is not a stray.
+const MANY: f64 = 0.01;
+
+pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
+    let mut found = dead_letters(facts);
+    found.extend(unfinished_replays(facts));
+    found
+}
+
+fn dead_letters(facts: &Facts) -> Vec<Problem> {
+    let mut counts: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    let since = facts.now.saturating_sub(RECENT_US);
+    for range in facts.state.checkpoints.iter().filter(|c| c.committed_at >= since).flat_map(|checkpoint| &checkpoint.ranges) {
+        let (dead, records) = counts.entry(&range.partition.stream).or_default();
+        *dead += range.dead_lettered;
+        *records += range.archived + range.duplicate + range.dead_lettered;
+    }
+    let problem = |(stream, (dead, records)): (&str, (i64, i64))| {
+        let share = dead as f64 / records.max(1) as f64;
+        let reason = facts.top_reasons.get(stream).map_or("see the list".to_owned(), |reason| format!("most often: {reason}"));
+        Problem {
+            fault: Fault::DeadLetters,
+            severity: if share >= MANY { Severity::Warning } else { Severity::Notice },
+            what: format!(
+                "{stream}: {dead} of the {records} records of the last {} became dead letters ({:.2} %)",
+                for_time(RECENT_US),
+                share * 100.0
+            ),
+            cause: reason,
+            effect: "these records are in no answer; they are kept as they came".into(),
+            next_step: format!(
+                "`basestream dead-letters list {stream}`; correct the producer or the stream's definition, then `basestream dead-letters replay {stream}`"
+            ),
+        }
+    };
+    counts.into_iter().filter(|(_, (dead, _))| *dead > 0).map(problem).collect()
+}
+
+fn unfinished_replays(facts: &Facts) -> Vec<Problem> {
+    let ended = facts.state.leases.iter().filter(|lease| lease.expires_at <= facts.now);
+    let streams = ended.filter_map(|lease| lease.name.strip_prefix("replay/"));
+    let problem = |stream: &str| Problem {
+        fault: Fault::ReplayUnfinished,
+        severity: Severity::Warning,
+        what: format!("{stream}: a replay of dead letters ended in the middle"),
+        cause: "its process was killed, or the log or the catalog did not answer".into(),
+        effect: "some of the dead letters may be in the log again and not be marked as replayed".into(),
+        next_step: format!("`basestream dead-letters replay {stream}` again: it finds what was sent, and sends nothing twice"),
+    };
+    streams.map(problem).collect()
+}

@@ -1,0 +1,167 @@
+//! Batch runs that fail, die or do not come, versions that are not built, and snapshots that cannot be used.
+
+use schemas::catalog::{DefinitionKind, DefinitionStatus, RunRecord, RunStatus};
+use schemas::events::format_timestamp;
+use schemas::registry::Registry;
+use schemas::tiles::Micros;
+
+use super::{Facts, Fault, Problem, Severity, for_time};
+use crate::scheduler::{due_runs, newest_runs};
+
+/// How much later than due a run may begin.
+const LATE_US: Micros = 2 * 60_000_000;
+/// A run that failed once is tried again; twice is a pattern.
+const FAILURES: u32 = 2;
+
+pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
+    let mut found: Vec<Problem> = abandoned(facts).map(|run| dead(facts, run)).collect();
+    found.extend(failing(facts));
+    if let Some(Ok(registry)) = &facts.registry {
+        found.extend(overdue(facts, registry));
+        found.extend(unbuilt(facts, registry));
+        found.extend(formats(facts, registry));
+    }
+    found
+}
+
+/// Running, and no lease on the view: its process is gone.
+fn abandoned(facts: &Facts) -> impl Iterator<Item = &RunRecord> {
+    let held = |view: &str| facts.state.leases.iter().any(|lease| lease.name == format!("run/{view}") && lease.expires_at > facts.now);
+    facts.state.runs.iter().filter(move |run| run.status == RunStatus::Running && !held(&run.view))
+}
+
+fn dead(facts: &Facts, run: &RunRecord) -> Problem {
+    let began = run.started_at.map_or(String::new(), |at| format!(", begun {} ago", for_time(facts.now.saturating_sub(at))));
+    Problem {
+        fault: Fault::RunAbandoned,
+        severity: Severity::Warning,
+        what: format!("{}: the run {} is under way and nobody holds its lease{began}", run.view, run.id),
+        cause: "the process that ran it was killed or lost the catalog".into(),
+        effect: "the view keeps its former snapshot; the dead run's cut keeps files from being collected".into(),
+        next_step: "a scheduler closes it as failed and tries again: `basestream scheduler` or `basestream up` must run".into(),
+    }
+}
+
+fn failing(facts: &Facts) -> Vec<Problem> {
+    let newest = newest_runs(&facts.state);
+    let live = |run: &&&RunRecord| facts.state.live(DefinitionKind::View).any(|view| view.name == run.view && view.version == run.version);
+    let failing = newest.values().filter(live).filter(|run| run.status == RunStatus::Failed && run.attempt >= FAILURES);
+    failing.map(|run| failed(facts, run)).collect()
+}
+
+fn failed(facts: &Facts, run: &RunRecord) -> Problem {
+    let snapshot = facts.state.snapshot(&run.view, run.version);
+    let effect = match snapshot {
+        Some(snapshot) => format!(
+            "answers stay right and become slower: they add every checkpoint since the snapshot of {}",
+            format_timestamp(snapshot.published_at)
+        ),
+        None => "this version has no snapshot: answers add every checkpoint, or the version before is served".into(),
+    };
+    Problem {
+        fault: Fault::RunFailing,
+        severity: Severity::Error,
+        what: format!("{} (version {}): the batch run failed {} times in a row", run.view, run.version, run.attempt),
+        cause: run.error.clone().unwrap_or_else(|| "no error was recorded".into()),
+        effect,
+        next_step: format!(
+            "correct what the cause names (more batch.memory_limit, a damaged file, the view's SQL), then `basestream batch run {}`",
+            run.view
+        ),
+    }
+}
+
+fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
+    let newest = newest_runs(&facts.state);
+    let mut found = Vec::new();
+    for due in due_runs(&facts.state, registry, facts.now) {
+        let Some(since) = due.scheduled_for.or_else(|| due.requested.as_ref().and_then(asked_at)) else { continue };
+        let late = facts.now.saturating_sub(since);
+        let failed =
+            newest.get(&(due.view.clone(), due.version)).is_some_and(|run| run.status == RunStatus::Failed && run.attempt >= FAILURES);
+        if late <= LATE_US || failed {
+            continue;
+        }
+        let busy = facts.state.runs.iter().find(|run| run.status == RunStatus::Running);
+        found.push(Problem {
+            fault: Fault::RunOverdue,
+            severity: Severity::Warning,
+            what: format!("{}: a run was due at {} and has not begun ({})", due.view, format_timestamp(since), due.reason),
+            cause: match busy {
+                Some(run) => format!("the scheduler runs one view after the other, and {} is under way", run.view),
+                None => "no scheduler runs".into(),
+            },
+            effect: "answers stay right and become slower: they add every checkpoint since the last snapshot".into(),
+            next_step: match busy {
+                Some(_) => "wait; if it is always so, run a second `basestream scheduler`, or let views run less often".into(),
+                None => format!("start `basestream scheduler` or `basestream up`, or run it now: `basestream batch run {}`", due.view),
+            },
+        });
+    }
+    found
+}
+
+/// When a run was asked for: its id says so.
+fn asked_at(run: &RunRecord) -> Option<Micros> {
+    let (seconds, nanos) = run.id.get_timestamp()?.to_unix();
+    Some(i64::try_from(seconds).ok()?.checked_mul(1_000_000)? + i64::from(nanos / 1_000))
+}
+
+fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
+    let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building);
+    let mut found = Vec::new();
+    for view in building.filter(|view| facts.state.snapshot(&view.name, view.version).is_none()) {
+        let defined =
+            facts.state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.name == view.name && d.version == view.version);
+        let age = facts.now.saturating_sub(defined.map_or(facts.now, |definition| definition.created_at));
+        let newest = newest_runs(&facts.state).get(&(view.name.clone(), view.version)).copied();
+        let running = newest.is_some_and(|run| run.status == RunStatus::Running);
+        if age <= LATE_US || running {
+            continue;
+        }
+        let served = registry.views.iter().find(|other| other.name == view.name && other.status == DefinitionStatus::Active);
+        found.push(Problem {
+            fault: Fault::VersionUnbuilt,
+            severity: Severity::Warning,
+            what: format!("{}: version {} was applied {} ago and has no snapshot", view.name, view.version, for_time(age)),
+            cause: match newest.and_then(|run| run.error.clone()) {
+                Some(error) => format!("its run failed: {error}"),
+                None => "no run of it was made: no scheduler runs".into(),
+            },
+            effect: match served {
+                Some(served) => format!("version {} is served until then", served.version),
+                None => "answers add every checkpoint until then".into(),
+            },
+            next_step: format!("start `basestream scheduler` or `basestream up`, or build it now: `basestream batch run {}`", view.name),
+        });
+    }
+    found
+}
+
+fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for view in &registry.views {
+        let Some(stamp) = facts.stamps.get(&(view.name.clone(), view.version)) else { continue };
+        let next_step = format!("`basestream batch run {}` makes a snapshot of this release", view.name);
+        match stamp {
+            Ok(stamp) if *stamp == view.plan.stamp => {}
+            Ok(stamp) => found.push(Problem {
+                fault: Fault::StatesOfAnotherFormat,
+                severity: Severity::Warning,
+                what: format!("{}: the published snapshot's states are of another format than this release keeps", view.name),
+                cause: format!("another release made it: found {stamp}, expected {}", view.plan.stamp),
+                effect: "the snapshot is not used: answers are computed from the archive, right and slow, and say `degraded`".into(),
+                next_step,
+            }),
+            Err(error) => found.push(Problem {
+                fault: Fault::FileDamaged,
+                severity: Severity::Error,
+                what: format!("{}: the manifest of the published snapshot cannot be read", view.name),
+                cause: error.clone(),
+                effect: "a node that starts now cannot serve the view; nodes that run serve what they have loaded".into(),
+                next_step,
+            }),
+        }
+    }
+    found
+}

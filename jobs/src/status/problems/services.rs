@@ -1,0 +1,56 @@
+//! Services that do not answer, and definitions that cannot be planned.
+
+use super::{Facts, Fault, Problem, Service, Severity, Unreachable};
+
+pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
+    let mut found: Vec<Problem> = facts.unreachable.iter().map(unreachable).collect();
+    let mut told: Vec<&String> = Vec::new();
+    for error in facts.ends.values().filter_map(|ends| ends.as_ref().err()) {
+        if !told.contains(&error) && !facts.unreachable.iter().any(|known| known.service == Service::Log) {
+            told.push(error);
+            found.push(unreachable(&Unreachable { service: Service::Log, error: error.clone() }));
+        }
+    }
+    if let Some(Err(error)) = &facts.registry {
+        found.push(Problem {
+            fault: Fault::DefinitionsUnplanned,
+            severity: Severity::Error,
+            what: "the catalog's definitions cannot be planned".into(),
+            cause: error.clone(),
+            effect: "no layer can start; nodes that run serve what they have loaded".into(),
+            next_step: "run `basestream check` with this binary, correct the definition it names, then `basestream apply`".into(),
+        });
+    }
+    found
+}
+
+fn unreachable(unreachable: &Unreachable) -> Problem {
+    let (fault, what, effect, next_step) = match unreachable.service {
+        Service::Catalog => (
+            Fault::CatalogUnreachable,
+            "the catalog does not answer",
+            "no checkpoint is committed and no run is published; nodes that run serve what they have loaded; records wait in the log",
+            "bring the catalog's database back, or correct catalog.url; every process goes on by itself",
+        ),
+        Service::Storage => (
+            Fault::StorageUnreachable,
+            "the object storage does not answer",
+            "no checkpoint is committed and no run can read or write; lookups are answered from local copies; records wait in the log",
+            "bring the object storage back, or correct storage.url and its credentials; every process goes on by itself",
+        ),
+        Service::Log => (
+            Fault::LogUnreachable,
+            "the log does not answer",
+            "no record is read and none is taken in; answers stay at the committed vector; how far they are behind is not known",
+            "bring the log back, or correct log.url and log.properties; workers go on by themselves at the committed offsets",
+        ),
+    };
+    Problem {
+        fault,
+        severity: Severity::Error,
+        what: what.into(),
+        cause: unreachable.error.clone(),
+        effect: effect.into(),
+        next_step: next_step.into(),
+    }
+}

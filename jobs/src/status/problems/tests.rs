@@ -1,0 +1,528 @@
+use schemas::catalog::{
+    CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, LeaseRecord, PartitionRecord,
+    RunRecord, RunStatus, SnapshotRecord,
+};
+use schemas::functions::Functions;
+use schemas::vector::Offset;
+use uuid::Uuid;
+
+use super::*;
+
+const SECOND: Micros = 1_000_000;
+const MINUTE: Micros = 60 * SECOND;
+const HOUR: Micros = 60 * MINUTE;
+/// 2026-01-02T06:00:00Z.
+const NOW: Micros = 1_767_333_600 * SECOND;
+
+const STREAM: &str = "CREATE STREAM pay (k TEXT, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'payments', format = 'json', event_time = 'ts')";
+const VIEW: &str = "CREATE VIEW v WITH (every = '1d') AS SELECT k, count(*) AS n FROM pay GROUP BY k";
+
+/// Everything is as it should be: two partitions, read to their ends a moment ago, and a snapshot of an hour ago.
+async fn healthy() -> Facts {
+    let definition = |kind, name: &str, sql: &str| DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql: sql.into(),
+        status: DefinitionStatus::Active,
+        created_at: NOW - 3 * HOUR,
+    };
+    let partition = |number| PartitionRecord {
+        id: id(number),
+        next_offset: Offset(100),
+        log_identity: "log-1".into(),
+        clock: None,
+        max_event_time: None,
+        complete_to: Some(NOW - 5 * SECOND),
+    };
+    let state = CatalogState {
+        definitions: vec![definition(DefinitionKind::Stream, "pay", STREAM), definition(DefinitionKind::View, "v", VIEW)],
+        partitions: [(id(0), partition(0)), (id(1), partition(1))].into(),
+        checkpoints: vec![checkpoint("w1", NOW - 5 * SECOND, vec![range(0, 0, 100), range(1, 0, 100)])],
+        snapshots: vec![SnapshotRecord {
+            view: "v".into(),
+            version: 1,
+            run: Uuid::nil(),
+            cut: "pay/0:60,pay/1:70".parse().unwrap(),
+            manifest: "m".into(),
+            published_at: NOW - HOUR,
+        }],
+        runs: vec![run(RunStatus::Succeeded, 1)],
+        ..CatalogState::default()
+    };
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let stamp = registry.views[0].plan.stamp.clone();
+    Facts {
+        now: NOW,
+        state,
+        registry: Some(Ok(registry)),
+        ends: [("pay".into(), Ok(vec![ends(0, 0, 100), ends(1, 0, 100)]))].into(),
+        identities: [("pay".into(), "log-1".to_owned())].into(),
+        embedded_log: true,
+        checkpoint_interval: Duration::from_secs(10),
+        stamps: [(("v".into(), 1), Ok(stamp))].into(),
+        ..Facts::default()
+    }
+}
+
+fn id(partition: i32) -> PartitionId {
+    PartitionId::new("pay", partition)
+}
+
+fn ends(partition: i32, begin: i64, end: i64) -> PartitionBounds {
+    PartitionBounds { partition, begin: Offset(begin), end: Offset(end) }
+}
+
+fn range(partition: i32, start: i64, end: i64) -> CheckpointRange {
+    CheckpointRange {
+        partition: id(partition),
+        start: Offset(start),
+        end: Offset(end),
+        archived: end - start,
+        duplicate: 0,
+        dead_lettered: 0,
+        absent: 0,
+        clock: None,
+        max_event_time: None,
+        complete_to: None,
+    }
+}
+
+fn checkpoint(worker: &str, committed_at: Micros, ranges: Vec<CheckpointRange>) -> CheckpointRecord {
+    CheckpointRecord { id: Uuid::nil(), worker: worker.into(), committed_at, revision: 1, ranges }
+}
+
+fn run(status: RunStatus, attempt: u32) -> RunRecord {
+    RunRecord {
+        id: Uuid::nil(),
+        view: "v".into(),
+        version: 1,
+        status,
+        scheduled_for: None,
+        attempt,
+        started_at: Some(NOW - HOUR),
+        ended_at: Some(NOW - HOUR),
+        cut: None,
+        events_read: 0,
+        rows_written: 0,
+        bytes_written: 0,
+        peak_memory_bytes: 0,
+        error: (status == RunStatus::Failed).then(|| "the memory limit was reached".into()),
+    }
+}
+
+fn lease(name: &str, expires_at: Micros, pin: &str) -> LeaseRecord {
+    LeaseRecord { name: name.into(), owner: "p-1".into(), epoch: 1, expires_at, pin: Some(pin.parse().unwrap()) }
+}
+
+fn end(facts: &mut Facts, partition: i32, begin: i64, end: i64) {
+    let Some(Ok(all)) = facts.ends.get_mut("pay") else { panic!("the log told its ends") };
+    all[partition as usize] = ends(partition, begin, end);
+}
+
+/// Commits partition 0 last at this time.
+fn moved_at(facts: &mut Facts, at: Micros) {
+    facts.state.checkpoints =
+        vec![checkpoint("w1", at, vec![range(0, 0, 100)]), checkpoint("w2", NOW - 5 * SECOND, vec![range(1, 0, 100)])];
+    let partition = facts.state.partitions.get_mut(&id(0)).unwrap();
+    partition.complete_to = Some(at);
+}
+
+type Case = (Fault, Severity, fn(&mut Facts), [&'static str; 4]);
+
+/// A fault, how it comes about, and what is said of it: what, cause, effect, next step.
+const CASES: &[Case] = &[
+    (
+        Fault::CatalogUnreachable,
+        Severity::Error,
+        |facts| {
+            *facts = Facts { now: NOW, ..Facts::default() };
+            facts.unreachable.push(Unreachable { service: Service::Catalog, error: "no answer from db:5432".into() });
+        },
+        [
+            "the catalog does not answer",
+            "no answer from db:5432",
+            "no checkpoint is committed and no run is published; nodes that run serve what they have loaded; records wait in the log",
+            "bring the catalog's database back, or correct catalog.url; every process goes on by itself",
+        ],
+    ),
+    (
+        Fault::StorageUnreachable,
+        Severity::Error,
+        |facts| facts.unreachable.push(Unreachable { service: Service::Storage, error: "403".into() }),
+        [
+            "the object storage does not answer",
+            "403",
+            "no checkpoint is committed and no run can read or write; lookups are answered from local copies; records wait in the log",
+            "bring the object storage back, or correct storage.url and its credentials; every process goes on by itself",
+        ],
+    ),
+    (
+        Fault::LogUnreachable,
+        Severity::Error,
+        |facts| {
+            facts.ends.insert("pay".into(), Err("brokers are down".into()));
+            facts.ends.insert("other".into(), Err("brokers are down".into()));
+        },
+        [
+            "the log does not answer",
+            "brokers are down",
+            "no record is read and none is taken in; answers stay at the committed vector; how far they are behind is not known",
+            "bring the log back, or correct log.url and log.properties; workers go on by themselves at the committed offsets",
+        ],
+    ),
+    (
+        Fault::DefinitionsUnplanned,
+        Severity::Error,
+        |facts| facts.registry = Some(Err("v: there is no column x".into())),
+        [
+            "the catalog's definitions cannot be planned",
+            "v: there is no column x",
+            "no layer can start; nodes that run serve what they have loaded",
+            "run `basestream check` with this binary, correct the definition it names, then `basestream apply`",
+        ],
+    ),
+    (
+        Fault::LogExpired,
+        Severity::Error,
+        |facts| end(facts, 0, 130, 200),
+        [
+            "pay/0: the log expired past the committed offset: 30 records, offsets 100..130, are gone",
+            "the log's retention is shorter than the time nobody read it",
+            "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector",
+            "if another system still has these records, keep them for `basestream ingest`; then `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on",
+        ],
+    ),
+    (
+        Fault::LogShortened,
+        Severity::Error,
+        |facts| end(facts, 0, 0, 40),
+        [
+            "pay/0: the log ends at 40 and 100 is committed: it is shorter than the catalog",
+            "the log lost records that were counted: a topic made anew, an old backup, or a broker that lost its disk",
+            "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector",
+            "bring the whole log back; if that cannot be, `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on",
+        ],
+    ),
+    (
+        Fault::LogRecreated,
+        Severity::Error,
+        |facts| {
+            facts.identities.insert("pay".into(), "log-2".into());
+            facts.state.partitions.remove(&id(1));
+        },
+        [
+            "pay/0: the log is another one than the catalog's: found log-2, expected log-1",
+            "the topic was deleted and made anew, or log.url names another log",
+            "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector (offset 100)",
+            "correct log.url; if the former log is gone for good, `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on",
+        ],
+    ),
+    (
+        Fault::OffsetsAbsent,
+        Severity::Error,
+        |facts| facts.state.checkpoints[0].ranges[0].absent = 3,
+        [
+            "pay/0: 3 offsets of the embedded log delivered no record",
+            "a defect, or a log file that was changed by hand: this log has a record at every offset",
+            "records may be missing from every answer",
+            "keep log.db as it is, and compare: `basestream verify VIEW --log` names what is missing; then report it",
+        ],
+    ),
+    (
+        Fault::FileDamaged,
+        Severity::Error,
+        |facts| facts.damaged.push(("archive/pay/1.parquet".into(), "found 3 bytes, expected 900".into())),
+        [
+            "the file archive/pay/1.parquet is damaged or missing",
+            "found 3 bytes, expected 900",
+            "it is not merged: what needs it fails and says so (batch runs, verify, `as_of` in the past); snapshots made before hold its events",
+            "`basestream repair` rebuilds it from the log, as far back as the log goes",
+        ],
+    ),
+    (
+        Fault::FileDamaged,
+        Severity::Error,
+        |facts| facts.damaged.push(("states/1.states".into(), "its checksum".into())),
+        [
+            "the file states/1.states is damaged or missing",
+            "its checksum",
+            "none on answers: its states are computed from the archive",
+            "`basestream repair` writes it anew, or wait for the next batch run, after which nobody needs it",
+        ],
+    ),
+    (
+        Fault::FileDamaged,
+        Severity::Error,
+        |facts| facts.damaged.push(("snapshots/v/1/r/0.parquet".into(), "its checksum".into())),
+        [
+            "the file snapshots/v/1/r/0.parquet is damaged or missing",
+            "its checksum",
+            "a node that starts now cannot serve the view; nodes that run serve their local copies",
+            "`basestream repair`, or `basestream batch run VIEW`, makes it anew from the archive",
+        ],
+    ),
+    (
+        Fault::FileDamaged,
+        Severity::Error,
+        |facts| {
+            facts.stamps.insert(("v".into(), 1), Err("it is gone".into()));
+        },
+        [
+            "v: the manifest of the published snapshot cannot be read",
+            "it is gone",
+            "a node that starts now cannot serve the view; nodes that run serve what they have loaded",
+            "`basestream batch run v` makes a snapshot of this release",
+        ],
+    ),
+    (
+        Fault::PartitionStuck,
+        Severity::Error,
+        |facts| {
+            moved_at(facts, NOW - 10 * MINUTE);
+            end(facts, 0, 0, 140);
+        },
+        [
+            "pay: 40 records wait and nothing was committed for 10 min (partition 0 at 100)",
+            "nobody owns them, or their worker hangs; other partitions of the stream move (the last checkpoint is of 2026-01-02T05:50:00Z by the worker w1)",
+            "answers leave these records out and grow older; meta.complete_to says how old",
+            "start `basestream speed` or `basestream up`; if w1 still runs, read its log and restart it: its partitions are taken over",
+        ],
+    ),
+    (
+        Fault::PartitionStuck,
+        Severity::Error,
+        |facts| {
+            facts.state.partitions.clear();
+            facts.state.checkpoints.clear();
+            facts.state.snapshots.clear();
+        },
+        [
+            "pay: 200 records wait and nothing was committed for 3 h (partition 0 at 0, 1 at 0)",
+            "no worker of the speed layer runs, or it cannot commit (it was never read)",
+            "answers leave these records out and grow older; meta.complete_to says how old",
+            "start `basestream speed` or `basestream up`",
+        ],
+    ),
+    (
+        Fault::PartitionBehind,
+        Severity::Warning,
+        |facts| {
+            facts.state.partitions.get_mut(&id(0)).unwrap().complete_to = Some(NOW - 2 * HOUR);
+            end(facts, 0, 0, 9_100);
+        },
+        [
+            "pay/0: 9000 records wait; what is committed is complete to 2026-01-02T04:00:00Z",
+            "records come faster than they are read, or a backlog of 2 h is being read",
+            "answers are right and old; meta.complete_to says how old",
+            "wait while the lag shrinks; if it grows, start more `basestream speed` workers, up to the number of partitions",
+        ],
+    ),
+    (
+        Fault::RunAbandoned,
+        Severity::Warning,
+        |facts| {
+            facts.state.runs.push(run(RunStatus::Running, 1));
+            facts.state.leases.push(lease("run/v", NOW - 1, "pay/0:1"));
+        },
+        [
+            "v: the run 00000000-0000-0000-0000-000000000000 is under way and nobody holds its lease, begun 60 min ago",
+            "the process that ran it was killed or lost the catalog",
+            "the view keeps its former snapshot; the dead run's cut keeps files from being collected",
+            "a scheduler closes it as failed and tries again: `basestream scheduler` or `basestream up` must run",
+        ],
+    ),
+    (
+        Fault::RunFailing,
+        Severity::Error,
+        |facts| facts.state.runs = vec![run(RunStatus::Failed, 3)],
+        [
+            "v (version 1): the batch run failed 3 times in a row",
+            "the memory limit was reached",
+            "answers stay right and become slower: they add every checkpoint since the snapshot of 2026-01-02T05:00:00Z",
+            "correct what the cause names (more batch.memory_limit, a damaged file, the view's SQL), then `basestream batch run v`",
+        ],
+    ),
+    (
+        Fault::RunOverdue,
+        Severity::Warning,
+        |facts| facts.state.runs[0].started_at = Some(NOW - 26 * HOUR),
+        [
+            "v: a run was due at 2026-01-02T00:00:00Z and has not begun (its schedule)",
+            "no scheduler runs",
+            "answers stay right and become slower: they add every checkpoint since the last snapshot",
+            "start `basestream scheduler` or `basestream up`, or run it now: `basestream batch run v`",
+        ],
+    ),
+    (
+        Fault::VersionUnbuilt,
+        Severity::Warning,
+        |facts| {
+            let Some(Ok(registry)) = &mut facts.registry else { panic!("planned") };
+            registry.views.push(schemas::registry::LiveView {
+                version: 2,
+                status: DefinitionStatus::Building,
+                ..registry.views[0].clone()
+            });
+            let mut second = facts.state.definitions[1].clone();
+            (second.version, second.status) = (2, DefinitionStatus::Building);
+            facts.state.definitions.push(second);
+            facts.state.runs.push(RunRecord { version: 2, ..run(RunStatus::Failed, 1) });
+        },
+        [
+            "v: version 2 was applied 3 h ago and has no snapshot",
+            "its run failed: the memory limit was reached",
+            "version 1 is served until then",
+            "start `basestream scheduler` or `basestream up`, or build it now: `basestream batch run v`",
+        ],
+    ),
+    (
+        Fault::StatesOfAnotherFormat,
+        Severity::Warning,
+        |facts| {
+            let Some(Ok(registry)) = &mut facts.registry else { panic!("planned") };
+            let mut plan = (*registry.views[0].plan).clone();
+            plan.stamp = "count@2".into();
+            registry.views[0].plan = plan.into();
+            facts.stamps.insert(("v".into(), 1), Ok("count@1".into()));
+        },
+        [
+            "v: the published snapshot's states are of another format than this release keeps",
+            "another release made it: found count@1, expected count@2",
+            "the snapshot is not used: answers are computed from the archive, right and slow, and say `degraded`",
+            "`basestream batch run v` makes a snapshot of this release",
+        ],
+    ),
+    (
+        Fault::DeadLetters,
+        Severity::Warning,
+        |facts| {
+            let range = &mut facts.state.checkpoints[0].ranges[0];
+            (range.archived, range.dead_lettered) = (95, 5);
+            facts.top_reasons.insert("pay".into(), "column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL".into());
+        },
+        [
+            "pay: 5 of the 200 records of the last 60 min became dead letters (2.50 %)",
+            "most often: column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL",
+            "these records are in no answer; they are kept as they came",
+            "`basestream dead-letters list pay`; correct the producer or the stream's definition, then `basestream dead-letters replay pay`",
+        ],
+    ),
+    (
+        Fault::ReplayUnfinished,
+        Severity::Warning,
+        |facts| facts.state.leases.push(lease("replay/pay", NOW - MINUTE, "pay/0:7")),
+        [
+            "pay: a replay of dead letters ended in the middle",
+            "its process was killed, or the log or the catalog did not answer",
+            "some of the dead letters may be in the log again and not be marked as replayed",
+            "`basestream dead-letters replay pay` again: it finds what was sent, and sends nothing twice",
+        ],
+    ),
+    (
+        Fault::FilesUndeleted,
+        Severity::Warning,
+        |facts| facts.doomed = Some((12, NOW - HOUR)),
+        [
+            "12 files are marked for deletion and still there, the oldest for 60 min",
+            "no scheduler runs (the collector is part of it), or the object storage refuses to delete",
+            "answers are not touched; the storage grows",
+            "start `basestream scheduler` or `basestream up`; if one runs, its log says \"collection failed\" and why",
+        ],
+    ),
+    (
+        Fault::PinOld,
+        Severity::Warning,
+        |facts| facts.state.leases.push(lease("serve/p-1", NOW + MINUTE, "pay/0:10,pay/1:70")),
+        [
+            "the node p-1 stands on snapshots that were replaced 60 min ago (pay/0: 10, published 60)",
+            "it cannot load the newer snapshots, or it hangs",
+            "its answers are right and slower; files that only it needs are not deleted",
+            "read its log (\"a view could not be loaded\"), and restart it",
+        ],
+    ),
+    (
+        Fault::Gap,
+        Severity::Notice,
+        |facts| {
+            let gap = |partition, end| GapRecord {
+                partition: id(partition),
+                start: Offset(0),
+                end: Offset(end),
+                reason: "the log no longer had its beginning".into(),
+                accepted_at: NOW - HOUR,
+            };
+            facts.state.gaps = vec![gap(0, 5), gap(1, 7)];
+        },
+        [
+            "pay: 12 offsets are recorded as lost (pay/0: 0..5, pay/1: 0..7)",
+            "the log no longer had its beginning, at 2026-01-02T05:00:00Z",
+            "answers leave these records out, and the ledger says so",
+            "none; records that another system has can be sent again with `basestream ingest pay FILE`",
+        ],
+    ),
+];
+
+#[tokio::test]
+async fn each_fault_is_told_with_its_cause_its_effect_and_the_next_step() {
+    for (fault, severity, come_about, said) in CASES {
+        let mut facts = healthy().await;
+        come_about(&mut facts);
+        let found = problems(&facts);
+        let texts: Vec<[&str; 4]> = found.iter().map(|p| [p.what.as_str(), &p.cause, &p.effect, &p.next_step]).collect();
+        assert_eq!(texts, [*said], "{fault:?}");
+        assert_eq!((found[0].fault, found[0].severity), (*fault, *severity));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_an_installation_that_is_well() {
+    assert_eq!(problems(&healthy().await), []);
+}
+
+#[tokio::test]
+async fn what_is_no_fault_is_not_told() {
+    let quiet: [(&str, fn(&mut Facts)); 8] = [
+        ("a record that came a moment ago, after an hour without any", |facts| {
+            moved_at(facts, NOW - HOUR);
+            end(facts, 0, 0, 101);
+            facts.waiting_since.insert(id(0), NOW - 3 * SECOND);
+        }),
+        ("a partition without traffic", |facts| moved_at(facts, NOW - 9 * HOUR)),
+        ("control records on Kafka", |facts| {
+            facts.embedded_log = false;
+            facts.state.checkpoints[0].ranges[0].absent = 3;
+        }),
+        ("dead letters of yesterday", |facts| {
+            facts.state.checkpoints.push(checkpoint("w1", NOW - 20 * HOUR, vec![CheckpointRange { dead_lettered: 9, ..range(0, 0, 9) }]));
+            facts.state.checkpoints.rotate_right(1);
+        }),
+        ("one failed run, which is tried again", |facts| {
+            facts.state.runs = vec![RunRecord { ended_at: Some(NOW), ..run(RunStatus::Failed, 1) }];
+        }),
+        ("a run under way", |facts| {
+            facts.state.runs.push(run(RunStatus::Running, 1));
+            facts.state.leases.push(lease("run/v", NOW + 1, "pay/0:1"));
+        }),
+        ("files that the collector marked a minute ago", |facts| facts.doomed = Some((12, NOW - MINUTE))),
+        ("a node that stands on the published snapshot, and one that is gone", |facts| {
+            facts.state.leases.push(lease("serve/p-1", NOW + MINUTE, "pay/0:60,pay/1:70"));
+            facts.state.leases.push(lease("serve/p-2", NOW - MINUTE, "pay/0:0"));
+        }),
+    ];
+    for (what, come_about) in quiet {
+        let mut facts = healthy().await;
+        come_about(&mut facts);
+        assert_eq!(problems(&facts), [], "{what}");
+    }
+}
+
+#[tokio::test]
+async fn the_worst_is_told_first() {
+    let mut facts = healthy().await;
+    facts.doomed = Some((1, NOW - HOUR));
+    facts.state.gaps = vec![GapRecord { partition: id(0), start: Offset(0), end: Offset(1), reason: "r".into(), accepted_at: 0 }];
+    end(&mut facts, 0, 0, 40);
+    let faults: Vec<Fault> = problems(&facts).iter().map(|problem| problem.fault).collect();
+    assert_eq!(faults, [Fault::LogShortened, Fault::FilesUndeleted, Fault::Gap]);
+}
