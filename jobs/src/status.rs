@@ -1,7 +1,6 @@
 //! `status`: how far each partition is read, what each view is served from, what runs, and what is wrong. A service that does not
 //! answer is one of the problems; the rest is told.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemas::catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus};

@@ -168,7 +168,8 @@ impl From<object_store::Error> for Error {
             object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => ErrorKind::Conflict,
             _ => ErrorKind::Unavailable,
         };
-        Error::new(kind, error.to_string())
+        // It may repeat an endpoint with a password in it.
+        Error::new(kind, crate::settings::redacted_text(&error.to_string()))
     }
 }
 

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, Result};
+use crate::settings::redacted_url;
 use crate::tiles::Micros;
 use crate::vector::Offset;
 
@@ -157,13 +158,13 @@ pub async fn open(url: &str, properties: &BTreeMap<String, String>) -> Result<Ar
         Some(("file", _)) => Ok(Arc::new(embedded::EmbeddedLog::open(&folder_of(url)?, properties).await?)),
         Some(("kafka", hosts)) => Ok(Arc::new(kafka::KafkaLog::open(hosts.trim_end_matches('/'), properties)?)),
         _ => Err(Error::input("the log's URL is of no known kind")
-            .with("found", url)
+            .with("found", redacted_url(url))
             .with("expected", "file:///folder or kafka://host:port")),
     }
 }
 
 fn folder_of(url: &str) -> Result<std::path::PathBuf> {
-    let wrong = || Error::input("the log's URL names no folder").with("found", url).with("expected", "file:///folder");
+    let wrong = || Error::input("the log's URL names no folder").with("found", redacted_url(url)).with("expected", "file:///folder");
     let parsed = url::Url::parse(url).map_err(|error| wrong().caused_by(error))?;
     parsed.to_file_path().map_err(|()| wrong())
 }

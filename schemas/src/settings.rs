@@ -19,7 +19,7 @@ mod fields;
 mod urls;
 mod variables;
 
-pub use urls::{ServiceUrl, redacted_url};
+pub use urls::{ServiceUrl, redacted_text, redacted_url};
 pub use variables::Variables;
 
 /// The file's name unless another is asked for.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
-use schemas::catalog::{Catalog, CatalogState, FileKind, Revision};
+use schemas::catalog::{Catalog, CatalogState, DefinitionKind, FileKind, Revision};
 use schemas::fresh::{Chain, Fresh, ViewVersion};
 use schemas::functions::Functions;
 use schemas::log::Log;
@@ -178,6 +178,7 @@ impl Node {
         }
         let vector = state.vector();
         metrics::gauge!("basestream_serving_catalog_revision").set(state.revision as f64);
+        show_dead_letters(&state);
         let loaded = Arc::new(Loaded { state: Arc::new(state), registry, vector: vector.clone(), views });
         self.lock_stood().push(Arc::downgrade(&loaded));
         *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
@@ -296,6 +297,19 @@ impl Node {
 
     fn lease_name(&self) -> String {
         format!("serve/{}", self.0.settings.name)
+    }
+}
+
+/// How many dead letters each stream keeps.
+fn show_dead_letters(state: &CatalogState) {
+    let mut kept: BTreeMap<&Arc<str>, i64> = state.live(DefinitionKind::Stream).map(|stream| (&stream.name, 0)).collect();
+    for file in state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.doomed) {
+        if let Some(stream) = &file.subject {
+            *kept.entry(stream).or_default() += file.rows;
+        }
+    }
+    for (stream, rows) in kept {
+        metrics::gauge!("basestream_serving_dead_letters", "stream" => stream.to_string()).set(rows as f64);
     }
 }
 

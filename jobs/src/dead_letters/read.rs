@@ -8,7 +8,8 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use schemas::catalog::{CatalogState, DefinitionKind, FileKind, FileRecord};
 use schemas::events::headers_from_json;
-use schemas::storage::{BatchStream, ObjectStorage, read_dead_letters};
+use schemas::storage::scan::BatchStream;
+use schemas::storage::{ObjectStorage, read_dead_letters};
 use schemas::vector::Offset;
 use schemas::{Error, ErrorKind, Result};
 

@@ -144,9 +144,9 @@ async fn corrected_values_become_events_once_however_often_they_are_replayed() {
     let listing = bench.list(Selection::default()).await;
     let replayed: Vec<bool> = listing.dead_letters.iter().map(|letter| letter.replayed).collect();
     assert_eq!(replayed, [false, true, true]);
-    let log =
-        bench.installation.log.read(&TopicPartition { topic: "payments".into(), partition: log_partition(&bench).await }, Offset(4), 10);
-    let record = &log.await.unwrap().records[0];
+    let source = TopicPartition { topic: "payments".into(), partition: log_partition(&bench).await };
+    let fetched = bench.installation.log.read(&source, Offset(4), 10).await.unwrap();
+    let record = &fetched.records[0];
     assert_eq!(record.headers, [("h".into(), Bytes::from_static(b"\xff")), (REPLAYED_FROM.into(), origin(&bench, 1).await)]);
     assert_eq!(record.key.as_deref(), Some(&b"k"[..]));
 }

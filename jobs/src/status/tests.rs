@@ -1,4 +1,7 @@
+use std::collections::BTreeMap;
+
 use schemas::catalog::{CheckpointRange, CheckpointRecord, DefinitionRecord, PartitionRecord, SnapshotRecord};
+use schemas::log::PartitionBounds;
 use schemas::vector::Offset;
 use uuid::Uuid;
 
@@ -58,7 +61,7 @@ fn state() -> CatalogState {
     }
 }
 
-fn ends(bounds: Result<Vec<PartitionBounds>, String>) -> BTreeMap<Arc<str>, Result<Vec<PartitionBounds>, String>> {
+fn ends(bounds: Result<Vec<PartitionBounds>, String>) -> Ends {
     [("pay".into(), bounds)].into()
 }
 

@@ -4,6 +4,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use schemas::events::parse_timestamp;
+use schemas::settings::redacted_url;
 use schemas::vector::Vector;
 use schemas::{Error, ErrorKind, Result};
 use serde::Deserialize;
@@ -34,7 +35,10 @@ struct Meta {
 
 impl HttpServed {
     pub fn new(url: &str) -> Result<Self> {
-        let wrong = |why: String| Error::input(format!("\"{url}\" is not the URL of a serving node: {why}; expected http://host:port"));
+        let wrong = |why: String| {
+            let shown = redacted_url(url);
+            Error::input(format!("\"{shown}\" is not the URL of a serving node: {why}; expected http://host:port"))
+        };
         let parsed = url::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
         if parsed.scheme() != "http" {
             return Err(wrong(format!("found the scheme \"{}\"", parsed.scheme())));
@@ -48,15 +52,17 @@ impl Served for HttpServed {
     async fn answer(&self, view: &str, schema: &SchemaRef) -> Result<Answer> {
         let endpoint = format!("{}/v1/sql", self.url);
         let query = format!("SELECT * FROM \"{}\"", view.replace('"', "\"\""));
-        let unavailable =
-            |error: reqwest::Error| Error::unavailable("the serving node did not answer").with("url", &endpoint).caused_by(error);
+        let shown = redacted_url(&endpoint);
+        let unavailable = |error: reqwest::Error| {
+            Error::unavailable("the serving node did not answer").with("url", &shown).caused_by(error.without_url())
+        };
         let response = self.client.post(&endpoint).json(&json!({ "query": query })).send().await.map_err(unavailable)?;
         let status = response.status();
         let body = response.bytes().await.map_err(unavailable)?;
         if !status.is_success() {
-            return Err(refused(status.as_u16(), &body).with("url", &endpoint));
+            return Err(refused(status.as_u16(), &body).with("url", &shown));
         }
-        read(&body, schema).map_err(|error| error.with("url", &endpoint))
+        read(&body, schema).map_err(|error| error.with("url", &shown))
     }
 }
 

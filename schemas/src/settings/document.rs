@@ -1,6 +1,7 @@
 //! The TOML text with its variables, as settings; and the place of what is wrong in it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
+use super::urls::redacted_url;
 use super::variables::{Override, Variables};
 use crate::definitions::{Diagnostic, Diagnostics};
 use crate::error::Result;
@@ -25,11 +27,35 @@ pub(super) fn read<T: DeserializeOwned>(text: &str, path: &Path, project: &Path,
         let wrong = lay_over(document.get_mut(), &one.keys, span.clone(), &one.value);
         problems.extend(wrong.map(|message| places.at(Some(span), &message)));
     }
+    let mut hidden = Hidden::default();
     for value in document.get_mut().iter_mut().map(|(_, value)| value) {
-        substitute(value, project, variables, &places, &mut problems);
+        substitute(value, project, variables, &places, &mut problems, &mut hidden);
     }
     problems.into_result()?;
-    T::deserialize(Deserializer::from(document)).map_err(|error| fail(places.at(error.span(), error.message())))
+    T::deserialize(Deserializer::from(document)).map_err(|error| fail(places.at(error.span(), &hidden.in_text(error.message()))))
+}
+
+/// Texts that are not for other eyes, each with what is shown in its place: what a variable or a file put there (whatever key it
+/// was written under), and URLs with passwords.
+#[derive(Default)]
+struct Hidden(BTreeMap<String, String>);
+
+impl Hidden {
+    fn add(&mut self, written: &str, read: &str) {
+        let shown = if written == read { redacted_url(read) } else { written.to_owned() };
+        if shown != read && !read.is_empty() {
+            // Messages quote texts as they are, or with escapes.
+            self.0.insert(read.escape_debug().to_string(), shown.clone());
+            self.0.insert(read.to_owned(), shown);
+        }
+    }
+
+    fn in_text(&self, message: &str) -> String {
+        // The longest first: one may hold another.
+        let mut texts: Vec<(&String, &String)> = self.0.iter().collect();
+        texts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        texts.into_iter().fold(message.to_owned(), |message, (text, shown)| message.replace(text, shown))
+    }
 }
 
 /// Where things stand: bytes of the text, and behind its end one number for each override.
@@ -84,17 +110,27 @@ fn lay_over<'a>(table: &mut DeTable<'a>, keys: &[String], span: Range<usize>, va
     }
 }
 
-fn substitute(value: &mut Spanned<DeValue<'_>>, project: &Path, variables: &Variables, places: &Places<'_>, problems: &mut Diagnostics) {
+fn substitute(
+    value: &mut Spanned<DeValue<'_>>,
+    project: &Path,
+    variables: &Variables,
+    places: &Places<'_>,
+    problems: &mut Diagnostics,
+    hidden: &mut Hidden,
+) {
     let span = value.span();
     match value.get_mut() {
         DeValue::String(text) => match variables.substitute(text, project) {
-            Ok(new) => *text = Cow::Owned(new),
+            Ok(new) => {
+                hidden.add(text, &new);
+                *text = Cow::Owned(new);
+            }
             Err(message) => problems.push(places.at(Some(span), &message)),
         },
-        DeValue::Array(items) => items.iter_mut().for_each(|item| substitute(item, project, variables, places, problems)),
+        DeValue::Array(items) => items.iter_mut().for_each(|item| substitute(item, project, variables, places, problems, hidden)),
         DeValue::Table(table) => {
             for (_, inner) in table.iter_mut() {
-                substitute(inner, project, variables, places, problems);
+                substitute(inner, project, variables, places, problems, hidden);
             }
         }
         _ => {}

@@ -245,6 +245,33 @@ fn passwords_in_urls_are_hidden_however_they_are_written() {
     assert_eq!(redacted_url("sqlite::memory:"), "sqlite::memory:");
 }
 
+#[test]
+fn urls_in_the_texts_of_others_are_hidden_too() {
+    let text = "GET \"http://key:hush@host/b?x=1\" failed (s3://a:hush@b): 403, see http://host/path";
+    assert_eq!(redacted_text(text), "GET \"http://key:***@host/b?x=1\" failed (s3://a:***@b): 403, see http://host/path");
+    assert_eq!(redacted_text("no url: a@b, \ttabs  and\nlines "), "no url: a@b, \ttabs  and\nlines ");
+}
+
+#[test]
+fn a_value_that_came_from_a_variable_is_told_by_its_name_wherever_it_is_wrong() {
+    let secret = [("SECRET", "hush\"x"), ("BASESTREAM__CATALOG", "postgres://u:hush@h/db")];
+    let told = |text: &str| wrong(text, &secret[..1]);
+    for (text, name) in [
+        ("[log]\npartitions = '${SECRET}'", "${SECRET}"),
+        ("[speed]\ncheckpoint_interval = 'a${SECRET}'", "a${SECRET}"),
+        ("[serving]\nhttp = '${SECRET}'", "${SECRET}"),
+        ("[serving]\nclock = '${SECRET}'", "${SECRET}"),
+        ("[storage]\nurl = 3\n[catalog]\nurl = '${SECRET}'", ""),
+        ("catalog = '${SECRET}'", "${SECRET}"),
+        ("catalog = 'postgres://u:hush@h/db'", "postgres://u:***@h/db"),
+        ("[speed]\ngroup = ['${SECRET}']", ""),
+    ] {
+        let message = told(text);
+        assert!(!message.contains("hush") && message.contains(name), "{text}: {message}");
+    }
+    assert!(!wrong("", &secret[1..]).contains("hush"));
+}
+
 proptest! {
     #[test]
     fn no_text_panics(text in any::<String>(), value in any::<String>()) {

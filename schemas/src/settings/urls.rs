@@ -104,6 +104,18 @@ pub fn redacted_url(url: &str) -> String {
     shown
 }
 
+/// A text of somebody else's (an error, a log line) with every URL in it as it may be printed.
+pub fn redacted_text(text: &str) -> String {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
+    let mut shown = String::with_capacity(text.len());
+    for piece in text.split_inclusive(is_end) {
+        let word = piece.trim_end_matches(is_end);
+        shown.push_str(&redacted_url(word));
+        shown.push_str(&piece[word.len()..]);
+    }
+    shown
+}
+
 /// True for names whose value is not for other eyes.
 pub(super) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();

@@ -18,6 +18,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::settings::{redacted_text, redacted_url};
 use crate::storage::local::{LocalFolder, PARTIAL_FOLDER};
 use crate::storage::paths::ObjectName;
 use crate::storage::upload::UploadWriter;
@@ -64,7 +65,7 @@ impl ObjectStorage {
     /// which starts empty. Buckets take their options from the environment: `AWS_*`, `GOOGLE_*`, `AZURE_*` (such as
     /// AWS_ENDPOINT, AWS_ALLOW_HTTP).
     pub fn open(url: &str) -> Result<ObjectStorage> {
-        let wrong = |why: String| Error::input(format!("storage url \"{}\": {why}", without_password(url)));
+        let wrong = |why: String| Error::input(format!("storage url \"{}\": {}", redacted_url(url), redacted_text(&why)));
         let parsed = Url::parse(url)
             .map_err(|error| wrong(format!("{error}; expected file:///folder, s3://bucket/prefix or another object storage")))?;
         let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|error| wrong(error.to_string()))?;
@@ -293,16 +294,6 @@ fn cloud_options() -> Vec<(String, String)> {
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(key, _)| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| key.starts_with(prefix)))
         .collect()
-}
-
-fn without_password(url: &str) -> String {
-    match Url::parse(url) {
-        Ok(mut parsed) if parsed.password().is_some() => match parsed.set_password(None) {
-            Ok(()) => parsed.to_string(),
-            Err(()) => String::from(".."),
-        },
-        _ => url.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use url::Url;
 
 use super::session::{Session, failed};
 use crate::error::{Error, ErrorKind, Result};
+use crate::settings::redacted_url;
 
 /// How long a statement waits for another writer, and a caller for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,10 +94,12 @@ enum Place {
 /// The URL without what must not be printed: its password and its parameters.
 pub(super) fn shown(url: &str) -> String {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    // Before it is parsed: of `u:12/word@host` a parser takes `12` for a port and shows the rest.
+    let redacted = redacted_url(url);
     if scheme == "sqlite" {
-        return url.to_owned();
+        return redacted;
     }
-    match Url::parse(url) {
+    match Url::parse(&redacted) {
         Ok(mut parsed) if parsed.has_host() => {
             // Both fail only where there is no password to hide.
             let _ = parsed.set_password(None);

@@ -117,7 +117,9 @@ impl Settings {
 /// Why librdkafka takes no such settings.
 pub(super) fn refusal(error: KafkaError) -> Error {
     match error {
-        KafkaError::ClientConfig(_, description, name, _) => {
+        KafkaError::ClientConfig(_, description, name, value) => {
+            // librdkafka quotes the values that it refuses.
+            let description = if value.is_empty() { description } else { description.replace(&value, "***") };
             Error::input("Kafka takes no such property").with("property", name).with("reason", description)
         }
         error => Error::input("Kafka takes no such properties").with("reason", error),
@@ -131,6 +133,10 @@ fn refused(name: &str) -> Error {
 fn check_addresses(addresses: &str) -> Result<()> {
     let wrong =
         |found: &str| Error::input("a Kafka address is wrong").with("found", format!("{found:?}")).with("expected", "host:port, ..");
+    if addresses.contains('@') {
+        let expected = "host:port, ..; user and password are properties, sasl.username and sasl.password";
+        return Err(Error::input("a Kafka address holds credentials").with("expected", expected));
+    }
     for address in addresses.split(',') {
         let (host, port) = address.trim().rsplit_once(':').ok_or_else(|| wrong(address))?;
         let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
