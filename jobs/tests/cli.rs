@@ -259,3 +259,62 @@ fn records_that_are_no_events_are_told_by_line() {
     let stdout = text(&output.stdout);
     assert!(stdout.contains("../bad.jsonl:1: ") && stdout.contains("../bad.jsonl:2: "), "{stdout}");
 }
+
+#[test]
+fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
+    let project = Project::of_orders();
+    assert_success(&project.run(&["apply"]));
+    let order = |id: &str, revenue: &str| {
+        format!("{{\"order_id\":\"{id}\",\"customer_id\":\"c1\",\"ordered_at\":\"1997-01-10T08:00:00Z\",\"revenue\":{revenue}}}\n")
+    };
+    std::fs::write(project.path().join("some.jsonl"), order("good", "1.5") + &order("bad", "\"much\"")).unwrap();
+    assert_success(&project.run(&["ingest", "orders", "some.jsonl", "--produce-invalid"]));
+    let up = project.up();
+    project.wait_until_committed(1);
+    let listed = project.json(&["dead-letters", "list", "orders"]);
+    assert_eq!((&listed["count"], listed["dead_letters"][0]["replayed"].as_bool()), (&1.into(), Some(false)));
+    let reason = listed["reasons"][0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("column revenue ($.revenue): found .., expected DECIMAL(18,2)"), "{reason}");
+    assert_success(&project.run(&["dead-letters", "export", "orders", "--to", "dead.jsonl"]));
+    let lines = text(&project.run(&["dead-letters", "export", "orders", "--to", "-"]).stdout);
+    assert_eq!(lines, std::fs::read_to_string(project.path().join("dead.jsonl")).unwrap(), "standard output is the lines alone");
+
+    let refused = project.run(&["dead-letters", "replay", "orders"]);
+    assert_eq!(refused.status.code(), Some(1), "as it stands it would die again");
+    assert!(text(&refused.stdout).contains("1 are refused: they would become dead letters again"), "{}", text(&refused.stdout));
+    project.replace("dead.jsonl", r#"\"much\""#, "2.5");
+    for (sent, already) in [(1, 0), (0, 1)] {
+        let summary = project.json(&["dead-letters", "replay", "orders", "--file", "dead.jsonl"])["summary"].clone();
+        assert_eq!((&summary["replayed"], &summary["already"]), (&sent.into(), &already.into()), "{summary}");
+    }
+    project.wait_until_committed(2);
+    let found = project.json(&["lookup", "orders_by_customer", "customer_id=c1"]);
+    assert_eq!(found["row"]["revenue_365d"], "4.00");
+    assert_success(&project.run(&["verify", "orders_by_customer", "--url", &up.url]));
+    let problems = project.json(&["status"])["problems"].clone();
+    assert_eq!(problems[0]["fault"], "dead_letters", "{problems:#}");
+    let status = text(&project.run(&["status"]).stdout);
+    assert!(status.contains("orders: 1 of the 3 records of the last 60 min became dead letters (33.33 %)"), "{status}");
+    assert!(status.contains("\n  next:   `basestream dead-letters list orders`"), "{status}");
+    assert_eq!(up.stop(), Some(0));
+    assert_fails(&project.run(&["dead-letters", "replay", "orders", "--offset", "1"]), 2, "--partition");
+    assert_fails(&project.run(&["dead-letters", "list", "nothing"]), 1, "there is no stream \"nothing\"");
+}
+
+#[test]
+fn status_says_what_it_can_when_a_service_does_not_answer() {
+    let project = Project::of_orders();
+    let status = |name: &str, url: &str| {
+        let output = command(&project.path(), &["status", "--json"]).env(name, url).stdin(Stdio::null()).output().unwrap();
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+        (output.status.code(), status)
+    };
+    let (code, without_catalog) = status("BASESTREAM__CATALOG__URL", "postgres://u:p@127.0.0.1:1/db");
+    assert_eq!((code, &without_catalog["problems"][0]["fault"]), (Some(1), &"catalog_unreachable".into()));
+    assert_success(&project.run(&["apply"]));
+    let (code, without_log) = status("BASESTREAM__LOG__URL", "kafka://127.0.0.1:1");
+    assert_eq!((code, &without_log["problems"][0]["fault"]), (Some(0), &"log_unreachable".into()));
+    assert_eq!(without_log["views"][0]["view"], "orders_by_customer");
+    let text = text(&project.run(&["status"]).stdout);
+    assert!(text.ends_with("no problems found\n"), "{text}");
+}

@@ -1,8 +1,9 @@
-//! Logs on standard error, by RUST_LOG or --log-level.
+//! Logs on standard error, by RUST_LOG or --log-level; URLs in them without their passwords, whoever wrote them.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
+use schemas::settings::redacted_text;
 use schemas::{Error, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -24,11 +25,47 @@ pub(super) fn start(asked: Option<&str>, format: Format, runs_long: bool) -> Res
         })?,
         None => EnvFilter::builder().with_default_directive(default.into()).parse_lossy(""),
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Redacted(std::io::stderr()))
+        .with_ansi(std::io::stderr().is_terminal());
     // A second start in one process (a test, a host with logs of its own) keeps the first.
     let _ = match format {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().try_init(),
     };
     Ok(())
+}
+
+/// Libraries log the URLs they are given: each event comes as one text, and leaves without passwords.
+struct Redacted<W>(W);
+
+impl<W: Write> Write for Redacted<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let shown = if text.contains("://") { redacted_text(&text).into_bytes() } else { bytes.to_vec() };
+        self.0.write_all(&shown)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_that_a_library_logs_loses_its_password() {
+        let mut out = Redacted(Vec::new());
+        let line = "DEBUG reqwest::connect: starting new connection: http://key:hush@host:1/\n";
+        assert_eq!(out.write(line.as_bytes()).unwrap(), line.len());
+        out.write_all(b"{\"url\":\"s3://a:hush@b\",\"n\":1}\n").unwrap();
+        assert_eq!(
+            String::from_utf8(out.0).unwrap(),
+            "DEBUG reqwest::connect: starting new connection: http://key:***@host:1/\n{\"url\":\"s3://a:***@b\",\"n\":1}\n"
+        );
+    }
 }

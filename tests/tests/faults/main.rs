@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod definitions;
+mod documented;
 mod memory;
 mod random;
 
