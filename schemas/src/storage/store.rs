@@ -82,7 +82,9 @@ impl ObjectStorage {
                 Self::new(Arc::new(object_store::memory::InMemory::new()), None, &Uuid::new_v4().simple().to_string())
             }
             _ => {
-                let (store, _) = object_store::parse_url_opts(&parsed, cloud_options()).map_err(|error| wrong(error.to_string()))?;
+                let options = cloud_options();
+                check_endpoints(&options)?;
+                let (store, _) = object_store::parse_url_opts(&parsed, options).map_err(|error| wrong(error.to_string()))?;
                 Self::new(Arc::new(PrefixStore::new(store, prefix)), None, &address)
             }
         }
@@ -294,6 +296,17 @@ fn cloud_options() -> Vec<(String, String)> {
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(key, _)| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| key.starts_with(prefix)))
         .collect()
+}
+
+/// Libraries log the endpoints they connect to, and none of these services takes a password there.
+fn check_endpoints(options: &[(String, String)]) -> Result<()> {
+    let holds_credentials = |url: &str| Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some());
+    match options.iter().find(|(name, value)| name.to_ascii_uppercase().contains("ENDPOINT") && holds_credentials(value)) {
+        Some((name, _)) => Err(Error::input("an endpoint holds credentials")
+            .with("variable", name)
+            .with("expected", "scheme://host:port; credentials have variables of their own, such as AWS_ACCESS_KEY_ID")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

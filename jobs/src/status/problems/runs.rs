@@ -1,9 +1,10 @@
 //! Batch runs that fail, die or do not come, versions that are not built, and snapshots that cannot be used.
 
-use schemas::catalog::{DefinitionKind, DefinitionStatus, RunRecord, RunStatus};
+use schemas::catalog::{DefinitionKind, DefinitionStatus, RunRecord, RunStatus, abandoned};
 use schemas::events::format_timestamp;
 use schemas::registry::Registry;
 use schemas::tiles::Micros;
+use uuid::Uuid;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
 use crate::scheduler::{due_runs, newest_runs};
@@ -14,7 +15,9 @@ const LATE_US: Micros = 2 * 60_000_000;
 const FAILURES: u32 = 2;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
-    let mut found: Vec<Problem> = abandoned(facts).map(|run| dead(facts, run)).collect();
+    // Nothing is closed here: the commits that would are left alone.
+    let closable = abandoned(&facts.state, Uuid::nil, facts.now);
+    let mut found: Vec<Problem> = closable.iter().map(|(run, _)| dead(facts, run)).collect();
     found.extend(failing(facts));
     if let Some(Ok(registry)) = &facts.registry {
         found.extend(overdue(facts, registry));
@@ -22,12 +25,6 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
         found.extend(formats(facts, registry));
     }
     found
-}
-
-/// Running, and no lease on the view: its process is gone.
-fn abandoned(facts: &Facts) -> impl Iterator<Item = &RunRecord> {
-    let held = |view: &str| facts.state.leases.iter().any(|lease| lease.name == format!("run/{view}") && lease.expires_at > facts.now);
-    facts.state.runs.iter().filter(move |run| run.status == RunStatus::Running && !held(&run.view))
 }
 
 fn dead(facts: &Facts, run: &RunRecord) -> Problem {

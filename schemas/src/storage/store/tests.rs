@@ -113,6 +113,14 @@ async fn an_upload_that_is_aborted_or_dropped_leaves_nothing() {
     }
 }
 
+#[test]
+fn an_endpoint_with_a_password_is_refused_without_showing_it() {
+    let options = |endpoint: &str| vec![("AWS_REGION".to_owned(), "a@b".to_owned()), ("AWS_ENDPOINT_URL".to_owned(), endpoint.to_owned())];
+    assert!(check_endpoints(&options("http://127.0.0.1:9000")).is_ok());
+    let error = check_endpoints(&options("http://key:hush@127.0.0.1:9000")).unwrap_err().to_string();
+    assert!(error.contains("AWS_ENDPOINT_URL") && !error.contains("hush"), "{error}");
+}
+
 #[tokio::test]
 async fn a_large_object_goes_up_in_parts() {
     let (_folder, storages) = storages();
