@@ -34,7 +34,8 @@ use corrections::Corrections;
 
 /// How many refused dead letters are told one by one; all are counted.
 const REFUSED_TOLD: usize = 20;
-const BATCH_RECORDS: usize = 5_000;
+/// Each batch is a commit of as many ranges at most, and all other commits wait for it.
+const BATCH_RECORDS: usize = 2_000;
 const BATCH_BYTES: usize = 8 << 20;
 
 /// What to replay, and how.
@@ -125,6 +126,20 @@ struct Run<'a> {
     summary: ReplaySummary,
 }
 
+/// A dead letter's number, from 1, among those of its partition in one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rank {
+    file: usize,
+    number: usize,
+}
+
+impl Rank {
+    fn before(self) -> Option<Rank> {
+        let number = self.number.checked_sub(1).filter(|number| *number > 0)?;
+        Some(Rank { number, ..self })
+    }
+}
+
 /// What decides whether a record may go to the log.
 struct Rules {
     decoder: Decoder,
@@ -200,29 +215,45 @@ impl<'a> Run<'a> {
     async fn corrected(&mut self, corrections: &Corrections, progress: &mut impl FnMut(u64)) -> Result<()> {
         let known = self.known(&corrections.places).await?;
         let mut lines = corrections.lines()?;
+        let mut last: BTreeMap<i32, Rank> = BTreeMap::new();
         let mut looked_at = 0;
         while let Some((number, corrected)) = lines.next_line()? {
             looked_at += 1;
             let place = (corrected.partition, corrected.offset);
-            match known.contains(&place) {
-                true => self.take(letter_of(corrected, &self.stream), Some(number)).await?,
-                false => self.refuse(place, Some(number), "it names no dead letter of the stream".into()),
+            match known.get(&place).copied() {
+                Some(rank) => {
+                    // A range goes on only where no dead letter lies between this line and the one before.
+                    if last.insert(place.0, rank) != rank.before() {
+                        self.runs.leave_out(place.0);
+                    }
+                    self.take(letter_of(corrected, &self.stream), Some(number)).await?;
+                }
+                None => self.refuse(place, Some(number), "it names no dead letter of the stream".into()),
             }
-            self.runs.close();
             progress(looked_at);
         }
         self.send().await
     }
 
-    /// Which of these places are dead letters.
-    async fn known(&mut self, places: &BTreeSet<(i32, Offset)>) -> Result<BTreeSet<(i32, Offset)>> {
+    /// Which of these places are dead letters, with their ranks.
+    async fn known(&mut self, places: &BTreeSet<(i32, Offset)>) -> Result<BTreeMap<(i32, Offset), Rank>> {
         let state = self.installation.catalog.state().await?;
-        let mut known = BTreeSet::new();
-        for file in files_of(&state, Some(&self.stream.name))? {
+        let mut known = BTreeMap::new();
+        for (file_number, file) in files_of(&state, Some(&self.stream.name))?.into_iter().enumerate() {
             let mut letters = Letters::of(file);
+            let mut ranks: BTreeMap<i32, usize> = BTreeMap::new();
             loop {
                 match letters.next(&self.installation.storage).await {
-                    Ok(Some(some)) => known.extend(some.iter().map(|l| (l.partition, l.offset)).filter(|place| places.contains(place))),
+                    Ok(Some(some)) => {
+                        for letter in some {
+                            let rank = ranks.entry(letter.partition).or_default();
+                            *rank += 1;
+                            let place = (letter.partition, letter.offset);
+                            if places.contains(&place) {
+                                known.insert(place, Rank { file: file_number, number: *rank });
+                            }
+                        }
+                    }
                     Ok(None) => break,
                     Err(error) => {
                         self.summary.damaged.push(letters.damaged(error)?);

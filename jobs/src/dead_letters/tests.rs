@@ -137,6 +137,7 @@ async fn corrected_values_become_events_once_however_often_they_are_replayed() {
     assert_eq!((first.replayed, first.already, first.refused), (2, 0, 1), "{first:?}");
     assert_eq!((first.first_refused[0].line, first.first_refused[0].offset), (Some(3), Offset(3)));
     assert!(first.first_refused[0].reason.contains("invalid UTF-8"), "{first:?}");
+    assert_eq!(bench.installation.catalog.replays("pay").await.unwrap().len(), 1, "neighbours are one range");
     let again = bench.replay(options).await.unwrap();
     assert_eq!((again.replayed, again.already, again.refused), (0, 2, 1));
     assert_eq!(bench.work().await, (3, 3), "two more events, and no more dead letters");
