@@ -163,7 +163,8 @@ fn no_command_shows_or_stores_a_secret_when_storage_and_log_do_not_answer() {
     let project = Project::new(&settings, "pay").with_s3(&format!("http://{NOWHERE}"), STORAGE).with("AWS_SESSION_TOKEN", TOKEN);
     let mut said = String::new();
     for command in COMMANDS {
-        said += &project.run(command, Duration::from_secs(6)).1;
+        let patience = if command[0] == "status" { 30 } else { 6 };
+        said += &project.run(command, Duration::from_secs(patience)).1;
     }
     assert!(said.contains("the object storage does not answer") && said.contains("the log does not answer"), "{said}");
     for entry in std::fs::read_dir(project.path("data")).unwrap() {
@@ -210,7 +211,9 @@ fn no_refusal_of_settings_shows_a_secret() {
             project.run(command, Duration::from_secs(10));
         }
         let (code, said) = project.run(&["serve"], Duration::from_secs(5));
-        assert!(code != Some(0) && !said.contains("basestream is up"), "{settings} was taken: {said}");
+        // A bucket is reached when it is needed.
+        let is_taken = code == Some(0) || said.contains("basestream is up");
+        assert!(!is_taken || settings.contains("s3://"), "{settings} was taken: {said}");
     }
     let endpoint = format!("http://key:{STORAGE}@{NOWHERE}");
     let project = Project::new("[storage]\nurl = \"s3://bucket/prefix\"", "pay").with_s3(&endpoint, TOKEN);

@@ -15,17 +15,18 @@ use schemas::log::{Log, PartitionBounds, TopicPartition};
 use schemas::registry::Registry;
 use schemas::settings::Settings;
 use schemas::storage::{ObjectStorage, read_dead_letters, read_manifest};
-use schemas::vector::PartitionId;
+use schemas::tiles::Micros;
+use schemas::vector::{Offset, PartitionId};
 use schemas::{Error, ErrorKind, Result};
 
 use super::RUNS;
-use super::problems::{Ends, Facts, Service, Unreachable};
+use super::problems::{Facts, Service, Unreachable};
 use crate::dead_letters::reason_class;
 use crate::installation::{Installation, now};
 
 /// How long a service may take to answer one question.
 const WAIT: Duration = Duration::from_secs(5);
-/// Partitions of which the first waiting record is looked at.
+/// Partitions of one topic of which the first waiting record is looked at.
 const LOOKED_AT: usize = 32;
 /// An object that nobody stores: a storage that knows it is not there answers.
 const PROBE: &str = "status-probe";
@@ -74,9 +75,21 @@ impl Services {
             facts.unreachable.push(Unreachable { service: Service::Catalog, error: error.to_string() });
             Vec::new()
         });
-        self.read_log(&mut facts).await;
-        if let Err(error) = self.read_storage(&mut facts).await {
-            facts.unreachable.push(Unreachable { service: Service::Storage, error: error.to_string() });
+        // Each waits for itself alone.
+        let (log, stored) = futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state));
+        match log {
+            Ok(said) => {
+                for (stream, topic) in said {
+                    facts.identities.extend(topic.identity.map(|identity| (stream.clone(), identity)));
+                    facts.waiting_since.extend(topic.waiting_since);
+                    facts.ends.insert(stream, topic.ends);
+                }
+            }
+            Err(error) => facts.unreachable.push(Unreachable { service: Service::Log, error: error.to_string() }),
+        }
+        match stored {
+            Ok(stored) => (facts.stamps, facts.top_reasons) = (stored.stamps, stored.top_reasons),
+            Err(error) => facts.unreachable.push(Unreachable { service: Service::Storage, error: error.to_string() }),
         }
         (facts, runs)
     }
@@ -89,36 +102,48 @@ impl Services {
         catalog.runs(None, RUNS).await
     }
 
-    async fn read_log(&self, facts: &mut Facts) {
-        let log = match &self.log {
-            Ok(log) => log,
-            Err(error) => {
-                facts.unreachable.push(Unreachable { service: Service::Log, error: error.to_string() });
-                return;
-            }
-        };
-        for (stream, topic) in topics(&facts.state) {
-            let ends: Result<Vec<PartitionBounds>> = in_time("the log", log.bounds(&topic)).await;
-            if ends.as_ref().is_ok_and(|ends| !ends.is_empty())
-                && let Ok(identity) = in_time("the log", log.identity(&topic)).await
-            {
-                facts.identities.insert(stream.clone(), identity);
-            }
-            facts.ends.insert(stream.clone(), ends.map_err(|error| error.to_string()));
-            read_waiting(&**log, facts, &stream, &topic).await;
-        }
+    /// What the log says of each live stream's topic.
+    async fn ask_log(&self, state: &CatalogState) -> Result<Vec<(Arc<str>, TopicSays)>> {
+        let log = self.log.as_ref().map_err(again)?;
+        let questions = topics(state).into_iter().map(|(stream, topic)| async move {
+            let says = ask_topic(&**log, state, &stream, &topic).await;
+            (stream, says)
+        });
+        Ok(futures::future::join_all(questions).await)
     }
 
-    async fn read_storage(&self, facts: &mut Facts) -> Result<()> {
+    async fn ask_storage(&self, state: &CatalogState) -> Result<Stored> {
         let storage = self.storage.as_ref().map_err(again)?;
         match in_time("the object storage", storage.length(PROBE)).await {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        facts.stamps = stamps(storage, &facts.state).await;
-        facts.top_reasons = top_reasons(storage, &facts.state).await;
-        Ok(())
+        Ok(Stored { stamps: stamps(storage, state).await, top_reasons: top_reasons(storage, state).await })
     }
+}
+
+struct TopicSays {
+    ends: Result<Vec<PartitionBounds>, String>,
+    identity: Option<String>,
+    waiting_since: Vec<(PartitionId, Micros)>,
+}
+
+struct Stored {
+    stamps: BTreeMap<ViewVersion, Result<String, String>>,
+    top_reasons: BTreeMap<Arc<str>, String>,
+}
+
+async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: &Arc<str>, topic: &Arc<str>) -> TopicSays {
+    let ends = match in_time("the log", log.bounds(topic)).await {
+        Ok(ends) => ends,
+        Err(error) => return TopicSays { ends: Err(error.to_string()), identity: None, waiting_since: Vec::new() },
+    };
+    let identity = match ends.is_empty() {
+        true => None,
+        false => in_time("the log", log.identity(topic)).await.ok(),
+    };
+    let waiting_since = waiting(log, state, stream, topic, &ends).await;
+    TopicSays { ends: Ok(ends), identity, waiting_since }
 }
 
 /// The topic of each live stream.
@@ -128,22 +153,28 @@ pub(super) fn topics(state: &CatalogState) -> BTreeMap<Arc<str>, Arc<str>> {
 }
 
 /// When the log took the first record that is not committed, of each partition that has one.
-async fn read_waiting(log: &dyn Log, facts: &mut Facts, stream: &Arc<str>, topic: &Arc<str>) {
-    let vector = facts.state.vector();
-    let ends: Ends = facts.ends.iter().filter(|(name, _)| *name == stream).map(|(name, ends)| (name.clone(), ends.clone())).collect();
-    for ends in ends.values().flatten().flatten() {
+async fn waiting(
+    log: &dyn Log,
+    state: &CatalogState,
+    stream: &Arc<str>,
+    topic: &Arc<str>,
+    ends: &[PartitionBounds],
+) -> Vec<(PartitionId, Micros)> {
+    let mut found = Vec::new();
+    for ends in ends {
         let id = PartitionId::new(stream.clone(), ends.partition);
-        let next = vector.get(&id).max(ends.begin);
-        if next >= ends.end || facts.waiting_since.len() >= LOOKED_AT {
+        let next = state.partitions.get(&id).map_or(Offset::ZERO, |known| known.next_offset).max(ends.begin);
+        if next >= ends.end || found.len() >= LOOKED_AT {
             continue;
         }
         let source = TopicPartition { topic: topic.clone(), partition: ends.partition };
-        if let Ok(fetched) = in_time("the log", log.read(&source, next, 1)).await
-            && let Some(record) = fetched.records.first()
-        {
-            facts.waiting_since.insert(id, record.timestamp);
+        match in_time("the log", log.read(&source, next, 1)).await {
+            Ok(fetched) => found.extend(fetched.records.first().map(|record| (id, record.timestamp))),
+            // It would be so for the others too.
+            Err(_) => break,
         }
     }
+    found
 }
 
 /// The state format of each published snapshot, by its manifest.
