@@ -69,11 +69,12 @@ struct Stretch {
 impl Text {
     fn take(&mut self, token: &Token, next: Option<&Token>) {
         self.tokens += 1;
+        let is_inside = self.stretches.len() > 1;
         let Some(stretch) = self.stretches.last_mut() else { return };
         stretch.tokens += 1;
         match token {
             Token::LParen | Token::LBrace | Token::LBracket => self.stretches.push(Stretch::default()),
-            Token::RParen | Token::RBrace | Token::RBracket if self.stretches.len() > 1 => drop(self.stretches.pop()),
+            Token::RParen | Token::RBrace | Token::RBracket if is_inside => drop(self.stretches.pop()),
             Token::Comma if !stretch.is_past_from => *stretch = Stretch::default(),
             Token::SemiColon => self.end_statement(),
             _ if is_word(token, "from") => stretch.is_past_from = true,
