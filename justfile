@@ -51,3 +51,7 @@ duplicates:
 # licences, banned duplicates, sources, known vulnerabilities (needs `cargo install cargo-deny cargo-audit --locked`)
 dependencies:
     .ci/dependencies
+
+# fuzzing: just fuzz events|definitions|lookups|sql SECONDS (needs `cargo install cargo-fuzz --locked`; the first build takes long)
+fuzz target seconds *arguments:
+    fuzz/run {{target}} {{seconds}} {{arguments}}

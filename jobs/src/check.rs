@@ -11,16 +11,16 @@ use schemas::definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefin
 use schemas::functions::Functions;
 use schemas::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
 use schemas::plan::{ColumnKind, Planned, Planner, ViewPlan};
+use schemas::settings::SpeedSettings;
 use schemas::tiles::Micros;
 use serde::Serialize;
+use speed::DedupCost;
 
 mod text;
 
 /// How many run times are shown ahead.
 const RUNS_AHEAD: usize = 3;
-/// What one remembered id takes in a speed worker's memory, about.
-const BYTES_PER_ID: u64 = 64;
-/// The rate that memory is told for.
+/// The rate that the cost of remembered ids is told for.
 const EVENTS_PER_SECOND: u64 = 1_000;
 
 /// A project's definitions, and what was found in them.
@@ -45,8 +45,12 @@ pub struct StreamReport {
     pub event_time: String,
     pub id: Option<String>,
     pub dedup_within: Option<String>,
-    /// Memory for remembered ids at 1,000 events a second, over all partitions.
+    /// Memory for remembered ids at 1,000 events a second, over all partitions of one worker.
     pub dedup_memory_bytes_at_1k_per_s: Option<u64>,
+    /// And local disk.
+    pub dedup_disk_bytes_at_1k_per_s: Option<u64>,
+    /// The `speed.dedup_memory` that this rate asks for, when it is more than the setting.
+    pub dedup_memory_wanted_bytes_at_1k_per_s: Option<u64>,
     pub retention: Option<String>,
 }
 
@@ -101,7 +105,7 @@ pub async fn check_definitions(definitions: Definitions, functions: &Functions, 
         plans: Vec::new(),
         staging: BTreeSet::new(),
         diagnostics: Diagnostics::new(),
-        streams: definitions.streams.iter().map(report_stream).collect(),
+        streams: definitions.streams.iter().map(|stream| report_stream(stream, SpeedSettings::default().dedup_memory)).collect(),
         views: Vec::new(),
         definitions: Definitions::default(),
     };
@@ -127,6 +131,12 @@ pub async fn check_definitions(definitions: Definitions, functions: &Functions, 
 }
 
 impl Checked {
+    /// Tells the cost of remembered ids for this `speed.dedup_memory`.
+    pub fn with_dedup_memory(mut self, bytes: u64) -> Self {
+        self.streams = self.definitions.streams.iter().map(|stream| report_stream(stream, bytes)).collect();
+        self
+    }
+
     /// What `explain` says of one view; `None` for a view that keeps nothing or is not there.
     pub fn explain(&self, view: &str, now: Micros) -> Option<Explanation> {
         self.plans.iter().find(|plan| &*plan.view == view).map(|plan| explain(plan, now))
@@ -143,8 +153,10 @@ fn names_unknown_table(message: &str) -> bool {
     message.contains("table '") && message.contains("not found")
 }
 
-fn report_stream(stream: &StreamDefinition) -> StreamReport {
-    let memory = stream.dedup_within.map(|window| window.as_secs().max(1).saturating_mul(EVENTS_PER_SECOND * BYTES_PER_ID));
+fn report_stream(stream: &StreamDefinition, dedup_memory: u64) -> StreamReport {
+    let window = stream.dedup_within.filter(|_| stream.id.is_some());
+    let cost = window.map(|window| DedupCost::of(window.as_secs().max(1).saturating_mul(EVENTS_PER_SECOND), dedup_memory));
+    let wanted = cost.filter(|cost| !cost.is_full_speed(dedup_memory)).map(|cost| cost.full_speed_memory_bytes);
     let column = |column: &schemas::definitions::Column| ColumnReport {
         name: column.name.clone(),
         column_type: column.column_type.to_string(),
@@ -158,7 +170,9 @@ fn report_stream(stream: &StreamDefinition) -> StreamReport {
         event_time: stream.event_time.clone(),
         id: stream.id.clone(),
         dedup_within: stream.dedup_within.map(format_duration),
-        dedup_memory_bytes_at_1k_per_s: memory.filter(|_| stream.id.is_some()),
+        dedup_memory_bytes_at_1k_per_s: cost.map(|cost| cost.memory_bytes),
+        dedup_disk_bytes_at_1k_per_s: cost.map(|cost| cost.disk_bytes),
+        dedup_memory_wanted_bytes_at_1k_per_s: wanted,
         retention: stream.retention.map(format_duration),
     }
 }
@@ -205,7 +219,7 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
 }
 
 /// Bytes as a person reads them, rounded up to whole MiB.
-fn dedup_cost(bytes: u64) -> String {
+fn mebibytes(bytes: u64) -> String {
     format_bytes(bytes.div_ceil(1 << 20) << 20)
 }
 

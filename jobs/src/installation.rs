@@ -78,6 +78,10 @@ impl Installation {
             checkpoint_bytes: to_usize(speed.checkpoint_bytes),
             max_future: speed.max_future,
             partitions: self.settings.log.partitions,
+            dedup: speed::DedupSettings {
+                memory_bytes: to_usize(self.settings.speed.dedup_memory),
+                folder: self.settings.cache_dir().join("dedup"),
+            },
         };
         Speed {
             catalog: self.catalog.clone(),

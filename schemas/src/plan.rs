@@ -20,6 +20,7 @@ use crate::tiles::{Level, Micros, Range};
 
 mod analyse;
 mod columns;
+pub mod depth;
 pub mod explain;
 mod hidden;
 mod lower;

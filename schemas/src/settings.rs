@@ -90,6 +90,10 @@ pub struct SpeedSettings {
     /// How far an event may be dated after its partition's clock; what is further goes to the dead letters. Default: `10m`.
     #[serde(deserialize_with = "fields::duration")]
     pub max_future: Duration,
+    /// Memory for the ids that make duplicates known, of all partitions of a worker (bytes); what does not fit goes to files in
+    /// `serving.cache_dir`. Default: `256MiB`.
+    #[serde(deserialize_with = "fields::bytes")]
+    pub dedup_memory: u64,
 }
 
 /// `[batch]`: the batch layer.
@@ -216,6 +220,7 @@ impl Default for SpeedSettings {
             checkpoint_interval: Duration::from_secs(10),
             checkpoint_bytes: 256 << 20,
             max_future: Duration::from_secs(600),
+            dedup_memory: 256 << 20,
         }
     }
 }

@@ -70,7 +70,7 @@ pub async fn serve(
     let listener = TcpListener::bind(listen).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     node.attach_log(log.clone());
-    let router = router(App { node, log, metrics, appends: Arc::new(Semaphore::new(MAX_APPENDS)) });
+    let router = routes(node, log, metrics);
     info!(%address, "answering HTTP");
     let task =
         tokio::spawn(
@@ -79,7 +79,8 @@ pub async fn serve(
     Ok((address, task))
 }
 
-fn router(app: App) -> Router {
+/// The paths alone, for a caller without a listener.
+pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>) -> Router {
     Router::new()
         .route("/", get(status::page))
         .route("/healthz", get(status::healthz))
@@ -97,7 +98,7 @@ fn router(app: App) -> Router {
         .method_not_allowed_fallback(async || Problem::plain(StatusCode::METHOD_NOT_ALLOWED, "the path does not answer this method"))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn(guard::guard))
-        .with_state(app)
+        .with_state(App { node, log, metrics, appends: Arc::new(Semaphore::new(MAX_APPENDS)) })
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Claim {
         mut hand_on: impl FnMut(&Record, &Decision<'_>) -> Result<()>,
     ) -> Result<bool> {
         for record in fetched.records.iter().filter(|record| record.offset >= self.position) {
-            let decision = self.decider.decide(decoder, record);
+            let decision = self.decider.decide(decoder, record)?;
             hand_on(record, &decision)?;
             match decision {
                 Decision::Accept(_) => self.counts.archived += 1,

@@ -17,6 +17,6 @@ mod views;
 mod worker;
 
 pub use claim::{Claim, checkpoint_of};
-pub use decide::{Decider, Decision};
+pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace};
 pub use recover::{Start, files_since, gap_commit, start_of};
 pub use worker::{Clock, Speed, SpeedSettings};

@@ -85,10 +85,13 @@ pub fn files_since<'s>(state: &'s CatalogState, id: &PartitionId, oldest: Micros
             && file.subject.as_ref() == Some(&id.stream)
             && file.checkpoint.is_some_and(|id| recent.contains(&id))
     };
-    state.files.iter().filter(of_stream).collect()
+    // By checkpoint is by time, about: ids of one time stay together, and leave together.
+    let mut files: Vec<&FileRecord> = state.files.iter().filter(of_stream).collect();
+    files.sort_by_key(|file| file.checkpoint);
+    files
 }
 
-/// Hands the ids that were accepted within `dedup_within` of the partition's clock to its decider.
+/// Hands the ids that were accepted within `dedup_within` of the partition's clock to its decider, as they are read.
 pub(crate) async fn reread_ids(
     storage: &ObjectStorage,
     state: &CatalogState,
@@ -115,7 +118,7 @@ pub(crate) async fn reread_ids(
                     && times.value(row) >= oldest
                     && let Some(text) = canonical_text(ids, row)
                 {
-                    decider.remember(&text, times.value(row));
+                    decider.remember(&text, times.value(row))?;
                 }
             }
         }

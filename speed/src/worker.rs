@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::checkpoint;
 use crate::claim::Claim;
-use crate::decide::Decider;
+use crate::decide::{Decider, DedupSettings, IdSpace};
 use crate::recover::{Start, record_gap, reread_ids, start_of};
 use crate::unit::{Held, Unit};
 use crate::views::Views;
@@ -48,6 +48,7 @@ pub struct SpeedSettings {
     pub max_future: Duration,
     /// Partitions of a topic that is made because it does not exist.
     pub partitions: u32,
+    pub dedup: DedupSettings,
 }
 
 /// The speed layer of one process.
@@ -115,7 +116,8 @@ impl Speed {
         let consumer = self.log.subscribe(subscription).await?;
         let views = Views::new(&registry, session).await?;
         let revision = state.revision;
-        let mut worker = Worker { speed: self, session, registry, views, unit: Unit::default(), revision, looked: Instant::now() };
+        let ids = IdSpace::new(self.settings.dedup.clone());
+        let mut worker = Worker { speed: self, session, registry, views, unit: Unit::default(), ids, revision, looked: Instant::now() };
         let ended = worker.run(consumer, stop).await;
         worker.withdraw(&self.catalog).await;
         ended
@@ -135,6 +137,7 @@ struct Worker<'a> {
     registry: Registry,
     views: Views,
     unit: Unit,
+    ids: IdSpace,
     revision: i64,
     looked: Instant,
 }
@@ -246,7 +249,7 @@ impl Worker<'_> {
             }
         };
         let (clock, newest) = known.map_or((None, None), |known| (known.clock, known.max_event_time));
-        let mut decider = Decider::new(clock, newest, self.speed.settings.max_future, definition.dedup_within);
+        let mut decider = Decider::new(clock, newest, self.speed.settings.max_future, definition.dedup_within, &self.ids);
         reread_ids(&self.speed.storage, state, &definition, &id, &mut decider).await?;
         failpoint::hit("speed.ids_reread")?;
         let decoder = Arc::new(Decoder::new(definition)?);

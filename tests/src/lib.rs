@@ -86,6 +86,7 @@ impl Lab {
                 checkpoint_bytes: 64 << 20,
                 max_future: Duration::from_secs(600),
                 partitions: 4,
+                dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: self.folder.path().join("dedup") },
             },
             clock: Arc::new(now),
         };

@@ -37,9 +37,19 @@ async fn a_sound_project_shows_columns_hops_states_and_the_next_runs() {
     assert_eq!(view.next_runs, ["2026-03-02T02:30:00Z", "2026-03-03T02:30:00Z", "2026-03-04T02:30:00Z"]);
     let hops: Vec<(&str, &str)> = view.windows.iter().map(|window| (window.range.as_str(), window.hop.as_str())).collect();
     assert_eq!(hops, [("1h", "1min"), ("7d", "1h")]);
-    assert_eq!(checked.streams[0].dedup_memory_bytes_at_1k_per_s, Some(64 * 1_000 * 600));
+    assert_eq!(checked.streams[0].dedup_memory_bytes_at_1k_per_s, Some(36 * 1_000 * 600));
     let text = checked.text();
-    assert!(text.contains("about 37MiB of memory at 1,000 events/s") && text.ends_with("1 stream and 1 view: no errors"), "{text}");
+    assert!(text.contains("about 21MiB of memory at 1,000 events/s") && text.ends_with("1 stream and 1 view: no errors"), "{text}");
+}
+
+#[tokio::test]
+async fn a_long_window_is_told_with_its_disk_and_a_warning_past_the_setting() {
+    let checked = check(&[("streams/pay.sql", &STREAM.replace("10m", "1d"))]).await.with_dedup_memory(64 << 20);
+    let text = checked.text();
+    assert!(text.contains("within 1d: about 64MiB of memory and 2472MiB of local disk at 1,000 events/s"), "{text}");
+    assert!(text.contains("warning: at that rate [speed] dedup_memory = \"181MiB\" is needed"), "{text}");
+    let text = checked.with_dedup_memory(256 << 20).text();
+    assert!(!text.contains("warning"), "{text}");
 }
 
 #[tokio::test]

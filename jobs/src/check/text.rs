@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Checked, StreamReport, ViewReport, dedup_cost};
+use super::{Checked, StreamReport, ViewReport, mebibytes};
 use crate::output::table;
 
 pub(super) fn checked(checked: &Checked) -> String {
@@ -34,15 +34,25 @@ fn write_stream(text: &mut String, stream: &StreamReport) {
     let columns: Vec<String> = stream.columns.iter().map(|column| format!("{} {}", column.name, column.column_type)).collect();
     let _ = writeln!(text, "  columns      {}", columns.join(", "));
     let _ = writeln!(text, "  event time   {}", stream.event_time);
-    match (&stream.id, &stream.dedup_within, stream.dedup_memory_bytes_at_1k_per_s) {
-        (Some(id), Some(within), Some(bytes)) => {
-            let _ = writeln!(text, "  duplicates   by {id} within {within}: about {} of memory at 1,000 events/s", dedup_cost(bytes));
-        }
-        _ => {
-            let _ = writeln!(text, "  duplicates   kept: the stream names no id with dedup_within");
-        }
-    }
+    write_duplicates(text, stream);
     let _ = writeln!(text, "  retention    {}\n", stream.retention.as_deref().unwrap_or("for ever"));
+}
+
+fn write_duplicates(text: &mut String, stream: &StreamReport) {
+    let (Some(id), Some(within), Some(memory)) = (&stream.id, &stream.dedup_within, stream.dedup_memory_bytes_at_1k_per_s) else {
+        let _ = writeln!(text, "  duplicates   kept: the stream names no id with dedup_within");
+        return;
+    };
+    let disk = stream.dedup_disk_bytes_at_1k_per_s.filter(|bytes| *bytes > 0);
+    let disk = disk.map(|bytes| format!(" and {} of local disk", mebibytes(bytes))).unwrap_or_default();
+    let _ = writeln!(text, "  duplicates   by {id} within {within}: about {} of memory{disk} at 1,000 events/s", mebibytes(memory));
+    if let Some(wanted) = stream.dedup_memory_wanted_bytes_at_1k_per_s {
+        let wanted = mebibytes(wanted);
+        let _ = writeln!(
+            text,
+            "               warning: at that rate [speed] dedup_memory = \"{wanted}\" is needed to keep the disk out of deciding"
+        );
+    }
 }
 
 fn write_view(text: &mut String, view: &ViewReport) {

@@ -97,7 +97,8 @@ pub(super) async fn explain(context: &Context, args: ExplainArgs) -> Result<Done
 
 async fn checked(context: &Context) -> Result<Checked> {
     let settings = context.settings()?;
-    check_project(&settings.project, &context.functions, now()).await
+    let checked = check_project(&settings.project, &context.functions, now()).await?;
+    Ok(checked.with_dedup_memory(settings.speed.dedup_memory))
 }
 
 /// Definitions without errors; their warnings are told on standard error.

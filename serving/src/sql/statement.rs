@@ -6,6 +6,7 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use schemas::events::parse_timestamp;
+use schemas::plan::depth::check_depth;
 use schemas::tiles::Micros;
 use schemas::{Error, Result};
 
@@ -16,6 +17,7 @@ pub(super) struct Asked {
 }
 
 pub(super) fn read(sql: &str) -> Result<Asked> {
+    check_depth(sql)?;
     let mut as_of = None;
     let mut query = None;
     for statement in DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build()?.parse_statements()? {

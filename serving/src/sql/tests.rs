@@ -220,3 +220,34 @@ async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
     let error = ask(&lab, sql).await.expect_err("40 million texts do not fit 64 MiB");
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
 }
+
+/// Each at its limit on a test's stack of 2 MiB, and past it as an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_without_end_is_refused_and_one_at_the_limit_is_answered() {
+    let lab = Lab::filled().await;
+    let chains = [
+        ("SELECT 1", " + 1", "", 510),
+        ("SELECT true", " AND true", "", 510),
+        ("SELECT n_1h FROM velocity WHERE n_1h = 1", " OR n_1h = 1", "", 254),
+        ("SELECT device", " || device", " FROM velocity", 500),
+        ("SELECT 1 IS NULL", " IS NULL", "", 500),
+        ("SELECT 1", "::INT", "", 500),
+        ("SELECT 1", " UNION ALL SELECT 1", "", 250),
+        ("SELECT count(*) FROM totals", ", totals", "", 0),
+        ("WITH a AS (SELECT 1)", ", a AS (SELECT 1)", " SELECT 1", 0),
+        ("", "EXPLAIN ", "SELECT 1", 1),
+        ("SELECT ", "(", "1", 0),
+        ("SELECT ", "NOT ", "true", 20),
+        ("SELECT CAST(NULL AS ", "ARRAY<", "INT", 0),
+    ];
+    for (head, link, tail, most) in chains {
+        let chained = |links: usize| format!("{head}{}{tail}", link.repeat(links));
+        if most > 0 {
+            ask(&lab, &chained(most)).await.unwrap_or_else(|error| panic!("{head}{link}..: {error}"));
+        }
+        for links in [1_100, 30_000] {
+            let refusal = refusal(&lab, &chained(links)).await;
+            assert!(refusal.contains("found more than"), "{head}{link}: {refusal}");
+        }
+    }
+}

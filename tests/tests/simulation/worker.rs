@@ -8,7 +8,7 @@ use schemas::fresh::{Fresh, FreshLayer, ViewVersion};
 use schemas::storage::ObjectName;
 use schemas::vector::{PartitionId, Vector};
 use schemas::{Error, ErrorKind, Result};
-use speed::{Claim, Decider, Decision, Start, checkpoint_of, files_since, start_of};
+use speed::{Claim, Decider, Decision, DedupSettings, IdSpace, Start, checkpoint_of, files_since, start_of};
 
 use crate::actor::Ctx;
 use crate::group::Notice;
@@ -124,7 +124,8 @@ impl Worker {
                 return Err(Error::internal("this log never expires"));
             };
             let (clock, newest) = known.map_or((None, None), |known| (known.clock, known.max_event_time));
-            let mut decider = Decider::new(clock, newest, MAX_FUTURE, Some(DEDUP_WITHIN));
+            let ids = IdSpace::new(DedupSettings { memory_bytes: 64 << 20, folder: std::env::temp_dir().join("basestream-dedup") });
+            let mut decider = Decider::new(clock, newest, MAX_FUTURE, Some(DEDUP_WITHIN), &ids);
             if let Some(clock) = clock {
                 self.reread_ids(&state, &id, clock - DEDUP_WITHIN.as_micros() as i64, &mut decider).await?;
             }
@@ -141,7 +142,7 @@ impl Worker {
                 return Err(Error::corrupt("an archive file is gone"));
             };
             for event in events.iter().filter(|event| event.place.partition == *id && event.timestamp >= oldest) {
-                decider.remember(&event.id, event.timestamp);
+                decider.remember(&event.id, event.timestamp)?;
             }
         }
         Ok(())

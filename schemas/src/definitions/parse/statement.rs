@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::tokens::{Cursor, Lexeme, Place, cut};
 use super::{names, stream, suggest, view};
 use crate::definitions::{Diagnostics, StreamDefinition, ViewDefinition};
+use crate::plan::depth::{TooDeep, too_deep};
 
 /// A definition without mistakes of its own, with the places that a conflict with another one would name.
 #[derive(Debug)]
@@ -29,6 +30,10 @@ pub(super) struct Head {
 pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     let (lexemes, cut_short) = cut(source);
     let mut problems = Diagnostics::new();
+    if let Some(TooDeep { location, found, help }) = too_deep(lexemes.iter().map(|lexeme| &lexeme.token)) {
+        problems.push(Place::from(location).error(format!("found {found}")).help(help));
+        return (Vec::new(), problems);
+    }
     let mut statements = split(&lexemes, &mut problems);
     if let Some(problem) = cut_short {
         // The statement that could not be read to its end would only be answered with mistakes it may not have.

@@ -305,3 +305,12 @@ fn an_open_quote_does_not_hide_the_statements_before_it() {
         "1:32: error: found a comment that begins with '/*!' at or before this place | write /* .. */ or -- ..",
     );
 }
+
+#[test]
+fn a_definition_without_end_is_a_mistake_with_its_place() {
+    let text = format!("CREATE VIEW v AS\nSELECT a{} FROM s GROUP BY a", " + a".repeat(100_000));
+    let (found, problems) = super::super::parse_definitions(&[(None, text)]);
+    assert!(found.views.is_empty());
+    let problem = &problems.0[0];
+    assert_eq!((problem.line, problem.message.as_str()), (2, "found more than 1024 words and symbols in a row"));
+}

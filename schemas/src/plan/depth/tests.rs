@@ -1,0 +1,62 @@
+use super::*;
+
+fn refused(sql: &str) -> Option<String> {
+    check_depth(sql).err().map(|error| error.to_string())
+}
+
+#[test]
+fn a_stretch_is_counted_to_its_comma_bracket_or_end() {
+    let sum = |tokens: usize| format!("a{}", " + a".repeat(tokens / 2));
+    let whole = sum(1_018);
+    assert_eq!(refused(&format!("SELECT {whole} FROM t")), None);
+    assert_eq!(refused(&format!("SELECT {whole}, {whole}, ({whole}), f({whole}) FROM t WHERE a IN ({whole}, {whole})")), None);
+    assert_eq!(refused(&format!("SELECT {whole}; SELECT {whole}")), None);
+    let error = refused(&format!("SELECT 1,\n {} FROM t", sum(1_026))).unwrap();
+    assert!(error.contains("line 2, column 2050: found more than 1024 words and symbols in a row"), "{error}");
+    assert!(refused(&format!("SELECT 1 FROM {}", vec!["t"; 600].join(", "))).is_some());
+}
+
+#[test]
+fn long_flat_lists_are_let_through() {
+    let list = vec!["'x'"; 50_000].join(", ");
+    assert_eq!(refused(&format!("SELECT * FROM t WHERE a IN ({list})")), None);
+    assert_eq!(refused(&format!("SELECT {list}")), None);
+    let error = refused(&format!("SELECT {}", vec!["1"; MAX_TOKENS].join(","))).unwrap();
+    assert!(error.contains("more than 200000 words and symbols"), "{error}");
+}
+
+#[test]
+fn every_way_to_nest_is_counted() {
+    let many = |text: &str| text.repeat(2_000);
+    for sql in [
+        format!("SELECT {}1{}", many("("), many(")")),
+        format!("SELECT {}1", many("NOT ")),
+        format!("SELECT {}1", many("- ")),
+        format!("SELECT a{}", many(" AND a")),
+        format!("SELECT a{}", many(" + where")),
+        format!("SELECT a{}", many(" IS DISTINCT FROM a")),
+        format!("SELECT a{}", many(" IS NULL")),
+        format!("SELECT a{}", many("::INT")),
+        format!("SELECT a{}", many("[1]")),
+        format!("SELECT {}1{}", many("["), many("]")),
+        format!("SELECT CAST(a AS {}INT{})", many("ARRAY<"), many(">")),
+        format!("SELECT a::INT{}", many("[]")),
+        format!("SELECT {}1{}", many("CASE WHEN "), many(" THEN 1 END")),
+        format!("SELECT 1{}", many(" UNION ALL SELECT 1")),
+        format!("SELECT * FROM t{}", many(", t")),
+        format!("SELECT * FROM t{}", many(" JOIN t ON true")),
+        format!("WITH a AS (SELECT 1){} SELECT 1", many(", a AS (SELECT * FROM a)")),
+        format!("{}SELECT 1", many("EXPLAIN ")),
+        format!("{}SELECT 1", many("EXPLAIN ANALYZE ")),
+        format!("SELECT {}1{}", many("f("), many(")")),
+        format!("SELECT {}", many("{a: ")),
+    ] {
+        assert!(refused(&sql).is_some(), "{}", &sql[..60]);
+    }
+}
+
+#[test]
+fn what_is_no_sql_is_the_parsers_to_refuse() {
+    assert_eq!(refused("SELECT 'open"), None);
+    assert_eq!(refused(")))) ;;; ]]] }}}"), None);
+}

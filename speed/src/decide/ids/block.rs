@@ -1,0 +1,74 @@
+//! A run's file: blocks of sorted entries, each with a checksum. The file is of one process and one start, so it names no format.
+
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::Id;
+
+pub(super) const ENTRIES: usize = 256;
+const ENTRY_BYTES: usize = 24;
+const CHECKSUM_BYTES: usize = 8;
+/// Bytes of a full block; only a file's last one may be shorter.
+pub(super) const BLOCK_BYTES: usize = ENTRIES * ENTRY_BYTES + CHECKSUM_BYTES;
+
+/// An id and the latest timestamp it was accepted at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) id: Id,
+    pub(super) timestamp: Micros,
+}
+
+/// Bytes of the block at `index` of a file of this many entries.
+pub(super) fn block_bytes(entries: usize, index: usize) -> usize {
+    (entries - index * ENTRIES).min(ENTRIES) * ENTRY_BYTES + CHECKSUM_BYTES
+}
+
+pub(super) fn encode(entries: &[Entry], index: usize, into: &mut Vec<u8>) {
+    into.clear();
+    for Entry { id, timestamp } in entries {
+        into.extend_from_slice(&id.high.to_be_bytes());
+        into.extend_from_slice(&id.low.to_be_bytes());
+        into.extend_from_slice(&timestamp.to_be_bytes());
+    }
+    let checksum = xxh3_64_with_seed(into, index as u64);
+    into.extend_from_slice(&checksum.to_be_bytes());
+}
+
+/// The entries' bytes of a block, if they are as they were written.
+pub(super) fn verified(bytes: &[u8], index: usize) -> Result<&[u8]> {
+    let (entries, checksum) = bytes.split_at(bytes.len().saturating_sub(CHECKSUM_BYTES));
+    match checksum == xxh3_64_with_seed(entries, index as u64).to_be_bytes() {
+        true => Ok(entries),
+        false => Err(Error::unavailable("a file of remembered ids is damaged").with("block", index)),
+    }
+}
+
+pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> + '_ {
+    bytes.chunks_exact(ENTRY_BYTES).map(entry)
+}
+
+/// A binary search.
+pub(super) fn find(bytes: &[u8], id: Id) -> Option<Micros> {
+    let (mut low, mut high) = (0, bytes.len() / ENTRY_BYTES);
+    while low < high {
+        let middle = (low + high) / 2;
+        let found = entry(&bytes[middle * ENTRY_BYTES..(middle + 1) * ENTRY_BYTES]);
+        match found.id.cmp(&id) {
+            std::cmp::Ordering::Equal => return Some(found.timestamp),
+            std::cmp::Ordering::Less => low = middle + 1,
+            std::cmp::Ordering::Greater => high = middle,
+        }
+    }
+    None
+}
+
+fn entry(bytes: &[u8]) -> Entry {
+    let part = |at: usize| {
+        let mut part = [0; 8];
+        part.copy_from_slice(&bytes[at..at + 8]);
+        part
+    };
+    let id = Id { high: u64::from_be_bytes(part(0)), low: u64::from_be_bytes(part(8)) };
+    Entry { id, timestamp: Micros::from_be_bytes(part(16)) }
+}

@@ -1,0 +1,84 @@
+//! A run's filters: one for each stretch of blocks, about 9 bits an id; one of 256 ids that are not there passes.
+
+use std::sync::OnceLock;
+
+use xorf::{BinaryFuse8, Filter};
+
+use super::block::ENTRIES;
+use super::space::Share;
+
+/// Blocks of one filter: while it is made, it takes about 32 bytes an id.
+const FILTER_BLOCKS: usize = 512;
+/// Ids of one filter.
+pub(super) const FILTER_IDS: usize = FILTER_BLOCKS * ENTRIES;
+
+/// A stretch without a filter is read, which is slower and as right.
+#[derive(Debug)]
+pub(super) struct Filters {
+    share: Share,
+    filters: Vec<OnceLock<BinaryFuse8>>,
+    /// Bytes of the run's fences: they are counted with the filters, and always there.
+    fence_bytes: usize,
+}
+
+impl Filters {
+    pub(super) fn new(share: &Share) -> Self {
+        Self { share: share.clone(), filters: Vec::new(), fence_bytes: 0 }
+    }
+
+    /// Adds the filter of the next stretch, if there is memory for it. `highs` are the first halves of its ids, in order.
+    pub(super) fn push(&mut self, highs: &mut Vec<u64>) {
+        self.filters.push(OnceLock::new());
+        self.fill(self.filters.len() - 1, highs);
+    }
+
+    /// Makes the filter of a stretch that has none; true when it has one now.
+    pub(super) fn fill(&self, index: usize, highs: &mut Vec<u64>) -> bool {
+        highs.dedup();
+        // What it comes to is known before it is made, nearly.
+        let expected = highs.len() * 5 / 4 + 1_024;
+        if !self.share.reserve(expected) {
+            return false;
+        }
+        let made = BinaryFuse8::try_from(&*highs).ok();
+        self.share.release(expected);
+        let Some(filter) = made else { return false };
+        let bytes = filter.len();
+        if !self.share.reserve(bytes) {
+            return false;
+        }
+        if self.filters[index].set(filter).is_err() {
+            self.share.release(bytes);
+        }
+        true
+    }
+
+    pub(super) fn count_fences(&mut self, bytes: usize) {
+        self.share.add(bytes);
+        self.fence_bytes += bytes;
+    }
+
+    /// False: the id is in none of this block's stretch.
+    pub(super) fn may_hold(&self, block: usize, high: u64) -> bool {
+        match self.filters.get(block / FILTER_BLOCKS).and_then(OnceLock::get) {
+            Some(filter) => filter.contains(&high),
+            None => true,
+        }
+    }
+
+    /// Stretches without a filter.
+    pub(super) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+        self.filters.iter().enumerate().filter(|(_, filter)| filter.get().is_none()).map(|(index, _)| index)
+    }
+
+    pub(super) fn blocks(index: usize) -> std::ops::Range<usize> {
+        index * FILTER_BLOCKS..(index + 1) * FILTER_BLOCKS
+    }
+}
+
+impl Drop for Filters {
+    fn drop(&mut self) {
+        let filters: usize = self.filters.iter().filter_map(OnceLock::get).map(Filter::<u64>::len).sum();
+        self.share.release(filters + self.fence_bytes);
+    }
+}

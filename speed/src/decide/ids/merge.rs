@@ -1,0 +1,97 @@
+//! Runs become fewer and longer as they age: of adjacent runs one is made, by their order.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+
+use super::block::Entry;
+use super::run::{Run, RunWriter};
+use super::space::Share;
+use super::{Id, Window};
+
+/// This many runs of one level become one of the next.
+const FAN: usize = 6;
+/// A run covers at most this part of the window, so that it leaves soon after its first id.
+const PARTS: Micros = 8;
+/// Blocks read at once from each run.
+const READ_BLOCKS: usize = 16;
+
+/// What is merged next, as indices of runs in their order: the oldest that are [`FAN`] of one level, or that cannot become more.
+pub(super) fn due(runs: &[(u32, Micros)], window: Window) -> Option<Range<usize>> {
+    let longest = window.0 / PARTS;
+    let mut start = 0;
+    while start < runs.len() {
+        let (level, begun) = runs[start];
+        let alike = |(other, newest): &&(u32, Micros)| *other == level && newest.saturating_sub(begun) <= longest;
+        let end = start + runs[start..].iter().take(FAN).take_while(alike).count().max(1);
+        let closed = runs.get(end).is_some_and(|(other, _)| *other == level);
+        if end - start == FAN || (closed && end - start > 1) {
+            return Some(start..end);
+        }
+        start += 1;
+    }
+    None
+}
+
+/// One run of several; ids that have left the window are left out. `None` when all have, or when it was called off.
+pub(super) fn merge(runs: &[Arc<Run>], window: Window, clock: Micros, share: &Share, called_off: &AtomicBool) -> Result<Option<Run>> {
+    let level = runs.iter().map(|run| run.level()).max().unwrap_or_default() + 1;
+    let mut writer = RunWriter::create(share, level)?;
+    let mut readers: Vec<Reader> = runs.iter().map(|run| Reader::new(run)).collect();
+    let mut heads: BinaryHeap<Reverse<(Id, usize)>> = BinaryHeap::new();
+    for (index, reader) in readers.iter_mut().enumerate() {
+        heads.extend(reader.head()?.map(|entry| Reverse((entry.id, index))));
+    }
+    let mut pending: Option<Entry> = None;
+    let mut written = 0usize;
+    while let Some(Reverse((_, index))) = heads.pop() {
+        let Some(entry) = readers[index].head()? else { return Err(Error::internal("a merged run lost an entry")) };
+        readers[index].next += 1;
+        heads.extend(readers[index].head()?.map(|entry| Reverse((entry.id, index))));
+        if !window.holds(entry.timestamp, clock) {
+            continue;
+        }
+        match &mut pending {
+            Some(same) if same.id == entry.id => same.timestamp = same.timestamp.max(entry.timestamp),
+            _ => {
+                if let Some(done) = pending.replace(entry) {
+                    writer.push(done)?;
+                    written += 1;
+                }
+            }
+        }
+        if written.is_multiple_of(1 << 16) && called_off.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+    }
+    let Some(last) = pending else { return Ok(None) };
+    writer.push(last)?;
+    writer.finish().map(Some)
+}
+
+struct Reader<'a> {
+    run: &'a Run,
+    block: usize,
+    entries: Vec<Entry>,
+    next: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(run: &'a Run) -> Self {
+        Self { run, block: 0, entries: Vec::new(), next: 0 }
+    }
+
+    fn head(&mut self) -> Result<Option<Entry>> {
+        if self.next == self.entries.len() && self.block < self.run.blocks() {
+            self.run.entries(self.block..self.block + READ_BLOCKS, &mut self.entries)?;
+            self.block += READ_BLOCKS;
+            self.next = 0;
+        }
+        Ok(self.entries.get(self.next).copied())
+    }
+}

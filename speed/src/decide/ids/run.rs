@@ -1,0 +1,167 @@
+//! A run: ids in a sorted file that never changes, each with its latest timestamp.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+
+use super::Id;
+use super::block::{self, BLOCK_BYTES, ENTRIES, Entry};
+use super::filters::{FILTER_IDS, Filters};
+use super::space::Share;
+
+/// The file is deleted with the value.
+#[derive(Debug)]
+pub(super) struct Run {
+    file: File,
+    path: PathBuf,
+    /// The first half of the first id of each block.
+    fences: Vec<u64>,
+    filters: Filters,
+    entries: usize,
+    newest: Micros,
+    /// How often its ids were merged.
+    level: u32,
+}
+
+impl Run {
+    /// The timestamp of an id, if the run holds it.
+    pub(super) fn find(&self, id: Id) -> Result<Option<Micros>> {
+        let after = self.fences.partition_point(|fence| *fence < id.high);
+        for index in after.saturating_sub(1)..self.fences.len() {
+            if index >= after && self.fences[index] != id.high {
+                break;
+            }
+            if self.filters.may_hold(index, id.high)
+                && let Some(timestamp) = self.find_in(index, id)?
+            {
+                return Ok(Some(timestamp));
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_in(&self, index: usize, id: Id) -> Result<Option<Micros>> {
+        metrics::counter!("basestream_speed_dedup_disk_reads_total").increment(1);
+        let mut buffer = [0; BLOCK_BYTES];
+        let bytes = &mut buffer[..block::block_bytes(self.entries, index)];
+        self.read(index, bytes)?;
+        let entries = block::verified(bytes, index).map_err(|error| self.named(error))?;
+        Ok(block::find(entries, id))
+    }
+
+    /// The entries of some blocks, in order.
+    pub(super) fn entries(&self, blocks: std::ops::Range<usize>, into: &mut Vec<Entry>) -> Result<()> {
+        into.clear();
+        let mut buffer = [0; BLOCK_BYTES];
+        for index in blocks.start..blocks.end.min(self.fences.len()) {
+            let bytes = &mut buffer[..block::block_bytes(self.entries, index)];
+            self.read(index, bytes)?;
+            into.extend(block::entries(block::verified(bytes, index).map_err(|error| self.named(error))?));
+        }
+        Ok(())
+    }
+
+    fn read(&self, index: usize, into: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(into, (index * BLOCK_BYTES) as u64).map_err(|error| {
+            self.named(Error::unavailable("a file of remembered ids cannot be read").caused_by(error).with("block", index))
+        })
+    }
+
+    fn named(&self, error: Error) -> Error {
+        error.with("file", self.path.display())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.fences.len()
+    }
+
+    pub(super) fn newest(&self) -> Micros {
+        self.newest
+    }
+
+    pub(super) fn level(&self) -> u32 {
+        self.level
+    }
+
+    pub(super) fn filters(&self) -> &Filters {
+        &self.filters
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(file = %self.path.display(), %error, "a file of remembered ids stays until the folder is cleaned");
+        }
+    }
+}
+
+/// Takes entries in the order of their ids, each id once.
+pub(super) struct RunWriter {
+    file: BufWriter<File>,
+    /// Owns the file's name from the first moment, so that an unfinished file goes as well.
+    run: Run,
+    block: Vec<Entry>,
+    encoded: Vec<u8>,
+    highs: Vec<u64>,
+}
+
+impl RunWriter {
+    pub(super) fn create(share: &Share, level: u32) -> Result<Self> {
+        let (path, file) = share.create_file()?;
+        let writing = file.try_clone().map_err(|error| share.failed(error, &path))?;
+        let run = Run { file, path, fences: Vec::new(), filters: Filters::new(share), entries: 0, newest: Micros::MIN, level };
+        Ok(Self {
+            file: BufWriter::with_capacity(BLOCK_BYTES * 16, writing),
+            run,
+            block: Vec::with_capacity(ENTRIES),
+            encoded: Vec::with_capacity(BLOCK_BYTES),
+            highs: Vec::with_capacity(FILTER_IDS),
+        })
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) -> Result<()> {
+        self.run.newest = self.run.newest.max(entry.timestamp);
+        self.highs.push(entry.id.high);
+        self.block.push(entry);
+        if self.block.len() == ENTRIES { self.end_block() } else { Ok(()) }
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        let Some(first) = self.block.first() else { return Ok(()) };
+        let index = self.run.fences.len();
+        self.run.fences.push(first.id.high);
+        self.run.entries += self.block.len();
+        block::encode(&self.block, index, &mut self.encoded);
+        self.block.clear();
+        self.file.write_all(&self.encoded).map_err(|error| cannot_write(&self.run, error))?;
+        if self.highs.len() >= FILTER_IDS {
+            self.run.filters.push(&mut self.highs);
+            self.highs.clear();
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<Run> {
+        self.end_block()?;
+        if !self.highs.is_empty() {
+            self.run.filters.push(&mut self.highs);
+        }
+        self.run.fences.shrink_to_fit();
+        self.run.filters.count_fences(self.run.fences.len() * size_of::<u64>());
+        self.file.flush().map_err(|error| cannot_write(&self.run, error))?;
+        Ok(self.run)
+    }
+}
+
+fn cannot_write(run: &Run, error: std::io::Error) -> Error {
+    run.named(Error::unavailable("the ids that make duplicates known cannot be written to disk").caused_by(error))
+}

@@ -1,0 +1,197 @@
+//! What the partitions of one worker share for their ids: memory, a folder of its own, and one background thread.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use schemas::{Error, Result};
+use uuid::Uuid;
+
+use super::table::BUCKET_BYTES;
+
+const LOCK: &str = "lock";
+/// Of the memory, for tables. The last eighth is for what is being sorted, merged and filtered.
+pub(super) const TABLE_EIGHTHS: usize = 2;
+/// Of the memory, for filters.
+pub(super) const FILTER_EIGHTHS: usize = 5;
+/// No table is cut smaller than this, whatever the setting.
+const FEWEST_BUCKETS: usize = 1_024;
+
+/// Where a worker remembers ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DedupSettings {
+    /// Memory for all partitions of the worker.
+    pub memory_bytes: usize,
+    /// What does not fit goes to files in a folder of the worker's own below this one.
+    pub folder: PathBuf,
+}
+
+/// A worker's memory and folder for remembered ids. Cheap to clone; the folder goes with the last clone.
+#[derive(Debug, Clone)]
+pub struct IdSpace(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: DedupSettings,
+    partitions: AtomicUsize,
+    filter_bytes: AtomicUsize,
+    files: AtomicU64,
+    is_busy: AtomicBool,
+    home: Mutex<Option<Home>>,
+}
+
+/// A folder that is this worker's for as long as its lock file is held.
+#[derive(Debug)]
+struct Home {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl IdSpace {
+    pub fn new(settings: DedupSettings) -> Self {
+        Self(Arc::new(Inner {
+            settings,
+            partitions: AtomicUsize::new(0),
+            filter_bytes: AtomicUsize::new(0),
+            files: AtomicU64::new(0),
+            is_busy: AtomicBool::new(false),
+            home: Mutex::new(None),
+        }))
+    }
+
+    /// One partition's part, for as long as the value or a clone of it lives.
+    pub(super) fn share(&self) -> Share {
+        self.0.partitions.fetch_add(1, Ordering::Relaxed);
+        Share(Arc::new(Member(self.0.clone())))
+    }
+}
+
+/// What one partition may use.
+#[derive(Debug, Clone)]
+pub(super) struct Share(Arc<Member>);
+
+#[derive(Debug)]
+struct Member(Arc<Inner>);
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.partitions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The worker's one background thread, taken.
+#[derive(Debug)]
+pub(super) struct Turn(Arc<Inner>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.is_busy.store(false, Ordering::Release);
+    }
+}
+
+impl Share {
+    pub(super) fn table_bytes(&self) -> usize {
+        self.inner().settings.memory_bytes / 8 * TABLE_EIGHTHS / self.inner().partitions.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Buckets of one of `tables` full tables: a power of two, as tables grow.
+    pub(super) fn table_buckets(&self, tables: usize) -> usize {
+        let buckets = (self.table_bytes() / tables / BUCKET_BYTES).max(FEWEST_BUCKETS);
+        1 << buckets.ilog2()
+    }
+
+    pub(super) fn reserve(&self, bytes: usize) -> bool {
+        let limit = self.filter_limit();
+        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= limit);
+        self.inner().filter_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub(super) fn add(&self, bytes: usize) {
+        self.inner().filter_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn release(&self, bytes: usize) {
+        self.inner().filter_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.inner().filter_bytes.load(Ordering::Relaxed).saturating_add(bytes) <= self.filter_limit()
+    }
+
+    fn filter_limit(&self) -> usize {
+        self.inner().settings.memory_bytes / 8 * FILTER_EIGHTHS
+    }
+
+    pub(super) fn turn(&self) -> Option<Turn> {
+        (!self.inner().is_busy.swap(true, Ordering::Acquire)).then(|| Turn(self.0.0.clone()))
+    }
+
+    /// A new file in the worker's folder, open for reading and writing.
+    pub(super) fn create_file(&self) -> Result<(PathBuf, File)> {
+        let mut home = self.inner().home.lock().unwrap_or_else(PoisonError::into_inner);
+        if home.is_none() {
+            *home = Some(settle(&self.inner().settings.folder).map_err(|(error, at)| self.failed(error, &at))?);
+        }
+        let folder = home.as_ref().map_or(&self.inner().settings.folder, |home| &home.folder);
+        let path = folder.join(format!("{}.ids", self.inner().files.fetch_add(1, Ordering::Relaxed)));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(|error| self.failed(error, &path))?;
+        Ok((path, file))
+    }
+
+    pub(super) fn failed(&self, error: std::io::Error, at: &Path) -> Error {
+        Error::unavailable("the ids that make duplicates known do not fit [speed] dedup_memory and cannot be written to disk")
+            .with("dedup_memory", self.inner().settings.memory_bytes)
+            .with("file", at.display())
+            .caused_by(error)
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.0.0
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let home = self.home.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(home) = home {
+            let _ = std::fs::remove_dir_all(&home.folder);
+        }
+    }
+}
+
+/// Makes a locked folder below `parent`, and removes those whose processes are gone.
+fn settle(parent: &Path) -> std::result::Result<Home, (std::io::Error, PathBuf)> {
+    let at = |path: &Path| {
+        let path = path.to_path_buf();
+        move |error| (error, path)
+    };
+    std::fs::create_dir_all(parent).map_err(at(parent))?;
+    let gate = parent.join(LOCK);
+    // Nobody sees a folder between its making and its lock.
+    let one = File::create(&gate).map_err(at(&gate))?;
+    one.lock().map_err(at(&gate))?;
+    for entry in std::fs::read_dir(parent).map_err(at(parent))? {
+        remove_if_left(&entry.map_err(at(parent))?.path());
+    }
+    let folder = parent.join(format!("{}-{}", std::process::id(), Uuid::new_v4().simple()));
+    std::fs::create_dir(&folder).map_err(at(&folder))?;
+    let lock = folder.join(LOCK);
+    let held = File::create(&lock).map_err(at(&lock))?;
+    held.lock().map_err(at(&lock))?;
+    Ok(Home { folder, _lock: held })
+}
+
+/// Removes a folder whose lock nobody holds. What cannot be removed stays for the next start.
+fn remove_if_left(folder: &Path) {
+    let Ok(lock) = File::open(folder.join(LOCK)) else { return };
+    match lock.try_lock() {
+        Ok(()) => {
+            if let Err(error) = std::fs::remove_dir_all(folder) {
+                tracing::warn!(folder = %folder.display(), %error, "the remembered ids of a process that is gone could not be removed");
+            }
+        }
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(error)) => tracing::warn!(folder = %folder.display(), %error, "a folder of remembered ids was left alone"),
+    }
+}
