@@ -17,9 +17,24 @@ use crate::show_logs;
 
 const ACCOUNTS: u64 = 2_000;
 const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'ms'), account TEXT NOT NULL, \
-    amount BIGINT NOT NULL) WITH (topic = 'TOPIC', format = 'json', event_time = 'ts', id = 'id', dedup_within = '5s', key = 'account')";
-const VIEW: &str = "CREATE VIEW by_account WITH (windows = '1h, 7d') AS SELECT account, count(*) AS events, sum(amount) AS amount, \
-    max(amount) AS most FROM payments GROUP BY account";
+    shop TEXT NOT NULL, amount BIGINT NOT NULL) WITH (topic = 'TOPIC', format = 'json', event_time = 'ts', id = 'id', dedup_within = '5s', key = 'account')";
+/// Some of them keep all their values: what a fraud team asks for costs more than a count.
+const VIEWS: [(&str, &str); 4] = [
+    (
+        "by_account",
+        "WITH (windows = '1h, 7d') AS SELECT account, count(*) AS events, sum(amount) AS amount, max(amount) AS most, \
+         count(DISTINCT shop) AS shops FROM payments GROUP BY account",
+    ),
+    (
+        "by_shop",
+        "WITH (windows = '1h, 7d') AS SELECT shop, count(*) AS events, approx_distinct(account) AS accounts FROM payments GROUP BY shop",
+    ),
+    (
+        "large",
+        "WITH (windows = '1d') AS SELECT account, avg(amount) AS mean, count(*) AS events FROM payments WHERE amount > 500 GROUP BY account",
+    ),
+    ("total", "AS SELECT count(*) AS events, sum(amount) AS amount FROM payments"),
+];
 
 /// Produces at a rate that can be changed.
 struct Producer {
@@ -68,7 +83,7 @@ fn produce(client: &ThreadedProducer<DefaultProducerContext>, rate: &AtomicU64, 
         while owed >= 1.0 && !stop.is_cancelled() {
             let n = sent.load(Ordering::Relaxed);
             let account = format!("a{}", n.wrapping_mul(0x9e37_79b9) % ACCOUNTS);
-            let value = format!(r#"{{"id":"e{n}","ts":{ts},"account":"{account}","amount":{}}}"#, n % 1000);
+            let value = format!(r#"{{"id":"e{n}","ts":{ts},"account":"{account}","shop":"s{}","amount":{}}}"#, n % 97, n % 1000);
             let mut record = BaseRecord::<str, str>::to(topic).key(&account).payload(&value);
             while let Err((error, back)) = client.send(record) {
                 assert!(error.rdkafka_error_code() == Some(rdkafka::types::RDKafkaErrorCode::QueueFull), "{error}");
@@ -105,7 +120,8 @@ struct Sample {
 impl Up {
     async fn start(urls: &Urls, topic: &str) -> Up {
         let folder = tempfile::tempdir().unwrap();
-        for (kind, text) in [("streams/payments.sql", STREAM.replace("TOPIC", topic)), ("views/by_account.sql", VIEW.to_owned())] {
+        let views = VIEWS.iter().map(|(name, sql)| (format!("views/{name}.sql"), format!("CREATE VIEW {name} {sql}")));
+        for (kind, text) in views.chain([("streams/payments.sql".to_owned(), STREAM.replace("TOPIC", topic))]) {
             let path = folder.path().join(kind);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
@@ -271,10 +287,9 @@ async fn ten_times_what_is_sustained_costs_no_memory_no_lookup_and_no_event() {
     verdict(&samples, rate * factor, failed, overloaded_for);
     // Committed as well, and every event once.
     crate::until("lag 0", async || lag(&up.project) == 0).await;
-    let query = "SELECT sum(events_7d) AS events FROM by_account";
+    let query = "SELECT events FROM total";
     let counted: Value = serde_json::from_str(&up.project.ok(&["query", query, "--json"]).unwrap()).unwrap();
     assert!(counted.to_string().contains(&format!("{produced}")), "{produced} events produced, served: {counted}");
-    up.project.ok(&["verify", "by_account"]).unwrap();
     assert_eq!(up.running.terminate().unwrap(), Some(0));
 }
 
