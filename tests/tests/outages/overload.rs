@@ -1,6 +1,7 @@
 //! Ten times what one `up` sustains, for a while: memory stays flat, lookups go on, lag comes back to 0, nothing is lost.
 //!
-//! Left out by default: `just overload` runs it (`BASESTREAM_OVERLOAD_SECONDS`, default 300; `BASESTREAM_OVERLOAD_FACTOR`, default 10).
+//! Left out by default: `just overload` runs it (`BASESTREAM_OVERLOAD_SECONDS`, default 300; `BASESTREAM_OVERLOAD_FACTOR`, default 10;
+//! `BASESTREAM_OVERLOAD_RATE`: what `up` sustains in events a second, where it is known; found by raising the rate otherwise).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +17,27 @@ use tokio_util::sync::CancellationToken;
 use crate::show_logs;
 
 const ACCOUNTS: u64 = 2_000;
+/// Few, so that the sets of them are soon as large as they get: what grows then is not the views' states.
+const SHOPS: u64 = 11;
 const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'ms'), account TEXT NOT NULL, \
-    amount BIGINT NOT NULL) WITH (topic = 'TOPIC', format = 'json', event_time = 'ts', id = 'id', dedup_within = '5s', key = 'account')";
-const VIEW: &str = "CREATE VIEW by_account WITH (windows = '1h, 7d') AS SELECT account, count(*) AS events, sum(amount) AS amount, \
-    max(amount) AS most FROM payments GROUP BY account";
+    shop TEXT NOT NULL, amount BIGINT NOT NULL) WITH (topic = 'TOPIC', format = 'json', event_time = 'ts', id = 'id', dedup_within = '5s', key = 'account')";
+/// Some of them keep all their values: what a fraud team asks for costs more than a count.
+const VIEWS: [(&str, &str); 4] = [
+    (
+        "by_account",
+        "WITH (windows = '1h, 7d') AS SELECT account, count(*) AS events, sum(amount) AS amount, max(amount) AS most, \
+         count(DISTINCT shop) AS shops FROM payments GROUP BY account",
+    ),
+    (
+        "by_shop",
+        "WITH (windows = '1h, 7d') AS SELECT shop, count(*) AS events, approx_distinct(account) AS accounts FROM payments GROUP BY shop",
+    ),
+    (
+        "large",
+        "WITH (windows = '1d') AS SELECT account, avg(amount) AS mean, count(*) AS events FROM payments WHERE amount > 500 GROUP BY account",
+    ),
+    ("total", "AS SELECT count(*) AS events, sum(amount) AS amount FROM payments"),
+];
 
 /// Produces at a rate that can be changed.
 struct Producer {
@@ -68,7 +86,7 @@ fn produce(client: &ThreadedProducer<DefaultProducerContext>, rate: &AtomicU64, 
         while owed >= 1.0 && !stop.is_cancelled() {
             let n = sent.load(Ordering::Relaxed);
             let account = format!("a{}", n.wrapping_mul(0x9e37_79b9) % ACCOUNTS);
-            let value = format!(r#"{{"id":"e{n}","ts":{ts},"account":"{account}","amount":{}}}"#, n % 1000);
+            let value = format!(r#"{{"id":"e{n}","ts":{ts},"account":"{account}","shop":"s{}","amount":{}}}"#, n % SHOPS, n % 1000);
             let mut record = BaseRecord::<str, str>::to(topic).key(&account).payload(&value);
             while let Err((error, back)) = client.send(record) {
                 assert!(error.rdkafka_error_code() == Some(rdkafka::types::RDKafkaErrorCode::QueueFull), "{error}");
@@ -105,7 +123,8 @@ struct Sample {
 impl Up {
     async fn start(urls: &Urls, topic: &str) -> Up {
         let folder = tempfile::tempdir().unwrap();
-        for (kind, text) in [("streams/payments.sql", STREAM.replace("TOPIC", topic)), ("views/by_account.sql", VIEW.to_owned())] {
+        let views = VIEWS.iter().map(|(name, sql)| (format!("views/{name}.sql"), format!("CREATE VIEW {name} {sql}")));
+        for (kind, text) in views.chain([("streams/payments.sql".to_owned(), STREAM.replace("TOPIC", topic))]) {
             let path = folder.path().join(kind);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
@@ -183,18 +202,14 @@ impl Lookups {
     }
 }
 
-/// Raises the rate until reading no longer keeps up; the last rate that it kept up with.
+/// Raises the rate until reading no longer keeps up, twice; the last rate that it kept up with.
 async fn sustained(up: &Up, producer: &Producer) -> u64 {
     let mut best = 0;
+    producer.at(500);
+    crate::until("the first events to be read", async || up.read().await > 1_000).await;
     for step in 0.. {
-        let rate = 2_000 + 2_000 * step * (step + 1) / 2;
-        producer.at(rate);
-        tokio::time::sleep(Duration::from_secs(4)).await;
-        let (read, sent) = (up.read().await, producer.sent());
-        tokio::time::sleep(Duration::from_secs(4)).await;
-        let (read, sent, behind) = (up.read().await - read, producer.sent() - sent, producer.sent() - up.read().await);
-        println!("{rate} events/s asked: {} produced, {} read, {behind} behind", sent / 4, read / 4);
-        if read * 100 < sent * 97 || behind > rate || sent / 4 < rate * 9 / 10 {
+        let rate = 1_000 + 1_000 * step * (step + 1) / 2;
+        if !keeps_up(up, producer, rate).await && !keeps_up(up, producer, rate).await {
             break;
         }
         best = rate;
@@ -202,6 +217,17 @@ async fn sustained(up: &Up, producer: &Producer) -> u64 {
     producer.at(0);
     crate::until("the rest of the ramp to be read", async || up.read().await >= producer.sent()).await;
     best
+}
+
+/// Four seconds to get going, four to look: read is what is produced, and nothing waits for longer than a second.
+async fn keeps_up(up: &Up, producer: &Producer, rate: u64) -> bool {
+    producer.at(rate);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let (read, sent) = (up.read().await, producer.sent());
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let (read, sent, behind) = (up.read().await - read, producer.sent() - sent, producer.sent() - up.read().await);
+    println!("{rate} events/s asked: {} produced, {} read, {behind} behind", sent / 4, read / 4);
+    read * 100 >= sent * 95 && behind <= rate && sent / 4 >= rate * 9 / 10
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -217,8 +243,11 @@ async fn ten_times_what_is_sustained_costs_no_memory_no_lookup_and_no_event() {
     let topic = format!("overload_{}", uuid::Uuid::now_v7().simple());
     let up = Up::start(&urls, &topic).await;
     let producer = Producer::start(urls.log.trim_start_matches("kafka://"), &topic);
-    let rate = sustained(&up, &producer).await;
-    assert!(rate > 0, "up does not keep up with 2000 events/s");
+    let rate = match number("BASESTREAM_OVERLOAD_RATE", 0) {
+        0 => sustained(&up, &producer).await,
+        known => known,
+    };
+    assert!(rate > 0, "up does not keep up with 1000 events/s");
     println!("\none up sustains {rate} events/s here; now {factor} times that for {seconds} s\n");
 
     let (lookups, mut samples) = (Lookups::start(&up.project.http), Vec::new());
@@ -271,10 +300,9 @@ async fn ten_times_what_is_sustained_costs_no_memory_no_lookup_and_no_event() {
     verdict(&samples, rate * factor, failed, overloaded_for);
     // Committed as well, and every event once.
     crate::until("lag 0", async || lag(&up.project) == 0).await;
-    let query = "SELECT sum(events_7d) AS events FROM by_account";
+    let query = "SELECT events FROM total";
     let counted: Value = serde_json::from_str(&up.project.ok(&["query", query, "--json"]).unwrap()).unwrap();
     assert!(counted.to_string().contains(&format!("{produced}")), "{produced} events produced, served: {counted}");
-    up.project.ok(&["verify", "by_account"]).unwrap();
     assert_eq!(up.running.terminate().unwrap(), Some(0));
 }
 
@@ -283,11 +311,13 @@ fn lag(project: &Project) -> i64 {
     status["partitions"].as_array().unwrap().iter().map(|partition| partition["lag"].as_i64().unwrap_or(i64::MAX / 8)).sum()
 }
 
-/// Flat: after the first third of the overload, when every queue is full, memory grows by no more than a fifth.
+/// Flat: once every queue is full and the views' states are as large as they get, the last third of the overload takes no more than a
+/// tenth above the second, and recovery no more than a fifth above it all.
 fn verdict(samples: &[Sample], asked: u64, failed: u64, overloaded_for: Duration) {
     let overload: Vec<&Sample> = samples.iter().filter(|sample| sample.phase == "overload").collect();
-    let (early, late) = overload.split_at(overload.len().div_ceil(3));
+    let third = overload.len().div_ceil(3);
     let most = |samples: &[&Sample]| samples.iter().map(|sample| sample.resident_mib).max().unwrap_or(0);
+    let thirds: Vec<u64> = overload.chunks(third).map(most).collect();
     let last = overload.last().unwrap();
     let (reached, read) = (last.produced / last.seconds, last.read / last.seconds);
     let after = samples.iter().map(|sample| sample.resident_mib).max().unwrap_or(0);
@@ -295,16 +325,14 @@ fn verdict(samples: &[Sample], asked: u64, failed: u64, overloaded_for: Duration
     let recovery = samples.last().unwrap().seconds as f64 - overloaded_for.as_secs_f64();
     println!(
         "\nproduced {reached} events/s of {asked} asked, read {read} events/s meanwhile\n\
-         resident: {} MiB at most in the first third, {} MiB after it, {after} MiB at most in all\n\
+         resident: at most {thirds:?} MiB in the thirds of the overload, {after} MiB in all\n\
          lookups: {} in all, {failed} failed, the slowest {slowest:.0} ms\n\
          recovery: lag 0 after {recovery:.0} s",
-        most(early),
-        most(late),
         samples.iter().map(|sample| sample.lookups).sum::<u64>(),
     );
     assert!(reached * 10 >= asked * 8, "the producer did not reach the overload");
     assert!(last.read * 2 < last.produced, "that was no overload: the reader kept up");
-    assert!(most(late) * 5 <= most(early) * 6, "resident memory grows");
-    assert!(after * 5 <= most(late).max(most(early)) * 6, "resident memory grows while it recovers");
+    assert!(thirds[2] * 10 <= thirds[1] * 11, "resident memory grows");
+    assert!(after * 5 <= most(&overload) * 6, "resident memory grows while it recovers");
     assert_eq!(failed, 0, "lookups failed");
 }
