@@ -24,6 +24,18 @@ test-outages *arguments:
 overload:
     . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace --test outages -- --ignored --nocapture ten_times
 
+# processes killed at named steps and at random, at least so many; with the services' `env` sourced on the engines too
+kills count="500" *arguments: oracle
+    BASESTREAM_REQUIRE_ORACLE=1 BASESTREAM_KILLS={{count}} cargo test --workspace --test kills --test cli -- kills_on --nocapture {{arguments}}
+
+# from SIGKILL of the speed layer to the next committed checkpoint: min, median, max
+recovery *arguments:
+    cargo test --workspace --test kills --test cli -- --ignored --nocapture recovery {{arguments}}
+
+# the oracle of the kills: Python with DuckDB, in the cache folder
+oracle:
+    tests/oracle/setup
+
 # real Kafka, PostgreSQL and S3, and a proxy that disturbs them, for the tests: just services up|down|check|start NAME|kill NAME [SIGNAL]
 services action *arguments:
     tests/services/{{action}} {{arguments}}

@@ -138,6 +138,12 @@ async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Re
             left = missing(site);
             looked = Instant::now();
         }
+        if seats.kills() > 30 && site.fired().is_empty() {
+            let built = "cargo test --workspace --test kills --test cli";
+            return Err(Error::input("the binary passes no step at which it could be killed")
+                .with("found", "a build without failpoints")
+                .with("expected", built));
+        }
         if began.elapsed() > limit {
             return Err(Error::internal(format!("after {limit:?} and {} kills nothing was killed at {left:?}", seats.kills())));
         }

@@ -1,6 +1,6 @@
 //! Recovery, measured: from SIGKILL of the speed layer to the next committed checkpoint, started again at once.
 //!
-//!     cargo test --workspace --test kills -- --ignored --nocapture recovery
+//!     cargo test --workspace --test kills --test cli -- --ignored --nocapture recovery
 //!
 //! `BASESTREAM_INTERVAL_MS` is the checkpoint interval (1000), `BASESTREAM_RECOVERIES` how many times it is killed (30).
 

@@ -17,6 +17,7 @@ use crate::site::{Site, VIEWS};
 /// How many processes live at once, besides the zombies.
 const SEATS: usize = 4;
 const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
 
 /// Servers that may be asked: process and port.
 pub type Servers = Arc<Mutex<BTreeMap<u32, u16>>>;
@@ -243,7 +244,11 @@ impl<'a> Seats<'a> {
         self.tally.terminated += u64::from(life.terminated);
         let may_end = matches!(life.role, Role::Batch | Role::Ingest);
         let may_fail = may_end || matches!(life.fault, Fault::At { action: Action::Unavailable, .. });
-        if (status.success() && (may_end || life.terminated)) || (status.code() == Some(1) && may_fail) {
+        // Told to end before it could listen, it ends by the signal itself.
+        if (life.terminated && status.signal() == Some(SIGTERM))
+            || (status.success() && (may_end || life.terminated))
+            || (status.code() == Some(1) && may_fail)
+        {
             return Ok(());
         }
         let log = self.site.project.log_of(life.role.arguments());
