@@ -78,6 +78,7 @@ impl Installation {
             checkpoint_bytes: to_usize(speed.checkpoint_bytes),
             max_future: speed.max_future,
             partitions: self.settings.log.partitions,
+            accept_gap: speed.accept_gap,
         };
         Speed {
             catalog: self.catalog.clone(),
@@ -108,7 +109,12 @@ impl Installation {
 
     /// What runs batch when it is due.
     pub fn scheduler(&self) -> Scheduler {
-        Scheduler { batch: self.batch(), clock: clock(), event_clock: self.settings.serving.clock == ClockKind::Event }
+        Scheduler {
+            batch: self.batch(),
+            clock: clock(),
+            event_clock: self.settings.serving.clock == ClockKind::Event,
+            tried: Default::default(),
+        }
     }
 
     /// A serving node with the catalog's present state loaded. With `fresh` it also answers from this process's uncheckpointed layers.

@@ -90,6 +90,9 @@ pub struct SpeedSettings {
     /// How far an event may be dated after its partition's clock; what is further goes to the dead letters. Default: `10m`.
     #[serde(deserialize_with = "fields::duration")]
     pub max_future: Duration,
+    /// `--accept-gap`: go on behind offsets that the log no longer has. Asked for once, by a person: never kept in a file.
+    #[serde(skip)]
+    pub accept_gap: bool,
 }
 
 /// `[batch]`: the batch layer.
@@ -216,6 +219,7 @@ impl Default for SpeedSettings {
             checkpoint_interval: Duration::from_secs(10),
             checkpoint_bytes: 256 << 20,
             max_future: Duration::from_secs(600),
+            accept_gap: false,
         }
     }
 }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod damage;
 mod definitions;
+mod gaps;
 mod memory;
 mod random;
 
