@@ -10,10 +10,12 @@
 mod decide;
 mod lease;
 mod memory;
+mod mend;
 mod recompute;
 mod run;
 mod write;
 
 pub use decide::{needed_files, switch_version, version_to_run};
 pub use memory::PeakPool;
+pub use mend::Mended;
 pub use run::{Batch, BatchSettings, Clock, RunRequest, RunTime};

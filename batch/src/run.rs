@@ -13,6 +13,7 @@ use schemas::catalog::{
     Catalog, CatalogState, Commit, DefinitionStatus, FileRecord, RunRecord, RunStatus, SnapshotRecord, failure_commit, publish_commit,
     run_lease,
 };
+use schemas::damage::{Finder, report_damage};
 use schemas::definitions::StreamDefinition;
 use schemas::events::plan_schema;
 use schemas::functions::Functions;
@@ -29,6 +30,7 @@ use uuid::Uuid;
 use crate::decide::{max_event_time, needed_files, switch_version, version_to_run};
 use crate::lease::KeepLease;
 use crate::memory::PeakPool;
+use crate::mend::with_help;
 use crate::recompute::recompute_plan;
 use crate::write::{SnapshotWriter, Written};
 
@@ -116,6 +118,9 @@ impl Batch {
         match self.attempt(&state, run.clone(), request, lease, clock, progress).await {
             Ok(run) => Ok(run),
             Err(error) => {
+                let error = with_help(error);
+                let finder = Finder { name: &self.worker, now: clock() };
+                report_damage(&self.catalog, &self.storage, &state, std::slice::from_ref(&error), finder).await;
                 self.record_failure(run, &error, clock()).await;
                 Err(error)
             }

@@ -21,6 +21,7 @@ mod ingest;
 mod layers;
 mod logging;
 mod progress;
+mod repair;
 mod status;
 mod verify;
 
@@ -81,9 +82,9 @@ enum Command {
     /// See all layers at work on synthetic payments, with nothing to prepare
     Demo(layers::DemoArgs),
     /// Apply the definitions, then run all layers in one process
-    Up(layers::LayerArgs),
+    Up(layers::SpeedArgs),
     /// Run the speed layer: the log in, checkpoints out
-    Speed(layers::LayerArgs),
+    Speed(layers::SpeedArgs),
     /// Run the serving layer: answers over HTTP
     Serve(layers::LayerArgs),
     /// Run batch when it is due, and collect files that nobody needs
@@ -100,6 +101,8 @@ enum Command {
     Query(ask::QueryArgs),
     /// Compare what is served with plain SQL over the archive; exit 1 on any difference
     Verify(verify::VerifyArgs),
+    /// Check every file against its checksum, and make again what is damaged; exit 1 when something is left
+    Repair(repair::RepairArgs),
     /// How far each partition is read, what each view is served from, what ran, and what is wrong
     Status(status::StatusArgs),
 }
@@ -177,6 +180,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Lookup(args) => ask::lookup(context, args).await,
         Command::Query(args) => ask::query(context, args).await,
         Command::Verify(args) => verify::verify(context, args).await,
+        Command::Repair(args) => repair::run(context, args).await,
         Command::Status(args) => status::status(context, args).await,
     }
 }

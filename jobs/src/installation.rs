@@ -78,10 +78,8 @@ impl Installation {
             checkpoint_bytes: to_usize(speed.checkpoint_bytes),
             max_future: speed.max_future,
             partitions: self.settings.log.partitions,
-            dedup: speed::DedupSettings {
-                memory_bytes: to_usize(self.settings.speed.dedup_memory),
-                folder: self.settings.cache_dir().join("dedup"),
-            },
+            dedup: self.dedup(),
+            accept_gap: speed.accept_gap,
         };
         Speed {
             catalog: self.catalog.clone(),
@@ -92,6 +90,12 @@ impl Installation {
             settings,
             clock: clock(),
         }
+    }
+
+    /// Where ids are remembered that make duplicates known.
+    pub fn dedup(&self) -> speed::DedupSettings {
+        let folder = self.settings.cache_dir().join("dedup");
+        speed::DedupSettings { memory_bytes: to_usize(self.settings.speed.dedup_memory), folder }
     }
 
     /// The batch layer.
@@ -112,7 +116,12 @@ impl Installation {
 
     /// What runs batch when it is due.
     pub fn scheduler(&self) -> Scheduler {
-        Scheduler { batch: self.batch(), clock: clock(), event_clock: self.settings.serving.clock == ClockKind::Event }
+        Scheduler {
+            batch: self.batch(),
+            clock: clock(),
+            event_clock: self.settings.serving.clock == ClockKind::Event,
+            tried: Default::default(),
+        }
     }
 
     /// A serving node with the catalog's present state loaded. With `fresh` it also answers from this process's uncheckpointed layers.

@@ -18,6 +18,7 @@ pub mod init;
 mod installation;
 pub mod ledger;
 pub mod output;
+pub mod repair;
 pub mod scheduler;
 pub mod served;
 pub mod status;

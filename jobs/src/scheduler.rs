@@ -14,8 +14,10 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 mod due;
+mod mend;
 
 pub use due::{Due, due_runs};
+pub use mend::{Tried, mendable};
 
 /// How often the catalog is asked what is due.
 const LOOK: Duration = Duration::from_secs(1);
@@ -26,6 +28,8 @@ pub struct Scheduler {
     pub clock: Clock,
     /// The time as of which runs prune: the wall's, or the streams' own.
     pub event_clock: bool,
+    /// Which damaged files it tried to rebuild.
+    pub tried: Tried,
 }
 
 impl Scheduler {
@@ -51,6 +55,9 @@ impl Scheduler {
         }
         self.close_abandoned(&state).await?;
         let now = (self.clock)();
+        if let Some(registry) = registry {
+            self.tried.mend(&self.batch, &state, registry, now).await;
+        }
         let due = registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default();
         for due in due {
             if stop.is_cancelled() {

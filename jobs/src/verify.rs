@@ -82,6 +82,8 @@ pub struct Report {
     pub vector: Vector,
     /// RFC 3339.
     pub t: String,
+    /// Offsets of the view's streams that were accepted as lost, with the reason: neither side has their events.
+    pub gaps: Vec<String>,
     /// Rows that plain SQL has.
     pub rows: u64,
     /// Columns compared.
@@ -127,6 +129,7 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
         version: expected.version(),
         vector: answer.vector,
         t: format_timestamp(answer.t),
+        gaps: gaps_of(&state, &question),
         rows: compared.rows,
         columns: question.columns.len(),
         approximate: question
@@ -139,6 +142,12 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
         difference_count: compared.difference_count,
         seconds: started.elapsed().as_secs_f64(),
     })
+}
+
+/// What was accepted as lost of the streams that are read.
+fn gaps_of(state: &CatalogState, question: &plain::Plain) -> Vec<String> {
+    let of_streams = state.gaps.iter().filter(|gap| question.reads.iter().any(|(stream, _)| **stream == *gap.partition.stream));
+    of_streams.map(|gap| format!("{} {}..{}: {}", gap.partition, gap.start, gap.end, gap.reason)).collect()
 }
 
 /// The catalog as soon as its archive holds every event before `vector`: an answer may stand on events that are not yet checkpointed.

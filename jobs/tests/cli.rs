@@ -318,3 +318,53 @@ fn status_says_what_it_can_when_a_service_does_not_answer() {
     let text = text(&project.run(&["status"]).stdout);
     assert!(text.ends_with("no problems found\n"), "{text}");
 }
+
+#[test]
+fn a_damaged_file_is_named_by_repair_and_made_again_from_the_log() {
+    let project = Project::of_orders();
+    assert_success(&project.run(&["apply"]));
+    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
+    let up = project.up();
+    project.wait_until_committed(60);
+    assert_eq!(up.stop(), Some(0));
+    let whole = project.json(&["repair"]);
+    assert_eq!((&whole["steps"], whole["files"].as_u64().unwrap() > 1), (&serde_json::json!([]), true));
+
+    let query = ["query", "SELECT sum(revenue) AS revenue FROM orders"];
+    let before = project.json(&query)["rows"].clone();
+    let archive = first_file_in(&project.path().join("data"), "archive");
+    std::fs::remove_file(&archive).unwrap();
+    let name = archive.file_name().unwrap().to_string_lossy().into_owned();
+    assert_fails(&project.run(&query), 1, &name);
+
+    let planned = project.run(&["repair", "--dry-run"]);
+    assert_eq!(planned.status.code(), Some(1));
+    let shown = text(&planned.stdout);
+    assert!(
+        shown.contains(&name) && shown.contains("a stored file is missing") && shown.contains("would be read again from the log"),
+        "{shown}"
+    );
+    let other = project.run(&["repair", "nothing"]);
+    assert_fails(&other, 1, "no stream \"nothing\"");
+
+    let repaired = project.json(&["repair", "orders"]);
+    assert_eq!((&repaired["steps"][0]["action"], &repaired["steps"][0]["failed"]), (&"read_again".into(), &Value::Null));
+    assert_eq!(project.json(&query)["rows"], before);
+    assert_success(&project.run(&["verify", "orders_by_customer", "--log"]));
+}
+
+/// A file of the folder of this name, wherever that is below `folder`.
+fn first_file_in(folder: &Path, name: &str) -> PathBuf {
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if path.components().any(|part| part.as_os_str() == name) => return path,
+                false => {}
+            }
+        }
+    }
+    panic!("no file in a folder {name}");
+}

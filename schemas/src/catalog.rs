@@ -15,8 +15,8 @@ mod sql;
 mod uuid_text;
 
 pub use decide::{
-    CollectionPlan, ORPHAN_AGE, abandoned, checkpoint_commit, collectable, failure_commit, ledger_difference, orphans, orphans_commit,
-    publish_commit, publishable, run_lease,
+    CollectionPlan, ORPHAN_AGE, abandoned, checkpoint_commit, collectable, failure_commit, give_up_commit, ledger_difference, orphans,
+    orphans_commit, publish_commit, publishable, replace_commit, run_lease,
 };
 pub use sql::Catalog;
 
@@ -196,6 +196,27 @@ pub struct GapRecord {
     pub accepted_at: Micros,
 }
 
+/// A file that somebody found missing or damaged. Gone when the file is doomed, or found whole again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamageRecord {
+    pub path: String,
+    /// What is wrong with it: found and expected.
+    pub error: String,
+    pub found_by: String,
+    pub found_at: Micros,
+}
+
+/// The last record before a partition's committed position, as the log gave it. A log that has another record at its offset is
+/// another log, whatever its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkRecord {
+    pub partition: PartitionId,
+    pub offset: Offset,
+    pub timestamp: Micros,
+    /// CRC-32 of its key, value and headers.
+    pub checksum: u32,
+}
+
 /// How far `ingest` got in one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IngestRecord {
@@ -235,6 +256,10 @@ pub enum Expect {
     NotDoomed { paths: Vec<String> },
     /// The run is under way: nobody ended it, nobody closed it for its dead process.
     Running { run: Uuid },
+    /// The catalog names each of these files, and none is doomed.
+    Named { paths: Vec<String> },
+    /// The checkpoint is in the catalog.
+    HasCheckpoint(Uuid),
     /// No commit happened since the state of this revision was read.
     Revision(Revision),
 }
@@ -251,6 +276,9 @@ pub enum Add {
     Gap(GapRecord),
     Ingest(IngestRecord),
     Replay(ReplayRecord),
+    /// Left out when the file is not named any more, or known as damaged already.
+    Damage(DamageRecord),
+    Mark(MarkRecord),
 }
 
 /// A record to be deleted.
@@ -270,6 +298,8 @@ pub enum Remove {
         name: String,
         owner: String,
     },
+    /// The file is whole after all.
+    Damage(String),
 }
 
 /// Moves a partition's committed position; its start is expected by the same commit.
@@ -312,6 +342,9 @@ pub struct CatalogState {
     pub runs: Vec<RunRecord>,
     pub leases: Vec<LeaseRecord>,
     pub gaps: Vec<GapRecord>,
+    /// Files that were found damaged and are still named, in the order of their paths.
+    pub damages: Vec<DamageRecord>,
+    pub marks: BTreeMap<PartitionId, MarkRecord>,
 }
 
 impl CatalogState {
@@ -335,6 +368,28 @@ impl CatalogState {
 
     pub fn snapshot(&self, view: &str, version: u32) -> Option<&SnapshotRecord> {
         self.snapshots.iter().find(|s| &*s.view == view && s.version == version)
+    }
+}
+
+impl RunRecord {
+    /// A run that is asked for.
+    pub fn requested(view: Arc<str>, version: u32) -> RunRecord {
+        RunRecord {
+            id: Uuid::now_v7(),
+            view,
+            version,
+            status: RunStatus::Requested,
+            scheduled_for: None,
+            attempt: 1,
+            started_at: None,
+            ended_at: None,
+            cut: None,
+            events_read: 0,
+            rows_written: 0,
+            bytes_written: 0,
+            peak_memory_bytes: 0,
+            error: None,
+        }
     }
 }
 

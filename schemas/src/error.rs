@@ -93,6 +93,26 @@ impl Error {
     pub fn context(&self) -> &[(&'static str, String)] {
         &self.0.context
     }
+
+    /// The first fact of this name.
+    pub fn fact(&self, key: &str) -> Option<&str> {
+        self.0.context.iter().find(|(of, _)| *of == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Our own error, where DataFusion carries one.
+    pub fn inside(error: &datafusion::error::DataFusionError) -> Option<Error> {
+        match error.find_root() {
+            datafusion::error::DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(Error::copied),
+            _ => None,
+        }
+    }
+
+    /// The same error again, its source as text: for one that several are told.
+    pub fn copied(&self) -> Error {
+        let source = self.0.source.as_ref().map(|source| source.to_string().into());
+        let context = self.0.context.clone();
+        Self(Box::new(Inner { kind: self.0.kind, message: self.0.message.clone(), context, source }))
+    }
 }
 
 impl fmt::Display for Error {
@@ -127,11 +147,10 @@ impl std::error::Error for Error {
 impl From<datafusion::error::DataFusionError> for Error {
     fn from(error: datafusion::error::DataFusionError) -> Self {
         use datafusion::error::DataFusionError as D;
+        if let Some(ours) = Error::inside(&error) {
+            return ours;
+        }
         let kind = match error.find_root() {
-            D::External(inner) => match inner.downcast_ref::<Error>() {
-                Some(ours) => ours.kind(),
-                None => ErrorKind::Internal,
-            },
             D::Plan(_) | D::SQL(..) | D::SchemaError(..) | D::NotImplemented(_) | D::Configuration(_) => ErrorKind::Input,
             D::ArrowError(..) | D::Execution(_) => ErrorKind::Input,
             D::ResourcesExhausted(_) => ErrorKind::Limit,

@@ -9,6 +9,7 @@
 //! what is committed. The three layers import this crate and never one another: they meet only in data.
 
 pub mod catalog;
+pub mod damage;
 pub mod definitions;
 pub mod error;
 pub mod events;

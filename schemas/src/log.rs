@@ -21,6 +21,9 @@ use crate::vector::Offset;
 
 pub mod embedded;
 pub mod kafka;
+mod mark;
+
+pub use mark::{check_mark, mark_of};
 
 /// What a producer hands to the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

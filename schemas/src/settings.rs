@@ -94,6 +94,9 @@ pub struct SpeedSettings {
     /// `serving.cache_dir`. Default: `256MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub dedup_memory: u64,
+    /// `--accept-gap`: go on behind offsets that the log no longer has. Asked for once, by a person: never kept in a file.
+    #[serde(skip)]
+    pub accept_gap: bool,
 }
 
 /// `[batch]`: the batch layer.
@@ -221,6 +224,7 @@ impl Default for SpeedSettings {
             checkpoint_bytes: 256 << 20,
             max_future: Duration::from_secs(600),
             dedup_memory: 256 << 20,
+            accept_gap: false,
         }
     }
 }

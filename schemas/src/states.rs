@@ -5,6 +5,7 @@
 //! merged. A reader never assumes one row per key and tile; it merges.
 
 pub mod answer;
+pub mod gather;
 pub mod merge;
 pub mod partial;
 pub mod rows;

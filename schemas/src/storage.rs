@@ -5,6 +5,7 @@
 //! file, never a wrong answer.
 
 pub mod archive;
+pub mod check;
 pub mod dead_letters;
 mod local;
 pub mod parquet_file;
@@ -17,8 +18,9 @@ pub mod store;
 pub mod upload;
 pub mod verified;
 
-pub use archive::{OffsetRanges, archive_plan, read_archive, read_archive_as, write_archive};
-pub use dead_letters::{dead_letter_schema, read_dead_letters, write_dead_letters};
+pub use archive::{OffsetRanges, archive_plan, definition_version, read_archive, read_archive_as, write_archive, write_archive_as};
+pub use check::check_file;
+pub use dead_letters::{dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
 pub use parquet_file::{ParquetOptions, read_parquet, write_parquet};
 pub use paths::{ObjectName, made_at};
 pub use snapshot::{BucketFile, BucketWriter, Manifest, bucket_of, read_bucket, read_manifest, write_manifest};

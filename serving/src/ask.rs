@@ -43,7 +43,7 @@ impl Node {
         let begun = Instant::now();
         let question = Question::over(self.stand()?, as_of, &[view])?;
         let name = question.stand.view(view)?.live.name.to_string();
-        let response = answer_keys(self, question, view, keys).await?;
+        let response = self.telling(answer_keys(self, question, view, keys).await).await?;
         metrics::histogram!("basestream_serving_lookup_seconds", "view" => name).record(begun.elapsed().as_secs_f64());
         Ok(response)
     }
@@ -105,9 +105,10 @@ impl Question {
         }
     }
 
-    /// True when there is a snapshot that cannot be read by this version.
+    /// True when the published snapshot cannot be read (it is damaged, or of another format): the answer is made without it.
     pub(crate) fn is_degraded(&self, view: &LoadedView) -> bool {
-        view.snapshot.is_none() && self.stand.loaded.state.snapshot(&view.live.name, view.live.version).is_some()
+        let published = self.stand.loaded.state.snapshot(&view.live.name, view.live.version);
+        published.is_some_and(|published| view.snapshot.as_ref().is_none_or(|copy| copy.manifest.run != published.run))
     }
 
     /// The archive's states of a view, when they are needed; of one key, when only that is asked.

@@ -37,7 +37,9 @@ impl SnapshotCopy {
                 Ok::<_, schemas::Error>((file.bucket, map(&path)?))
             });
         }
-        let fetched: Vec<(u32, SortedRun)> = futures::stream::iter(opening).buffer_unordered(4).try_collect().await?;
+        let fetched: Result<Vec<(u32, SortedRun)>> = futures::stream::iter(opening).buffer_unordered(4).try_collect().await;
+        // A snapshot that cannot be loaded leaves nothing behind.
+        let fetched = fetched.inspect_err(|_| drop(std::fs::remove_dir_all(&folder)))?;
         for (bucket, run) in fetched {
             if let Some(slot) = buckets.get_mut(bucket as usize) {
                 *slot = Arc::new(run);

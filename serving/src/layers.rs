@@ -1,17 +1,16 @@
 //! The layers of one view version after its snapshot: a run per checkpoint, merged as they age, never across a cut.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use datafusion::prelude::SessionContext;
 use futures::{StreamExt, TryStreamExt};
-use schemas::Result;
 use schemas::catalog::{CatalogState, CheckpointRecord};
 use schemas::registry::LiveView;
-use schemas::segment::{SegmentSource, segment_rows};
+use schemas::segment::{Segment, SegmentSession, SegmentSource, segment_rows};
 use schemas::states::StateRows;
 use schemas::states::merge::merge_all;
 use schemas::storage::ObjectStorage;
 use schemas::vector::Vector;
+use schemas::{Error, Result};
 
 use crate::sorted::SortedRun;
 
@@ -26,11 +25,17 @@ pub struct LayerRun {
     pub run: Arc<SortedRun>,
 }
 
+/// Where layers are read from, and what was found damaged on the way.
+pub struct LayerSource<'a> {
+    pub storage: &'a ObjectStorage,
+    pub session: &'a SegmentSession,
+    pub damaged: &'a Mutex<Vec<Error>>,
+}
+
 /// Brings the layers of a view version to a catalog state: keeps what still holds, loads what is new, merges what has aged.
 pub async fn refresh(
     known: &[LayerRun],
-    storage: &ObjectStorage,
-    session: &SessionContext,
+    source: &LayerSource<'_>,
     view: &LiveView,
     state: &CatalogState,
     cut: &Vector,
@@ -39,7 +44,7 @@ pub async fn refresh(
     let plan = layer_plan(&held, state, &streams_of(view), cut)?;
     let mut layers: Vec<LayerRun> = plan.keep.into_iter().map(|at| known[at].clone()).collect();
     // Collected first: a closure in the stream would make this future one that cannot be spawned.
-    let loads: Vec<_> = plan.load.into_iter().map(|checkpoint| load(storage, session, view, state, checkpoint)).collect();
+    let loads: Vec<_> = plan.load.into_iter().map(|checkpoint| load(source, view, state, checkpoint)).collect();
     let loaded: Vec<LayerRun> = futures::stream::iter(loads).buffer_unordered(4).try_collect().await?;
     layers.extend(loaded);
     compact(view, layers, state)
@@ -50,14 +55,9 @@ pub fn streams_of(view: &LiveView) -> Vec<Arc<str>> {
     view.plan.streams.iter().map(|stream| stream.name.clone()).collect()
 }
 
-async fn load(
-    storage: &ObjectStorage,
-    session: &SessionContext,
-    view: &LiveView,
-    state: &CatalogState,
-    checkpoint: &CheckpointRecord,
-) -> Result<LayerRun> {
-    let (rows, source) = segment_rows(storage, session, view, state, checkpoint).await?;
+async fn load(from: &LayerSource<'_>, view: &LiveView, state: &CatalogState, checkpoint: &CheckpointRecord) -> Result<LayerRun> {
+    let Segment { rows, source, damaged } = segment_rows(from.storage, from.session, view, state, checkpoint).await?;
+    from.damaged.lock().unwrap_or_else(PoisonError::into_inner).extend(damaged);
     if source == SegmentSource::Archive {
         metrics::counter!("basestream_serving_segments_rebuilt_total", "view" => view.name.to_string()).increment(1);
     }

@@ -35,5 +35,5 @@ pub use meta::Meta;
 pub use node::{Clock, Node, NodeSettings, clean_cache};
 pub use sorted::SortedRun;
 pub use sql::{QueryResponse, parse_as_of};
-pub use stand::{Loaded, LoadedView, ServingClock, Stand};
+pub use stand::{Loaded, LoadedView, LostSnapshot, ServingClock, Stand};
 pub use types::sql_name;

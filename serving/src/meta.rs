@@ -29,7 +29,7 @@ pub struct Meta {
     pub snapshot_at: Option<Micros>,
     /// The version of each view asked.
     pub versions: BTreeMap<Arc<str>, u32>,
-    /// A published snapshot could not be used (its states are of another format): the answer was made without it.
+    /// A published snapshot could not be used (it is damaged, or its states are of another format): the answer was made without it.
     pub degraded: bool,
     /// The columns asked whose aggregates are approximate.
     pub approximate: Vec<String>,

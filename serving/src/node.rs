@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
-use schemas::catalog::{Catalog, CatalogState, DefinitionKind, FileKind, Revision};
+use schemas::catalog::{Catalog, CatalogState, DefinitionKind, FileKind, Revision, SnapshotRecord};
+use schemas::damage::{Finder, report_damage};
 use schemas::fresh::{Chain, Fresh, ViewVersion};
 use schemas::functions::Functions;
 use schemas::log::Log;
 use schemas::registry::{LiveView, Registry};
-use schemas::segment::segment_session;
+use schemas::segment::SegmentSession;
 use schemas::storage::{ObjectStorage, read_manifest};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
@@ -21,15 +22,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::copy::SnapshotCopy;
-use crate::layers;
+use crate::layers::{self, LayerSource};
 use crate::sql::Queries;
-use crate::stand::{Loaded, LoadedView, ServingClock, Stand};
+use crate::stand::{Loaded, LoadedView, LostSnapshot, ServingClock, Stand};
 
 /// How long to wait after a catalog state that could not be read or loaded.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
 /// Now, in microseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
+
+/// How long a snapshot that could not be loaded is left alone.
+const LOAD_AGAIN: Duration = Duration::from_secs(30);
 
 /// How a node serves.
 #[derive(Clone)]
@@ -58,7 +62,7 @@ struct Inner {
     fresh: Option<Fresh>,
     settings: NodeSettings,
     wall: Clock,
-    session: Arc<SessionContext>,
+    session: SegmentSession,
     queries: Queries,
     /// The log, where it is known: for the partitions' ends in `system.partitions`.
     log: OnceLock<Arc<dyn Log>>,
@@ -80,8 +84,8 @@ impl Node {
         settings: NodeSettings,
         wall: Clock,
     ) -> Result<Node> {
-        let session = segment_session(&functions)?;
-        storage.register(&session.runtime_env());
+        let session = SegmentSession::new(&functions, settings.memory_limit_bytes)?;
+        storage.register(&session.context().runtime_env());
         let queries = Queries::new(&functions, &storage, settings.memory_limit_bytes, &settings.cache)?;
         let inner = Inner {
             catalog,
@@ -161,10 +165,12 @@ impl Node {
         };
         let mut views: BTreeMap<ViewVersion, LoadedView> = BTreeMap::new();
         let mut late = None;
+        let mut failed: BTreeMap<ViewVersion, Error> = BTreeMap::new();
+        let damaged = Mutex::new(Vec::new());
         for live in &registry.views {
             let version = (live.name.clone(), live.version);
             let known = before.as_ref().and_then(|before| before.views.get(&version));
-            match self.load_view(live, known, &state).await {
+            match self.load_view(live, known, &state, &damaged).await {
                 Ok(view) => {
                     views.insert(version, view);
                 }
@@ -172,14 +178,18 @@ impl Node {
                 Err(error) => {
                     warn!(view = %live.name, %error, "a view could not be loaded; the others are served");
                     metrics::counter!("basestream_serving_load_failures_total", "view" => live.name.to_string()).increment(1);
-                    late = Some(error).filter(|error| error.kind() == ErrorKind::Unavailable).or(late);
+                    late = Some(error.copied()).filter(|error| error.kind() == ErrorKind::Unavailable).or(late);
+                    failed.insert(version, error);
                 }
             }
         }
+        let mut damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
+        damaged.extend(failed.values().map(Error::copied));
+        self.report(&state, &damaged).await;
         let vector = state.vector();
         metrics::gauge!("basestream_serving_catalog_revision").set(state.revision as f64);
         show_dead_letters(&state);
-        let loaded = Arc::new(Loaded { state: Arc::new(state), registry, vector: vector.clone(), views });
+        let loaded = Arc::new(Loaded { state: Arc::new(state), registry, vector: vector.clone(), views, failed });
         self.lock_stood().push(Arc::downgrade(&loaded));
         *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
         if let Some(fresh) = &self.0.fresh {
@@ -189,19 +199,55 @@ impl Node {
         late.map_or(Ok(()), Err)
     }
 
-    async fn load_view(&self, live: &LiveView, known: Option<&LoadedView>, state: &CatalogState) -> Result<LoadedView> {
-        let snapshot = self.load_snapshot(live, known, state).await?;
+    async fn load_view(
+        &self,
+        live: &LiveView,
+        known: Option<&LoadedView>,
+        state: &CatalogState,
+        damaged: &Mutex<Vec<Error>>,
+    ) -> Result<LoadedView> {
+        let (snapshot, lost) = self.load_snapshot(live, known, state, damaged).await?;
         let cut = snapshot.as_ref().map(|snapshot| snapshot.manifest.cut.clone()).unwrap_or_default();
         let held = known.map(|known| known.layers.as_slice()).unwrap_or_default();
-        let layers = layers::refresh(held, &self.0.storage, &self.0.session, live, state, &cut).await?;
-        Ok(LoadedView { live: live.clone(), snapshot, layers })
+        let source = LayerSource { storage: &self.0.storage, session: &self.0.session, damaged };
+        let layers = layers::refresh(held, &source, live, state, &cut).await?;
+        Ok(LoadedView { live: live.clone(), snapshot, lost, layers })
     }
 
-    async fn load_snapshot(&self, live: &LiveView, known: Option<&LoadedView>, state: &CatalogState) -> Result<Option<Arc<SnapshotCopy>>> {
-        let Some(record) = state.snapshot(&live.name, live.version) else { return Ok(None) };
-        if let Some(copy) = known.and_then(|known| known.snapshot.as_ref()).filter(|copy| copy.manifest.run == record.run) {
-            return Ok(Some(copy.clone()));
+    /// The published snapshot. One that cannot be loaded is answered without: from the one before, where this node still has it, and
+    /// the checkpoints after its cut, or from all checkpoints.
+    async fn load_snapshot(
+        &self,
+        live: &LiveView,
+        known: Option<&LoadedView>,
+        state: &CatalogState,
+        damaged: &Mutex<Vec<Error>>,
+    ) -> Result<(Option<Arc<SnapshotCopy>>, Option<LostSnapshot>)> {
+        let Some(record) = state.snapshot(&live.name, live.version) else { return Ok((None, None)) };
+        let held = known.and_then(|known| known.snapshot.clone());
+        if held.as_ref().is_some_and(|copy| copy.manifest.run == record.run) {
+            return Ok((held, None));
         }
+        let now = (self.0.wall)();
+        let known_lost = known.and_then(|known| known.lost).filter(|lost| lost.run == record.run);
+        if let Some(lost) = known_lost.filter(|lost| now.saturating_sub(lost.at) < LOAD_AGAIN.as_micros() as Micros) {
+            return Ok((held, Some(lost)));
+        }
+        let error = match self.open_snapshot(live, record, state).await {
+            Ok(copy) => return Ok((copy, None)),
+            Err(error) => error,
+        };
+        if error.kind() != ErrorKind::Corrupt {
+            return Err(error);
+        }
+        warn!(view = %live.name, run = %record.run, %error, "a snapshot cannot be loaded; answering without it");
+        metrics::counter!("basestream_serving_load_failures_total", "view" => live.name.to_string()).increment(1);
+        damaged.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+        Ok((held, Some(LostSnapshot { run: record.run, at: now })))
+    }
+
+    /// `None`: its states are of another format.
+    async fn open_snapshot(&self, live: &LiveView, record: &SnapshotRecord, state: &CatalogState) -> Result<Option<Arc<SnapshotCopy>>> {
         let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == record.manifest);
         let file =
             file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
@@ -213,6 +259,22 @@ impl Node {
         let copy = SnapshotCopy::open(&self.0.storage, manifest, &live.plan, &live.codec, &self.0.settings.cache).await?;
         info!(view = %live.name, version = live.version, run = %record.run, rows = copy.manifest.rows, "serving a new snapshot");
         Ok(Some(Arc::new(copy)))
+    }
+
+    /// Tells the catalog of damage that an answer met, and hands the answer on.
+    pub(crate) async fn telling<T>(&self, answer: Result<T>) -> Result<T> {
+        if let Err(error) = &answer
+            && error.kind() == ErrorKind::Corrupt
+            && let Some(loaded) = self.loaded()
+        {
+            self.report(&loaded.state, &[error.copied()]).await;
+        }
+        answer
+    }
+
+    async fn report(&self, state: &CatalogState, damaged: &[Error]) {
+        let finder = Finder { name: &self.0.settings.name, now: (self.0.wall)() };
+        report_damage(&self.0.catalog, &self.0.storage, state, damaged, finder).await;
     }
 
     /// What a query begun now stands on.
@@ -243,8 +305,8 @@ impl Node {
         &self.0.functions
     }
 
-    pub fn session(&self) -> &Arc<SessionContext> {
-        &self.0.session
+    pub fn session(&self) -> &SessionContext {
+        self.0.session.context()
     }
 
     /// Sessions for queries, under the node's memory limit.

@@ -15,7 +15,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
-use schemas::Result;
+use schemas::{Error, Result};
 
 use crate::ask::Question;
 use crate::meta::Meta;
@@ -72,10 +72,15 @@ impl Node {
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
         let schema = physical.schema();
         let batches = execute_stream(physical, session.task_ctx())?;
-        let timed = batches.inspect(move |_| {
+        let node = self.clone();
+        let told = batches.inspect(move |batch| {
             let _until_dropped = &timer;
+            if let Some(error) = batch.as_ref().err().and_then(Error::inside) {
+                let node = node.clone();
+                tokio::spawn(async move { drop(node.telling::<()>(Err(error)).await) });
+            }
         });
-        Ok(QueryResponse { schema: schema.clone(), batches: Box::pin(RecordBatchStreamAdapter::new(schema, timed)), meta })
+        Ok(QueryResponse { schema: schema.clone(), batches: Box::pin(RecordBatchStreamAdapter::new(schema, told)), meta })
     }
 }
 

@@ -8,7 +8,8 @@ use schemas::fresh::{FreshLayer, ViewVersion};
 use schemas::registry::{LiveView, Registry};
 use schemas::tiles::Micros;
 use schemas::vector::{PartitionId, Vector};
-use schemas::{Error, Result};
+use schemas::{Error, ErrorKind, Result};
+use uuid::Uuid;
 
 use crate::copy::SnapshotCopy;
 use crate::layers::LayerRun;
@@ -20,6 +21,8 @@ pub struct Loaded {
     pub registry: Arc<Registry>,
     pub vector: Vector,
     pub views: BTreeMap<ViewVersion, LoadedView>,
+    /// Why the others could not be loaded.
+    pub failed: BTreeMap<ViewVersion, Error>,
 }
 
 /// A view version's snapshot and what was committed after its cut.
@@ -27,7 +30,17 @@ pub struct Loaded {
 pub struct LoadedView {
     pub live: LiveView,
     pub snapshot: Option<Arc<SnapshotCopy>>,
+    /// The published snapshot, where it could not be loaded.
+    pub lost: Option<LostSnapshot>,
     pub layers: Vec<LayerRun>,
+}
+
+/// A published snapshot that a node answers without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostSnapshot {
+    pub run: Uuid,
+    /// When loading it was tried.
+    pub at: Micros,
 }
 
 /// What a query stands on.
@@ -58,13 +71,23 @@ impl Stand {
             Error::not_found(format!("there is no view \"{name}\": expected one of {}", known.into_iter().collect::<Vec<_>>().join(", ")))
         })?;
         let version = (live.name.clone(), live.version);
-        let loaded =
-            self.loaded.views.get(&version).ok_or_else(|| Error::unavailable(format!("the view \"{name}\" is being loaded: try again")))?;
+        let loaded = self.loaded.views.get(&version).ok_or_else(|| self.not_loaded(&version))?;
         if !self.fresh.iter().all(|layer| layer.covers(&version, |stream| live.plan.reads(stream))) {
             let message = format!("the speed layer does not keep version {} of the view \"{name}\" yet: try again", live.version);
             return Err(Error::unavailable(message));
         }
         Ok(loaded)
+    }
+
+    fn not_loaded(&self, version: &ViewVersion) -> Error {
+        let name = &version.0;
+        match self.loaded.failed.get(version) {
+            Some(error) if error.kind() == ErrorKind::Corrupt => {
+                error.copied().with("view", name).with("help", "`basestream repair` rebuilds what is damaged")
+            }
+            Some(error) => Error::unavailable(format!("the view \"{name}\" could not be loaded: try again")).caused_by(error.copied()),
+            None => Error::unavailable(format!("the view \"{name}\" is being loaded: try again")),
+        }
     }
 
     /// The fresh rows of a view version.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use schemas::catalog::{Catalog, CheckpointRange, CheckpointRecord, FileRecord, checkpoint_commit};
+use schemas::catalog::{Add, Catalog, CheckpointRange, CheckpointRecord, FileRecord, checkpoint_commit};
 use schemas::fresh::FreshLayer;
 use schemas::storage::{ObjectName, ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
 use schemas::tiles::Micros;
@@ -26,13 +26,16 @@ pub(crate) async fn commit(
     now: Micros,
 ) -> Result<CheckpointRecord> {
     let (record, identities) = checkpoint_of(unit.claims(), id, worker, now);
+    let marks: Vec<Add> = unit.claims().filter(|claim| claim.has_work()).filter_map(|claim| claim.mark().cloned()).map(Add::Mark).collect();
     failpoint::hit("checkpoint.before_archive")?;
     let mut files = write_events(unit, storage, id).await?;
     failpoint::hit("checkpoint.after_archive")?;
     files.extend(write_dead(unit, storage, id).await?);
     files.extend(write_states(unit, views, storage, id, &record.ranges).await?);
     failpoint::hit("checkpoint.after_states")?;
-    catalog.commit_with_retry(checkpoint_commit(record.clone(), files, &identities)).await?;
+    let mut commit = checkpoint_commit(record.clone(), files, &identities);
+    commit.add.extend(marks);
+    catalog.commit_with_retry(commit).await?;
     Ok(record)
 }
 

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use schemas::Result;
-use schemas::catalog::{CheckpointRange, CheckpointRecord};
+use schemas::catalog::{CheckpointRange, CheckpointRecord, MarkRecord};
 use schemas::events::Decoder;
-use schemas::log::{Fetched, Record};
+use schemas::log::{Fetched, Record, mark_of};
 use schemas::tiles::Micros;
 use schemas::vector::{Offset, PartitionId};
 use uuid::Uuid;
@@ -27,6 +27,8 @@ pub struct Claim {
     decider: Decider,
     counts: Counts,
     complete_to: Option<Micros>,
+    /// The last record before `position` that was read.
+    mark: Option<MarkRecord>,
     /// Where the open micro-batch began.
     open_from: Offset,
 }
@@ -42,7 +44,7 @@ struct Counts {
 impl Claim {
     /// Begins at the committed position `start`, with a decider that knows what was accepted before it.
     pub fn new(id: PartitionId, identity: String, decider: Decider, start: Offset) -> Self {
-        Self { id, identity, start, position: start, decider, counts: Counts::default(), complete_to: None, open_from: start }
+        Self { id, identity, start, position: start, decider, counts: Counts::default(), complete_to: None, mark: None, open_from: start }
     }
 
     /// Decides the records of one fetch that were not read before, handing each decision on. True when the position moved.
@@ -64,6 +66,9 @@ impl Claim {
         let reached = if fetched.at_end { Some(fetched.fetched_at) } else { fetched.records.last().map(|record| record.timestamp) };
         self.complete_to = self.complete_to.max(reached);
         let moved = fetched.position > self.position;
+        if let Some(last) = fetched.records.last().filter(|record| record.offset >= self.position) {
+            self.mark = Some(mark_of(&self.id, last));
+        }
         self.position = self.position.max(fetched.position);
         Ok(moved)
     }
@@ -94,7 +99,13 @@ impl Claim {
         self.counts = Counts::default();
     }
 
-    fn range(&self) -> CheckpointRange {
+    /// The last record before its position, where one was read.
+    pub fn mark(&self) -> Option<&MarkRecord> {
+        self.mark.as_ref()
+    }
+
+    /// What became of the uncommitted records.
+    pub(crate) fn range(&self) -> CheckpointRange {
         let counted = self.counts.archived + self.counts.duplicate + self.counts.dead_lettered;
         CheckpointRange {
             partition: self.id.clone(),

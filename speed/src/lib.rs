@@ -11,6 +11,7 @@ mod checkpoint;
 mod claim;
 mod dead_letters;
 mod decide;
+mod rebuild;
 mod recover;
 mod unit;
 mod views;
@@ -18,5 +19,6 @@ mod worker;
 
 pub use claim::{Claim, checkpoint_of};
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace};
+pub use rebuild::{Before, Redecide, Redecided, values_before};
 pub use recover::{Start, files_since, gap_commit, start_of};
 pub use worker::{Clock, Speed, SpeedSettings};

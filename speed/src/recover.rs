@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
 use futures::TryStreamExt;
-use schemas::catalog::{Add, Advance, Catalog, CatalogState, CheckpointRange, Commit, FileKind, FileRecord, GapRecord, PartitionRecord};
+use schemas::catalog::{Add, Advance, CatalogState, CheckpointRange, Commit, FileKind, FileRecord, GapRecord, PartitionRecord};
 use schemas::definitions::StreamDefinition;
 use schemas::events::{PARTITION, TIMESTAMP, canonical_text};
 use schemas::log::PartitionBounds;
@@ -18,59 +18,91 @@ use uuid::Uuid;
 use crate::decide::Decider;
 
 /// Where to start a partition that the log bounds like this. `Err`: going on would lose records in silence.
-pub fn start_of(known: Option<&PartitionRecord>, id: &PartitionId, identity: &str, bounds: &PartitionBounds) -> Result<Start> {
+///
+/// With `accept_gap` a log that expired past the committed offset is gone on with behind the gap. So is another log whose offsets are
+/// all at or after the committed one. A log that has other records at offsets that are archived is never gone on with: rows are chosen
+/// by partition and offset.
+pub fn start_of(
+    known: Option<&PartitionRecord>,
+    id: &PartitionId,
+    identity: &str,
+    bounds: &PartitionBounds,
+    accept_gap: bool,
+) -> Result<Start> {
+    let gap = |start: Offset, reason: String| Start::AfterGap { start, end: bounds.begin, reason };
     let Some(known) = known else {
-        return Ok(if bounds.begin > Offset::ZERO { Start::AfterGap(bounds.begin) } else { Start::At(Offset::ZERO) });
+        let reason = "the log no longer had its beginning when the stream was first read".into();
+        return Ok(if bounds.begin > Offset::ZERO { gap(Offset::ZERO, reason) } else { Start::At(Offset::ZERO) });
     };
-    let refuse = |message: &str| {
+    let committed = known.next_offset;
+    let refuse = |message: &str, help: String| {
         Err(Error::input(message)
             .with("partition", id)
-            .with("committed", known.next_offset)
-            .with("the log has", format!("{}..{}", bounds.begin, bounds.end)))
+            .with("committed", committed)
+            .with("the log has", format!("{}..{}", bounds.begin, bounds.end))
+            .with("help", help))
     };
+    let lost = format!("offsets {committed}..{} of {id} as lost", bounds.begin);
     if !known.log_identity.is_empty() && known.log_identity != identity {
-        return refuse(
-            "the log is another one than the catalog's (the topic was made anew): expected the log that the committed offsets belong to",
-        );
+        let message =
+            "the log is another one than the catalog's (the topic was made anew): expected the log that the committed offsets belong to";
+        return match (bounds.begin >= committed, accept_gap) {
+            (true, true) => Ok(gap(committed, format!("the log {} was replaced by {identity}", known.log_identity))),
+            (true, false) => {
+                refuse(message, format!("point log.url at the right log; or `--accept-gap` goes on with this one and records {lost}"))
+            }
+            (false, _) => refuse(message, OTHER_RECORDS.into()),
+        };
     }
-    if known.next_offset > bounds.end {
-        return refuse("the log is shorter than the catalog: records that were counted are gone from it");
+    if committed > bounds.end {
+        return refuse("the log is shorter than the catalog: records that were counted are gone from it", OTHER_RECORDS.into());
     }
-    if known.next_offset < bounds.begin {
-        return refuse("the log expired past the committed offset: records were never read and are gone");
+    if committed < bounds.begin {
+        return match accept_gap {
+            true => Ok(gap(committed, "the log expired before its records were read".into())),
+            false => refuse(
+                "the log expired past the committed offset: records were never read and are gone",
+                format!("`--accept-gap` goes on and records {lost}"),
+            ),
+        };
     }
-    Ok(Start::At(known.next_offset))
+    Ok(Start::At(committed))
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why `--accept-gap` does not go on with a log that begins anew below the committed offset.
+pub(crate) const OTHER_RECORDS: &str = "restore the log, or point log.url at the right one; or define the stream under a new name on this topic. `--accept-gap` \
+    cannot help: the log would give other records the offsets of records that are archived";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     At(Offset),
-    /// A partition read for the first time whose log no longer has its beginning: recorded as a gap.
-    AfterGap(Offset),
+    /// Behind offsets that the log does not have: they are recorded as a gap.
+    AfterGap {
+        start: Offset,
+        end: Offset,
+        reason: String,
+    },
 }
 
-/// Records that a partition was first read from `begin` on.
-pub(crate) async fn record_gap(catalog: &Catalog, id: &PartitionId, begin: Offset, identity: &str, now: Micros) -> Result<()> {
-    catalog.commit_with_retry(gap_commit(Uuid::now_v7(), id, begin, identity, now)).await.map(drop)
-}
-
-/// The commit that moves a partition which was never read to `begin`, and says so.
-pub fn gap_commit(id: Uuid, partition: &PartitionId, begin: Offset, identity: &str, now: Micros) -> Commit {
-    let gap = GapRecord {
-        partition: partition.clone(),
-        start: Offset::ZERO,
-        end: begin,
-        reason: "the log no longer had its beginning when the stream was first read".into(),
-        accepted_at: now,
-    };
+/// The commit that moves a partition over a gap. The partition's clock does not move: nothing was read.
+pub fn gap_commit(
+    id: Uuid,
+    known: Option<&PartitionRecord>,
+    partition: &PartitionId,
+    (start, end): (Offset, Offset),
+    reason: String,
+    identity: &str,
+    now: Micros,
+) -> Commit {
+    let gap = GapRecord { partition: partition.clone(), start, end, reason, accepted_at: now };
     let advance = Advance {
         partition: partition.clone(),
-        start: Offset::ZERO,
-        end: begin,
+        start,
+        end,
         log_identity: identity.to_owned(),
-        clock: None,
-        max_event_time: None,
-        complete_to: None,
+        clock: known.and_then(|known| known.clock),
+        max_event_time: known.and_then(|known| known.max_event_time),
+        complete_to: known.and_then(|known| known.complete_to),
     };
     Commit { id, add: vec![Add::Gap(gap)], advance: vec![advance], ..Commit::default() }
 }
@@ -82,6 +114,7 @@ pub fn files_since<'s>(state: &'s CatalogState, id: &PartitionId, oldest: Micros
         state.checkpoints.iter().filter(|checkpoint| checkpoint.ranges.iter().any(is_recent)).map(|checkpoint| checkpoint.id).collect();
     let of_stream = |file: &&FileRecord| {
         file.kind == FileKind::Archive
+            && !file.doomed
             && file.subject.as_ref() == Some(&id.stream)
             && file.checkpoint.is_some_and(|id| recent.contains(&id))
     };
@@ -125,3 +158,6 @@ pub(crate) async fn reread_ids(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

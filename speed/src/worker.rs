@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::prelude::SessionContext;
+use futures::{StreamExt, TryStreamExt};
 use schemas::catalog::{Catalog, CatalogState};
+use schemas::damage::{Finder, report_damage};
 use schemas::events::Decoder;
 use schemas::fresh::Fresh;
 use schemas::functions::Functions;
-use schemas::log::{Consumer, Log, LogEvent, Subscription, TopicPartition};
+use schemas::log::{Consumer, Log, LogEvent, PartitionBounds, Subscription, TopicPartition, check_mark};
 use schemas::plan::planning_session;
 use schemas::registry::Registry;
 use schemas::storage::ObjectStorage;
@@ -23,13 +25,15 @@ use uuid::Uuid;
 use crate::checkpoint;
 use crate::claim::Claim;
 use crate::decide::{Decider, DedupSettings, IdSpace};
-use crate::recover::{Start, record_gap, reread_ids, start_of};
+use crate::recover::{OTHER_RECORDS, Start, gap_commit, reread_ids, start_of};
 use crate::unit::{Held, Unit};
 use crate::views::Views;
 
 /// A micro-batch closes at this many records, or after this long, or as soon as nothing more waits.
 const MICRO_BATCH_RECORDS: usize = 32_768;
 const MICRO_BATCH: Duration = Duration::from_millis(50);
+/// How many partitions' last records are read at once when they are taken over.
+const MARKS_AT_ONCE: usize = 8;
 /// How often a worker asks whether definitions changed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -49,6 +53,8 @@ pub struct SpeedSettings {
     /// Partitions of a topic that is made because it does not exist.
     pub partitions: u32,
     pub dedup: DedupSettings,
+    /// Go on behind offsets that the log no longer has, and record them as lost.
+    pub accept_gap: bool,
 }
 
 /// The speed layer of one process.
@@ -85,10 +91,22 @@ impl Speed {
                     metrics::counter!("basestream_speed_restarts_total").increment(1);
                     pause(&stop, LOOK).await;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.told(error).await),
             }
         }
         Ok(())
+    }
+
+    /// Tells the catalog of a damaged file, and the caller what to do about it.
+    async fn told(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Corrupt || error.fact("file").is_none() {
+            return error;
+        }
+        if let Ok(state) = self.catalog.state().await {
+            let finder = Finder { name: &self.settings.worker, now: (self.clock)() };
+            report_damage(&self.catalog, &self.storage, &state, std::slice::from_ref(&error), finder).await;
+        }
+        error.with("help", "`basestream repair` rebuilds what is damaged")
     }
 
     /// One subscription, from joining to leaving.
@@ -183,7 +201,7 @@ impl Worker<'_> {
             }
             LogEvent::Assigned { partitions, start } => {
                 let offsets = self.assign(&partitions).await;
-                let failed = offsets.as_ref().err().map(|error| Error::new(error.kind(), error.to_string()));
+                let failed = offsets.as_ref().err().map(Error::copied);
                 let _ = start.send(offsets);
                 if let Some(error) = failed {
                     return Err(error);
@@ -212,6 +230,7 @@ impl Worker<'_> {
     async fn assign(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
         failpoint::hit("speed.assign")?;
         let state = self.speed.catalog.state().await?;
+        self.check_marks(partitions, &state).await?;
         let mut starts = Vec::with_capacity(partitions.len());
         for source in partitions {
             self.withdraw_leftovers(source, &state);
@@ -241,11 +260,14 @@ impl Worker<'_> {
         let bounds =
             bounds.ok_or_else(|| Error::unavailable("the log does not know an assigned partition yet").with("partition", source))?;
         let known = state.partitions.get(&id);
-        let start = match start_of(known, &id, &identity, &bounds)? {
+        let start = match start_of(known, &id, &identity, &bounds, self.speed.settings.accept_gap)? {
             Start::At(offset) => offset,
-            Start::AfterGap(begin) => {
-                record_gap(&self.speed.catalog, &id, begin, &identity, (self.speed.clock)()).await?;
-                begin
+            Start::AfterGap { start, end, reason } => {
+                warn!(partition = %id, %start, %end, reason, "offsets are recorded as lost");
+                let now = (self.speed.clock)();
+                let commit = gap_commit(Uuid::now_v7(), known, &id, (start, end), reason, &identity, now);
+                self.speed.catalog.commit_with_retry(commit).await?;
+                end
             }
         };
         let (clock, newest) = known.map_or((None, None), |known| (known.clock, known.max_event_time));
@@ -255,6 +277,32 @@ impl Worker<'_> {
         let decoder = Arc::new(Decoder::new(definition)?);
         self.unit.held.insert(source.clone(), Held::new(Claim::new(id, identity, decider, start), decoder, stream.version));
         Ok(start)
+    }
+
+    /// Holds each partition's last committed record against the log's, several at a time: a log may be another one though its name,
+    /// and what it says of itself, are the same.
+    async fn check_marks(&self, partitions: &[TopicPartition], state: &CatalogState) -> Result<()> {
+        let mut topics: Vec<&Arc<str>> = partitions.iter().map(|source| &source.topic).collect();
+        topics.sort();
+        topics.dedup();
+        let mut facts: BTreeMap<&Arc<str>, (String, Vec<PartitionBounds>)> = BTreeMap::new();
+        for topic in topics {
+            facts.insert(topic, (self.speed.log.identity(topic).await?, self.speed.log.bounds(topic).await?));
+        }
+        let marked = |source: &TopicPartition| {
+            let stream = self.registry.streams.values().find(|stream| stream.definition.topic == source.topic)?;
+            let id = PartitionId::new(stream.definition.name.clone(), source.partition);
+            let (identity, bounds) = facts.get(&source.topic)?;
+            let bounds = bounds.iter().find(|bounds| bounds.partition == source.partition)?;
+            // What is refused anyway is refused by what the log says of itself.
+            let start = start_of(state.partitions.get(&id), &id, identity, bounds, self.speed.settings.accept_gap);
+            start.is_ok().then_some((source.clone(), state.marks.get(&id)?.clone(), bounds.clone()))
+        };
+        let log = &*self.speed.log;
+        let marked = partitions.iter().filter_map(marked);
+        let checks: Vec<_> = marked.map(|(source, mark, bounds)| async move { check_mark(log, &source, &mark, &bounds).await }).collect();
+        let checked = futures::stream::iter(checks).buffer_unordered(MARKS_AT_ONCE).try_collect::<Vec<()>>().await;
+        checked.map(drop).map_err(|error| if error.kind() == ErrorKind::Input { error.with("help", OTHER_RECORDS) } else { error })
     }
 
     /// Closes the micro-batch and commits the unit when it is time.

@@ -73,7 +73,14 @@ impl Lab {
     }
 
     pub fn worker(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>) -> Worker {
-        let speed = speed::Speed {
+        let speed = self.speed(name, checkpoint_interval, fresh);
+        let stop = CancellationToken::new();
+        let token = stop.clone();
+        Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }
+    }
+
+    pub fn speed(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>) -> speed::Speed {
+        speed::Speed {
             catalog: self.catalog.clone(),
             storage: self.storage.clone(),
             log: self.log.clone(),
@@ -87,12 +94,10 @@ impl Lab {
                 max_future: Duration::from_secs(600),
                 partitions: 4,
                 dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: self.folder.path().join("dedup") },
+                accept_gap: false,
             },
             clock: Arc::new(now),
-        };
-        let stop = CancellationToken::new();
-        let token = stop.clone();
-        Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }
+        }
     }
 
     /// Waits until the committed vector has reached the log's end of this stream.

@@ -15,6 +15,14 @@ use crate::up::{self, UpOptions, stop_on_signals};
 pub(super) struct LayerArgs {}
 
 #[derive(Debug, Args)]
+#[command(after_help = "Runs until Ctrl-C or SIGTERM, finishes what is under way, and exits 0. Several may run on the same URLs.")]
+pub(super) struct SpeedArgs {
+    /// Go on behind offsets that the log no longer has, and record them as lost
+    #[arg(long)]
+    accept_gap: bool,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "Needs no project and no service. Ctrl-C ends it.")]
 pub(super) struct DemoArgs {
     /// End after the checks; exit 0 only if all of them held
@@ -31,20 +39,23 @@ pub(super) struct DemoArgs {
     dir: Option<PathBuf>,
 }
 
-pub(super) async fn up(context: &Context, _: LayerArgs) -> Result<Done> {
+pub(super) async fn up(context: &Context, args: SpeedArgs) -> Result<Done> {
     let stop = stop_on_signals()?;
     let settings = context.settings()?;
     let checked = check::check_project(&settings.project, &context.functions, crate::now()).await?;
     checked.diagnostics.clone().into_result()?;
-    let installation = context.installation().await?;
+    let mut installation = context.installation().await?;
+    installation.settings.speed.accept_gap = args.accept_gap;
     let options = UpOptions { definitions: Some(checked.definitions), quiet: context.output.json, ..UpOptions::default() };
     up::up(installation, options, stop).await?;
     Ok(Done::Success)
 }
 
-pub(super) async fn speed(context: &Context, _: LayerArgs) -> Result<Done> {
+pub(super) async fn speed(context: &Context, args: SpeedArgs) -> Result<Done> {
     let stop = stop_on_signals()?;
-    up::speed(context.installation().await?, stop).await?;
+    let mut installation = context.installation().await?;
+    installation.settings.speed.accept_gap = args.accept_gap;
+    up::speed(installation, stop).await?;
     Ok(Done::Success)
 }
 

@@ -71,14 +71,29 @@ fn verify_text(report: &Report, log: &[LogReport]) -> String {
     if !report.approximate.is_empty() {
         let _ = write!(text, "\n  compared with a tolerance: {}", report.approximate.join(", "));
     }
+    for gap in &report.gaps {
+        let _ = write!(text, "\n  accepted as lost: {gap}");
+    }
     for difference in &report.differences {
         let _ = write!(text, "\n  {}", serde_json::to_string(difference).unwrap_or_default());
     }
     if !log.is_empty() {
-        let header =
-            ["stream", "partition", "offsets", "records", "archived", "dead letters", "duplicates", "missing", "extra", "different"];
+        let header = [
+            "stream",
+            "partition",
+            "offsets",
+            "records",
+            "archived",
+            "dead letters",
+            "duplicates",
+            "lost",
+            "missing",
+            "extra",
+            "different",
+        ];
         let rows = log.iter().map(|r| {
-            let numbers = [r.records, r.archived, r.dead_lettered, r.duplicates, r.missing.count, r.extra.count, r.different.count];
+            let numbers =
+                [r.records, r.archived, r.dead_lettered, r.duplicates, r.lost.count, r.missing.count, r.extra.count, r.different.count];
             let head = [r.stream.to_string(), r.partition.to_string(), format!("{}..{}", r.start, r.end)];
             head.into_iter().chain(numbers.iter().map(ToString::to_string)).collect()
         });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 use futures::TryStreamExt;
-use schemas::catalog::{CatalogState, CheckpointRange, CheckpointRecord, FileKind, FileRecord};
+use schemas::catalog::{CatalogState, CheckpointRange, CheckpointRecord, FileKind, FileRecord, GapRecord};
 use schemas::events::{OFFSET, PARTITION};
 use schemas::storage::dead_letters::read_dead_letters;
 use schemas::storage::{ObjectStorage, read_archive};
@@ -35,6 +35,12 @@ pub struct PartitionLine {
     /// What the record says where the rows say otherwise.
     pub recorded_archived: i64,
     pub recorded_dead_lettered: i64,
+    /// Rows that are recorded and gone, and that a person accepted as lost.
+    #[serde(default)]
+    pub lost: i64,
+    /// Why they are lost.
+    #[serde(default)]
+    pub gap: Option<String>,
     /// Why the line does not balance; `None`: it does.
     pub mismatch: Option<String>,
 }
@@ -51,7 +57,7 @@ pub async fn partitions(storage: &ObjectStorage, state: &CatalogState, since: &V
         }
     }
     let mut lines: Vec<PartitionLine> =
-        checkpoints().flat_map(|checkpoint| checkpoint.ranges.iter().map(|range| counts.line(checkpoint, range))).collect();
+        checkpoints().flat_map(|checkpoint| checkpoint.ranges.iter().map(|range| counts.line(checkpoint, range, &state.gaps))).collect();
     lines.sort_by(|a, b| (&a.stream, a.partition, a.start).cmp(&(&b.stream, b.partition, b.start)));
     note_breaks(&mut lines, state);
     counts.note_strays(&mut lines);
@@ -132,7 +138,7 @@ impl Counts {
         Ok(())
     }
 
-    fn line(&self, checkpoint: &CheckpointRecord, range: &CheckpointRange) -> PartitionLine {
+    fn line(&self, checkpoint: &CheckpointRecord, range: &CheckpointRange, gaps: &[GapRecord]) -> PartitionLine {
         let counted = self.ranges.get(&range.partition).and_then(|ranges| ranges.get(&range.start));
         let (_, archived, dead_lettered) = counted.copied().unwrap_or_default();
         let mut line = PartitionLine {
@@ -148,6 +154,8 @@ impl Counts {
             absent: range.absent,
             recorded_archived: range.archived,
             recorded_dead_lettered: range.dead_lettered,
+            lost: 0,
+            gap: gaps.iter().find(|gap| covers(gap, range)).map(|gap| gap.reason.clone()),
             mismatch: None,
         };
         line.balance();
@@ -168,21 +176,36 @@ impl Counts {
     }
 }
 
+/// True when a person accepted all of a range as lost.
+fn covers(gap: &GapRecord, range: &CheckpointRange) -> bool {
+    gap.partition == range.partition && gap.start <= range.start && range.end <= gap.end && range.start < range.end
+}
+
 impl PartitionLine {
     pub fn is_balanced(&self) -> bool {
         self.mismatch.is_none()
     }
 
     fn balance(&mut self) {
+        if self.gap.is_some() {
+            // A file is lost whole: all of its rows of a range, or none.
+            self.lost = [(self.archived, self.recorded_archived), (self.dead_lettered, self.recorded_dead_lettered)]
+                .into_iter()
+                .filter(|(found, _)| *found == 0)
+                .map(|(_, recorded)| recorded)
+                .sum();
+        }
         let offsets = self.end.0 - self.start.0;
-        let accounted = self.archived + self.duplicate + self.dead_lettered + self.absent;
+        let accounted = self.archived + self.duplicate + self.dead_lettered + self.absent + self.lost;
         if offsets != accounted {
             self.note(format!("{offsets} offsets, but {accounted} archived, duplicate, dead-lettered and absent"));
         }
-        if self.archived != self.recorded_archived {
+        let is_lost = |found: i64| self.gap.is_some() && found == 0;
+        let (archived_lost, dead_lost) = (is_lost(self.archived), is_lost(self.dead_lettered));
+        if self.archived != self.recorded_archived && !archived_lost {
             self.note(format!("{} rows archived, recorded {}", self.archived, self.recorded_archived));
         }
-        if self.dead_lettered != self.recorded_dead_lettered {
+        if self.dead_lettered != self.recorded_dead_lettered && !dead_lost {
             self.note(format!("{} rows dead-lettered, recorded {}", self.dead_lettered, self.recorded_dead_lettered));
         }
     }

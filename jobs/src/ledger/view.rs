@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use schemas::catalog::{CatalogState, DefinitionKind, FileKind};
 use schemas::plan::ViewPlan;
 use schemas::registry::LiveView;
-use schemas::segment::{segment_rows, segment_session};
+use schemas::segment::{SegmentSession, segment_rows};
 use schemas::storage::{read_bucket, read_manifest};
 use schemas::tiles::{Level, Micros, TileRun, cover};
 use schemas::vector::Vector;
@@ -87,12 +87,12 @@ async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, t: M
         }
         cut = snapshot.cut.clone();
     }
-    let session = segment_session(&verifier.functions)?;
+    let session = SegmentSession::new(&verifier.functions, verifier.memory_limit)?;
     let reads = |stream: &str| live.plan.streams.iter().any(|known| &*known.name == stream);
     for checkpoint in state.checkpoints.iter().filter(|c| !c.is_within(&cut) && c.ranges.iter().any(|range| reads(&range.partition.stream)))
     {
-        let (rows, _) = segment_rows(&verifier.storage, &session, live, state, checkpoint).await?;
-        sum += events_in(&live.plan, rows.batch(), &finest)?;
+        let segment = segment_rows(&verifier.storage, &session, live, state, checkpoint).await?;
+        sum += events_in(&live.plan, segment.rows.batch(), &finest)?;
     }
     Ok(sum)
 }

@@ -51,6 +51,9 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
             ..plain
         });
     }
+    if is_damaged_since(state, view, newest.and_then(|run| run.started_at)) {
+        return Some(Due { reason: "its snapshot is damaged", ..plain });
+    }
     if view.status == DefinitionStatus::Building && newest.is_none() {
         return Some(Due { reason: "a new version is built", ..plain });
     }
@@ -58,6 +61,13 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     let since = newest.map(|run| run.scheduled_for.or(run.started_at).unwrap_or_default()).unwrap_or_else(|| created_at(state, view));
     let due = schedule.latest_due(date(since), date(now))?;
     Some(Due { scheduled_for: Some(due.timestamp_micros()), reason: "its schedule", ..plain })
+}
+
+/// Whether a file of the published snapshot was found damaged after the newest run began.
+fn is_damaged_since(state: &CatalogState, view: &LiveView, began: Option<Micros>) -> bool {
+    let Some(published) = state.snapshot(&view.name, view.version) else { return false };
+    let of_snapshot = |path: &str| state.files.iter().any(|file| file.path == path && file.run == Some(published.run) && !file.doomed);
+    state.damages.iter().any(|damage| began.is_none_or(|began| began < damage.found_at) && of_snapshot(&damage.path))
 }
 
 fn backoff_us(attempt: u32) -> Micros {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use schemas::catalog::{CatalogState, DefinitionKind};
+use schemas::catalog::{CatalogState, DefinitionKind, GapRecord};
 use schemas::definitions::{StreamDefinition, parse};
 use schemas::events::Decoder;
 use schemas::log::{Log, PartitionBounds, Record, TopicPartition};
@@ -42,6 +42,10 @@ pub struct LogReport {
     pub duplicates: u64,
     /// False when the archive keeps no raw records (`keep_raw = false`): only their offsets were compared.
     pub raw_compared: bool,
+    /// In the log and nowhere else, at offsets that a person accepted as lost.
+    pub lost: Offsets,
+    /// What was accepted: ranges, each with its reason.
+    pub gaps: Vec<String>,
     /// In the log, and nowhere else.
     pub missing: Offsets,
     /// In the archive or the dead letters, and not in the log; or in both of them.
@@ -115,17 +119,22 @@ pub async fn verify_partition(
         dead_lettered: 0,
         duplicates: 0,
         raw_compared: stream.keep_raw,
+        lost: Offsets::default(),
+        gaps: Vec::new(),
         missing: Offsets::default(),
         extra: Offsets::default(),
         different: Offsets::default(),
     };
+    let gaps: Vec<&GapRecord> =
+        state.gaps.iter().filter(|gap| gap.partition.stream == stream.name && gap.partition.partition == bounds.partition).collect();
+    report.gaps = gaps.iter().map(|gap| format!("{}..{}: {}", gap.start, gap.end, gap.reason)).collect();
     let files = Files::new(&verifier.storage, state, stream, bounds.partition);
     let source = TopicPartition { topic: stream.topic.clone(), partition: bounds.partition };
     let mut reader = Reader { log, source, position: bounds.begin, end: report.end, waiting: None };
     let mut from = report.start;
     while from < report.end {
         let to = report.end.min(Offset(from.0.saturating_add(CHUNK_OFFSETS)));
-        compare_chunk(&files, &mut reader, stream, from, to, &mut report).await?;
+        compare_chunk(&files, &mut reader, stream, from, to, &gaps, &mut report).await?;
         from = to;
     }
     Ok(report)
@@ -137,6 +146,7 @@ async fn compare_chunk(
     stream: &Arc<StreamDefinition>,
     from: Offset,
     to: Offset,
+    gaps: &[&GapRecord],
     report: &mut LogReport,
 ) -> Result<()> {
     let mut archived = files.archived(from, to, report).await?;
@@ -171,17 +181,24 @@ async fn compare_chunk(
     for offset in archived.into_keys().chain(dead.into_keys()) {
         report.extra.add(offset);
     }
-    settle_duplicates(files, unaccounted, report).await
+    settle_duplicates(files, unaccounted, gaps, report).await
 }
 
 /// A record that is nowhere is a duplicate when an event of its id is archived at a lower offset of its partition.
-async fn settle_duplicates(files: &Files<'_>, unaccounted: BTreeMap<i64, Option<String>>, report: &mut LogReport) -> Result<()> {
+async fn settle_duplicates(
+    files: &Files<'_>,
+    unaccounted: BTreeMap<i64, Option<String>>,
+    gaps: &[&GapRecord],
+    report: &mut LogReport,
+) -> Result<()> {
+    let is_lost = |offset: i64| gaps.iter().any(|gap| (gap.start.0..gap.end.0).contains(&offset));
     let ids: HashSet<&str> = unaccounted.values().flatten().map(String::as_str).collect();
     let newest = unaccounted.last_key_value().map_or(0, |(offset, _)| *offset);
     let first = if ids.is_empty() { Default::default() } else { files.first_offsets(&ids, Offset(newest)).await? };
     for (offset, id) in &unaccounted {
         match id.as_ref().and_then(|id| first.get(id)) {
             Some(accepted) if accepted < offset => report.duplicates += 1,
+            _ if is_lost(*offset) => report.lost.add(*offset),
             _ => report.missing.add(*offset),
         }
     }

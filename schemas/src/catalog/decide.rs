@@ -4,11 +4,13 @@ mod checkpoint;
 mod collect;
 mod orphans;
 mod publish;
+mod replace;
 
 pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub use collect::{CollectionPlan, collectable};
 pub use orphans::{ORPHAN_AGE, orphans, orphans_commit};
 pub use publish::{abandoned, failure_commit, publish_commit, publishable, run_lease};
+pub use replace::{give_up_commit, replace_commit};
 
 #[cfg(test)]
 mod tests;

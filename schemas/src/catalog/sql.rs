@@ -24,11 +24,13 @@ mod migrations;
 mod session;
 
 mod checkpoint;
+mod damage;
 mod definition;
 mod file;
 mod gap;
 mod ingest;
 mod lease;
+mod mark;
 mod partition;
 mod replay;
 mod run;

@@ -19,10 +19,11 @@ use uuid::Uuid;
 
 use crate::catalog::FileRecord;
 use crate::error::{Error, Result};
-use crate::storage::parquet_file::{ParquetOptions, write_parquet};
+use crate::storage::parquet_file::{ParquetOptions, own_metadata, write_parquet};
 use crate::storage::paths::ObjectName;
 use crate::storage::scan::{BatchStream, read_file, read_file_as, scan_files};
 use crate::storage::store::ObjectStorage;
+use crate::storage::verified::VerifiedReader;
 use crate::tiles::Micros;
 use crate::vector::{Offset, Vector};
 
@@ -48,15 +49,34 @@ pub async fn write_archive(
     batches: Vec<RecordBatch>,
 ) -> Result<FileRecord> {
     let name = ObjectName::Archive { stream: stream.clone(), checkpoint };
+    write_archive_as(storage, &name, definition_version, batches).await
+}
+
+/// [`write_archive`] under another name, such as [`ObjectName::RebuiltArchive`].
+pub async fn write_archive_as(
+    storage: &ObjectStorage,
+    name: &ObjectName,
+    definition_version: u32,
+    batches: Vec<RecordBatch>,
+) -> Result<FileRecord> {
+    let stream = name.subject().ok_or_else(|| Error::internal("an archive file is one of a stream").with("file", name))?;
     let schema = batches.first().map(RecordBatch::schema);
-    let schema = schema.ok_or_else(|| Error::internal("an archive file without rows is not written").with("file", &name))?;
-    let event_times = event_time_bounds(&batches).map_err(|error| error.with("file", &name))?;
+    let schema = schema.ok_or_else(|| Error::internal("an archive file without rows is not written").with("file", name))?;
+    let event_times = event_time_bounds(&batches).map_err(|error| error.with("file", name))?;
     let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
     let options = ParquetOptions { growing_columns: growing_columns(&schema), ..ParquetOptions::default() };
     let options = options.with("stream", stream).with("definition_version", definition_version);
     let file = tokio::task::spawn_blocking(move || write_parquet(&batches, schema, &options)).await??;
-    let stored = storage.put_new(&name, file).await?;
+    let stored = storage.put_new(name, file).await?;
     Ok(name.record(stored, rows, event_times))
+}
+
+/// The definition version that an archive file was written with.
+pub async fn definition_version(storage: &ObjectStorage, file: &FileRecord) -> Result<u32> {
+    let metadata = VerifiedReader::new(storage.clone(), file.into()).metadata().await?;
+    let version = own_metadata(metadata.file_metadata()).into_iter().find(|(key, _)| key == "definition_version");
+    let version = version.and_then(|(_, version)| version.parse().ok());
+    version.ok_or_else(|| Error::corrupt("an archive file does not name its definition's version").with("file", &file.path))
 }
 
 /// The rows of an archive file, `columns` (default: all) in the file's order.

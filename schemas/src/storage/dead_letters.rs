@@ -39,14 +39,19 @@ pub async fn write_dead_letters(
     checkpoint: Uuid,
     batches: Vec<RecordBatch>,
 ) -> Result<FileRecord> {
-    let name = ObjectName::DeadLetters { stream: stream.clone(), checkpoint };
+    write_dead_letters_as(storage, &ObjectName::DeadLetters { stream: stream.clone(), checkpoint }, batches).await
+}
+
+/// [`write_dead_letters`] under another name, such as [`ObjectName::RebuiltDeadLetters`].
+pub async fn write_dead_letters_as(storage: &ObjectStorage, name: &ObjectName, batches: Vec<RecordBatch>) -> Result<FileRecord> {
+    let stream = name.subject().ok_or_else(|| Error::internal("dead letters are those of a stream").with("file", name))?;
     if batches.iter().any(|batch| batch.schema() != dead_letter_schema()) {
-        return Err(Error::internal("dead letters are not of the dead-letter schema").with("file", &name));
+        return Err(Error::internal("dead letters are not of the dead-letter schema").with("file", name));
     }
     let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
     let options = ParquetOptions { growing_columns: vec!["offset"], ..ParquetOptions::default() }.with("stream", stream);
     let file = tokio::task::spawn_blocking(move || write_parquet(&batches, dead_letter_schema(), &options)).await??;
-    let stored = storage.put_new(&name, file).await?;
+    let stored = storage.put_new(name, file).await?;
     Ok(name.record(stored, rows, None))
 }
 

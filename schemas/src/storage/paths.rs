@@ -21,8 +21,12 @@ pub enum ObjectName {
     DeadLetters { stream: Arc<str>, checkpoint: Uuid },
     /// `states/<checkpoint>.states`: what a checkpoint wrote, a segment per view version.
     States { checkpoint: Uuid },
-    /// `states/<view>-<version>/<checkpoint>.states`: a segment rebuilt from the archive for one view version.
-    RebuiltStates { view: Arc<str>, version: u32, checkpoint: Uuid },
+    /// `archive/<stream>/<checkpoint>/<rebuild>.parquet`: read again from the log in a damaged file's place.
+    RebuiltArchive { stream: Arc<str>, checkpoint: Uuid, rebuild: Uuid },
+    /// `dead-letters/<stream>/<checkpoint>/<rebuild>.parquet`: likewise.
+    RebuiltDeadLetters { stream: Arc<str>, checkpoint: Uuid, rebuild: Uuid },
+    /// `states/<checkpoint>/<rebuild>.states`: made from the archive in a damaged object's place.
+    RebuiltStates { checkpoint: Uuid, rebuild: Uuid },
     /// `snapshots/<view>/<version>/<run>/<bucket>.parquet`, the bucket with at least five digits.
     Bucket { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
     /// `snapshots/<view>/<version>/<run>/manifest.json`
@@ -32,8 +36,8 @@ pub enum ObjectName {
 impl ObjectName {
     pub fn kind(&self) -> FileKind {
         match self {
-            ObjectName::Archive { .. } => FileKind::Archive,
-            ObjectName::DeadLetters { .. } => FileKind::DeadLetters,
+            ObjectName::Archive { .. } | ObjectName::RebuiltArchive { .. } => FileKind::Archive,
+            ObjectName::DeadLetters { .. } | ObjectName::RebuiltDeadLetters { .. } => FileKind::DeadLetters,
             ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => FileKind::States,
             ObjectName::Bucket { .. } => FileKind::Snapshot,
             ObjectName::Manifest { .. } => FileKind::Manifest,
@@ -44,6 +48,8 @@ impl ObjectName {
         match self {
             ObjectName::Archive { checkpoint, .. }
             | ObjectName::DeadLetters { checkpoint, .. }
+            | ObjectName::RebuiltArchive { checkpoint, .. }
+            | ObjectName::RebuiltDeadLetters { checkpoint, .. }
             | ObjectName::States { checkpoint }
             | ObjectName::RebuiltStates { checkpoint, .. } => Some(*checkpoint),
             ObjectName::Bucket { .. } | ObjectName::Manifest { .. } => None,
@@ -63,16 +69,20 @@ impl ObjectName {
             ObjectName::Archive { checkpoint, .. } | ObjectName::DeadLetters { checkpoint, .. } | ObjectName::States { checkpoint } => {
                 made_at(*checkpoint)
             }
-            ObjectName::RebuiltStates { .. } | ObjectName::Bucket { .. } | ObjectName::Manifest { .. } => None,
+            ObjectName::RebuiltArchive { rebuild, .. }
+            | ObjectName::RebuiltDeadLetters { rebuild, .. }
+            | ObjectName::RebuiltStates { rebuild, .. } => made_at(*rebuild),
+            ObjectName::Bucket { .. } | ObjectName::Manifest { .. } => None,
         }
     }
 
-    /// The stream of an archive or dead-letter file, the view of a snapshot's file or of a rebuilt segment.
+    /// The stream of an archive or dead-letter file, the view of a snapshot's file.
     pub fn subject(&self) -> Option<&Arc<str>> {
         match self {
             ObjectName::Archive { stream, .. } | ObjectName::DeadLetters { stream, .. } => Some(stream),
-            ObjectName::RebuiltStates { view, .. } | ObjectName::Bucket { view, .. } | ObjectName::Manifest { view, .. } => Some(view),
-            ObjectName::States { .. } => None,
+            ObjectName::RebuiltArchive { stream, .. } | ObjectName::RebuiltDeadLetters { stream, .. } => Some(stream),
+            ObjectName::Bucket { view, .. } | ObjectName::Manifest { view, .. } => Some(view),
+            ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => None,
         }
     }
 
@@ -106,9 +116,13 @@ impl fmt::Display for ObjectName {
             ObjectName::Archive { stream, checkpoint } => write!(f, "archive/{}/{checkpoint}.parquet", Escaped(stream)),
             ObjectName::DeadLetters { stream, checkpoint } => write!(f, "dead-letters/{}/{checkpoint}.parquet", Escaped(stream)),
             ObjectName::States { checkpoint } => write!(f, "states/{checkpoint}.states"),
-            ObjectName::RebuiltStates { view, version, checkpoint } => {
-                write!(f, "states/{}-{version}/{checkpoint}.states", Escaped(view))
+            ObjectName::RebuiltArchive { stream, checkpoint, rebuild } => {
+                write!(f, "archive/{}/{checkpoint}/{rebuild}.parquet", Escaped(stream))
             }
+            ObjectName::RebuiltDeadLetters { stream, checkpoint, rebuild } => {
+                write!(f, "dead-letters/{}/{checkpoint}/{rebuild}.parquet", Escaped(stream))
+            }
+            ObjectName::RebuiltStates { checkpoint, rebuild } => write!(f, "states/{checkpoint}/{rebuild}.states"),
             ObjectName::Bucket { view, version, run, bucket } => {
                 write!(f, "snapshots/{}/{version}/{run}/{bucket:05}.parquet", Escaped(view))
             }
@@ -135,11 +149,19 @@ fn parse(text: &str) -> Option<ObjectName> {
         ["dead-letters", stream, file] => {
             Some(ObjectName::DeadLetters { stream: unescape(stream)?, checkpoint: uuid_before(file, ".parquet")? })
         }
+        ["archive", stream, checkpoint, file] => Some(ObjectName::RebuiltArchive {
+            stream: unescape(stream)?,
+            checkpoint: Uuid::try_parse(checkpoint).ok()?,
+            rebuild: uuid_before(file, ".parquet")?,
+        }),
+        ["dead-letters", stream, checkpoint, file] => Some(ObjectName::RebuiltDeadLetters {
+            stream: unescape(stream)?,
+            checkpoint: Uuid::try_parse(checkpoint).ok()?,
+            rebuild: uuid_before(file, ".parquet")?,
+        }),
         ["states", file] => Some(ObjectName::States { checkpoint: uuid_before(file, ".states")? }),
-        ["states", folder, file] => {
-            let (view, version) = folder.rsplit_once('-')?;
-            let checkpoint = uuid_before(file, ".states")?;
-            Some(ObjectName::RebuiltStates { view: unescape(view)?, version: version.parse().ok()?, checkpoint })
+        ["states", checkpoint, file] => {
+            Some(ObjectName::RebuiltStates { checkpoint: Uuid::try_parse(checkpoint).ok()?, rebuild: uuid_before(file, ".states")? })
         }
         ["snapshots", view, version, run, file] => {
             let (view, version, run) = (unescape(view)?, version.parse().ok()?, Uuid::try_parse(run).ok()?);

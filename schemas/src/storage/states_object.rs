@@ -16,7 +16,7 @@ use crate::catalog::FileRecord;
 use crate::error::{Error, Result};
 use crate::storage::parquet_file::newer_release;
 use crate::storage::paths::ObjectName;
-use crate::storage::store::{ObjectStorage, damaged};
+use crate::storage::store::{ObjectStorage, damaged, known_to_be_there};
 use crate::tiles::Micros;
 use crate::vector::{Offset, PartitionId};
 
@@ -112,10 +112,11 @@ impl StatesObject {
         if length < (MAGIC.len() + TRAILER_BYTES) as u64 {
             return Err(damaged(&file.path, "its length in bytes", length, "more"));
         }
-        let mut tail = storage.get_range(&file.path, length.saturating_sub(FIRST_READ_BYTES)..length).await?;
+        let there = |error| known_to_be_there(error, &file.path, file.bytes);
+        let mut tail = storage.get_range(&file.path, length.saturating_sub(FIRST_READ_BYTES)..length).await.map_err(there)?;
         let footer_bytes = footer_length(file, &tail)?;
         if footer_bytes > tail.len() {
-            tail = storage.get_range(&file.path, length - footer_bytes as u64..length).await?;
+            tail = storage.get_range(&file.path, length - footer_bytes as u64..length).await.map_err(there)?;
         }
         let footer = read_footer(file, &tail[tail.len() - footer_bytes..])?;
         Ok(StatesObject { storage: storage.clone(), path: file.path.clone(), footer })
@@ -142,7 +143,8 @@ impl StatesObject {
     pub async fn read_section(&self, section: &SectionMeta) -> Result<Vec<RecordBatch>> {
         let about = |error: Error| error.with("section", format_args!("{}-{}", section.view, section.version));
         let end = section.offset.saturating_add(section.length);
-        let content = self.storage.get_range(&self.path, section.offset..end).await.map_err(about)?;
+        let there = |error| about(known_to_be_there(error, &self.path, end as i64));
+        let content = self.storage.get_range(&self.path, section.offset..end).await.map_err(there)?;
         let found = crc32fast::hash(&content);
         if found != section.crc32 {
             let (found, expected) = (format!("{found:08x}"), format!("{:08x}", section.crc32));

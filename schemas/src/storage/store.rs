@@ -166,7 +166,7 @@ impl ObjectStorage {
 
     /// A whole object, held against what the catalog knows of it.
     pub async fn get_checked(&self, path: &str, bytes: i64, checksum: u32) -> Result<Bytes> {
-        let content = self.get(path).await?;
+        let content = self.get(path).await.map_err(|error| known_to_be_there(error, path, bytes))?;
         check_length(path, content.len() as u64, bytes)?;
         let found = crc32fast::hash(&content);
         if found != checksum {
@@ -278,6 +278,17 @@ pub(super) fn about(error: object_store::Error, path: &str) -> Error {
         object_store::Error::NotFound { .. } => Error::not_found("the object storage has no such file").with("file", path),
         object_store::Error::AlreadyExists { .. } => Error::conflict("the object storage has a file of this name").with("file", path),
         other => Error::from(other).with("file", path),
+    }
+}
+
+/// A file that the catalog names and the storage does not have is damage, not a wrong question.
+pub(super) fn known_to_be_there(error: Error, path: &str, bytes: i64) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => Error::corrupt("a stored file is missing")
+            .with("file", path)
+            .with("found", "no such file")
+            .with("expected", format_args!("{bytes} bytes")),
+        _ => error,
     }
 }
 

@@ -22,7 +22,7 @@ use parquet::file::metadata::{FileMetaData, PageIndexPolicy, ParquetMetaData, Pa
 use crate::error::{Error, Result};
 use crate::storage::parquet_file::{check_format, own_metadata};
 use crate::storage::pieces::{Piece, check_combined, find_table};
-use crate::storage::store::{ObjectStorage, damaged};
+use crate::storage::store::{ObjectStorage, damaged, known_to_be_there};
 
 /// Read in the first request; files up to this size need no other.
 const FIRST_READ_BYTES: u64 = 512 * 1024;
@@ -76,7 +76,8 @@ impl VerifiedReader {
         if let Some(opened) = &self.opened {
             return Ok(opened.clone());
         }
-        let opened = Arc::new(open(&self.storage, &self.file).await?);
+        let there = |error| known_to_be_there(error, &self.file.path, self.file.bytes);
+        let opened = Arc::new(open(&self.storage, &self.file).await.map_err(there)?);
         let described = |error: Error| error.with("file", &self.file.path);
         let file_metadata = opened.metadata.file_metadata();
         check_format(&own_metadata(file_metadata)).map_err(described)?;
@@ -94,12 +95,22 @@ impl VerifiedReader {
         needed.sort_unstable();
         needed.dedup();
         let whole: Vec<Range<u64>> = needed.iter().map(|piece| opened.pieces[*piece].range.clone()).collect();
-        let contents = if whole.is_empty() { Vec::new() } else { self.storage.get_ranges(&self.file.path, &whole).await? };
+        let there = |error| known_to_be_there(error, &self.file.path, self.file.bytes);
+        let contents = if whole.is_empty() { Vec::new() } else { self.storage.get_ranges(&self.file.path, &whole).await.map_err(there)? };
         for (piece, content) in needed.iter().zip(&contents) {
             self.check_piece(&opened.pieces[*piece], content)?;
         }
         let read = Read { opened: &opened, needed: &needed, contents: &contents };
         ranges.iter().map(|range| read.slice(range).ok_or_else(|| self.outside(range))).collect()
+    }
+
+    /// Reads every piece of the file, one after the other.
+    pub(super) async fn check_all(&mut self) -> Result<()> {
+        let opened = self.opened().await?;
+        for piece in &opened.pieces {
+            self.read(std::slice::from_ref(&piece.range)).await?;
+        }
+        Ok(())
     }
 
     fn check_piece(&self, piece: &Piece, content: &Bytes) -> Result<()> {

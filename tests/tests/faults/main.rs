@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod damage;
 mod definitions;
 mod documented;
+mod gaps;
 mod memory;
 mod random;
 

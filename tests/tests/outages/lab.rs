@@ -99,6 +99,7 @@ impl Engines {
                 checkpoint_bytes: 64 << 20,
                 max_future: Duration::from_secs(600),
                 partitions: 4,
+                accept_gap: false,
             },
             clock: Arc::new(now),
         };

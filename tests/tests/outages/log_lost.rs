@@ -93,3 +93,15 @@ async fn a_topic_made_anew_that_is_shorter_is_refused_with_partition_and_range()
     assert!(end < read.events);
     read.is_refused(&[&format!("committed: {}", read.events), &format!("0..{end}")]).await;
 }
+
+/// Its bounds and its name are as before: its records tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_made_anew_that_grew_past_the_committed_offset_is_refused_by_its_record() {
+    let Some(read) = read("regrown").await else { return };
+    let _shared = SERVICES.read().await;
+    read.recreate().await;
+    let end = feed(&read.engines, read.events, read.events + 300).await;
+    assert!(end > read.events);
+    let last = format!("offset: {}", read.events - 1);
+    read.is_refused(&["another record at the last committed offset", &last, "new name"]).await;
+}

@@ -120,7 +120,7 @@ impl Worker {
                 (world.log.identity(), world.log.bounds(&id))
             };
             let known = state.partitions.get(&id);
-            let Start::At(start) = start_of(known, &id, &identity, &bounds)? else {
+            let Start::At(start) = start_of(known, &id, &identity, &bounds, false)? else {
                 return Err(Error::internal("this log never expires"));
             };
             let (clock, newest) = known.map_or((None, None), |known| (known.clock, known.max_event_time));

@@ -94,3 +94,27 @@ async fn one_request_is_answered_by_the_version_it_names() {
     state.runs = vec![RunRecord { version: 7, ..asked }];
     assert_eq!(answering(&state), vec![1], "one that names a version that is gone is answered by the served one");
 }
+
+#[tokio::test]
+async fn a_damaged_snapshot_is_due_now_and_once() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    let published = run(RunStatus::Succeeded, HOUR, 1);
+    let manifest = schemas::storage::ObjectName::Manifest { view: "v".into(), version: 1, run: published.id };
+    state.files.push(manifest.record(schemas::storage::Stored { bytes: 1, checksum: 1 }, 0, None));
+    state.snapshots.push(schemas::catalog::SnapshotRecord {
+        view: "v".into(),
+        version: 1,
+        run: published.id,
+        cut: Default::default(),
+        manifest: manifest.to_string(),
+        published_at: HOUR,
+    });
+    state.runs.push(published);
+    assert_eq!(due_runs(&state, &registry, HOUR + 1), vec![]);
+    let damage = schemas::catalog::DamageRecord { path: manifest.to_string(), error: "x".into(), found_by: "y".into(), found_at: HOUR + 1 };
+    state.damages.push(damage);
+    assert_eq!(due_runs(&state, &registry, HOUR + 2)[0].reason, "its snapshot is damaged");
+    // A run that could not replace it is tried again as every failed one, and then by the schedule: not again and again.
+    state.runs.push(run(RunStatus::Failed, HOUR + 2, 8));
+    assert_eq!(due_runs(&state, &registry, HOUR + 3), vec![]);
+}

@@ -10,7 +10,7 @@ use schemas::catalog::{Add, Advance, CheckpointRange, CheckpointRecord, Commit, 
 use schemas::events::{Decoder, EventBatchBuilder};
 use schemas::log::Record;
 use schemas::registry::Registry;
-use schemas::segment::{segment_rows, segment_session};
+use schemas::segment::{SegmentSession, segment_rows};
 use schemas::states::{Pieces, StateRows, answer, merge_rows};
 use schemas::storage::{dead_letter_schema, write_archive, write_dead_letters};
 use schemas::vector::{Offset, PartitionId};
@@ -108,10 +108,10 @@ impl World {
         let state = state_of(self).await;
         let registry = Registry::load(&state, &self.verifier.functions).await?;
         let live = registry.served(view).unwrap();
-        let session = segment_session(&self.verifier.functions)?;
+        let session = SegmentSession::new(&self.verifier.functions, self.verifier.memory_limit)?;
         let mut sets = Vec::new();
         for checkpoint in &state.checkpoints {
-            sets.push(segment_rows(&self.verifier.storage, &session, live, &state, checkpoint).await?.0.batch().clone());
+            sets.push(segment_rows(&self.verifier.storage, &session, live, &state, checkpoint).await?.rows.batch().clone());
         }
         let rows: StateRows = merge_rows(&live.plan, &live.codec, &sets)?;
         let mut keys: Vec<&[u8]> = rows.keys().iter().flatten().collect();

@@ -1,7 +1,7 @@
 //! One commit, carried out inside one transaction.
 
 use super::session::Session;
-use super::{checkpoint, definition, expect, file, gap, ingest, lease, meta, partition, replay, run, snapshot};
+use super::{checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, replay, run, snapshot};
 use crate::catalog::{Add, Advance, Commit, GapRecord, Remove, Revision};
 use crate::error::Result;
 use crate::tiles::Micros;
@@ -50,6 +50,8 @@ async fn add(session: &mut Session, add: &Add, revision: Revision) -> Result<()>
         Add::Gap(record) => gap::put(session, record).await,
         Add::Ingest(record) => ingest::put(session, record).await,
         Add::Replay(record) => replay::put(session, record).await,
+        Add::Damage(record) => damage::put(session, record).await,
+        Add::Mark(record) => mark::put(session, record).await,
     }
 }
 
@@ -61,6 +63,7 @@ async fn remove(session: &mut Session, remove: &Remove, revision: Revision) -> R
         Remove::Checkpoint(id) => checkpoint::remove(session, *id).await,
         Remove::Snapshot { view, version } => snapshot::remove(session, view, *version).await,
         Remove::Lease { name, owner } => lease::remove(session, name, owner).await,
+        Remove::Damage(path) => damage::remove(session, path).await,
     }
 }
 

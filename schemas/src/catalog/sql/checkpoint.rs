@@ -42,6 +42,10 @@ pub(super) async fn add(session: &mut Session, checkpoint: &CheckpointRecord, re
     Ok(())
 }
 
+pub(super) async fn exists(session: &mut Session, id: Uuid) -> Result<bool> {
+    Ok(session.row("SELECT id FROM checkpoint WHERE id = $1", values![id]).await?.is_some())
+}
+
 /// Its ranges go with it.
 pub(super) async fn remove(session: &mut Session, id: Uuid) -> Result<()> {
     session.execute("DELETE FROM checkpoint WHERE id = $1", values![id]).await.map(drop)

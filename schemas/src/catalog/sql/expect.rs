@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::session::Session;
-use super::{definition, file, lease, meta, partition, run, snapshot};
+use super::{checkpoint, definition, file, lease, meta, partition, run, snapshot};
 use crate::catalog::{DefinitionKind, Expect, LeaseRecord, Revision, RunStatus};
 use crate::error::{Error, Result};
 use crate::storage::ObjectName;
@@ -23,6 +23,8 @@ pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revi
         Expect::NewestVersion { kind, name, version } => newest_version(session, *kind, name, *version).await,
         Expect::NotDoomed { paths } => not_doomed(session, paths).await,
         Expect::Running { run } => running(session, *run).await,
+        Expect::Named { paths } => named(session, paths).await,
+        Expect::HasCheckpoint(id) => has_checkpoint(session, *id).await,
         Expect::Revision(expected) => same_revision(*expected, revision - 1),
     }
 }
@@ -103,6 +105,24 @@ async fn running(session: &mut Session, id: Uuid) -> Result<()> {
     }
     let found = found.map_or("no run".to_owned(), |status| format!("{status:?}"));
     Err(Error::conflict("the run is not under way any more").with("run", id).with("expected", "Running").with("found", found))
+}
+
+async fn named(session: &mut Session, paths: &[String]) -> Result<()> {
+    for path in paths {
+        if !file::is_named(session, path).await? {
+            return Err(
+                Error::conflict("the catalog does not name the file any more: somebody else replaced or collected it").with("path", path)
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn has_checkpoint(session: &mut Session, id: Uuid) -> Result<()> {
+    match checkpoint::exists(session, id).await? {
+        true => Ok(()),
+        false => Err(Error::conflict("the checkpoint is not in the catalog (any more)").with("checkpoint", id)),
+    }
 }
 
 fn same_revision(expected: Revision, found: Revision) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::damage;
 use super::session::{Row, Session, values, word_of};
 use crate::catalog::{FileKind, FileRecord, Revision};
 use crate::error::{Error, Result};
@@ -71,12 +72,19 @@ pub(super) async fn first_doomed<'p>(session: &mut Session, paths: &'p [String])
     Ok(paths.iter().find(|path| doomed.contains(*path)))
 }
 
+/// True when the catalog names the file and it is not doomed.
+pub(super) async fn is_named(session: &mut Session, path: &str) -> Result<bool> {
+    Ok(session.row("SELECT path FROM file WHERE path = $1 AND doomed = 0", values![path]).await?.is_some())
+}
+
 pub(super) async fn doom(session: &mut Session, path: &str, revision: Revision) -> Result<()> {
-    session.execute("UPDATE file SET doomed = 1, revision = $2 WHERE path = $1", values![path, revision]).await.map(drop)
+    session.execute("UPDATE file SET doomed = 1, revision = $2 WHERE path = $1", values![path, revision]).await?;
+    damage::remove(session, path).await
 }
 
 pub(super) async fn remove(session: &mut Session, path: &str) -> Result<()> {
-    session.execute("DELETE FROM file WHERE path = $1", values![path]).await.map(drop)
+    session.execute("DELETE FROM file WHERE path = $1", values![path]).await?;
+    damage::remove(session, path).await
 }
 
 pub(super) fn doomed_conflict(path: &str) -> Error {

@@ -37,6 +37,7 @@ pub(super) async fn advance(session: &mut Session, advance: &Advance, gaps: &[Ga
         return Ok(());
     }
     match get(session, &advance.partition).await? {
+        Some(found) if found.next_offset == advance.start && is_a_gap(advance, gaps) => adopt(session, advance).await,
         Some(found) => Err(refusal(advance, &found)),
         None if advance.start == Offset::ZERO || follows_a_gap(advance, gaps) => insert(session, advance).await,
         None => Err(position_conflict(&advance.partition, advance.start, Offset::ZERO)),
@@ -63,6 +64,17 @@ fn advance_values(advance: &Advance, from: Option<Offset>) -> Vec<super::session
     values.extend(from.map(|from| from.0.into()));
     values.extend(values![advance.end.0, advance.log_identity.as_str(), advance.clock, advance.max_event_time, advance.complete_to,]);
     values
+}
+
+/// A person accepted that this very stretch is lost: then the log may be another one, too.
+fn is_a_gap(advance: &Advance, gaps: &[GapRecord]) -> bool {
+    gaps.iter().any(|gap| gap.partition == advance.partition && gap.start == advance.start && gap.end == advance.end)
+}
+
+async fn adopt(session: &mut Session, advance: &Advance) -> Result<()> {
+    let sql = "UPDATE partition SET next_offset = $4, clock = $6, max_event_time = $7, complete_to = $8, log_identity = $5
+        WHERE stream = $1 AND partition = $2 AND next_offset = $3";
+    session.execute(sql, advance_values(advance, Some(advance.start))).await.map(drop)
 }
 
 fn follows_a_gap(advance: &Advance, gaps: &[GapRecord]) -> bool {

@@ -2,7 +2,7 @@
 //! state reads only what was written since: the cost follows the change, not the size.
 
 use super::session::Session;
-use super::{checkpoint, definition, file, gap, lease, meta, partition, run, snapshot};
+use super::{checkpoint, damage, definition, file, gap, lease, mark, meta, partition, run, snapshot};
 use crate::catalog::{CatalogState, CheckpointRecord, FileRecord, Revision};
 use crate::error::Result;
 
@@ -32,6 +32,8 @@ pub(super) async fn read(session: &mut Session, last: Option<&CatalogState>) -> 
         runs: run::recent(session).await?,
         leases: lease::all(session).await?,
         gaps: gap::all(session).await?,
+        damages: damage::all(session).await?,
+        marks: mark::all(session).await?,
     })
 }
 

@@ -13,6 +13,7 @@ use crate::catalog::*;
 use crate::error::{ErrorKind, Result};
 
 mod commits;
+mod damages;
 mod leases;
 mod opening;
 mod states;

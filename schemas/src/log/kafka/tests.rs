@@ -58,6 +58,24 @@ async fn topics_and_offsets_that_are_not_there_are_named() {
     assert_eq!(log.read(&source("events", 9), Offset(0), 1).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
+/// Two clusters stand for one topic before and after it was made anew: its name is the same, its offsets reach as far.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_made_anew_that_grew_past_the_committed_offset_is_noticed_by_its_record() {
+    let ((_one, before), (_other, after)) = (brokers(&[("events", 1)]), brokers(&[("events", 1)]));
+    before.append("events", numbered(0, 20)).await.unwrap();
+    after.append("events", numbered(100, 140)).await.unwrap();
+    let source = source("events", 0);
+    let last = before.read(&source, Offset(19), 1).await.unwrap().records.remove(0);
+    let mark = crate::log::mark_of(&crate::vector::PartitionId::new("events", 0), &last);
+    let of = async |log: &KafkaLog| {
+        let bounds = log.bounds("events").await.unwrap().remove(0);
+        crate::log::check_mark(log, &source, &mark, &bounds).await
+    };
+    of(&before).await.unwrap();
+    let error = of(&after).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Input && error.to_string().contains("partition: events/0, offset: 19"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_workers_share_the_partitions_and_hand_over_without_loss_or_overlap() {
     let (_brokers, log) = brokers(&[("events", 4), ("logins", 4)]);

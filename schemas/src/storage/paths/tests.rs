@@ -9,7 +9,9 @@ fn any_name() -> impl Strategy<Value = ObjectName> {
         (word(), id()).prop_map(|(stream, checkpoint)| ObjectName::Archive { stream, checkpoint }),
         (word(), id()).prop_map(|(stream, checkpoint)| ObjectName::DeadLetters { stream, checkpoint }),
         id().prop_map(|checkpoint| ObjectName::States { checkpoint }),
-        (word(), any::<u32>(), id()).prop_map(|(view, version, checkpoint)| ObjectName::RebuiltStates { view, version, checkpoint }),
+        (word(), id(), id()).prop_map(|(stream, checkpoint, rebuild)| ObjectName::RebuiltArchive { stream, checkpoint, rebuild }),
+        (word(), id(), id()).prop_map(|(stream, checkpoint, rebuild)| ObjectName::RebuiltDeadLetters { stream, checkpoint, rebuild }),
+        (id(), id()).prop_map(|(checkpoint, rebuild)| ObjectName::RebuiltStates { checkpoint, rebuild }),
         (word(), any::<u32>(), id(), any::<u32>()).prop_map(|(view, version, run, bucket)| ObjectName::Bucket {
             view,
             version,
@@ -48,7 +50,9 @@ fn the_layout_is_the_documented_one() {
         ObjectName::Archive { stream: "a b".into(), checkpoint: id }.to_string(),
         ObjectName::DeadLetters { stream: "pay".into(), checkpoint: id }.to_string(),
         ObjectName::States { checkpoint: id }.to_string(),
-        ObjectName::RebuiltStates { view: "v-1".into(), version: 3, checkpoint: id }.to_string(),
+        ObjectName::RebuiltArchive { stream: "pay".into(), checkpoint: id, rebuild: id }.to_string(),
+        ObjectName::RebuiltDeadLetters { stream: "pay".into(), checkpoint: id, rebuild: id }.to_string(),
+        ObjectName::RebuiltStates { checkpoint: id, rebuild: id }.to_string(),
         ObjectName::Bucket { view: "v".into(), version: 2, run: id, bucket: 7 }.to_string(),
         ObjectName::Manifest { view: "v".into(), version: 2, run: id }.to_string(),
     ];
@@ -59,7 +63,9 @@ fn the_layout_is_the_documented_one() {
             format!("archive/a%20b/{uuid}.parquet"),
             format!("dead-letters/pay/{uuid}.parquet"),
             format!("states/{uuid}.states"),
-            format!("states/v-1-3/{uuid}.states"),
+            format!("archive/pay/{uuid}/{uuid}.parquet"),
+            format!("dead-letters/pay/{uuid}/{uuid}.parquet"),
+            format!("states/{uuid}/{uuid}.states"),
             format!("snapshots/v/2/{uuid}/00007.parquet"),
             format!("snapshots/v/2/{uuid}/manifest.json"),
         ]

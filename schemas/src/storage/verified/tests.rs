@@ -130,13 +130,13 @@ async fn another_file_under_the_same_name_is_found() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_not_found_by_streams_and_by_plans() {
+async fn a_missing_file_is_damage_for_streams_and_for_plans() {
     let storage = ObjectStorage::open("memory://").unwrap();
     let file = KnownFile { path: "states/none.states".into(), bytes: 1000, checksum: 0 };
-    assert_eq!(read(&storage, file.clone()).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(read(&storage, file.clone()).await.unwrap_err().kind(), ErrorKind::Corrupt);
     let error = scan(&storage, file).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(error.to_string().contains("states/none.states"));
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.context().iter().any(|(key, value)| *key == "file" && value == "states/none.states"), "{error}");
 }
 
 #[tokio::test]

@@ -1,0 +1,121 @@
+//! Rebuilding a damaged states object from the archive: written under a fresh name, and named in the damaged one's place.
+//!
+//! Done here and not by the node that found the damage: nodes only read, there may be many of them, and what is rebuilt needs a
+//! memory limit and one writer. A node computes what it misses for itself meanwhile.
+
+use std::sync::Arc;
+
+use schemas::catalog::{CatalogState, CheckpointRecord, Commit, FileRecord, Remove, give_up_commit, replace_commit};
+use schemas::registry::{LiveView, Registry};
+use schemas::segment::{SegmentSession, segment_rows};
+use schemas::storage::{ObjectName, Section, SegmentRange, check_file, write_states_object};
+use schemas::{Error, ErrorKind, Result};
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use crate::Batch;
+
+/// What became of a file that was called damaged.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mended {
+    /// It is rebuilt; this is named instead.
+    Rebuilt(FileRecord),
+    /// No live view needs it: it is named no more.
+    Dropped,
+    /// It is what was written, after all.
+    Whole,
+    /// Somebody else replaced or collected it.
+    Gone,
+}
+
+impl Batch {
+    /// Rebuilds the states object at `path` from what is left of it and from the archive.
+    ///
+    /// Errors: `Corrupt` when the archive is damaged as well; it names the file.
+    pub async fn mend_states(&self, state: &CatalogState, registry: &Registry, path: &str) -> Result<Mended> {
+        let Some(file) = state.files.iter().find(|file| file.path == path && !file.doomed) else { return Ok(Mended::Gone) };
+        match check_file(&self.storage, file, |_| {}).await {
+            Ok(()) => return self.found_whole(path).await,
+            Err(error) if error.kind() == ErrorKind::Corrupt => {}
+            Err(error) => return Err(error),
+        }
+        let checkpoint = state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint);
+        let sections = match checkpoint {
+            Some(checkpoint) => self.sections(state, registry, checkpoint).await?,
+            None => Vec::new(),
+        };
+        let Some(checkpoint) = checkpoint.filter(|_| !sections.is_empty()) else {
+            self.catalog.commit_with_retry(give_up_commit(Uuid::new_v4(), &[file], Vec::new())).await?;
+            return Ok(Mended::Dropped);
+        };
+        let name = ObjectName::RebuiltStates { checkpoint: checkpoint.id, rebuild: Uuid::now_v7() };
+        let rebuilt = write_states_object(&self.storage, &name, sections, ranges_of(checkpoint)).await?;
+        let commit = replace_commit(Uuid::new_v4(), file, rebuilt.clone());
+        match self.catalog.commit_with_retry(commit).await {
+            Ok(_) => {
+                info!(file = path, rebuilt = %rebuilt.path, "a damaged states object was rebuilt from the archive");
+                metrics::counter!("basestream_batch_states_rebuilt_total").increment(1);
+                Ok(Mended::Rebuilt(rebuilt))
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                // Nobody will ever name it.
+                self.storage.delete(&rebuilt.path).await?;
+                Ok(Mended::Gone)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn found_whole(&self, path: &str) -> Result<Mended> {
+        let commit = Commit { id: Uuid::new_v4(), remove: vec![Remove::Damage(path.to_owned())], ..Commit::default() };
+        self.catalog.commit_with_retry(commit).await?;
+        Ok(Mended::Whole)
+    }
+
+    async fn sections(&self, state: &CatalogState, registry: &Registry, checkpoint: &CheckpointRecord) -> Result<Vec<Section>> {
+        let session = SegmentSession::new(&self.functions, self.settings.memory_limit_bytes)?;
+        let mut sections = Vec::new();
+        for view in registry.views.iter().filter(|view| reads(view, checkpoint)) {
+            let segment = match segment_rows(&self.storage, &session, view, state, checkpoint).await {
+                Ok(segment) => segment,
+                // Its expressions fail on an event: the speed layer made no section of it either.
+                Err(error) if error.kind() == ErrorKind::Input => {
+                    warn!(view = %view.name, checkpoint = %checkpoint.id, %error, "a view's states cannot be rebuilt; the others are");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            sections.push(section(view, segment.rows.batch().clone()));
+        }
+        Ok(sections)
+    }
+}
+
+fn section(view: &LiveView, rows: arrow::array::RecordBatch) -> Section {
+    Section {
+        view: view.name.to_string(),
+        version: view.version,
+        stamp: view.plan.stamp.clone(),
+        schema: view.plan.state_schema().clone(),
+        batches: vec![rows],
+    }
+}
+
+fn reads(view: &LiveView, checkpoint: &CheckpointRecord) -> bool {
+    let streams: Vec<&Arc<str>> = view.plan.streams.iter().map(|stream| &stream.name).collect();
+    checkpoint.ranges.iter().any(|range| streams.contains(&&range.partition.stream))
+}
+
+fn ranges_of(checkpoint: &CheckpointRecord) -> Vec<SegmentRange> {
+    let range =
+        |range: &schemas::catalog::CheckpointRange| SegmentRange { partition: range.partition.clone(), start: range.start, end: range.end };
+    checkpoint.ranges.iter().map(range).collect()
+}
+
+/// An error of a run, with what to do about a file that it cannot read.
+pub(crate) fn with_help(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Corrupt if error.fact("file").is_some() => error.with("help", "`basestream repair` rebuilds what is damaged"),
+        _ => error,
+    }
+}

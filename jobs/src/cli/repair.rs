@@ -1,0 +1,80 @@
+//! `repair`: checks every file, and makes again what is damaged.
+
+use std::fmt::Write;
+
+use clap::Args;
+use schemas::Result;
+
+use super::{Context, Done, progress};
+use crate::output::table;
+use crate::repair::{Action, Outcome, Progress, RepairOptions, Report, repair};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  basestream repair --dry-run\n  basestream repair\n  basestream repair payments --accept-gap\n\n\
+    Reads every byte. Layers may run meanwhile. Exit 1 when something is left damaged.")]
+pub(super) struct RepairArgs {
+    /// Files of this stream alone, and of the views that read it
+    stream: Option<String>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Record as lost what the log no longer has, and go on without it
+    #[arg(long)]
+    accept_gap: bool,
+}
+
+pub(super) async fn run(context: &Context, args: RepairArgs) -> Result<Done> {
+    let installation = context.installation().await?;
+    let bar = progress::bytes("checking", Some(0), !context.output.json);
+    let shown = bar.clone();
+    let told = move |progress| match progress {
+        Progress::Total(bytes) => shown.set_length(bytes),
+        Progress::Read(bytes) => shown.inc(bytes),
+    };
+    let options = RepairOptions { stream: args.stream.map(Into::into), dry_run: args.dry_run, accept_gap: args.accept_gap };
+    let report = repair(&installation, &options, &told).await;
+    bar.finish_and_clear();
+    let report = report?;
+    context.output.print(&report, || text(&report))?;
+    Ok(if report.is_whole() { Done::Success } else { Done::Found })
+}
+
+fn text(report: &Report) -> String {
+    let mut text = format!("{} files, {} bytes: ", report.files, report.bytes);
+    match report.steps.len() {
+        0 => text.push_str("all as they were written"),
+        1 => text.push_str("1 is damaged"),
+        damaged => {
+            let _ = write!(text, "{damaged} are damaged");
+        }
+    }
+    if !report.steps.is_empty() {
+        let rows =
+            report.steps.iter().map(|outcome| vec![outcome.step.path.clone(), outcome.step.error.clone(), said(outcome, report.dry_run)]);
+        let _ = write!(text, "\n\n{}", table(&["file", "damage", "repair"], rows));
+    }
+    if !report.gaps.is_empty() {
+        let _ = write!(text, "\n\nrecorded as lost:\n  {}", report.gaps.join("\n  "));
+    }
+    text
+}
+
+fn said(outcome: &Outcome, dry_run: bool) -> String {
+    match (&outcome.done, &outcome.failed) {
+        (Some(done), _) => done.clone(),
+        (None, Some(failed)) => format!("failed: {failed}"),
+        (None, None) if dry_run => would(&outcome.step.action),
+        (None, None) => "left: the collector deletes it".into(),
+    }
+}
+
+fn would(action: &Action) -> String {
+    match action {
+        Action::RebuildStates => "would be rebuilt from the archive".into(),
+        Action::RequestRun { view, .. } => format!("would be replaced by a run of {view}"),
+        Action::ReadAgain { .. } => "would be read again from the log".into(),
+        Action::GiveUp { why, .. } => format!("would be recorded as lost: {why}"),
+        Action::Leave => "left: the collector deletes it".into(),
+        Action::Refuse { why, help } => format!("cannot be repaired: {why} ({help})"),
+    }
+}

@@ -1,0 +1,177 @@
+//! `repair`: is every file that the catalog names what was written? And what is not is made again.
+//!
+//! ```text
+//! files --check--> damage --plan--> steps --act--> outcomes
+//! ```
+//!
+//! States are rebuilt from the archive, snapshots by a run that is asked for, archive and dead-letter files from the log, as far back
+//! as the log goes. What the log no longer has is lost: with `accept_gap` that is recorded, and without it said.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemas::Result;
+use schemas::catalog::{CatalogState, Commit, DamageRecord, DefinitionKind, FileRecord, Remove};
+use schemas::definitions::parse;
+use schemas::registry::Registry;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::installation::{Installation, now};
+use crate::verify::Pin;
+
+mod act;
+mod check;
+mod plan;
+mod reread;
+
+pub use check::{Checked, Damaged, Progress};
+pub use plan::{Action, LogFacts, Step, plan};
+
+/// What is asked of a repair.
+#[derive(Debug, Clone, Default)]
+pub struct RepairOptions {
+    /// Files of this stream alone, and of the views that read it.
+    pub stream: Option<Arc<str>>,
+    /// Say what would be done, and do nothing.
+    pub dry_run: bool,
+    /// Record as lost what the log no longer has.
+    pub accept_gap: bool,
+}
+
+/// What was found, and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    pub files: usize,
+    pub bytes: u64,
+    pub dry_run: bool,
+    pub steps: Vec<Outcome>,
+    /// Offsets recorded as lost, of this repair and of before.
+    pub gaps: Vec<String>,
+}
+
+/// One step and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    #[serde(flatten)]
+    pub step: Step,
+    /// Null: not done (a dry run, or an action that is none).
+    pub done: Option<String>,
+    /// Why it could not be done.
+    pub failed: Option<String>,
+}
+
+impl Report {
+    /// True when no file is damaged (any more).
+    pub fn is_whole(&self) -> bool {
+        self.steps.iter().all(|outcome| outcome.done.is_some() || outcome.step.action.is_harmless())
+    }
+}
+
+/// Checks every file, plans, and acts. `progress` hears of bytes read.
+///
+/// Errors: `NotFound` for a stream that there is not, `Unavailable` when a service does not answer. What one step fails with is in its
+/// outcome.
+pub async fn repair(
+    installation: &Installation,
+    options: &RepairOptions,
+    progress: &(dyn Fn(check::Progress) + Send + Sync),
+) -> Result<Report> {
+    if let Some(stream) = &options.stream {
+        installation.stream(stream).await?;
+    }
+    let pin = Pin::take(&installation.catalog, now()).await?;
+    let report = repair_pinned(installation, options, progress).await;
+    pin.release().await;
+    report
+}
+
+async fn repair_pinned(
+    installation: &Installation,
+    options: &RepairOptions,
+    progress: &(dyn Fn(check::Progress) + Send + Sync),
+) -> Result<Report> {
+    let before = installation.catalog.state().await?;
+    let registry = Registry::load(&before, &installation.functions).await?;
+    let files = check::chosen(&before, &registry, options.stream.as_ref());
+    let checked = check::check(&installation.storage, &files, progress).await?;
+    let state = installation.catalog.state().await?;
+    if !options.dry_run {
+        record(installation, &state, &checked).await?;
+    }
+    let logs = logs_of(installation, &state, &checked.damaged).await;
+    let steps = plan(&state, &registry, &checked.damaged, &logs, options.accept_gap);
+    let mut outcomes = Vec::with_capacity(steps.len());
+    for step in steps {
+        let outcome = match options.dry_run || step.action.is_harmless() {
+            true => Outcome { step, done: None, failed: None },
+            false => match act::act(installation, &registry, &step).await {
+                Ok(done) => Outcome { step, done: Some(done), failed: None },
+                Err(error) => Outcome { step, done: None, failed: Some(error.to_string()) },
+            },
+        };
+        outcomes.push(outcome);
+    }
+    let gaps = installation.catalog.state().await?.gaps;
+    let gap = |gap: &schemas::catalog::GapRecord| format!("{} {}..{}: {}", gap.partition, gap.start, gap.end, gap.reason);
+    Ok(Report {
+        files: files.len(),
+        bytes: checked.bytes,
+        dry_run: options.dry_run,
+        steps: outcomes,
+        gaps: gaps.iter().filter(|gap| options.stream.as_ref().is_none_or(|stream| *stream == gap.partition.stream)).map(gap).collect(),
+    })
+}
+
+/// Damage becomes known to all, and files that were called damaged and are whole are cleared.
+async fn record(installation: &Installation, state: &CatalogState, checked: &Checked) -> Result<()> {
+    let found_at = now();
+    let damage = |damaged: &Damaged| {
+        schemas::catalog::Add::Damage(DamageRecord {
+            path: damaged.file.path.clone(),
+            error: damaged.error.clone(),
+            found_by: "repair".into(),
+            found_at,
+        })
+    };
+    let known = |path: &String| state.damages.iter().any(|damage| damage.path == *path);
+    let remove: Vec<Remove> = checked.whole.iter().filter(|path| known(path)).cloned().map(Remove::Damage).collect();
+    let add: Vec<_> = checked.damaged.iter().map(damage).collect();
+    if !add.is_empty() || !remove.is_empty() {
+        installation.catalog.commit_with_retry(Commit { id: Uuid::new_v4(), add, remove, ..Commit::default() }).await?;
+    }
+    Ok(())
+}
+
+/// What the log says of the streams that have damaged files.
+async fn logs_of(installation: &Installation, state: &CatalogState, damaged: &[Damaged]) -> BTreeMap<Arc<str>, LogFacts> {
+    let mut logs = BTreeMap::new();
+    for stream in damaged.iter().filter(|damaged| plan::is_from_log(&damaged.file)).filter_map(|damaged| damaged.file.subject.clone()) {
+        if !logs.contains_key(&stream) {
+            let facts = log_of(installation, state, &stream).await.unwrap_or_else(|error| LogFacts::Unknown(error.to_string()));
+            logs.insert(stream, facts);
+        }
+    }
+    logs
+}
+
+async fn log_of(installation: &Installation, state: &CatalogState, stream: &Arc<str>) -> Result<LogFacts> {
+    let Some(record) = state.active(DefinitionKind::Stream, stream) else {
+        return Ok(LogFacts::Unknown(format!("the stream {stream} is not defined any more")));
+    };
+    let topic = parse::parse_stream(&record.sql)?.topic;
+    let (identity, bounds) = (installation.log.identity(&topic).await?, installation.log.bounds(&topic).await?);
+    for bounds in &bounds {
+        let source = schemas::log::TopicPartition { topic: topic.clone(), partition: bounds.partition };
+        let id = schemas::vector::PartitionId::new(stream.clone(), bounds.partition);
+        if let Some(mark) = state.marks.get(&id) {
+            schemas::log::check_mark(&*installation.log, &source, mark, bounds).await?;
+        }
+    }
+    Ok(LogFacts::Known { identity, bounds: bounds.into_iter().map(|bounds| (bounds.partition, (bounds.begin, bounds.end))).collect() })
+}
+
+/// The files of these records that are not doomed.
+fn named(state: &CatalogState) -> impl Iterator<Item = &FileRecord> {
+    state.files.iter().filter(|file| !file.doomed)
+}

@@ -1,0 +1,77 @@
+//! Reading every byte of every file that the catalog names.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use schemas::catalog::{CatalogState, FileKind, FileRecord};
+use schemas::registry::Registry;
+use schemas::storage::{ObjectStorage, check_file};
+use schemas::{ErrorKind, Result};
+use serde::Serialize;
+
+/// How many files are read at once.
+const AT_ONCE: usize = 4;
+
+/// What a check hears of as it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Of so many bytes in all.
+    Total(u64),
+    Read(u64),
+}
+
+/// A file that is not what was written.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Damaged {
+    pub file: FileRecord,
+    /// What is wrong: path, place, found and expected.
+    pub error: String,
+}
+
+/// The outcome of a check.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Checked {
+    pub damaged: Vec<Damaged>,
+    pub whole: Vec<String>,
+    pub bytes: u64,
+}
+
+/// The files to be checked: all that are named, or those of one stream and of what is made of it.
+pub(super) fn chosen(state: &CatalogState, registry: &Registry, stream: Option<&Arc<str>>) -> Vec<FileRecord> {
+    let Some(stream) = stream else { return super::named(state).cloned().collect() };
+    let has_stream = |file: &FileRecord| {
+        let checkpoint = state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint);
+        checkpoint.is_some_and(|checkpoint| checkpoint.ranges.iter().any(|range| range.partition.stream == *stream))
+    };
+    let reads_stream =
+        |view: &str| registry.views.iter().any(|live| &*live.name == view && live.plan.streams.iter().any(|s| s.name == *stream));
+    let is_chosen = |file: &&FileRecord| match file.kind {
+        FileKind::Archive | FileKind::DeadLetters => file.subject.as_ref() == Some(stream),
+        FileKind::States => has_stream(file),
+        FileKind::Snapshot | FileKind::Manifest => file.subject.as_deref().is_some_and(reads_stream),
+    };
+    super::named(state).filter(is_chosen).cloned().collect()
+}
+
+pub(super) async fn check(storage: &ObjectStorage, files: &[FileRecord], progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<Checked> {
+    progress(Progress::Total(files.iter().map(|file| file.bytes.max(0) as u64).sum()));
+    // Collected first: a closure in the stream would make this future one that cannot be spawned.
+    let checks: Vec<_> = files.iter().map(|file| check_one(storage, file, progress)).collect();
+    let found: Vec<Option<Damaged>> = futures::stream::iter(checks).buffered(AT_ONCE).try_collect().await?;
+    let mut checked = Checked { bytes: files.iter().map(|file| file.bytes.max(0) as u64).sum(), ..Checked::default() };
+    for (file, damaged) in files.iter().zip(found) {
+        match damaged {
+            Some(damaged) => checked.damaged.push(damaged),
+            None => checked.whole.push(file.path.clone()),
+        }
+    }
+    Ok(checked)
+}
+
+async fn check_one(storage: &ObjectStorage, file: &FileRecord, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<Option<Damaged>> {
+    match check_file(storage, file, |bytes| progress(Progress::Read(bytes))).await {
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Some(Damaged { file: file.clone(), error: error.to_string() })),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,158 @@
+//! What is to be done about damaged files: a pure function of the catalog, of what was found and of what the log says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemas::catalog::{CatalogState, CheckpointRecord, DefinitionStatus, FileKind, FileRecord};
+use schemas::registry::Registry;
+use schemas::vector::{Offset, PartitionId};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::Damaged;
+
+/// What the log says of one stream's topic.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LogFacts {
+    /// Per partition, its begin and its end.
+    Known { identity: String, bounds: BTreeMap<i32, (Offset, Offset)> },
+    /// Why it says nothing.
+    Unknown(String),
+}
+
+/// One damaged file and what is to be done about it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    pub path: String,
+    pub kind: FileKind,
+    pub error: String,
+    #[serde(flatten)]
+    pub action: Action,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum Action {
+    /// From the archive.
+    RebuildStates,
+    /// A run of this view replaces the snapshot.
+    RequestRun { view: Arc<str>, version: u32 },
+    /// Its records are read again from the log, and decided as they were.
+    ReadAgain { stream: Arc<str>, checkpoint: String },
+    /// Its records are gone from the log: they are recorded as lost.
+    GiveUp { stream: Arc<str>, lost: Vec<Range>, why: String },
+    /// The collector deletes it: nobody reads it.
+    Leave,
+    /// A person must decide.
+    Refuse { why: String, help: String },
+}
+
+/// Offsets of one partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Range {
+    pub partition: i32,
+    pub start: Offset,
+    pub end: Offset,
+}
+
+impl Action {
+    /// True when there is nothing to do.
+    pub fn is_harmless(&self) -> bool {
+        matches!(self, Action::Leave)
+    }
+}
+
+/// The steps in the order in which they are taken: the archive, oldest first (ids are reread from it), then what is made of it.
+pub fn plan(
+    state: &CatalogState,
+    registry: &Registry,
+    damaged: &[Damaged],
+    logs: &BTreeMap<Arc<str>, LogFacts>,
+    accept_gap: bool,
+) -> Vec<Step> {
+    // Somebody may have replaced or collected a file since it was read.
+    let is_named = |damaged: &&Damaged| super::named(state).any(|file| file.path == damaged.file.path);
+    let mut named: Vec<&Damaged> = damaged.iter().filter(is_named).collect();
+    named.sort_by_key(|damaged| {
+        let revision = checkpoint_of(state, &damaged.file).map_or(i64::MAX, |checkpoint| checkpoint.revision);
+        (damaged.file.kind as u8, revision, damaged.file.path.clone())
+    });
+    let step = |damaged: &Damaged| {
+        let action = match damaged.file.kind {
+            FileKind::States => Action::RebuildStates,
+            FileKind::Snapshot | FileKind::Manifest => snapshot_action(state, registry, damaged.file.run),
+            FileKind::Archive | FileKind::DeadLetters => log_action(state, &damaged.file, logs, accept_gap),
+        };
+        Step { path: damaged.file.path.clone(), kind: damaged.file.kind, error: damaged.error.clone(), action }
+    };
+    named.into_iter().map(step).collect()
+}
+
+/// True for a file that only the log can give back.
+pub(super) fn is_from_log(file: &FileRecord) -> bool {
+    matches!(file.kind, FileKind::Archive | FileKind::DeadLetters)
+}
+
+fn snapshot_action(state: &CatalogState, registry: &Registry, run: Option<Uuid>) -> Action {
+    let published = state.snapshots.iter().find(|snapshot| Some(snapshot.run) == run);
+    let live = published.and_then(|published| registry.view(&published.view, published.version));
+    match live.filter(|live| live.status != DefinitionStatus::Retired) {
+        Some(live) => Action::RequestRun { view: live.name.clone(), version: live.version },
+        None => Action::Leave,
+    }
+}
+
+fn log_action(state: &CatalogState, file: &FileRecord, logs: &BTreeMap<Arc<str>, LogFacts>, accept_gap: bool) -> Action {
+    let refuse = |why: String, help: &str| Action::Refuse { why, help: help.into() };
+    let (Some(stream), Some(checkpoint)) = (&file.subject, checkpoint_of(state, file)) else {
+        return refuse("the catalog no longer holds the file's checkpoint".into(), RESTORE);
+    };
+    let ranges: Vec<Range> = checkpoint
+        .ranges
+        .iter()
+        .filter(|range| range.partition.stream == *stream)
+        .map(|range| Range { partition: range.partition.partition, start: range.start, end: range.end })
+        .collect();
+    match in_log(state, stream, &ranges, logs.get(stream)) {
+        Ok(()) => Action::ReadAgain { stream: stream.clone(), checkpoint: checkpoint.id.to_string() },
+        Err(Lacking::Unknown(why)) => refuse(why, "try again when the log answers, with the log that the stream was read from"),
+        Err(Lacking::Lost(why)) if accept_gap => Action::GiveUp { stream: stream.clone(), lost: ranges, why },
+        Err(Lacking::Lost(why)) => refuse(why, RESTORE),
+    }
+}
+
+const RESTORE: &str =
+    "restore the file from a backup; or `basestream repair --accept-gap` records its offsets as lost and goes on without them";
+
+enum Lacking {
+    Unknown(String),
+    Lost(String),
+}
+
+/// Whether the log still has all of these ranges, and is the log that they were read from.
+fn in_log(state: &CatalogState, stream: &Arc<str>, ranges: &[Range], log: Option<&LogFacts>) -> Result<(), Lacking> {
+    let (identity, bounds) = match log {
+        Some(LogFacts::Known { identity, bounds }) => (identity, bounds),
+        Some(LogFacts::Unknown(why)) => return Err(Lacking::Unknown(why.clone())),
+        None => return Err(Lacking::Unknown(format!("the log of {stream} was not asked"))),
+    };
+    for range in ranges {
+        let id = PartitionId::new(stream.clone(), range.partition);
+        let known = state.partitions.get(&id).map_or("", |partition| partition.log_identity.as_str());
+        if !known.is_empty() && known != identity {
+            return Err(Lacking::Lost(format!("the log is another one: found {identity}, expected {known}")));
+        }
+        let (begin, end) = bounds.get(&range.partition).copied().unwrap_or_default();
+        if range.start < begin || end < range.end {
+            return Err(Lacking::Lost(format!("the log has {begin}..{end} of {id}, expected {}..{}", range.start, range.end)));
+        }
+    }
+    Ok(())
+}
+
+fn checkpoint_of<'s>(state: &'s CatalogState, file: &FileRecord) -> Option<&'s CheckpointRecord> {
+    state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Making an archive or dead-letter file again from the log.
+
+use std::sync::Arc;
+
+use schemas::catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, FileKind, FileRecord};
+use schemas::definitions::parse;
+use schemas::storage::{ObjectName, definition_version, write_archive_as, write_dead_letters_as};
+use schemas::{Error, ErrorKind, Result};
+use speed::{IdSpace, Redecide, Redecided};
+use uuid::Uuid;
+
+use crate::installation::Installation;
+
+/// Writes the file again under a fresh name. It holds what the damaged one held, by every count that the catalog keeps of it.
+pub(super) async fn reread(installation: &Installation, state: &CatalogState, file: &FileRecord) -> Result<FileRecord> {
+    let checkpoint = state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint);
+    let checkpoint =
+        checkpoint.ok_or_else(|| Error::not_found("the catalog no longer holds the file's checkpoint").with("file", &file.path))?;
+    let mut made: Vec<(u32, Redecided)> = Vec::new();
+    let mut refused: Option<Error> = None;
+    let ids = IdSpace::new(installation.dedup());
+    for record in candidates(installation, state, file, checkpoint).await? {
+        let definition = Arc::new(parse::parse_stream(&record.sql)?);
+        let max_future = installation.settings.speed.max_future;
+        let redecide = Redecide { storage: &installation.storage, log: &*installation.log, state, max_future, ids: &ids };
+        match redecide.stream(&definition, checkpoint).await {
+            Ok(redecided) => made.push((record.version, redecided)),
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+            Err(error) => refused = Some(error),
+        }
+    }
+    match made.as_mut_slice() {
+        [] => {
+            Err(refused.unwrap_or_else(|| Error::not_found("no version of the stream's definition fits the file").with("file", &file.path)))
+        }
+        [(version, redecided)] => write(installation, file, *version, std::mem::take(redecided)).await,
+        several => Err(Error::input("more than one version of the stream's definition fits the file's counts: restore it from a backup")
+            .with("file", &file.path)
+            .with("versions", several.iter().map(|(version, _)| version.to_string()).collect::<Vec<_>>().join(", "))),
+    }
+}
+
+async fn write(installation: &Installation, file: &FileRecord, version: u32, redecided: Redecided) -> Result<FileRecord> {
+    let name = name_of(file)?;
+    let rebuilt = match file.kind {
+        FileKind::DeadLetters => write_dead_letters_as(&installation.storage, &name, redecided.dead_letters.into_iter().collect()).await?,
+        _ => write_archive_as(&installation.storage, &name, version, redecided.events).await?,
+    };
+    let facts = |file: &FileRecord| (file.rows, file.min_event_time, file.max_event_time);
+    if facts(&rebuilt) == facts(file) {
+        return Ok(rebuilt);
+    }
+    // Nobody will ever name it.
+    installation.storage.delete(&rebuilt.path).await?;
+    Err(Error::corrupt("the log's records do not make the file that was committed")
+        .with("file", &file.path)
+        .with("found", format_args!("{:?}", facts(&rebuilt)))
+        .with("expected", format_args!("rows, least and greatest event time {:?}", facts(file))))
+}
+
+fn name_of(file: &FileRecord) -> Result<ObjectName> {
+    let (Some(stream), Some(checkpoint)) = (file.subject.clone(), file.checkpoint) else {
+        return Err(Error::corrupt("the catalog does not say which stream and checkpoint a file is of").with("file", &file.path));
+    };
+    let rebuild = Uuid::now_v7();
+    Ok(match file.kind {
+        FileKind::DeadLetters => ObjectName::RebuiltDeadLetters { stream, checkpoint, rebuild },
+        _ => ObjectName::RebuiltArchive { stream, checkpoint, rebuild },
+    })
+}
+
+/// The versions of the stream's definition that the file may have been written with: not older than that of the file before it, not
+/// newer than that of the file after it, and there when it was committed.
+async fn candidates<'s>(
+    installation: &Installation,
+    state: &'s CatalogState,
+    file: &FileRecord,
+    checkpoint: &CheckpointRecord,
+) -> Result<Vec<&'s DefinitionRecord>> {
+    let mut of_stream: Vec<(i64, &FileRecord)> = super::named(state)
+        .filter(|other| other.kind == FileKind::Archive && other.subject == file.subject && other.path != file.path)
+        .filter_map(|other| {
+            let checkpoint = state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == other.checkpoint)?;
+            Some((checkpoint.revision, other))
+        })
+        .collect();
+    of_stream.sort_by_key(|(revision, _)| *revision);
+    let (before, after): (Vec<_>, Vec<_>) = of_stream.into_iter().partition(|(revision, _)| *revision < checkpoint.revision);
+    let oldest = first_version(installation, before.iter().rev().map(|(_, file)| *file)).await?.unwrap_or(1);
+    let newest = first_version(installation, after.iter().map(|(_, file)| *file)).await?.unwrap_or(u32::MAX);
+    let is_candidate = |record: &&DefinitionRecord| {
+        record.kind == DefinitionKind::Stream
+            && Some(&record.name) == file.subject.as_ref()
+            && (oldest..=newest).contains(&record.version)
+            && (record.created_at <= checkpoint.committed_at || record.version == oldest)
+    };
+    Ok(state.definitions.iter().filter(is_candidate).collect())
+}
+
+/// The version of the first file that can be read.
+async fn first_version(installation: &Installation, files: impl Iterator<Item = &FileRecord>) -> Result<Option<u32>> {
+    for file in files {
+        match definition_version(&installation.storage, file).await {
+            Ok(version) => return Ok(Some(version)),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,87 @@
+//! Rebuilding what can be rebuilt without a person: states objects that somebody found damaged. (A damaged snapshot is a run that is
+//! due; a damaged archive file is `repair`'s.)
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use batch::{Batch, Mended};
+use schemas::catalog::{CatalogState, FileKind};
+use schemas::registry::Registry;
+use schemas::tiles::Micros;
+use tracing::warn;
+
+/// How long a file that could not be rebuilt is left alone.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// When each file was tried last.
+#[derive(Debug, Default)]
+pub struct Tried(Mutex<BTreeMap<String, Micros>>);
+
+/// The damaged states objects that are to be rebuilt at `now`: those that were not tried a moment ago.
+pub fn mendable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>, now: Micros) -> Vec<&'s str> {
+    let is_states = |path: &str| state.files.iter().any(|file| file.path == path && file.kind == FileKind::States && !file.doomed);
+    let is_rested = |path: &str| tried.get(path).is_none_or(|at| now.saturating_sub(*at) >= AGAIN.as_micros() as Micros);
+    state.damages.iter().map(|damage| damage.path.as_str()).filter(|path| is_states(path) && is_rested(path)).collect()
+}
+
+impl Tried {
+    /// Rebuilds what is mendable, one after the other. What fails is logged and tried again later.
+    pub(super) async fn mend(&self, batch: &Batch, state: &CatalogState, registry: &Registry, now: Micros) {
+        let due: Vec<&str> = {
+            let mut tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            tried.retain(|path, _| state.damages.iter().any(|damage| damage.path == *path));
+            let due = mendable(state, &tried, now);
+            tried.extend(due.iter().map(|path| ((*path).to_owned(), now)));
+            due
+        };
+        for path in due {
+            match batch.mend_states(state, registry, path).await {
+                Ok(Mended::Whole) => warn!(file = path, "a file that was called damaged is whole"),
+                Ok(_) => {}
+                Err(error) => warn!(file = path, %error, "a damaged states object could not be rebuilt; trying again later"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::catalog::{DamageRecord, FileRecord};
+
+    use super::*;
+
+    fn file(path: &str, kind: FileKind) -> FileRecord {
+        FileRecord {
+            path: path.into(),
+            kind,
+            checkpoint: None,
+            run: None,
+            subject: None,
+            bytes: 1,
+            rows: 1,
+            checksum: 1,
+            min_event_time: None,
+            max_event_time: None,
+            doomed: false,
+        }
+    }
+
+    #[test]
+    fn states_that_are_damaged_are_rebuilt_and_after_a_failure_a_minute_later() {
+        let damage = |path: &str| DamageRecord { path: path.into(), error: "x".into(), found_by: "y".into(), found_at: 0 };
+        let state = CatalogState {
+            files: vec![
+                file("a", FileKind::States),
+                file("b", FileKind::Archive),
+                FileRecord { doomed: true, ..file("c", FileKind::States) },
+            ],
+            damages: ["a", "b", "c"].map(damage).to_vec(),
+            ..CatalogState::default()
+        };
+        assert_eq!(mendable(&state, &BTreeMap::new(), 0), ["a"]);
+        let tried = BTreeMap::from([("a".to_owned(), 5)]);
+        assert_eq!(mendable(&state, &tried, 60_000_004), Vec::<&str>::new());
+        assert_eq!(mendable(&state, &tried, 60_000_005), ["a"]);
+    }
+}

@@ -1,0 +1,169 @@
+//! Deciding the records of a checkpoint again, as the worker that committed it did: for an archive or dead-letter file that is lost.
+//!
+//! What a record is follows from its partition's records up to it. So the log's records of the checkpoint's exact ranges, the
+//! partition's values before them and the ids accepted before them make the same events again, or, where something of that has
+//! changed, other counts: then the result is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use schemas::catalog::{CatalogState, CheckpointRange, CheckpointRecord};
+use schemas::definitions::StreamDefinition;
+use schemas::events::{Decoder, EventBatchBuilder};
+use schemas::log::{Fetched, Log, TopicPartition};
+use schemas::storage::ObjectStorage;
+use schemas::tiles::Micros;
+use schemas::vector::{Offset, PartitionId};
+use schemas::{Error, Result};
+
+use crate::claim::Claim;
+use crate::dead_letters::DeadLetters;
+use crate::decide::{Decider, Decision, IdSpace};
+use crate::recover::reread_ids;
+
+const READ_RECORDS: usize = 8_192;
+const BATCH_ROWS: usize = 32_768;
+
+/// What the records of a checkpoint's ranges in one stream are.
+#[derive(Debug, Default)]
+pub struct Redecided {
+    /// The accepted events, partition by partition in log order.
+    pub events: Vec<RecordBatch>,
+    pub dead_letters: Option<RecordBatch>,
+}
+
+/// What records are decided again with.
+pub struct Redecide<'a> {
+    pub storage: &'a ObjectStorage,
+    pub log: &'a dyn Log,
+    pub state: &'a CatalogState,
+    /// As it was when the checkpoint was made.
+    pub max_future: Duration,
+    pub ids: &'a IdSpace,
+}
+
+/// A partition's values before an offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Before {
+    pub clock: Option<Micros>,
+    pub max_event_time: Option<Micros>,
+}
+
+impl Redecide<'_> {
+    /// Reads the ranges that a checkpoint has of a stream, decides their records by `definition` and holds the counts against those
+    /// that were recorded.
+    ///
+    /// Errors: `NotFound` when the log no longer has a range, `Corrupt` when an archive file before it cannot be read or when the
+    /// counts are others; they name partition and range.
+    pub async fn stream(&self, definition: &Arc<StreamDefinition>, checkpoint: &CheckpointRecord) -> Result<Redecided> {
+        let decoder = Decoder::new(definition.clone())?;
+        let mut redecided = Redecided::default();
+        let mut dead_letters = DeadLetters::default();
+        let mut ranges: Vec<&CheckpointRange> =
+            checkpoint.ranges.iter().filter(|range| range.partition.stream == definition.name).collect();
+        ranges.sort_by_key(|range| range.partition.partition);
+        for range in ranges {
+            let about = |error: Error| error.with("range", format_args!("{} {}..{}", range.partition, range.start, range.end));
+            self.range(&decoder, range, &mut redecided.events, &mut dead_letters).await.map_err(about)?;
+        }
+        if dead_letters.bytes() > 0 {
+            redecided.dead_letters = Some(dead_letters.finish()?);
+        }
+        Ok(redecided)
+    }
+
+    async fn range(
+        &self,
+        decoder: &Decoder,
+        range: &CheckpointRange,
+        events: &mut Vec<RecordBatch>,
+        dead_letters: &mut DeadLetters,
+    ) -> Result<()> {
+        let definition = decoder.definition();
+        let before = values_before(self.state, &range.partition, range.start)?;
+        let mut decider = Decider::new(before.clock, before.max_event_time, self.max_future, definition.dedup_within, self.ids);
+        let earlier = checkpoints_before(self.state, &range.partition, range.start);
+        reread_ids(self.storage, &earlier, definition, &range.partition, &mut decider).await?;
+        let source = TopicPartition { topic: definition.topic.clone(), partition: range.partition.partition };
+        let mut open = EventBatchBuilder::new(definition);
+        let mut claim = Claim::new(range.partition.clone(), String::new(), decider, range.start);
+        while claim.position < range.end {
+            let fetched = self.read(&source, claim.position, range.end).await?;
+            claim.take(decoder, &fetched, |record, decision| {
+                match decision {
+                    Decision::Accept(event) => open.append(event, source.partition, record)?,
+                    Decision::Duplicate => {}
+                    Decision::DeadLetter(reason) => dead_letters.append(&source, record, reason),
+                }
+                Ok(())
+            })?;
+            if open.len() >= BATCH_ROWS {
+                events.push(open.finish()?);
+            }
+        }
+        if !open.is_empty() {
+            events.push(open.finish()?);
+        }
+        check_counts(range, &claim.range())
+    }
+
+    /// Reads on from `position`, and nothing past `end`.
+    async fn read(&self, source: &TopicPartition, position: Offset, end: Offset) -> Result<Fetched> {
+        let mut fetched = self.log.read(source, position, READ_RECORDS).await?;
+        if fetched.position <= position {
+            return Err(Error::not_found("the log ends within the range").with("offset", position));
+        }
+        fetched.records.retain(|record| record.offset < end);
+        fetched.position = fetched.position.min(end);
+        Ok(fetched)
+    }
+}
+
+/// The values of a partition at `start`, from the checkpoint that ends there (or before a gap that ends there).
+pub fn values_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> Result<Before> {
+    let ranges = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges);
+    let previous = ranges.filter(|range| range.partition == *partition && range.end <= start).max_by_key(|range| range.end);
+    let end = previous.map_or(Offset::ZERO, |range| range.end);
+    let is_gap = state.gaps.iter().any(|gap| gap.partition == *partition && gap.start <= end && start <= gap.end);
+    if end != start && !is_gap {
+        return Err(Error::not_found(
+            "the catalog no longer holds the checkpoint before the range, without which its records cannot be decided",
+        )
+        .with("partition", partition)
+        .with("offset", start));
+    }
+    Ok(previous.map(|range| Before { clock: range.clock, max_event_time: range.max_event_time }).unwrap_or_default())
+}
+
+/// The state as it was for this partition when `start` was its position.
+fn checkpoints_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> CatalogState {
+    let is_before =
+        |checkpoint: &&CheckpointRecord| checkpoint.ranges.iter().any(|range| range.partition == *partition && range.end <= start);
+    CatalogState {
+        checkpoints: state.checkpoints.iter().filter(is_before).cloned().collect(),
+        files: state.files.clone(),
+        ..CatalogState::default()
+    }
+}
+
+fn check_counts(recorded: &CheckpointRange, found: &CheckpointRange) -> Result<()> {
+    let counts = |range: &CheckpointRange| [range.archived, range.duplicate, range.dead_lettered, range.absent];
+    let values = |range: &CheckpointRange| (range.clock, range.max_event_time);
+    if counts(recorded) == counts(found) && values(recorded) == values(found) {
+        return Ok(());
+    }
+    let shown = |range: &CheckpointRange| {
+        let [archived, duplicate, dead, absent] = counts(range);
+        format!(
+            "{archived} archived, {duplicate} duplicate, {dead} dead-lettered, {absent} absent, clock {:?}, greatest event time {:?}",
+            range.clock, range.max_event_time
+        )
+    };
+    Err(Error::corrupt("the log's records do not make what was committed: the log, the definition or speed.max_future is another one now")
+        .with("found", shown(found))
+        .with("expected", shown(recorded)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+use super::*;
+
+fn known(next_offset: i64, log_identity: &str) -> PartitionRecord {
+    PartitionRecord {
+        id: PartitionId::new("s", 3),
+        next_offset: Offset(next_offset),
+        log_identity: log_identity.into(),
+        clock: Some(70),
+        max_event_time: Some(60),
+        complete_to: Some(80),
+    }
+}
+
+fn start(known: &PartitionRecord, identity: &str, (begin, end): (i64, i64), accept_gap: bool) -> Result<Start> {
+    let bounds = PartitionBounds { partition: 3, begin: Offset(begin), end: Offset(end) };
+    start_of(Some(known), &known.id, identity, &bounds, accept_gap)
+}
+
+#[test]
+fn an_expired_log_is_refused_with_partition_and_range_and_gone_on_with_when_the_gap_is_accepted() {
+    let known = known(10, "log");
+    assert_eq!(start(&known, "log", (10, 20), false).unwrap(), Start::At(Offset(10)));
+    let error = start(&known, "log", (15, 20), false).unwrap_err().to_string();
+    assert!(error.contains("s/3") && error.contains("15..20") && error.contains("offsets 10..15 of s/3 as lost"), "{error}");
+    let accepted = start(&known, "log", (15, 20), true).unwrap();
+    let Start::AfterGap { start, end, reason } = accepted else { panic!("{accepted:?}") };
+    let commit = gap_commit(Uuid::nil(), Some(&known), &known.id, (start, end), reason, "log", 5);
+    assert_eq!((commit.advance[0].start, commit.advance[0].end, commit.advance[0].clock), (Offset(10), Offset(15), Some(70)));
+    assert!(matches!(&commit.add[0], Add::Gap(gap) if gap.start == Offset(10) && gap.end == Offset(15) && gap.accepted_at == 5));
+}
+
+#[test]
+fn another_log_whose_offsets_are_archived_already_is_refused_whatever_is_accepted() {
+    let known = known(10, "log");
+    for accept_gap in [false, true] {
+        for bounds in [(0, 5), (0, 50), (9, 50)] {
+            let error = start(&known, "another", bounds, accept_gap).unwrap_err().to_string();
+            assert!(error.contains("s/3") && error.contains("new name"), "{error}");
+        }
+        let shorter = start(&known, "log", (0, 9), accept_gap).unwrap_err().to_string();
+        assert!(shorter.contains("shorter") && shorter.contains("0..9") && shorter.contains("new name"), "{shorter}");
+    }
+    assert!(start(&known, "another", (10, 50), false).is_err());
+    assert!(matches!(start(&known, "another", (10, 50), true).unwrap(), Start::AfterGap { start: Offset(10), end: Offset(10), .. }));
+    assert!(matches!(start(&known, "another", (12, 50), true).unwrap(), Start::AfterGap { start: Offset(10), end: Offset(12), .. }));
+}
+
+#[test]
+fn a_partition_read_for_the_first_time_begins_where_its_log_does() {
+    let id = PartitionId::new("s", 0);
+    let bounds = |begin| PartitionBounds { partition: 0, begin: Offset(begin), end: Offset(9) };
+    assert_eq!(start_of(None, &id, "log", &bounds(0), false).unwrap(), Start::At(Offset(0)));
+    assert!(matches!(start_of(None, &id, "log", &bounds(4), false).unwrap(), Start::AfterGap { start: Offset(0), end: Offset(4), .. }));
+}

@@ -1,0 +1,115 @@
+//! A log that is not what it was: expired, made anew, shortened, or grown again after that. Nothing is lost or merged in silence.
+
+use std::time::Duration;
+
+use basestream_tests::Lab;
+use schemas::catalog::DefinitionKind::{Stream, View};
+use schemas::vector::{Offset, PartitionId};
+use schemas::{Error, ErrorKind, Result};
+use serving::ServingClock;
+use sqlx::SqlitePool;
+use tokio_util::sync::CancellationToken;
+
+use crate::table;
+
+const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (format = 'json', event_time = 'ts', key = 'k')";
+const COUNTS: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM s GROUP BY k";
+
+fn events(k: &str, count: usize) -> Vec<(Option<String>, String)> {
+    (0..count).map(|_| (Some(k.into()), format!(r#"{{"ts":"2026-03-01T10:00:00Z","k":"{k}"}}"#))).collect()
+}
+
+/// One partition with ten committed events.
+async fn lab() -> Lab {
+    crate::show_logs();
+    let lab = Lab::new().await.unwrap();
+    lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
+    lab.append("s", 1, events("a", 10)).await.unwrap();
+    read(&lab, false).await.unwrap();
+    assert_eq!(committed(&lab).await, 10);
+    lab
+}
+
+/// A worker takes the partition over, reads what is there, and is told to stop.
+async fn read(lab: &Lab, accept_gap: bool) -> Result<()> {
+    let mut speed = lab.speed("one", Duration::from_millis(30), None);
+    speed.settings.accept_gap = accept_gap;
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    let task = tokio::spawn(async move { speed.run(token).await });
+    for _ in 0..40 {
+        tokio::time::sleep(Duration::from_millis(25)).await;
+        if task.is_finished() {
+            break;
+        }
+    }
+    stop.cancel();
+    task.await.unwrap()
+}
+
+async fn committed(lab: &Lab) -> i64 {
+    lab.catalog.state().await.unwrap().vector().get(&PartitionId::new("s", 0)).0
+}
+
+async fn in_log(lab: &Lab, sql: &'static str) {
+    let pool = SqlitePool::connect(&format!("sqlite://{}", lab.path().join("log/log.db").display())).await.unwrap();
+    sqlx::raw_sql(sql).execute(&pool).await.unwrap();
+    pool.close().await;
+}
+
+fn names(error: &Error, parts: &[&str]) {
+    assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    for part in ["s/0"].iter().chain(parts) {
+        assert!(error.to_string().contains(part), "\"{part}\" in: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_expired_past_the_committed_offset_is_gone_on_with_when_the_gap_is_accepted() {
+    let lab = lab().await;
+    lab.append("s", 1, events("b", 6)).await.unwrap();
+    in_log(&lab, "UPDATE topic_partition SET begin_offset = 14").await;
+    names(&read(&lab, false).await.unwrap_err(), &["14..16", "offsets 10..14 of s/0 as lost", "--accept-gap"]);
+    assert!(lab.catalog.state().await.unwrap().gaps.is_empty());
+
+    read(&lab, true).await.unwrap();
+    let state = lab.catalog.state().await.unwrap();
+    assert_eq!(committed(&lab).await, 16);
+    assert_eq!((state.gaps.len(), state.gaps[0].start, state.gaps[0].end), (1, Offset(10), Offset(14)));
+    let node = lab.node(ServingClock::Event, None).await.unwrap();
+    assert_eq!(table(&node, "counts"), ["a 10", "b 2"]);
+    for line in jobs::ledger::partitions(&lab.storage, &state, &Default::default()).await.unwrap() {
+        assert_eq!(line.mismatch, None, "{line:?}");
+    }
+    // Once is enough: the next worker needs no option.
+    read(&lab, false).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_made_anew_is_refused_whatever_is_accepted() {
+    let lab = lab().await;
+    in_log(&lab, "DELETE FROM batch; UPDATE topic SET identity = 'another'; UPDATE topic_partition SET begin_offset = 0, end_offset = 0")
+        .await;
+    lab.append("s", 1, events("b", 30)).await.unwrap();
+    for accept_gap in [false, true] {
+        names(&read(&lab, accept_gap).await.unwrap_err(), &["made anew", "0..30", "new name"]);
+    }
+    assert_eq!(committed(&lab).await, 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shortened_topic_is_refused_also_when_it_grew_past_the_committed_offset_again() {
+    let lab = lab().await;
+    in_log(&lab, "DELETE FROM batch; UPDATE topic_partition SET end_offset = 0").await;
+    lab.append("s", 1, events("b", 4)).await.unwrap();
+    for accept_gap in [false, true] {
+        names(&read(&lab, accept_gap).await.unwrap_err(), &["shorter", "0..4", "new name"]);
+    }
+    lab.append("s", 1, events("b", 30)).await.unwrap();
+    for accept_gap in [false, true] {
+        names(&read(&lab, accept_gap).await.unwrap_err(), &["another record", "offset: 9", "new name"]);
+    }
+    assert_eq!(committed(&lab).await, 10);
+    let node = lab.node(ServingClock::Event, None).await.unwrap();
+    assert_eq!(table(&node, "counts"), ["a 10"]);
+}
