@@ -99,6 +99,7 @@ impl Engines {
                 checkpoint_bytes: 64 << 20,
                 max_future: Duration::from_secs(600),
                 partitions: 4,
+                dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: std::env::temp_dir().join("basestream-dedup") },
             },
             clock: Arc::new(now),
         };
