@@ -61,7 +61,7 @@ struct Text {
 #[derive(Debug, Default)]
 struct Stretch {
     tokens: usize,
-    /// Types in types, as in `ARRAY<ARRAY<..`.
+    /// Types in types, as in `ARRAY<ARRAY<..` and `INT[][]..`; what is subscripted counts as well.
     types: usize,
     is_past_from: bool,
 }
@@ -73,7 +73,11 @@ impl Text {
         let Some(stretch) = self.stretches.last_mut() else { return };
         stretch.tokens += 1;
         match token {
-            Token::LParen | Token::LBrace | Token::LBracket => self.stretches.push(Stretch::default()),
+            Token::LParen | Token::LBrace => self.stretches.push(Stretch::default()),
+            Token::LBracket => {
+                stretch.types += 1;
+                self.stretches.push(Stretch::default());
+            }
             Token::RParen | Token::RBrace | Token::RBracket if is_inside => drop(self.stretches.pop()),
             Token::Comma if !stretch.is_past_from => *stretch = Stretch::default(),
             Token::SemiColon => self.end_statement(),

@@ -13,6 +13,9 @@ use schemas::plan::session_config;
 use schemas::storage::ObjectStorage;
 use schemas::{Error, Result};
 
+/// Functions whose result has no bound but its argument, and is allocated at once: the process would end, not the query.
+const WITHOUT_BOUND: [&str; 2] = ["array_repeat", "list_repeat"];
+
 /// What all queries of a node share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Queries {
@@ -42,6 +45,9 @@ impl Queries {
             .build();
         let session = SessionContext::new_with_state(state);
         self.functions.register(&session)?;
+        for name in WITHOUT_BOUND {
+            session.deregister_udf(name);
+        }
         Ok(session)
     }
 

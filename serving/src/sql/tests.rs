@@ -221,6 +221,14 @@ async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
 }
 
+/// Found by fuzzing: the constant is computed while the query is planned, and an allocation that fails ends the process.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_constant_past_all_memory_is_refused_and_ends_no_process() {
+    let lab = Lab::filled().await;
+    let refusal = refusal(&lab, "SELECT array_repeat(array_repeat(array_repeat(1, 2000), 2000), 2000)").await;
+    assert!(refusal.contains("array_repeat"), "{refusal}");
+}
+
 /// Each at its limit on a test's stack of 2 MiB, and past it as an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_without_end_is_refused_and_one_at_the_limit_is_answered() {
@@ -232,6 +240,7 @@ async fn a_query_without_end_is_refused_and_one_at_the_limit_is_answered() {
         ("SELECT device", " || device", " FROM velocity", 500),
         ("SELECT 1 IS NULL", " IS NULL", "", 500),
         ("SELECT 1", "::INT", "", 500),
+        ("SELECT NULL::INT", "[]", "", 64),
         ("SELECT 1", " UNION ALL SELECT 1", "", 250),
         ("SELECT count(*) FROM totals", ", totals", "", 0),
         ("WITH a AS (SELECT 1)", ", a AS (SELECT 1)", " SELECT 1", 0),

@@ -100,6 +100,7 @@ impl Engines {
                 max_future: Duration::from_secs(600),
                 partitions: 4,
                 accept_gap: false,
+                dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: std::env::temp_dir().join("basestream-dedup") },
             },
             clock: Arc::new(now),
         };

@@ -55,6 +55,14 @@ fn every_way_to_nest_is_counted() {
     }
 }
 
+/// Found by fuzzing: 500 pairs are few words, and a type so deep that planning it overflows the stack.
+#[test]
+fn a_type_of_arrays_of_arrays_is_counted_by_its_brackets() {
+    assert_eq!(refused(&format!("SELECT NULL::INT{}, a{}", "[]".repeat(64), "[1]".repeat(64))), None);
+    let error = refused(&format!("SELECT NULL::INT{}", "[]".repeat(65))).unwrap();
+    assert!(error.contains("more than 64 brackets"), "{error}");
+}
+
 #[test]
 fn what_is_no_sql_is_the_parsers_to_refuse() {
     assert_eq!(refused("SELECT 'open"), None);
