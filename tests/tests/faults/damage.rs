@@ -208,7 +208,7 @@ fn copy_all(from: &Path, to: &Path) {
         if entry.file_type().unwrap().is_dir() {
             copy_all(&entry.path(), &target)
         } else {
-            drop(std::fs::copy(entry.path(), target).unwrap())
+            std::fs::copy(entry.path(), target).unwrap();
         }
     }
 }
