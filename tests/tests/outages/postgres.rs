@@ -59,11 +59,15 @@ async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
     let direct = sqlx::PgPool::connect(&urls.catalog).await.unwrap();
     let engines = Engines::open(urls, 2, Routes { postgres: Some(proxy.address.clone()), ..Routes::default() }).await;
     let mut lost = 0;
-    for number in 0..5 {
+    // On a busy machine a reply may be through before the connection is cut.
+    for number in 0..10 {
+        if lost == 4 {
+            break;
+        }
         let record = IngestRecord { stream: "payments".into(), fingerprint: format!("f{number}"), records_done: number, updated_at: 1 };
         let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Ingest(record)], ..Commit::default() };
         let before = revision(&direct).await;
-        proxy.delay_replies(300).await;
+        proxy.delay_replies(400).await;
         let catalog = engines.lab.catalog.clone();
         let committing = tokio::spawn(async move { catalog.commit_with_retry(commit).await });
         // The server has committed, and its reply is held back: the connection is cut before it comes.
@@ -77,7 +81,7 @@ async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
         assert_eq!(committing.await.unwrap().unwrap(), before + 1, "the commit answers the revision that it had made");
         assert_eq!(revision(&direct).await, before + 1, "it happened once");
     }
-    assert_eq!(lost, 5, "replies were lost");
+    assert_eq!(lost, 4, "replies that were lost");
     proxy.remove().await;
 }
 
