@@ -105,7 +105,11 @@ impl Services {
     /// What the log says of each live stream's topic.
     async fn ask_log(&self, state: &CatalogState) -> Result<Vec<(Arc<str>, TopicSays)>> {
         let log = self.log.as_ref().map_err(again)?;
-        let questions = topics(state).into_iter().map(|(stream, topic)| async move {
+        let topics = topics(state);
+        if topics.is_empty() {
+            in_time("the log", log.bounds(PROBE)).await?;
+        }
+        let questions = topics.into_iter().map(|(stream, topic)| async move {
             let says = ask_topic(&**log, state, &stream, &topic).await;
             (stream, says)
         });

@@ -94,8 +94,6 @@ pub struct Facts {
     pub top_reasons: BTreeMap<Arc<str>, String>,
     /// How many files are marked for deletion, and since when the oldest.
     pub doomed: Option<(i64, Micros)>,
-    /// Files that were found damaged or missing, with what is wrong.
-    pub damaged: Vec<(String, String)>,
     pub unreachable: Vec<Unreachable>,
 }
 

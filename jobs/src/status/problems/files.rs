@@ -1,6 +1,6 @@
 //! Files: damaged ones, ones that should be gone, and ones that somebody keeps from going.
 
-use schemas::catalog::{DefinitionKind, SnapshotRecord};
+use schemas::catalog::{DamageRecord, DefinitionKind, SnapshotRecord};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
 
@@ -14,32 +14,36 @@ const OLD_PIN_US: Micros = 10 * 60_000_000;
 const NAMED: usize = 20;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
-    let mut found: Vec<Problem> = facts.damaged.iter().take(NAMED).map(damaged).collect();
+    let mut found: Vec<Problem> = facts.state.damages.iter().take(NAMED).map(damaged).collect();
     found.extend(undeleted(facts));
     found.extend(old_pins(facts));
     found
 }
 
-fn damaged((path, error): &(String, String)) -> Problem {
+fn damaged(DamageRecord { path, error, found_by, .. }: &DamageRecord) -> Problem {
     let (effect, next_step) = match path.split('/').next().unwrap_or_default() {
         "states" => (
             "none on answers: its states are computed from the archive",
-            "`basestream repair` writes it anew, or wait for the next batch run, after which nobody needs it",
+            "none while a scheduler runs: it makes the file again from the archive; else `basestream repair`",
         ),
         "snapshots" => (
-            "a node that starts now cannot serve the view; nodes that run serve their local copies",
-            "`basestream repair`, or `basestream batch run VIEW`, makes it anew from the archive",
+            "answers stay right and become slower (`degraded`): they are made from the snapshot before, or from all checkpoints",
+            "none while a scheduler runs: it runs the view at once; else `basestream repair`",
+        ),
+        "dead-letters" => (
+            "none on answers; its dead letters cannot be listed, exported or replayed",
+            "`basestream repair` makes it again from the log, as far back as the log goes",
         ),
         _ => (
             "it is not merged: what needs it fails and says so (batch runs, verify, `as_of` in the past); snapshots made before hold its events",
-            "`basestream repair` rebuilds it from the log, as far back as the log goes",
+            "`basestream repair` makes it again from the log, as far back as the log goes",
         ),
     };
     Problem {
         fault: Fault::FileDamaged,
         severity: Severity::Error,
         what: format!("the file {path} is damaged or missing"),
-        cause: error.clone(),
+        cause: format!("{error} (found by {found_by})"),
         effect: effect.into(),
         next_step: next_step.into(),
     }

@@ -65,7 +65,7 @@ fn shortened(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
         what: format!("{id}: the log ends at {} and {next_offset} is committed: it is shorter than the catalog", bounds.end),
         cause: "the log lost records that were counted: a topic made anew, an old backup, or a broker that lost its disk".into(),
         effect: REFUSED.into(),
-        next_step: format!("bring the whole log back; if that cannot be, {ACCEPT}"),
+        next_step: "bring the whole log back; if that cannot be, define the stream under a new name on the topic: the archive still holds what was counted".into(),
     }
 }
 
@@ -77,7 +77,9 @@ fn recreated(known: &PartitionRecord, identity: &str) -> Problem {
         what: format!("{id}: the log is another one than the catalog's: found {identity}, expected {log_identity}"),
         cause: "the topic was deleted and made anew, or log.url names another log".into(),
         effect: format!("{REFUSED} (offset {next_offset})"),
-        next_step: format!("correct log.url; if the former log is gone for good, {ACCEPT}"),
+        next_step: format!(
+            "correct log.url; if the former log is gone for good, define the stream under a new name on the topic, or, where all its offsets are at or after the committed one, {ACCEPT}"
+        ),
     }
 }
 

@@ -155,7 +155,9 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
                 severity: Severity::Error,
                 what: format!("{}: the manifest of the published snapshot cannot be read", view.name),
                 cause: error.clone(),
-                effect: "a node that starts now cannot serve the view; nodes that run serve what they have loaded".into(),
+                effect:
+                    "answers stay right and become slower (`degraded`): they are made from the snapshot before, or from all checkpoints"
+                        .into(),
                 next_step,
             }),
         }

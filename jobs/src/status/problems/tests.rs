@@ -1,6 +1,6 @@
 use schemas::catalog::{
-    CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, LeaseRecord, PartitionRecord,
-    RunRecord, RunStatus, SnapshotRecord,
+    CheckpointRange, CheckpointRecord, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, LeaseRecord,
+    PartitionRecord, RunRecord, RunStatus, SnapshotRecord,
 };
 use schemas::functions::Functions;
 use schemas::vector::Offset;
@@ -115,6 +115,10 @@ fn lease(name: &str, expires_at: Micros, pin: &str) -> LeaseRecord {
     LeaseRecord { name: name.into(), owner: "p-1".into(), epoch: 1, expires_at, pin: Some(pin.parse().unwrap()) }
 }
 
+fn damage(path: &str) -> DamageRecord {
+    DamageRecord { path: path.into(), error: "found 3 bytes, expected 900".into(), found_by: "p-1".into(), found_at: NOW }
+}
+
 fn end(facts: &mut Facts, partition: i32, begin: i64, end: i64) {
     let Some(Ok(all)) = facts.ends.get_mut("pay") else { panic!("the log told its ends") };
     all[partition as usize] = ends(partition, begin, end);
@@ -201,7 +205,7 @@ const CASES: &[Case] = &[
             "pay/0: the log ends at 40 and 100 is committed: it is shorter than the catalog",
             "the log lost records that were counted: a topic made anew, an old backup, or a broker that lost its disk",
             "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector",
-            "bring the whole log back; if that cannot be, `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on",
+            "bring the whole log back; if that cannot be, define the stream under a new name on the topic: the archive still holds what was counted",
         ],
     ),
     (
@@ -215,7 +219,7 @@ const CASES: &[Case] = &[
             "pay/0: the log is another one than the catalog's: found log-2, expected log-1",
             "the topic was deleted and made anew, or log.url names another log",
             "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector (offset 100)",
-            "correct log.url; if the former log is gone for good, `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on",
+            "correct log.url; if the former log is gone for good, define the stream under a new name on the topic, or, where all its offsets are at or after the committed one, `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on",
         ],
     ),
     (
@@ -232,34 +236,34 @@ const CASES: &[Case] = &[
     (
         Fault::FileDamaged,
         Severity::Error,
-        |facts| facts.damaged.push(("archive/pay/1.parquet".into(), "found 3 bytes, expected 900".into())),
+        |facts| facts.state.damages.push(damage("archive/pay/1.parquet")),
         [
             "the file archive/pay/1.parquet is damaged or missing",
-            "found 3 bytes, expected 900",
+            "found 3 bytes, expected 900 (found by p-1)",
             "it is not merged: what needs it fails and says so (batch runs, verify, `as_of` in the past); snapshots made before hold its events",
-            "`basestream repair` rebuilds it from the log, as far back as the log goes",
+            "`basestream repair` makes it again from the log, as far back as the log goes",
         ],
     ),
     (
         Fault::FileDamaged,
         Severity::Error,
-        |facts| facts.damaged.push(("states/1.states".into(), "its checksum".into())),
+        |facts| facts.state.damages.push(damage("states/1.states")),
         [
             "the file states/1.states is damaged or missing",
-            "its checksum",
+            "found 3 bytes, expected 900 (found by p-1)",
             "none on answers: its states are computed from the archive",
-            "`basestream repair` writes it anew, or wait for the next batch run, after which nobody needs it",
+            "none while a scheduler runs: it makes the file again from the archive; else `basestream repair`",
         ],
     ),
     (
         Fault::FileDamaged,
         Severity::Error,
-        |facts| facts.damaged.push(("snapshots/v/1/r/0.parquet".into(), "its checksum".into())),
+        |facts| facts.state.damages.push(damage("snapshots/v/1/r/0.parquet")),
         [
             "the file snapshots/v/1/r/0.parquet is damaged or missing",
-            "its checksum",
-            "a node that starts now cannot serve the view; nodes that run serve their local copies",
-            "`basestream repair`, or `basestream batch run VIEW`, makes it anew from the archive",
+            "found 3 bytes, expected 900 (found by p-1)",
+            "answers stay right and become slower (`degraded`): they are made from the snapshot before, or from all checkpoints",
+            "none while a scheduler runs: it runs the view at once; else `basestream repair`",
         ],
     ),
     (
@@ -271,7 +275,7 @@ const CASES: &[Case] = &[
         [
             "v: the manifest of the published snapshot cannot be read",
             "it is gone",
-            "a node that starts now cannot serve the view; nodes that run serve what they have loaded",
+            "answers stay right and become slower (`degraded`): they are made from the snapshot before, or from all checkpoints",
             "`basestream batch run v` makes a snapshot of this release",
         ],
     ),
