@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use uuid::Uuid;
 
+/// How often a round is tried anew because something was committed meanwhile.
+const ATTEMPTS: usize = 20;
 /// Every so many rounds (an hour, unless `batch.collect_every` says otherwise) the storage is listed for orphans.
 const ROUNDS_PER_LISTING: u64 = 60;
 
@@ -62,11 +64,33 @@ pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: 
     Ok(orphans.len())
 }
 
-/// One round; answers what it did.
+/// One round; answers what it did. Marking is refused when anything was committed since the state was read: where commits are
+/// frequent it is tried again at once, with the definitions at hand.
 pub async fn collect(catalog: &Catalog, storage: &ObjectStorage, functions: &Functions, clock: &Clock) -> Result<CollectionPlan> {
+    let mut registry = None;
+    let mut attempt = 1;
+    loop {
+        match collect_once(catalog, storage, functions, clock, &mut registry).await {
+            Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS => attempt += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn collect_once(
+    catalog: &Catalog,
+    storage: &ObjectStorage,
+    functions: &Functions,
+    clock: &Clock,
+    known: &mut Option<Registry>,
+) -> Result<CollectionPlan> {
     let mut state = catalog.state().await?;
+    let registry = match known.take().filter(|registry| !registry.is_stale(&state)) {
+        Some(registry) => registry,
+        None => Registry::load(&state, functions).await?,
+    };
+    let registry = known.insert(registry);
     // A view without aggregate keeps nothing and has no snapshot to wait for.
-    let registry = Registry::load(&state, functions).await?;
     let keeps = |view: &DefinitionRecord| view.status == DefinitionStatus::Retired || registry.view(&view.name, view.version).is_some();
     state.definitions.retain(|record| record.kind != DefinitionKind::View || keeps(record));
     let mut retention: BTreeMap<Arc<str>, Duration> = BTreeMap::new();

@@ -133,6 +133,7 @@ async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Re
     let mut left = missing(site);
     let mut looked = Instant::now();
     while seats.kills() < least || !is_met(site, &left, least) {
+        seats.is_calm = seats.kills() >= least && left.iter().all(|step| COLLECTOR.contains(step));
         seats.step(&left)?;
         if looked.elapsed() > Duration::from_millis(100) {
             left = missing(site);

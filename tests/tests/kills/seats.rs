@@ -42,6 +42,8 @@ pub struct Seats<'a> {
     files: Vec<IngestFile>,
     make_file: Box<dyn FnMut(usize) -> Result<std::path::PathBuf> + 'a>,
     pub tally: Tally,
+    /// Nothing is left but to kill the collector: besides it only those get a seat that give it something to do, and in peace.
+    pub is_calm: bool,
 }
 
 /// A file that is ingested, again and again until a process gets to its end.
@@ -78,7 +80,7 @@ impl<'a> Seats<'a> {
         make_file: impl FnMut(usize) -> Result<std::path::PathBuf> + 'a,
     ) -> Seats<'a> {
         let (seats, zombies, files) = (Vec::new(), Vec::new(), Vec::new());
-        Seats { site, random, seats, zombies, servers, files, make_file: Box::new(make_file), tally: Tally::default() }
+        Seats { site, random, seats, zombies, servers, files, make_file: Box::new(make_file), tally: Tally::default(), is_calm: false }
     }
 
     pub fn kills(&self) -> u64 {
@@ -119,10 +121,12 @@ impl<'a> Seats<'a> {
 
     fn sit_down(&mut self, missing: &BTreeSet<&'static str>) -> Result<bool> {
         let count = |role: Role| self.seats.iter().filter(|life| life.role == role).count();
-        let free: Vec<Role> = Role::ALL.into_iter().filter(|role| count(*role) < role.at_most()).collect();
+        let has_seat = |role: Role| !self.is_calm || matches!(role, Role::Scheduler | Role::Batch | Role::Speed);
+        let free: Vec<Role> = Role::ALL.into_iter().filter(|role| has_seat(*role) && count(*role) < role.at_most()).collect();
         let Some((role, fault)) = choose(&mut self.random, &free, missing, self.zombies.len(), self.site.is_kafka) else {
             return Ok(false);
         };
+        let fault = if self.is_calm && role != Role::Scheduler { Fault::KillAfter(Duration::from_secs(5)) } else { fault };
         let life = self.start(role, fault)?;
         self.seats.push(life);
         Ok(true)
