@@ -221,7 +221,7 @@ async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
 }
 
-/// Found by fuzzing: the constant is computed while the query is planned, and an allocation that fails ends the process.
+/// Found by hand, with the fuzz target: the constant is computed while the query is planned, and an allocation that fails ends the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_constant_past_all_memory_is_refused_and_ends_no_process() {
     let lab = Lab::filled().await;
