@@ -73,11 +73,14 @@ impl Node {
         let schema = physical.schema();
         let batches = execute_stream(physical, session.task_ctx())?;
         let node = self.clone();
-        let told = batches.inspect(move |batch| {
+        let told = batches.then(move |batch| {
             let _until_dropped = &timer;
-            if let Some(error) = batch.as_ref().err().and_then(Error::inside) {
-                let node = node.clone();
-                tokio::spawn(async move { drop(node.telling::<()>(Err(error)).await) });
+            let node = node.clone();
+            async move {
+                if let Some(error) = batch.as_ref().err().and_then(Error::inside) {
+                    drop(node.telling::<()>(Err(error)).await);
+                }
+                batch
             }
         });
         Ok(QueryResponse { schema: schema.clone(), batches: Box::pin(RecordBatchStreamAdapter::new(schema, told)), meta })
