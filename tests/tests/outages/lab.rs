@@ -86,6 +86,11 @@ impl Engines {
     }
 
     pub fn worker(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>) -> Worker {
+        self.worker_that(name, checkpoint_interval, fresh, false)
+    }
+
+    /// A worker that goes on behind what the log lost, when `accept_gap`.
+    pub fn worker_that(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>, accept_gap: bool) -> Worker {
         let speed = speed::Speed {
             catalog: self.lab.catalog.clone(),
             storage: self.lab.storage.clone(),
@@ -99,7 +104,7 @@ impl Engines {
                 checkpoint_bytes: 64 << 20,
                 max_future: Duration::from_secs(600),
                 partitions: 4,
-                accept_gap: false,
+                accept_gap,
                 dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: std::env::temp_dir().join("basestream-dedup") },
             },
             clock: Arc::new(now),

@@ -82,6 +82,16 @@ async fn retention_past_the_committed_offset_is_refused_with_partition_and_range
     until("the records to be gone", async || log.bounds(&read.engines.topic).await.unwrap()[0].begin.0 == begin).await;
     let (committed, has) = (format!("committed: {}", read.events), format!("{begin}..{end}"));
     read.is_refused(&["expired past the committed offset", &committed, &has]).await;
+
+    // Accepted by a person: recorded, and gone on with.
+    let worker = read.engines.worker_that("three", CHECKPOINTS, None, true);
+    read.engines.reaches_the_end().await;
+    worker.finish().await.unwrap();
+    let state = read.engines.lab.catalog.state().await.unwrap();
+    let gaps: Vec<(i64, i64)> = state.gaps.iter().map(|gap| (gap.start.0, gap.end.0)).collect();
+    assert_eq!(gaps, [(read.events as i64, begin)]);
+    let node = read.engines.lab.node(serving::ServingClock::Event, None).await.unwrap();
+    assert_eq!(table(&node), truth((0..read.events).chain(begin as u64..end)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
