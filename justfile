@@ -14,7 +14,7 @@ test *arguments:
 
 # the tests against Kafka, PostgreSQL and S3 (after `just services up`)
 test-services *arguments:
-    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace -- purchases_on kills_on_kafka on_real_services {{arguments}}
+    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace -- purchases_on kills_on_kafka on_real_services kafka::tests::broker catalog::sql storage::store {{arguments}}
 
 # restarts, broken connections and lost replies of Kafka, PostgreSQL and S3 (after `just services up`)
 test-outages *arguments:
