@@ -67,3 +67,7 @@ dependencies:
 # fuzzing: just fuzz events|definitions|lookups|sql SECONDS (needs `cargo install cargo-fuzz --locked`; the first build takes long)
 fuzz target seconds *arguments:
     fuzz/run {{target}} {{seconds}} {{arguments}}
+
+# what a remembered id costs (BASESTREAM_IDS, BASESTREAM_DEDUP_MEMORY), and a catalog of ten thousand checkpoints; prints figures
+measure:
+    cargo test --workspace --lib -- --ignored --nocapture what_an_id_costs a_state_of_ten_thousand

@@ -141,7 +141,7 @@ pub struct ServingSettings {
     pub cache_dir: Option<PathBuf>,
 }
 
-/// What an answer takes for now.
+/// Which clock tells an answer its time `t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockKind {
