@@ -16,7 +16,9 @@ use schemas::{Error, Result};
 
 mod calls;
 mod carry;
+mod join;
 mod select;
+mod sides;
 mod span;
 
 pub use select::PlainColumn;
@@ -48,13 +50,14 @@ pub struct Plain {
 /// Rewrites a view. `is_aggregate` tells the aggregates among the functions of the session that the text is for.
 pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dyn Fn(&str) -> bool, moment: Moment) -> Result<Plain> {
     let about = |error: Error| error.with("view", &view.name);
-    let (mut query, reads) = carry::carry(view, definitions, carry::Where::Kept).map_err(about)?;
+    let carry::Carried { mut query, reads, sides } = carry::carry(view, definitions, carry::Where::Kept).map_err(about)?;
     let mut counts = query.clone();
-    let (mut read, _) = carry::carry(view, definitions, carry::Where::Dropped).map_err(about)?;
-    let rewritten = select::rewrite(top_select(&mut query)?, view, is_aggregate, moment).map_err(about)?;
-    select::count(top_select(&mut counts)?, &rewritten, moment)?;
-    select::count_read(top_select(&mut read)?)?;
-    Ok(Plain { sql: query.to_string(), columns: rewritten.columns, reads, counts_sql: counts.to_string(), read_sql: read.to_string() })
+    let mut read = carry::carry(view, definitions, carry::Where::Dropped).map_err(about)?;
+    let rewritten = select::rewrite(top_select(&mut query)?, &sides, view, is_aggregate, moment).map_err(about)?;
+    select::count(top_select(&mut counts)?, &sides, &rewritten, moment).map_err(about)?;
+    select::count_read(top_select(&mut read.query)?, &read.sides)?;
+    let (counts_sql, read_sql) = (counts.to_string(), read.query.to_string());
+    Ok(Plain { sql: query.to_string(), columns: rewritten.columns, reads, counts_sql, read_sql })
 }
 
 /// The SELECT that holds the view's columns.

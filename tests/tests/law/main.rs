@@ -8,5 +8,6 @@
 mod compare;
 mod grammar;
 mod layers;
+mod links;
 mod regressions;
 mod states;

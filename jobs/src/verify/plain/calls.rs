@@ -10,6 +10,7 @@ use schemas::tiles::{Level, Micros};
 use schemas::{Error, Result};
 
 use super::carry::HIDDEN;
+use super::sides::{Reach, Sides};
 use super::span::{Span, timestamp};
 use super::{parse_expr, resolved};
 
@@ -45,6 +46,21 @@ pub(super) fn is_bare_count(expr: &Expr) -> bool {
     }
 }
 
+/// True when an aggregate's value depends on how often a value comes, not only on which ones come.
+pub(super) fn counts_repeated(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
+    let repeated = |call: &Function| match &call.args {
+        FunctionArguments::List(list) => {
+            list.duplicate_treatment != Some(DuplicateTreatment::Distinct) && name_of(call) != "approx_distinct"
+        }
+        _ => true,
+    };
+    visit_expressions(expr, |expr| match expr {
+        Expr::Function(call) if aggregate_name(expr, is_aggregate).is_some() && repeated(call) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
 /// For each call of `function`, how many different values it is given, as SQL.
 pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
     let mut counts = Vec::new();
@@ -62,28 +78,31 @@ pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
     counts
 }
 
-/// Rewrites an expression for one moment: each aggregate that names no window of its own counts over `otherwise`. Answers the
-/// spans of its aggregates.
-pub(super) fn rewrite(
-    expr: &mut Expr,
-    otherwise: Span,
-    precision: Option<Level>,
-    is_aggregate: &dyn Fn(&str) -> bool,
-    t: Micros,
-) -> Result<Vec<Span>> {
-    let mut rewriter = Rewriter { otherwise, precision, is_aggregate, t, spans: Vec::new() };
-    match expr.visit(&mut rewriter) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(rewriter.spans),
+/// How the calls of one column are rewritten.
+#[derive(Clone, Copy)]
+pub(super) struct Rewriting<'a> {
+    pub(super) sides: &'a Sides,
+    /// What an aggregate counts over that names no window of its own.
+    pub(super) otherwise: &'a Reach,
+    pub(super) precision: Option<Level>,
+    pub(super) is_aggregate: &'a dyn Fn(&str) -> bool,
+    pub(super) t: Micros,
+}
+
+impl Rewriting<'_> {
+    /// Rewrites an expression for one moment, and answers what its aggregates count over.
+    pub(super) fn rewrite(self, expr: &mut Expr) -> Result<Vec<Reach>> {
+        let mut rewriter = Rewriter { rewriting: self, reaches: Vec::new() };
+        match expr.visit(&mut rewriter) {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok(rewriter.reaches),
+        }
     }
 }
 
 struct Rewriter<'a> {
-    otherwise: Span,
-    precision: Option<Level>,
-    is_aggregate: &'a dyn Fn(&str) -> bool,
-    t: Micros,
-    spans: Vec<Span>,
+    rewriting: Rewriting<'a>,
+    reaches: Vec<Reach>,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -91,8 +110,8 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let rewritten = match expr {
-            Expr::Function(call) if name_of(call) == "as_of" => parse_expr(&timestamp(self.t)).map(|value| *expr = value),
-            _ if aggregate_name(expr, self.is_aggregate).is_some() => match expr {
+            Expr::Function(call) if name_of(call) == "as_of" => parse_expr(&timestamp(self.rewriting.t)).map(|value| *expr = value),
+            _ if aggregate_name(expr, self.rewriting.is_aggregate).is_some() => match expr {
                 Expr::Function(call) => self.aggregate(call),
                 _ => Ok(()),
             },
@@ -104,13 +123,14 @@ impl VisitorMut for Rewriter<'_> {
 
 impl Rewriter<'_> {
     fn aggregate(&mut self, call: &mut Function) -> Result<()> {
-        complete_order(call)?;
+        let Rewriting { sides, otherwise, t, .. } = self.rewriting;
+        complete_order(call, sides)?;
         let own = match call.filter.as_deref_mut() {
             Some(filter) => self.replace_within(filter)?,
             None => None,
         };
-        self.spans.push(own.unwrap_or(self.otherwise));
-        let edge = if own.is_some() { None } else { self.otherwise.condition(HIDDEN[0], self.t) };
+        let edge = if own.is_some() { None } else { sides.condition(otherwise, t) };
+        self.reaches.push(own.unwrap_or_else(|| otherwise.clone()));
         if let Some(edge) = edge {
             let filter = match &call.filter {
                 Some(filter) => format!("({filter}) AND {edge}"),
@@ -121,13 +141,13 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Puts comparisons in the place of `within`, and answers the span it named.
-    fn replace_within(&self, filter: &mut Expr) -> Result<Option<Span>> {
-        let mut named = None;
+    /// Puts comparisons in the place of `within`, and answers what was named; a side that was not counts over all time.
+    fn replace_within(&self, filter: &mut Expr) -> Result<Option<Reach>> {
+        let mut named: Option<Reach> = None;
         let done = datafusion::sql::sqlparser::ast::visit_expressions_mut(filter, |expr| {
             let replaced = match expr {
-                Expr::Function(call) if name_of(call) == "within" => self.comparison(call).map(|(span, condition)| {
-                    named = Some(span);
+                Expr::Function(call) if name_of(call) == "within" => self.comparison(call).map(|(side, span, condition)| {
+                    named.get_or_insert_with(|| self.rewriting.sides.reach(Span::ALL)).0[side] = span;
                     *expr = condition;
                 }),
                 _ => Ok(()),
@@ -140,11 +160,12 @@ impl Rewriter<'_> {
         }
     }
 
-    fn comparison(&self, call: &Function) -> Result<(Span, Expr)> {
-        let span = Span::of_within(call, self.precision)?;
+    fn comparison(&self, call: &Function) -> Result<(usize, Span, Expr)> {
+        let Rewriting { sides, precision, t, .. } = self.rewriting;
+        let span = Span::of_within(call, precision)?;
         let time = match &call.args {
             FunctionArguments::List(list) => match list.args.first() {
-                Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(time))) => time.to_string(),
+                Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(time))) => time,
                 _ => {
                     return Err(Error::input(format!(
                         "{call} is not about the event time: expected within(event time, 'window'[, 'until'])"
@@ -153,13 +174,13 @@ impl Rewriter<'_> {
             },
             _ => return Err(Error::input(format!("{call} has no arguments: expected within(event time, 'window'[, 'until'])"))),
         };
-        let condition = span.condition(&time, self.t).unwrap_or_else(|| "true".to_owned());
-        Ok((span, parse_expr(&condition)?))
+        let condition = span.condition(&time.to_string(), t).unwrap_or_else(|| "true".to_owned());
+        Ok((sides.of_time(time)?, span, parse_expr(&condition)?))
     }
 }
 
 /// Ties have one answer: the event's place ends the ORDER BY of whatever reads its input in order.
-fn complete_order(call: &mut Function) -> Result<()> {
+fn complete_order(call: &mut Function, sides: &Sides) -> Result<()> {
     let always = ALWAYS_ORDERED.contains(&name_of(call).as_str());
     let FunctionArguments::List(list) = &mut call.args else { return Ok(()) };
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
@@ -175,6 +196,9 @@ fn complete_order(call: &mut Function) -> Result<()> {
         FunctionArgumentClause::OrderBy(order) => Some(order),
         _ => None,
     });
+    if sides.is_joined() && (order.is_some() || always) {
+        return Err(Error::input(format!("the rows of a join have no order of their own: expected DISTINCT, found {call}")));
+    }
     match order {
         Some(order) => order.extend(place()?),
         None if always => list.clauses.push(FunctionArgumentClause::OrderBy(place()?)),

@@ -1,17 +1,18 @@
 //! Each event's time and place, carried through everything between a stream and the view's aggregates: the hidden columns are
 //! added to every inner SELECT list. Views without aggregate become CTEs in front.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    Cte, ExceptSelectItem, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias,
-    TableAliasColumnDef, TableFactor, WildcardAdditionalOptions, With,
+    Cte, ExceptSelectItem, ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, TableAlias, TableAliasColumnDef, TableFactor, WildcardAdditionalOptions, With,
 };
 use schemas::definitions::{Definitions, ViewDefinition};
 use schemas::{Error, Result};
 
+use super::sides::{Side, Sides, qualifier, relations};
 use super::{parse_query, quoted, resolved};
 
 /// What every table and every inner SELECT ends with.
@@ -27,13 +28,30 @@ pub(super) enum Where {
 /// How often each stream is read.
 type Reads = BTreeMap<Arc<str>, usize>;
 /// The CTEs in sight.
-type Scope = BTreeMap<String, Reads>;
+type Scope = BTreeMap<String, Table>;
 
-/// The view's query with the hidden columns in sight of its top SELECT, which itself is left as it is (but for its WHERE).
-pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: Where) -> Result<(Query, Reads)> {
-    let mut carry = Carry { definitions, filters, staging: Vec::new(), open: vec![view.name.clone()] };
+/// What stands in FROM: the streams it reads, and the names of its columns, the hidden ones aside.
+#[derive(Debug, Clone, Default)]
+struct Table {
+    reads: Reads,
+    columns: BTreeSet<String>,
+}
+
+/// A view's query that has the hidden columns in sight of its top SELECT.
+#[derive(Debug)]
+pub(super) struct Carried {
+    pub(super) query: Query,
+    pub(super) reads: Reads,
+    /// What the top SELECT reads.
+    pub(super) sides: Sides,
+}
+
+/// Carries the hidden columns up to the top SELECT, which itself is left as it is (but for its WHERE).
+pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: Where) -> Result<Carried> {
+    let mut carry = Carry { definitions, filters, staging: Vec::new(), open: vec![view.name.clone()], sides: None };
     let mut query = parse_query(&view.select)?;
-    let reads = carry.query(&mut query, &Scope::new(), true)?;
+    let reads = carry.query(&mut query, &Scope::new(), true)?.reads;
+    let sides = carry.sides.take().ok_or_else(|| Error::input("a view that is kept is a SELECT with aggregates"))?;
     let staging = std::mem::take(&mut carry.staging);
     if !staging.is_empty() {
         let ctes = staging.into_iter().map(|(name, query, _)| cte(&name, query));
@@ -42,92 +60,107 @@ pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: W
             None => query.with = Some(With { with_token: AttachedToken::empty(), recursive: false, cte_tables: ctes.collect() }),
         }
     }
-    Ok((query, reads))
+    Ok(Carried { query, reads, sides })
 }
 
 struct Carry<'a> {
     definitions: &'a Definitions,
     filters: Where,
     /// Views without aggregate that are named, deepest first.
-    staging: Vec<(Arc<str>, Query, Reads)>,
+    staging: Vec<(Arc<str>, Query, Table)>,
     /// The views being resolved: a name met again is a cycle.
     open: Vec<Arc<str>>,
+    /// What the top SELECT reads, once it is met.
+    sides: Option<Sides>,
 }
 
 impl Carry<'_> {
-    fn query(&mut self, query: &mut Query, scope: &Scope, top: bool) -> Result<Reads> {
+    fn query(&mut self, query: &mut Query, scope: &Scope, top: bool) -> Result<Table> {
         let mut scope = scope.clone();
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
-            let reads = self.query(&mut cte.query, &scope, false)?;
-            name_hidden(&mut cte.alias);
-            scope.insert(resolved(&cte.alias.name), reads);
+            let table = self.query(&mut cte.query, &scope, false)?;
+            scope.insert(resolved(&cte.alias.name), named_by(Some(&mut cte.alias), table));
         }
         self.body(&mut query.body, &scope, top)
     }
 
-    fn body(&mut self, body: &mut SetExpr, scope: &Scope, top: bool) -> Result<Reads> {
+    fn body(&mut self, body: &mut SetExpr, scope: &Scope, top: bool) -> Result<Table> {
         match body {
             SetExpr::Select(select) => self.select(select, scope, top),
             SetExpr::Query(query) => self.query(query, scope, top),
             SetExpr::SetOperation { op: SetOperator::Union, set_quantifier: SetQuantifier::All, left, right } => {
-                let mut reads = self.body(left, scope, false)?;
-                for (stream, times) in self.body(right, scope, false)? {
-                    *reads.entry(stream).or_default() += times;
-                }
-                Ok(reads)
+                let mut table = self.body(left, scope, false)?;
+                add(&mut table.reads, self.body(right, scope, false)?.reads);
+                Ok(table)
             }
             other => Err(Error::input(format!("only SELECT and UNION ALL stand between a stream and its aggregates, found {other}"))),
         }
     }
 
-    fn select(&mut self, select: &mut Select, scope: &Scope, top: bool) -> Result<Reads> {
-        let reads = match select.from.as_mut_slice() {
-            [one] if one.joins.is_empty() => self.relation(&mut one.relation, scope)?,
-            _ => return Err(Error::input("a view reads one relation: expected FROM a stream, without a JOIN")),
+    fn select(&mut self, select: &mut Select, scope: &Scope, top: bool) -> Result<Table> {
+        let mut read = match top {
+            true => self.top(select, scope)?,
+            false => match select.from.as_mut_slice() {
+                [one] if one.joins.is_empty() => self.relation(&mut one.relation, scope)?,
+                _ => return Err(Error::input("only the view itself joins: expected FROM one relation, without a JOIN")),
+            },
         };
         if self.filters == Where::Dropped {
             select.selection = None;
         }
+        read.columns = outputs(&select.projection, &read.columns);
         if !top {
             for item in &mut select.projection {
                 if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item {
                     leave_out_hidden(options);
                 }
             }
-            select
-                .projection
-                .extend(HIDDEN.map(|name| SelectItem::UnnamedExpr(datafusion::sql::sqlparser::ast::Expr::Identifier(Ident::new(name)))));
+            select.projection.extend(HIDDEN.map(|name| SelectItem::UnnamedExpr(Expr::Identifier(Ident::new(name)))));
         }
-        Ok(reads)
+        Ok(read)
     }
 
-    fn relation(&mut self, relation: &mut TableFactor, scope: &Scope) -> Result<Reads> {
-        match relation {
-            TableFactor::Table { name, alias, .. } => {
-                alias.iter_mut().for_each(name_hidden);
-                self.named(name, scope)
-            }
-            TableFactor::Derived { subquery, alias, .. } => {
-                alias.iter_mut().for_each(name_hidden);
-                self.query(subquery, scope, false)
-            }
-            other => Err(Error::input(format!("only streams, views without aggregate and subqueries stand in FROM, found {other}"))),
+    /// The one SELECT that may join.
+    fn top(&mut self, select: &mut Select, scope: &Scope) -> Result<Table> {
+        let (relations, condition) = relations(select)?;
+        let joined = relations.len() > 1;
+        let (mut read, mut sides) = (Table::default(), Vec::new());
+        for (index, relation) in relations.into_iter().enumerate() {
+            let qualifier = if joined { Some(qualifier(relation, index)?) } else { None };
+            let table = self.relation(relation, scope)?;
+            add(&mut read.reads, table.reads);
+            read.columns.extend(table.columns.iter().cloned());
+            sides.push(Side { qualifier, relation: relation.clone(), columns: table.columns });
         }
+        self.sides = Some(Sides { sides, on: condition.on, using: condition.using });
+        Ok(read)
     }
 
-    fn named(&mut self, name: &ObjectName, scope: &Scope) -> Result<Reads> {
+    fn relation(&mut self, relation: &mut TableFactor, scope: &Scope) -> Result<Table> {
+        let (table, alias) = match relation {
+            TableFactor::Table { name, alias, .. } => (self.named(name, scope)?, alias),
+            TableFactor::Derived { subquery, alias, .. } => (self.query(subquery, scope, false)?, alias),
+            other => {
+                return Err(Error::input(format!("only streams, views without aggregate and subqueries stand in FROM, found {other}")));
+            }
+        };
+        Ok(named_by(alias.as_mut(), table))
+    }
+
+    fn named(&mut self, name: &ObjectName, scope: &Scope) -> Result<Table> {
         let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else {
             return Err(Error::input(format!("there is no stream {name}")));
         };
         let name = resolved(ident);
-        if let Some(reads) = scope.get(&name) {
-            return Ok(reads.clone());
+        if let Some(table) = scope.get(&name) {
+            return Ok(table.clone());
         }
-        if let Some((_, _, reads)) = self.staging.iter().find(|(known, _, _)| **known == *name) {
-            return Ok(reads.clone());
+        if let Some((_, _, table)) = self.staging.iter().find(|(known, _, _)| **known == *name) {
+            return Ok(table.clone());
         }
         if let Some(stream) = self.definitions.streams.iter().find(|stream| *stream.name == *name) {
-            return Ok(Reads::from([(stream.name.clone(), 1)]));
+            let columns = stream.columns.iter().map(|column| column.name.to_string()).collect();
+            return Ok(Table { reads: Reads::from([(stream.name.clone(), 1)]), columns });
         }
         let Some(view) = self.definitions.views.iter().find(|view| *view.name == *name) else {
             return Err(Error::input(format!("there is no stream and no view \"{name}\"")));
@@ -137,18 +170,57 @@ impl Carry<'_> {
         }
         self.open.push(view.name.clone());
         let mut query = parse_query(&view.select)?;
-        let reads = self.query(&mut query, &Scope::new(), false)?;
+        let table = self.query(&mut query, &Scope::new(), false)?;
         self.open.pop();
-        self.staging.push((view.name.clone(), query, reads.clone()));
-        Ok(reads)
+        self.staging.push((view.name.clone(), query, table.clone()));
+        Ok(table)
+    }
+}
+
+fn add(reads: &mut Reads, more: Reads) {
+    for (stream, times) in more {
+        *reads.entry(stream).or_default() += times;
     }
 }
 
 /// `AS x (a, b)` names every column, so also the hidden ones.
-fn name_hidden(alias: &mut TableAlias) {
-    if !alias.columns.is_empty() {
+fn named_by(alias: Option<&mut TableAlias>, mut table: Table) -> Table {
+    if let Some(alias) = alias.filter(|alias| !alias.columns.is_empty()) {
+        table.columns = alias.columns.iter().map(|column| resolved(&column.name)).collect();
         alias.columns.extend(HIDDEN.map(|name| TableAliasColumnDef { name: Ident::new(name), data_type: None }));
     }
+    table
+}
+
+/// The names that a SELECT list gives, over columns of these names.
+fn outputs(projection: &[SelectItem], columns: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for item in projection {
+        match item {
+            SelectItem::ExprWithAlias { alias, .. } => names.extend([resolved(alias)]),
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => names.extend([resolved(name)]),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => names.extend(parts.last().map(resolved)),
+            SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
+                let left_out = left_out(options);
+                names.extend(columns.iter().filter(|column| !left_out.contains(*column)).cloned());
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+fn left_out(options: &WildcardAdditionalOptions) -> BTreeSet<String> {
+    let except = options.opt_except.iter().flat_map(|except| [&except.first_element].into_iter().chain(&except.additional_elements));
+    let exclude = options.opt_exclude.iter().flat_map(|exclude| match exclude {
+        ExcludeSelectItem::Single(one) => std::slice::from_ref(one),
+        ExcludeSelectItem::Multiple(several) => several.as_slice(),
+    });
+    let last = |name: &ObjectName| match name.0.last() {
+        Some(ObjectNamePart::Identifier(name)) => Some(resolved(name)),
+        _ => None,
+    };
+    except.map(resolved).chain(exclude.filter_map(last)).collect()
 }
 
 /// The hidden columns stand at the end, once: `*` does not bring them.

@@ -7,9 +7,9 @@ use schemas::functions::TOP_K;
 use schemas::tiles::Micros;
 use schemas::{Error, Result};
 
-use super::carry::HIDDEN;
+use super::sides::{Reach, Sides};
 use super::span::{Span, timestamp};
-use super::{Moment, calls, parse_expr, parse_item, quoted, resolved};
+use super::{Moment, calls, join, parse_expr, parse_item, quoted, resolved};
 
 /// A column of the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,37 +28,43 @@ pub struct PlainColumn {
 
 pub(super) struct Rewritten {
     pub(super) columns: Vec<PlainColumn>,
-    existence: Span,
+    /// As far back as states are kept.
+    kept: Reach,
 }
 
 /// Rewrites the SELECT in place.
 pub(super) fn rewrite(
     select: &mut Select,
+    sides: &Sides,
     view: &ViewDefinition,
     is_aggregate: &dyn Fn(&str) -> bool,
     moment: Moment,
 ) -> Result<Rewritten> {
     spell_out_ordinals(select)?;
-    let mut fan = Fan { view, is_aggregate, t: moment.t, items: Vec::new(), helpers: Vec::new(), columns: Vec::new(), spans: Vec::new() };
+    let (items, helpers, columns, reaches, repeated) = Default::default();
+    let mut fan = Fan { view, sides, is_aggregate, t: moment.t, items, helpers, columns, reaches, repeated };
     for item in std::mem::take(&mut select.projection) {
         fan.item(item)?;
     }
     let existence = fan.existence()?;
+    let kept = if sides.is_joined() { join::kept(&fan.reaches, fan.repeated, sides) } else { existence.clone() };
     select.projection = fan.items;
     select.projection.append(&mut fan.helpers);
-    bound_above(select, moment)?;
+    bound_above(select, sides, moment)?;
     let grouped = matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if !exprs.is_empty());
-    if grouped && let Some(condition) = existence.condition(HIDDEN[0], moment.t) {
+    if grouped && let Some(condition) = sides.condition(&existence, moment.t) {
         select.having = Some(parse_expr(&format!("{} > 0", events(Some(&condition))))?);
     }
-    Ok(Rewritten { columns: fan.columns, existence })
+    Ok(Rewritten { columns: fan.columns, kept })
 }
 
 /// Turns the SELECT into the counts of the ledger: what passes WHERE, and what of that is before the longest window.
-pub(super) fn count(select: &mut Select, rewritten: &Rewritten, moment: Moment) -> Result<()> {
-    bound_above(select, moment)?;
-    let expired = match rewritten.existence.from(moment.t) {
-        Some(edge) => events(Some(&format!("{} < {}", HIDDEN[0], timestamp(edge)))),
+pub(super) fn count(select: &mut Select, sides: &Sides, rewritten: &Rewritten, moment: Moment) -> Result<()> {
+    let kept = &rewritten.kept;
+    let [side] = sides.sides.as_slice() else { return join::count(select, sides, kept, moment) };
+    bound_above(select, sides, moment)?;
+    let expired = match kept.0[0].from(moment.t) {
+        Some(edge) => events(Some(&format!("{} < {}", side.event_time(), timestamp(edge)))),
         None => events(Some("false")),
     };
     only_counts(select, vec![parse_item("count(*) AS passed")?, parse_item(&format!("{expired} AS expired"))?]);
@@ -66,7 +72,10 @@ pub(super) fn count(select: &mut Select, rewritten: &Rewritten, moment: Moment) 
 }
 
 /// Turns the SELECT into the count of all it reads.
-pub(super) fn count_read(select: &mut Select) -> Result<()> {
+pub(super) fn count_read(select: &mut Select, sides: &Sides) -> Result<()> {
+    if sides.is_joined() {
+        return join::count_read(select, sides);
+    }
     only_counts(select, vec![parse_item("count(*) AS read")?]);
     Ok(())
 }
@@ -79,13 +88,17 @@ fn only_counts(select: &mut Select, items: Vec<SelectItem>) {
 
 struct Fan<'a> {
     view: &'a ViewDefinition,
+    sides: &'a Sides,
     is_aggregate: &'a dyn Fn(&str) -> bool,
     t: Micros,
     items: Vec<SelectItem>,
     /// Columns for `verify` alone, behind the view's.
     helpers: Vec<SelectItem>,
     columns: Vec<PlainColumn>,
-    spans: Vec<Span>,
+    /// What each aggregate counts over.
+    reaches: Vec<Reach>,
+    /// One of them counts a value as often as it comes.
+    repeated: bool,
 }
 
 impl Fan<'_> {
@@ -102,28 +115,30 @@ impl Fan<'_> {
         let functions = calls::aggregates_in(&expr, self.is_aggregate);
         let names_its_window = calls::mentions(&expr, "within");
         if functions.is_empty() || names_its_window || self.view.windows.is_empty() {
-            return self.column(name, expr, functions, Span::ALL);
+            return self.column(name, expr, functions, &self.sides.reach(Span::ALL));
         }
         for window in &self.view.windows {
             let span = Span::trailing(window.length, self.view.precision)?;
-            self.column(format!("{name}_{}", window.text), expr.clone(), functions.clone(), span)?;
+            self.column(format!("{name}_{}", window.text), expr.clone(), functions.clone(), &self.sides.reach(span))?;
         }
         Ok(())
     }
 
     /// One column; its aggregates that name no window of their own count over `otherwise`.
-    fn column(&mut self, name: String, mut expr: Expr, functions: Vec<String>, otherwise: Span) -> Result<()> {
+    fn column(&mut self, name: String, mut expr: Expr, functions: Vec<String>, otherwise: &Reach) -> Result<()> {
         let sql = expr.to_string();
         let is_key = functions.is_empty() && !calls::mentions(&expr, "as_of");
         let bare_count = calls::is_bare_count(&expr);
-        let mut spans = calls::rewrite(&mut expr, otherwise, self.view.precision, self.is_aggregate, self.t)?;
-        self.spans.extend(&spans);
-        spans.dedup();
+        let Fan { view, sides, is_aggregate, t, .. } = *self;
+        let mut reaches = calls::Rewriting { sides, otherwise, precision: view.precision, is_aggregate, t }.rewrite(&mut expr)?;
+        self.reaches.extend(reaches.iter().cloned());
+        self.repeated |= calls::counts_repeated(&expr, is_aggregate);
+        reaches.dedup();
         let text = match functions.is_empty() || bare_count {
             true => expr.to_string(),
             false => {
-                let has_events = |span: &Span| format!("{} > 0", events(span.condition(HIDDEN[0], self.t).as_deref()));
-                let any: Vec<String> = spans.iter().map(has_events).collect();
+                let has_events = |reach: &Reach| format!("{} > 0", events(sides.condition(reach, t).as_deref()));
+                let any: Vec<String> = reaches.iter().map(has_events).collect();
                 format!("CASE WHEN {} THEN {expr} END", any.join(" OR "))
             }
         };
@@ -138,26 +153,31 @@ impl Fan<'_> {
         Ok(())
     }
 
-    /// The longest window that a column has, at the coarsest hop among those of its length; without columns that have one, the
-    /// view's longest.
-    fn existence(&self) -> Result<Span> {
-        let mut spans = self.spans.clone();
-        if spans.is_empty() {
+    /// Per side, the longest window that a column has; without columns that have one, the view's longest.
+    fn existence(&self) -> Result<Reach> {
+        let mut reaches = self.reaches.clone();
+        if reaches.is_empty() {
             for window in &self.view.windows {
-                spans.push(Span::trailing(window.length, self.view.precision)?);
+                reaches.push(self.sides.reach(Span::trailing(window.length, self.view.precision)?));
             }
         }
-        let mut longest: Option<Span> = None;
-        for span in spans {
-            let Some(back) = span.back else { return Ok(Span::ALL) };
-            longest = Some(match longest {
-                Some(known) if known.back > Some(back) => known,
-                Some(known) if known.back == Some(back) => Span { hop: known.hop.max(span.hop), ..known },
-                _ => Span { until: None, ..span },
-            });
-        }
-        Ok(longest.unwrap_or(Span::ALL))
+        let of_side = |side: usize| longest(reaches.iter().map(|reach| reach.0[side]));
+        Ok(Reach((0..self.sides.sides.len()).map(of_side).collect()))
     }
+}
+
+/// The longest span, at the coarsest hop among those of its length, without an end.
+pub(super) fn longest(spans: impl Iterator<Item = Span>) -> Span {
+    let mut longest: Option<Span> = None;
+    for span in spans {
+        let Some(back) = span.back else { return Span::ALL };
+        longest = Some(match longest {
+            Some(known) if known.back > Some(back) => known,
+            Some(known) if known.back == Some(back) => Span { hop: known.hop.max(span.hop), ..known },
+            _ => Span { until: None, ..span },
+        });
+    }
+    longest.unwrap_or(Span::ALL)
 }
 
 /// How many events meet a condition.
@@ -169,9 +189,10 @@ fn events(condition: Option<&str>) -> String {
 }
 
 /// With `as_of`, nothing after it counts.
-fn bound_above(select: &mut Select, moment: Moment) -> Result<()> {
+fn bound_above(select: &mut Select, sides: &Sides, moment: Moment) -> Result<()> {
     if moment.as_of {
-        let bound = format!("{} <= {}", HIDDEN[0], timestamp(moment.t));
+        let bounds = sides.sides.iter().map(|side| format!("{} <= {}", side.event_time(), timestamp(moment.t)));
+        let bound = bounds.collect::<Vec<_>>().join(" AND ");
         let all = match &select.selection {
             Some(selection) => format!("({selection}) AND {bound}"),
             None => bound,

@@ -1,0 +1,167 @@
+//! What a view's SELECT reads: one relation, or two that are joined. Each has its own event time, and what names a column of a
+//! join belongs to one of them.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Select, TableAlias, TableFactor, visit_expressions,
+};
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+
+use super::carry::HIDDEN;
+use super::resolved;
+use super::span::Span;
+
+/// The relations of a SELECT, in the order of its text.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sides {
+    pub(super) sides: Vec<Side>,
+    pub(super) on: Option<Expr>,
+    pub(super) using: Vec<Ident>,
+}
+
+/// One relation.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Side {
+    /// What its columns are called by; none where it stands alone.
+    pub(super) qualifier: Option<Ident>,
+    pub(super) relation: TableFactor,
+    /// The names of its columns, the hidden ones aside.
+    pub(super) columns: BTreeSet<String>,
+}
+
+/// Which events an aggregate counts: per side, those of a span. Of a join it counts the pairs whose events are both in theirs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reach(pub(super) Vec<Span>);
+
+impl Sides {
+    pub(super) fn is_joined(&self) -> bool {
+        self.sides.len() > 1
+    }
+
+    /// The same span on every side.
+    pub(super) fn reach(&self, span: Span) -> Reach {
+        Reach(vec![span; self.sides.len()])
+    }
+
+    /// The condition of a reach, as SQL; `None` when everything meets it.
+    pub(super) fn condition(&self, reach: &Reach, t: Micros) -> Option<String> {
+        let sides = self.sides.iter().zip(&reach.0);
+        let conditions: Vec<String> = sides.filter_map(|(side, span)| span.condition(&side.event_time(), t)).collect();
+        (!conditions.is_empty()).then(|| conditions.join(" AND "))
+    }
+
+    /// The sides whose columns an expression names.
+    pub(super) fn named_in(&self, expr: &Expr) -> BTreeSet<usize> {
+        let mut named = BTreeSet::new();
+        let _: ControlFlow<()> = visit_expressions(expr, |expr| {
+            match expr {
+                Expr::Identifier(column) => named.extend(self.having(column)),
+                Expr::CompoundIdentifier(parts) => {
+                    let first = parts.first();
+                    let qualified = first.and_then(|first| self.sides.iter().position(|side| side.is_called(first)));
+                    named.extend(qualified.or_else(|| first.and_then(|first| self.having(first))));
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
+        named
+    }
+
+    /// The side that a time belongs to.
+    pub(super) fn of_time(&self, time: &Expr) -> Result<usize> {
+        if !self.is_joined() {
+            return Ok(0);
+        }
+        match self.named_in(time).into_iter().collect::<Vec<_>>().as_slice() {
+            [side] => Ok(*side),
+            _ => {
+                Err(Error::input(format!("within({time}, ..) is about the event time of no one side: expected the column with its table")))
+            }
+        }
+    }
+
+    /// The first side with such a column: of two, a join's USING names both alike.
+    fn having(&self, column: &Ident) -> Option<usize> {
+        let name = resolved(column);
+        self.sides.iter().position(|side| side.columns.contains(&name))
+    }
+}
+
+impl Side {
+    pub(super) fn event_time(&self) -> String {
+        self.column(HIDDEN[0])
+    }
+
+    pub(super) fn column(&self, column: &str) -> String {
+        match &self.qualifier {
+            Some(qualifier) => format!("{qualifier}.{column}"),
+            None => column.to_owned(),
+        }
+    }
+
+    fn is_called(&self, name: &Ident) -> bool {
+        self.qualifier.as_ref().is_some_and(|qualifier| resolved(qualifier) == resolved(name))
+    }
+}
+
+/// A join's condition: none of `a, b`, which says it in WHERE.
+#[derive(Debug, Default)]
+pub(super) struct Condition {
+    pub(super) on: Option<Expr>,
+    pub(super) using: Vec<Ident>,
+}
+
+/// The relations of a FROM clause, and what joins them.
+pub(super) fn relations(select: &mut Select) -> Result<(Vec<&mut TableFactor>, Condition)> {
+    let shown = select.from.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let refused =
+        || Error::input(format!("a view reads one relation or joins two: expected FROM a JOIN b ON a.x = b.x, found FROM {shown}"));
+    match select.from.as_mut_slice() {
+        [one] => match one.joins.as_mut_slice() {
+            [] => Ok((vec![&mut one.relation], Condition::default())),
+            [join] => {
+                let condition = match &join.join_operator {
+                    JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => constraint,
+                    _ => return Err(refused()),
+                };
+                let condition = match condition {
+                    JoinConstraint::On(on) => Condition { on: Some(on.clone()), using: Vec::new() },
+                    JoinConstraint::Using(columns) => {
+                        Condition { on: None, using: columns.iter().filter_map(only_part).cloned().collect() }
+                    }
+                    JoinConstraint::None => Condition::default(),
+                    JoinConstraint::Natural => return Err(refused()),
+                };
+                Ok((vec![&mut one.relation, &mut join.relation], condition))
+            }
+            _ => Err(refused()),
+        },
+        [a, b] if a.joins.is_empty() && b.joins.is_empty() => Ok((vec![&mut a.relation, &mut b.relation], Condition::default())),
+        _ => Err(refused()),
+    }
+}
+
+/// What a joined relation is called by; a subquery without a name is given one.
+pub(super) fn qualifier(relation: &mut TableFactor, index: usize) -> Result<Ident> {
+    match relation {
+        TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => Ok(alias.name.clone()),
+        TableFactor::Table { name, .. } => only_part(name).cloned().ok_or_else(|| Error::input(format!("there is no stream {name}"))),
+        TableFactor::Derived { alias, .. } => {
+            let name = Ident::new(format!("__side{index}"));
+            *alias = Some(TableAlias { explicit: true, name: name.clone(), columns: Vec::new(), at: None });
+            Ok(name)
+        }
+        other => Err(Error::input(format!("only streams, views without aggregate and subqueries are joined, found {other}"))),
+    }
+}
+
+fn only_part(name: &ObjectName) -> Option<&Ident> {
+    match name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Some(name),
+        _ => None,
+    }
+}
