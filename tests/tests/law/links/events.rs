@@ -7,7 +7,6 @@ use arrow::array::{
 };
 use arrow::datatypes::SchemaRef;
 use proptest::prelude::*;
-use schemas::events::format_timestamp;
 use schemas::tiles::Micros;
 
 pub const STREAMS: [&str; 2] = [
@@ -79,24 +78,6 @@ pub fn event() -> impl Strategy<Value = Event> {
 /// `-0.05` from hundredths.
 pub fn hundredths(value: i128) -> String {
     format!("{}{}.{:02}", if value < 0 { "-" } else { "" }, value.abs() / 100, value.abs() % 100)
-}
-
-pub fn json(event: &Event) -> String {
-    let text = |value: Option<&str>| value.map_or("null".to_owned(), |value| serde_json::to_string(value).unwrap());
-    let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".into());
-    format!(
-        r#"{{"id":"{}","ts":"{}","k":{},"j":{},"u":{},"w":{},"x":{},"d":{},"f":{},"o":{}}}"#,
-        event.id,
-        format_timestamp(event.ts),
-        text(event.k),
-        or_null(event.j.map(|j| j.to_string())),
-        text(event.u),
-        or_null(event.w.map(|w| w.to_string())),
-        or_null(event.x.map(|x| x.to_string())),
-        or_null(event.d.map(|d| format!("\"{}\"", hundredths(d.into())))),
-        or_null(event.f.map(|f| format!("{f:?}"))),
-        or_null(event.o.map(|o| o.to_string())),
-    )
 }
 
 /// The events of one stream as its table.
