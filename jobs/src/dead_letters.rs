@@ -23,11 +23,13 @@ mod list;
 mod ranges;
 mod read;
 mod reason;
+mod recent;
 mod replay;
 
 pub use export::{ExportSummary, export};
 pub use list::{Listed, Listing, ReasonCount, list};
 pub use reason::class as reason_class;
+pub use recent::{Recent, recent};
 pub use replay::{Refused, ReplayOptions, ReplaySummary, replay};
 
 /// The header of a replayed record: `topic/partition/offset` of the record it was made from.

@@ -149,8 +149,12 @@ async fn replay(context: &Context, args: ReplayArgs) -> Result<Done> {
     context.output.print(&json!({ "stream": args.stream, "dry_run": args.dry_run, "summary": summary }), || {
         replay_text(&args.stream, &options, &summary)
     })?;
-    let nothing_fits = summary.replayed + summary.already == 0 && summary.refused > 0;
-    Ok(if nothing_fits { Done::Found } else { done(&summary.damaged) })
+    Ok(if each_was_refused(&summary) { Done::Found } else { done(&summary.damaged) })
+}
+
+/// Of those that were not in the log yet.
+fn each_was_refused(summary: &ReplaySummary) -> bool {
+    summary.replayed == 0 && summary.recovered == 0 && summary.refused > 0
 }
 
 fn done(damaged: &[DamagedFile]) -> Done {
@@ -199,13 +203,14 @@ fn export_text(to: &str, summary: &ExportSummary) -> String {
 
 fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -> String {
     let what = if options.dry_run { "would be appended" } else { "appended" };
-    let mut text = format!("{stream}: {} dead letters {what} to the log in {:.1} s", summary.replayed, summary.seconds);
+    let of = summary.replayed + summary.refused;
+    let mut text = format!("{stream}: {} of {of} dead letters {what} to the log in {:.1} s", summary.replayed, summary.seconds);
     if summary.recovered > 0 {
         let _ =
             write!(text, "\n{} were appended by an earlier replay that ended in the middle; they are not sent again", summary.recovered);
     }
     if summary.already > 0 {
-        let _ = write!(text, "\n{} were replayed before", summary.already);
+        let _ = write!(text, "\n{} more were replayed before", summary.already);
     }
     if summary.refused > 0 {
         let _ = write!(text, "\n{} are refused: they would become dead letters again", summary.refused);
@@ -237,4 +242,27 @@ fn since(text: &str) -> Result<Micros, String> {
         return Ok(now().saturating_sub(i64::try_from(before.as_micros()).unwrap_or(i64::MAX)));
     }
     parse_timestamp(text).map_err(|_| format!("found \"{text}\", expected a time such as 2026-05-01T12:00:00Z or a duration such as 2h"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_fails_when_each_that_was_left_is_refused() {
+        let summary = |replayed, already, recovered, refused| ReplaySummary { replayed, already, recovered, refused, ..Default::default() };
+        let cases = [
+            (summary(0, 0, 0, 3), true),
+            (summary(0, 5, 0, 3), true),
+            (summary(1, 0, 0, 3), false),
+            (summary(0, 0, 2, 3), false),
+            (summary(0, 5, 0, 0), false),
+        ];
+        for (summary, expected) in cases {
+            assert_eq!(each_was_refused(&summary), expected, "{summary:?}");
+        }
+        let text = replay_text("orders", &ReplayOptions::default(), &summary(0, 5, 0, 3));
+        assert!(text.starts_with("orders: 0 of 3 dead letters appended to the log"), "{text}");
+        assert!(text.contains("\n5 more were replayed before\n3 are refused"), "{text}");
+    }
 }

@@ -9,6 +9,8 @@ use schemas::catalog::{CatalogState, FileKind};
 use schemas::storage::ObjectStorage;
 use schemas::storage::dead_letters::read_dead_letters;
 
+use crate::dead_letters::reason_class;
+
 /// One reason with an example of what was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
@@ -18,7 +20,7 @@ pub struct Reason {
     pub example: String,
 }
 
-/// Reads every dead letter, the most frequent reasons first. Reasons that differ in numbers alone are one.
+/// Reads every dead letter, the most frequent reasons first. Reasons that differ in what was found are one.
 pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Vec<Reason>> {
     let mut found: BTreeMap<(String, String), Reason> = BTreeMap::new();
     for file in state.files.iter().filter(|file| file.kind == FileKind::DeadLetters) {
@@ -28,8 +30,8 @@ pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Ve
             let (Some(source), Some(reason), Some(value)) = (column("source"), column("reason"), column("value")) else { continue };
             let (source, reason, value) = (source.as_string::<i32>(), reason.as_string::<i32>(), value.as_binary::<i32>());
             for row in 0..batch.num_rows() {
-                let (stream, shape) = (source.value(row).to_owned(), shape(reason.value(row)));
-                let known = found.entry((stream.clone(), shape)).or_insert_with(|| Reason {
+                let (stream, class) = (source.value(row).to_owned(), reason_class(reason.value(row)));
+                let known = found.entry((stream.clone(), class)).or_insert_with(|| Reason {
                     stream,
                     reason: reason.value(row).to_owned(),
                     count: 0,
@@ -42,17 +44,4 @@ pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Ve
     let mut reasons: Vec<Reason> = found.into_values().collect();
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
     Ok(reasons)
-}
-
-/// A reason without its numbers.
-fn shape(reason: &str) -> String {
-    let mut text = String::new();
-    for character in reason.chars() {
-        match character {
-            '0'..='9' if text.ends_with('#') => {}
-            '0'..='9' => text.push('#'),
-            other => text.push(other),
-        }
-    }
-    text
 }

@@ -1,12 +1,10 @@
 //! Reading what status is made of. What does not answer in time is said, and the rest is told all the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::AsArray;
-use futures::TryStreamExt;
 use schemas::catalog::{Catalog, CatalogState, DefinitionKind, FileKind, RunRecord};
 use schemas::definitions::parse;
 use schemas::fresh::ViewVersion;
@@ -14,14 +12,14 @@ use schemas::functions::Functions;
 use schemas::log::{Log, PartitionBounds, TopicPartition};
 use schemas::registry::Registry;
 use schemas::settings::Settings;
-use schemas::storage::{ObjectStorage, read_dead_letters, read_manifest};
+use schemas::storage::{ObjectStorage, read_manifest};
 use schemas::tiles::Micros;
 use schemas::vector::{Offset, PartitionId};
 use schemas::{Error, ErrorKind, Result};
 
 use super::RUNS;
-use super::problems::{Facts, Service, Unreachable};
-use crate::dead_letters::reason_class;
+use super::problems::{Facts, RECENT_US, Service, Unreachable};
+use crate::dead_letters::{Recent, recent};
 use crate::installation::{Installation, now};
 
 /// How long a service may take to answer one question.
@@ -76,7 +74,7 @@ impl Services {
             Vec::new()
         });
         // Each waits for itself alone.
-        let (log, stored) = futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state));
+        let (log, stored) = futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now));
         match log {
             Ok(said) => {
                 for (stream, topic) in said {
@@ -88,7 +86,7 @@ impl Services {
             Err(error) => facts.unreachable.push(Unreachable { service: Service::Log, error: error.to_string() }),
         }
         match stored {
-            Ok(stored) => (facts.stamps, facts.top_reasons) = (stored.stamps, stored.top_reasons),
+            Ok(stored) => (facts.stamps, facts.dead_letters) = (stored.stamps, stored.dead_letters),
             Err(error) => facts.unreachable.push(Unreachable { service: Service::Storage, error: error.to_string() }),
         }
         (facts, runs)
@@ -116,13 +114,17 @@ impl Services {
         Ok(futures::future::join_all(questions).await)
     }
 
-    async fn ask_storage(&self, state: &CatalogState) -> Result<Stored> {
+    async fn ask_storage(&self, state: &CatalogState, now: Micros) -> Result<Stored> {
         let storage = self.storage.as_ref().map_err(again)?;
         match in_time("the object storage", storage.length(PROBE)).await {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        Ok(Stored { stamps: stamps(storage, state).await, top_reasons: top_reasons(storage, state).await })
+        let dead_letters = match &self.catalog {
+            Ok(catalog) => recent_dead_letters(catalog, storage, state, now).await,
+            Err(_) => BTreeMap::new(),
+        };
+        Ok(Stored { stamps: stamps(storage, state).await, dead_letters })
     }
 }
 
@@ -134,7 +136,7 @@ struct TopicSays {
 
 struct Stored {
     stamps: BTreeMap<ViewVersion, Result<String, String>>,
-    top_reasons: BTreeMap<Arc<str>, String>,
+    dead_letters: BTreeMap<Arc<str>, Recent>,
 }
 
 async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: &Arc<str>, topic: &Arc<str>) -> TopicSays {
@@ -200,37 +202,20 @@ async fn stamps(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<ViewV
     stamps
 }
 
-/// The most frequent reason in the newest dead-letter file of each stream.
-async fn top_reasons(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<Arc<str>, String> {
-    let mut newest = BTreeMap::new();
-    for file in state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.doomed) {
-        let Some(stream) = &file.subject else { continue };
-        let known = newest.entry(stream.clone()).or_insert(file);
-        if file.checkpoint > known.checkpoint {
-            *known = file;
-        }
-    }
-    let mut reasons = BTreeMap::new();
-    for (stream, file) in newest {
-        let found = in_time("the object storage", async {
-            let mut counts: BTreeMap<String, i64> = BTreeMap::new();
-            let mut batches = read_dead_letters(storage, file).await?;
-            while let Some(batch) = batches.try_next().await? {
-                let reasons = batch.column_by_name("reason").and_then(|column| column.as_string_opt::<i32>());
-                for reason in reasons.into_iter().flatten().flatten() {
-                    *counts.entry(reason_class(reason)).or_default() += 1;
-                }
-            }
-            Ok(counts.into_iter().max_by_key(|(_, count)| *count).map(|(reason, _)| reason))
+/// What became of the recent dead letters of each stream that has any.
+async fn recent_dead_letters(catalog: &Catalog, storage: &ObjectStorage, state: &CatalogState, now: Micros) -> BTreeMap<Arc<str>, Recent> {
+    let dead = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.doomed);
+    let streams: BTreeSet<&Arc<str>> = dead.filter_map(|file| file.subject.as_ref()).collect();
+    let mut found = BTreeMap::new();
+    for stream in streams {
+        let recent = in_time("the object storage", async {
+            let replays = catalog.replays(stream).await?;
+            recent(storage, state, stream, &replays, now.saturating_sub(RECENT_US)).await
         });
-        match found.await {
-            Ok(reason) => reasons.extend(reason.map(|reason| (stream, reason))),
-            Err(error) => {
-                reasons.insert(stream, format!("the newest dead-letter file cannot be read: {error}"));
-            }
-        }
+        let unread = |error| Recent { replayed: 0, reason: Some(format!("not known, as the dead letters cannot be read: {error}")) };
+        found.insert(stream.clone(), recent.await.unwrap_or_else(unread));
     }
-    reasons
+    found
 }
 
 /// An answer within the time that a person waits.

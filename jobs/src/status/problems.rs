@@ -12,12 +12,16 @@ use schemas::tiles::Micros;
 use schemas::vector::PartitionId;
 use serde::Serialize;
 
+use crate::dead_letters::Recent;
+
 mod files;
 mod log;
 mod progress;
 mod records;
 mod runs;
 mod services;
+
+pub(super) use records::RECENT_US;
 
 /// Each topic's ends, by its stream; or why the log did not tell them.
 pub type Ends = BTreeMap<Arc<str>, Result<Vec<PartitionBounds>, String>>;
@@ -90,8 +94,8 @@ pub struct Facts {
     pub waiting_since: BTreeMap<PartitionId, Micros>,
     /// The format that each published snapshot's states are of; or why its manifest cannot be read.
     pub stamps: BTreeMap<ViewVersion, Result<String, String>>,
-    /// The most frequent reason among the newest dead letters of a stream.
-    pub top_reasons: BTreeMap<Arc<str>, String>,
+    /// What became of the dead letters of late, by their stream.
+    pub dead_letters: BTreeMap<Arc<str>, Recent>,
     /// How many files are marked for deletion, and since when the oldest.
     pub doomed: Option<(i64, Micros)>,
     pub unreachable: Vec<Unreachable>,

@@ -88,6 +88,23 @@ fn a_log_that_does_not_answer_leaves_its_ends_unknown_and_says_why() {
 }
 
 #[test]
+fn what_is_no_problem_and_is_told_is_counted_as_a_notice() {
+    let notice = || Problem {
+        fault: problems::Fault::Gap,
+        severity: problems::Severity::Notice,
+        what: "w".into(),
+        cause: "c".into(),
+        effect: "e".into(),
+        next_step: "n".into(),
+    };
+    let mut status = status_of(&state(), &BTreeMap::new(), &[]);
+    for (notices, end) in [(0, "no problems found"), (1, "no problems; 1 notice above"), (2, "no problems; 2 notices above")] {
+        status.problems = (0..notices).map(|_| notice()).collect();
+        assert!(status.text().ends_with(end), "{}", status.text());
+    }
+}
+
+#[test]
 fn a_view_shows_its_cut_and_how_much_came_after_it() {
     let status = status_of(&state(), &BTreeMap::new(), &[]);
     assert_eq!(status.views.len(), 1, "retired versions are not shown");

@@ -28,7 +28,11 @@ pub(super) fn status(status: &Status) -> String {
     }
     parts.extend(status.problems.iter().map(problem));
     if status.problems.iter().all(|problem| problem.severity == Severity::Notice) {
-        parts.push("no problems found".to_owned());
+        parts.push(match status.problems.len() {
+            0 => "no problems found".to_owned(),
+            1 => "no problems; 1 notice above".to_owned(),
+            notices => format!("no problems; {notices} notices above"),
+        });
     }
     parts.join("\n\n")
 }

@@ -7,7 +7,7 @@ use schemas::tiles::Micros;
 use super::{Facts, Fault, Problem, Severity, for_time};
 
 /// Checkpoints this recent show what is going on now.
-const RECENT_US: Micros = 3_600_000_000;
+pub(in crate::status) const RECENT_US: Micros = 3_600_000_000;
 /// More than one record in a hundred is not a stray.
 const MANY: f64 = 0.01;
 
@@ -25,9 +25,12 @@ fn dead_letters(facts: &Facts) -> Vec<Problem> {
         *dead += range.dead_lettered;
         *records += range.archived + range.duplicate + range.dead_lettered;
     }
+    for (stream, (dead, _)) in &mut counts {
+        *dead -= facts.dead_letters.get(*stream).map_or(0, |recent| recent.replayed);
+    }
     let problem = |(stream, (dead, records)): (&str, (i64, i64))| {
         let share = dead as f64 / records.max(1) as f64;
-        let reason = facts.top_reasons.get(stream).map_or("see the list".to_owned(), |reason| format!("most often: {reason}"));
+        let reason = facts.dead_letters.get(stream).and_then(|recent| recent.reason.as_ref());
         Problem {
             fault: Fault::DeadLetters,
             severity: if share >= MANY { Severity::Warning } else { Severity::Notice },
@@ -36,7 +39,7 @@ fn dead_letters(facts: &Facts) -> Vec<Problem> {
                 for_time(RECENT_US),
                 share * 100.0
             ),
-            cause: reason,
+            cause: reason.map_or("see the list".to_owned(), |reason| format!("most often like this: {reason}")),
             effect: "these records are in no answer; they are kept as they came".into(),
             next_step: format!(
                 "`basestream dead-letters list {stream}`; correct the producer or the stream's definition, then `basestream dead-letters replay {stream}`"

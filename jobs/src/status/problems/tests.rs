@@ -403,11 +403,12 @@ const CASES: &[Case] = &[
         |facts| {
             let range = &mut facts.state.checkpoints[0].ranges[0];
             (range.archived, range.dead_lettered) = (95, 5);
-            facts.top_reasons.insert("pay".into(), "column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL".into());
+            let reason = Some("column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL".into());
+            facts.dead_letters.insert("pay".into(), Recent { replayed: 0, reason });
         },
         [
             "pay: 5 of the 200 records of the last 60 min became dead letters (2.50 %)",
-            "most often: column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL",
+            "most often like this: column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL",
             "these records are in no answer; they are kept as they came",
             "`basestream dead-letters list pay`; correct the producer or the stream's definition, then `basestream dead-letters replay pay`",
         ],
@@ -486,7 +487,7 @@ async fn nothing_is_told_of_an_installation_that_is_well() {
 
 #[tokio::test]
 async fn what_is_no_fault_is_not_told() {
-    let quiet: [(&str, fn(&mut Facts)); 8] = [
+    let quiet: [(&str, fn(&mut Facts)); 9] = [
         ("a record that came a moment ago, after an hour without any", |facts| {
             moved_at(facts, NOW - HOUR);
             end(facts, 0, 0, 101);
@@ -500,6 +501,10 @@ async fn what_is_no_fault_is_not_told() {
         ("dead letters of yesterday", |facts| {
             facts.state.checkpoints.push(checkpoint("w1", NOW - 20 * HOUR, vec![CheckpointRange { dead_lettered: 9, ..range(0, 0, 9) }]));
             facts.state.checkpoints.rotate_right(1);
+        }),
+        ("dead letters that are all in the log again", |facts| {
+            facts.state.checkpoints[0].ranges[0].dead_lettered = 5;
+            facts.dead_letters.insert("pay".into(), Recent { replayed: 5, reason: None });
         }),
         ("one failed run, which is tried again", |facts| {
             facts.state.runs = vec![RunRecord { ended_at: Some(NOW), ..run(RunStatus::Failed, 1) }];

@@ -1,0 +1,54 @@
+//! What became of the dead letters of late: how many are in the log again, and what ails the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::Result;
+use schemas::catalog::{CatalogState, FileRecord, ReplayRecord};
+use schemas::storage::ObjectStorage;
+use schemas::tiles::Micros;
+
+use super::ranges::Replayed;
+use super::read::{Letters, files_of};
+use super::reason;
+
+/// Of one stream's dead letters of late.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recent {
+    /// How many were appended to the log again.
+    pub replayed: i64,
+    /// Of the others, one that died of the most frequent reason: that reason in full.
+    pub reason: Option<String>,
+}
+
+/// Reads the dead letters of the checkpoints since then; where nothing was replayed, those of the newest file alone.
+pub async fn recent(
+    storage: &ObjectStorage,
+    state: &CatalogState,
+    stream: &str,
+    replays: &[ReplayRecord],
+    since: Micros,
+) -> Result<Recent> {
+    let checkpoints: BTreeSet<_> = state.checkpoints.iter().filter(|c| c.committed_at >= since).map(|c| Some(c.id)).collect();
+    let files = files_of(state, Some(stream))?;
+    let files: Vec<&FileRecord> = match replays {
+        [] => files.into_iter().last().into_iter().collect(),
+        _ => files.into_iter().filter(|file| checkpoints.contains(&file.checkpoint)).collect(),
+    };
+    let again = Replayed::new(replays);
+    let mut found = Recent::default();
+    let mut reasons: BTreeMap<String, (i64, String)> = BTreeMap::new();
+    for file in files {
+        let mut letters = Letters::of(file);
+        while let Some(some) = letters.next(storage).await? {
+            for letter in some {
+                if again.holds(letter.partition, letter.offset) {
+                    found.replayed += 1;
+                } else {
+                    reasons.entry(reason::class(&letter.reason)).or_insert((0, letter.reason)).0 += 1;
+                }
+            }
+        }
+    }
+    found.reason = reasons.into_values().max_by_key(|(count, _)| *count).map(|(_, example)| example);
+    Ok(found)
+}
