@@ -38,8 +38,8 @@ pub use guess::guess_stream;
 pub use input::{Format, Input};
 pub use survey::{Survey, survey};
 
-use fingerprint::Fingerprint;
-use read::{Batch, Message, REJECTED_TOLD, Reading, merge};
+use fingerprint::{Fingerprint, Place};
+use read::{Batch, LeftOut, Message, REJECTED_TOLD, Reading, merge};
 
 /// Remembers how far files are in the log.
 #[async_trait]
@@ -94,9 +94,12 @@ pub struct Rejected {
 pub struct Summary {
     /// Records the log acknowledged in this run.
     pub records: i64,
-    /// Records left out, as an earlier run had them.
+    /// In the log already, from an earlier run.
     pub skipped: i64,
+    /// Records read in this run that are no events of the stream.
     pub rejected: i64,
+    /// Records of the file that are not in the log, as they are no events of the stream: of this run and of earlier ones.
+    pub left_out: i64,
     /// The first of the rejected ones, at most 20.
     pub first_rejected: Vec<Rejected>,
     pub elapsed: Duration,
@@ -118,17 +121,24 @@ pub async fn ingest(
     let in_file = |error: Error| if error.context().iter().any(|(key, _)| *key == "file") { error } else { error.with("file", input) };
     let format = input.format(options.format)?;
     let records = input.open(format, options.delimiter, &stream).map_err(in_file)?;
-    let place = Place::find(progress, &stream, input, format).await?;
+    let taken = Taken::find(progress, &stream, input, format).await?;
+    let Place { done, left_out } = taken.place;
+    let left_out = match options.produce_invalid && left_out > 0 {
+        true => Some(LeftOut { records: input.open(format, options.delimiter, &stream).map_err(in_file)?, count: left_out as u64 }),
+        false => None,
+    };
     let reading = Reading {
         decoder: Decoder::new(stream.clone())?,
-        skip: place.done as u64,
+        skip: done as u64,
+        left_out,
         batch_records: options.batch_records.max(1),
         produce_invalid: options.produce_invalid,
     };
     let receiver = reading.start(records)?;
-    let mut run = Run { log, stream: &stream, place, summary: Summary::default(), bytes_total: input.bytes_total() };
+    let mut run = Run { log, stream: &stream, taken, summary: Summary::default(), bytes_total: input.bytes_total() };
     run.append_all(receiver, options.batch_records.max(1), &mut on_progress).await.map_err(in_file)?;
     let mut summary = run.summary;
+    summary.left_out = run.taken.place.left_out;
     summary.elapsed = begun.elapsed();
     tracing::info!(
         stream = %stream.name, file = %input, records = summary.records, skipped = summary.skipped, rejected = summary.rejected,
@@ -138,40 +148,47 @@ pub async fn ingest(
 }
 
 /// The place in a file, and where it is remembered. Standard input has no name and is not remembered.
-struct Place<'a> {
+struct Taken<'a> {
     progress: &'a dyn Progress,
     stream: Arc<str>,
     fingerprint: Option<Fingerprint>,
-    done: i64,
+    place: Place,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Taken<'a> {
     async fn find(progress: &'a dyn Progress, stream: &StreamDefinition, input: &Input, format: Format) -> Result<Self> {
         let fingerprint = match input {
             Input::File(path) => Some(Fingerprint::of(path, format)?),
             Input::Stdin => None,
         };
-        let mut place = Self { progress, stream: stream.name.clone(), fingerprint, done: 0 };
-        if let Some(fingerprint) = &place.fingerprint {
-            place.done = fingerprint.load(progress, &place.stream).await?.max(0);
-            fingerprint.begin(progress, &place.stream, place.done).await?;
+        let mut taken = Self { progress, stream: stream.name.clone(), fingerprint, place: Place::default() };
+        if let Some(fingerprint) = &taken.fingerprint {
+            taken.place = fingerprint.load(progress, &taken.stream).await?;
+            fingerprint.begin(progress, &taken.stream, taken.place).await?;
         }
-        Ok(place)
+        Ok(taken)
     }
 
-    async fn advance(&mut self, records: i64) -> Result<()> {
-        self.done += records;
-        match &self.fingerprint {
-            Some(fingerprint) => fingerprint.save(self.progress, &self.stream, self.done).await,
-            None => Ok(()),
+    /// The number of those left out goes first: too many are looked for again, too few would be lost.
+    async fn advance(&mut self, batch: &Batch) -> Result<()> {
+        let left_out = batch.left_out - batch.made_up;
+        self.place.done += batch.consumed;
+        self.place.left_out += left_out;
+        let Some(fingerprint) = &self.fingerprint else { return Ok(()) };
+        if left_out != 0 {
+            fingerprint.save_left_out(self.progress, &self.stream, self.place).await?;
         }
+        if batch.consumed > 0 {
+            fingerprint.save_done(self.progress, &self.stream, self.place).await?;
+        }
+        Ok(())
     }
 }
 
 struct Run<'a> {
     log: &'a dyn Log,
     stream: &'a StreamDefinition,
-    place: Place<'a>,
+    taken: Taken<'a>,
     summary: Summary,
     bytes_total: Option<u64>,
 }
@@ -194,7 +211,7 @@ impl Run<'_> {
                     waiting = merge(&mut batch, &mut receiver, batch_records);
                     on_progress(self.append(batch).await?);
                 }
-                Some(Message::Skipped(records)) => self.summary.skipped = records as i64,
+                Some(Message::Skipped(records)) => self.summary.skipped = (records as i64 - self.taken.place.left_out).max(0),
                 Some(Message::End) => return Ok(()),
                 Some(Message::Failed(error)) => return Err(error),
                 None => return Err(Error::internal("the reading thread ended abnormally")),
@@ -202,16 +219,15 @@ impl Run<'_> {
         }
     }
 
-    async fn append(&mut self, batch: Batch) -> Result<IngestProgress> {
-        let count = batch.records.len() as i64;
+    async fn append(&mut self, mut batch: Batch) -> Result<IngestProgress> {
+        let records = std::mem::take(&mut batch.records);
+        let count = records.len() as i64;
         if count > 0 {
             let topic = &self.stream.topic;
-            self.log.append(topic, batch.records).await.map_err(|error| error.with("records_done", self.place.done))?;
+            self.log.append(topic, records).await.map_err(|error| error.with("records_done", self.taken.place.done))?;
             failpoint::hit("ingest.between_batches")?;
         }
-        if batch.consumed > 0 {
-            self.place.advance(batch.consumed).await?;
-        }
+        self.taken.advance(&batch).await?;
         self.summary.records += count;
         self.summary.rejected += batch.rejected;
         let room = REJECTED_TOLD.saturating_sub(self.summary.first_rejected.len());

@@ -12,7 +12,7 @@ use crate::ingest::{Format, Input, Options, Summary};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream ingest orders orders.csv\n  basestream ingest orders day1.jsonl.gz day2.parquet\n  \
     kcat -C -t orders | basestream ingest orders -\n\n\
-    A repeat goes on where the last one ended. Records that are no events of the stream are left out and told.")]
+    A repeat goes on where the last one ended. Records that are no events of the stream are left out and told;\n    a repeat with --produce-invalid sends them too.")]
 pub(super) struct IngestArgs {
     /// A stream of the catalog (`basestream apply` puts it there)
     stream: String,
@@ -44,6 +44,8 @@ struct FileReport {
     /// In the log already, from an earlier run.
     skipped: i64,
     rejected: i64,
+    /// Not in the log, as they are no events of the stream: of this run and of earlier ones.
+    left_out: i64,
     first_rejected: Vec<RejectedReport>,
     seconds: f64,
 }
@@ -80,7 +82,7 @@ pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> 
         bar.finish_and_clear();
         reports.push(report(file, summary?));
     }
-    let nothing_fits = reports.iter().any(|report| report.records + report.skipped == 0 && report.rejected > 0);
+    let nothing_fits = reports.iter().any(|report| report.records + report.skipped == 0 && report.rejected + report.left_out > 0);
     context.output.print(&serde_json::json!({ "stream": args.stream, "files": reports }), || text(&reports))?;
     Ok(if nothing_fits { Done::Found } else { Done::Success })
 }
@@ -91,6 +93,7 @@ fn report(file: &str, summary: Summary) -> FileReport {
         records: summary.records,
         skipped: summary.skipped,
         rejected: summary.rejected,
+        left_out: summary.left_out,
         first_rejected: summary.first_rejected.into_iter().map(|r| RejectedReport { line: r.number, error: r.error }).collect(),
         seconds: summary.elapsed.as_secs_f64(),
     }
@@ -108,6 +111,14 @@ fn text(reports: &[FileReport]) -> String {
         }
         for rejected in &report.first_rejected {
             let _ = write!(text, "\n  {}:{}: {}", report.file, rejected.line, rejected.error);
+        }
+        if report.left_out > 0 {
+            let (count, verb) =
+                if report.left_out == 1 { ("1 record".to_owned(), "is") } else { (format!("{} records", report.left_out), "are") };
+            let _ = write!(text, "\n{count} of this file {verb} not in the log, being no events of the stream");
+            if report.file != "-" {
+                let _ = write!(text, "; again with --produce-invalid sends what was left out to the dead letters");
+            }
         }
         text.push('\n');
     }

@@ -4,7 +4,8 @@
 //! A file of text has two names. Its *body* is the hash of its first MiB (or of all of it, when it is smaller), with the length
 //! hashed: the place reached is kept under it. Its *head* is the hash of its first record: under it the length of the body is
 //! kept, so that a small file which grew is found again by the hash of the same many bytes. Two files that merely begin alike
-//! are never taken for one another, as all of the body must be the same.
+//! are never taken for one another, as all of the body must be the same. Beside the place lies the number of records before it that were
+//! left out of the log.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -21,6 +22,15 @@ const BODY_BYTES: usize = 1 << 20;
 const FOOTER_BYTES: u64 = 64 << 10;
 /// A compressed file has no lines to see: its head is this many bytes.
 const COMPRESSED_HEAD_BYTES: usize = 1 << 10;
+
+/// How far an input is taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Place {
+    /// So many of its records were read.
+    pub(super) done: i64,
+    /// So many of these, the last that are no events of the stream, are not in the log.
+    pub(super) left_out: i64,
+}
 
 /// The names of one file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,29 +60,45 @@ impl Fingerprint {
         Ok(Self { head, body: body(&start), start })
     }
 
-    /// How many records of this file are in the log.
-    pub(super) async fn load(&self, progress: &dyn Progress, stream: &str) -> Result<i64> {
-        let done = progress.load(stream, &self.body).await?;
-        let Some(head) = self.head.as_ref().filter(|_| done == 0) else { return Ok(done) };
+    /// How far earlier runs took this file in.
+    pub(super) async fn load(&self, progress: &dyn Progress, stream: &str) -> Result<Place> {
+        let place = load(progress, stream, &self.body).await?;
+        let Some(head) = self.head.as_ref().filter(|_| place.done == 0) else { return Ok(place) };
         let earlier_bytes = usize::try_from(progress.load(stream, head).await?).unwrap_or(0);
         match self.start.get(..earlier_bytes) {
-            Some(earlier) if earlier_bytes > 0 => progress.load(stream, &body(earlier)).await,
-            _ => Ok(0),
+            Some(earlier) if earlier_bytes > 0 => load(progress, stream, &body(earlier)).await,
+            _ => Ok(Place::default()),
         }
     }
 
     /// Keeps the names, so that the file is found when it has grown. The place goes first: a head without one would lose it.
-    pub(super) async fn begin(&self, progress: &dyn Progress, stream: &str, done: i64) -> Result<()> {
-        self.save(progress, stream, done).await?;
+    pub(super) async fn begin(&self, progress: &dyn Progress, stream: &str, place: Place) -> Result<()> {
+        if place.left_out > 0 {
+            self.save_left_out(progress, stream, place).await?;
+        }
+        self.save_done(progress, stream, place).await?;
         match &self.head {
             Some(head) => progress.save(stream, head, self.start.len() as i64).await,
             None => Ok(()),
         }
     }
 
-    pub(super) async fn save(&self, progress: &dyn Progress, stream: &str, done: i64) -> Result<()> {
-        progress.save(stream, &self.body, done).await
+    pub(super) async fn save_done(&self, progress: &dyn Progress, stream: &str, place: Place) -> Result<()> {
+        progress.save(stream, &self.body, place.done).await
     }
+
+    pub(super) async fn save_left_out(&self, progress: &dyn Progress, stream: &str, place: Place) -> Result<()> {
+        progress.save(stream, &left_out(&self.body), place.left_out).await
+    }
+}
+
+async fn load(progress: &dyn Progress, stream: &str, body: &str) -> Result<Place> {
+    let (done, left_out) = (progress.load(stream, body).await?.max(0), progress.load(stream, &left_out(body)).await?);
+    Ok(Place { done, left_out: left_out.clamp(0, done) })
+}
+
+fn left_out(body: &str) -> String {
+    format!("{body}-left-out")
 }
 
 fn body(start: &[u8]) -> String {

@@ -23,6 +23,10 @@ pub(super) struct Batch {
     /// How many records of the input these are, rejected ones with them.
     pub(super) consumed: i64,
     pub(super) rejected: i64,
+    /// Of the consumed ones, not among the records: they are no events.
+    pub(super) left_out: i64,
+    /// Of the records, left out by an earlier run.
+    pub(super) made_up: i64,
     pub(super) first_rejected: Vec<Rejected>,
     pub(super) bytes: usize,
     /// Bytes of the input read so far.
@@ -30,7 +34,7 @@ pub(super) struct Batch {
 }
 
 pub(super) enum Message {
-    /// The first records were left out: they are in the log already.
+    /// So many records were read by an earlier run. It comes before all batches.
     Skipped(u64),
     Batch(Batch),
     /// The end of the input.
@@ -42,14 +46,24 @@ pub(super) enum Message {
 pub(super) struct Reading {
     pub(super) decoder: Decoder,
     pub(super) skip: u64,
+    /// What is to be made up for, of the records to skip.
+    pub(super) left_out: Option<LeftOut>,
     pub(super) batch_records: usize,
     pub(super) produce_invalid: bool,
+}
+
+/// What an earlier run left out and this one is to send.
+pub(super) struct LeftOut {
+    /// The same input once more, from its beginning.
+    pub(super) records: Box<dyn Records>,
+    /// So many, the last before the place that are no events.
+    pub(super) count: u64,
 }
 
 impl Reading {
     /// Begins on a thread of its own. It ends with the input, or when nobody listens any more; a thread and not a task of the
     /// runtime, as one that waits for standard input cannot be ended and must not hold up the process.
-    pub(super) fn start(self, records: Box<dyn Records>) -> Result<mpsc::Receiver<Message>> {
+    pub(super) fn start(mut self, records: Box<dyn Records>) -> Result<mpsc::Receiver<Message>> {
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES);
         let run = move || {
             let last = match self.run(records, &sender) {
@@ -62,9 +76,12 @@ impl Reading {
         Ok(receiver)
     }
 
-    fn run(&self, mut records: Box<dyn Records>, sender: &mpsc::Sender<Message>) -> Result<()> {
-        let skipped = records.skip(self.skip)?;
-        if sender.blocking_send(Message::Skipped(skipped)).is_err() {
+    fn run(&mut self, mut records: Box<dyn Records>, sender: &mpsc::Sender<Message>) -> Result<()> {
+        let heard = match self.left_out.take() {
+            Some(left_out) => self.make_up(left_out, &mut *records, sender)?,
+            None => sender.blocking_send(Message::Skipped(records.skip(self.skip)?)).is_ok(),
+        };
+        if !heard {
             return Ok(());
         }
         let mut batch = Batch::default();
@@ -78,8 +95,7 @@ impl Reading {
                 Ok(None) => {}
                 Err(error) => failure = Some(error),
             }
-            let full = batch.consumed as usize >= self.batch_records || batch.bytes >= BATCH_BYTES;
-            if full || ended || records.may_wait() {
+            if batch.is_full(self.batch_records) || ended || records.may_wait() {
                 batch.bytes_done = records.bytes_done();
                 if sender.blocking_send(Message::Batch(std::mem::take(&mut batch))).is_err() {
                     return Ok(());
@@ -93,11 +109,49 @@ impl Reading {
         }
     }
 
-    fn add(&self, record: InputRecord, batch: &mut Batch) {
-        let event = match record.error {
-            Some(error) => Err(error),
+    /// Passes over the records of earlier runs, and sends those that were left out; false when nobody listens any more.
+    fn make_up(&self, mut left_out: LeftOut, records: &mut dyn Records, sender: &mpsc::Sender<Message>) -> Result<bool> {
+        let (mut skipped, mut invalid) = (0, 0u64);
+        while skipped < self.skip {
+            let Some(record) = left_out.records.next()? else { break };
+            skipped += 1;
+            invalid += u64::from(self.event(&record).is_err());
+        }
+        if sender.blocking_send(Message::Skipped(skipped)).is_err() {
+            return Ok(false);
+        }
+        let mut in_the_log = invalid.saturating_sub(left_out.count);
+        let mut batch = Batch::default();
+        for number in 1..=skipped {
+            let Some(record) = records.next()? else { break };
+            match self.event(&record) {
+                Err(_) if in_the_log > 0 => in_the_log -= 1,
+                Err(error) => {
+                    batch.made_up += 1;
+                    batch.reject(record.number, error);
+                    batch.send_invalid(record);
+                }
+                Ok(_) => {}
+            }
+            if batch.is_full(self.batch_records) || number == skipped {
+                batch.bytes_done = records.bytes_done();
+                if sender.blocking_send(Message::Batch(std::mem::take(&mut batch))).is_err() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn event(&self, record: &InputRecord) -> Result<NewRecord, String> {
+        match &record.error {
+            Some(error) => Err(error.clone()),
             None => self.produced(&record.value).map_err(|error| error.to_string()),
-        };
+        }
+    }
+
+    fn add(&self, record: InputRecord, batch: &mut Batch) {
+        let event = self.event(&record);
         batch.consumed += 1;
         match event {
             Ok(new) => {
@@ -105,16 +159,14 @@ impl Reading {
                 batch.records.push(new);
             }
             Err(error) => {
-                batch.rejected += 1;
+                batch.reject(record.number, error);
                 if record.unterminated {
                     // Perhaps half written: a repeat reads it again.
                     batch.consumed -= 1;
                 } else if self.produce_invalid {
-                    batch.bytes += record.value.len();
-                    batch.records.push(NewRecord { value: Some(record.value), ..NewRecord::default() });
-                }
-                if batch.first_rejected.len() < REJECTED_TOLD {
-                    batch.first_rejected.push(Rejected { number: record.number, error });
+                    batch.send_invalid(record);
+                } else {
+                    batch.left_out += 1;
                 }
             }
         }
@@ -131,7 +183,7 @@ impl Reading {
 
 /// Puts what is at hand into one batch, up to a full one: the slower the log, the fuller its batches.
 pub(super) fn merge(batch: &mut Batch, receiver: &mut mpsc::Receiver<Message>, batch_records: usize) -> Option<Message> {
-    while (batch.consumed as usize) < batch_records && batch.bytes < BATCH_BYTES {
+    while !batch.is_full(batch_records) {
         match receiver.try_recv() {
             Ok(Message::Batch(more)) => batch.extend(more),
             Ok(other) => return Some(other),
@@ -142,10 +194,28 @@ pub(super) fn merge(batch: &mut Batch, receiver: &mut mpsc::Receiver<Message>, b
 }
 
 impl Batch {
+    fn is_full(&self, batch_records: usize) -> bool {
+        self.records.len().max(self.consumed as usize) >= batch_records || self.bytes >= BATCH_BYTES
+    }
+
+    fn reject(&mut self, number: u64, error: String) {
+        self.rejected += 1;
+        if self.first_rejected.len() < REJECTED_TOLD {
+            self.first_rejected.push(Rejected { number, error });
+        }
+    }
+
+    fn send_invalid(&mut self, record: InputRecord) {
+        self.bytes += record.value.len();
+        self.records.push(NewRecord { value: Some(record.value), ..NewRecord::default() });
+    }
+
     fn extend(&mut self, more: Batch) {
         self.records.extend(more.records);
         self.consumed += more.consumed;
         self.rejected += more.rejected;
+        self.left_out += more.left_out;
+        self.made_up += more.made_up;
         self.first_rejected.extend(more.first_rejected);
         self.bytes += more.bytes;
         self.bytes_done = more.bytes_done;

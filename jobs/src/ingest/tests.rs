@@ -305,7 +305,7 @@ async fn rejected_records_are_all_counted_and_the_first_told() {
     assert_eq!(summary.first_rejected[19].number, 40);
     assert_eq!(summary.first_rejected[0].error, "column ts ($.created): found nothing, expected TIMESTAMPTZ NOT NULL");
     let again = bench.ingest(&path).await.unwrap();
-    assert_eq!((again.skipped, again.records, again.rejected), (100, 0, 0));
+    assert_eq!((again.skipped, again.records, again.rejected, again.left_out), (50, 0, 0, 50));
 }
 
 #[tokio::test]
@@ -327,6 +327,31 @@ async fn a_last_line_that_is_still_being_written_is_read_again() {
     bench.write("p.jsonl", &whole);
     let summary = bench.ingest(&path).await.unwrap();
     assert_eq!((summary.skipped, summary.records, summary.rejected), (2, 1, 0));
+}
+
+#[tokio::test]
+async fn what_was_left_out_is_sent_once_when_it_is_asked_for() {
+    let mut bench = Bench::new(PAYMENTS);
+    // The first line that is no event is in the log, the others of the grown file are not.
+    bench.options.produce_invalid = true;
+    bench.ingest(&bench.write("p.jsonl", payments(0..1) + "bad 0\n")).await.unwrap();
+    bench.options.produce_invalid = false;
+    let path = bench.write("p.jsonl", payments(0..1) + "bad 0\nbad 1\n" + &payments(1..2) + "bad 2\n");
+    let plain = bench.ingest(&path).await.unwrap();
+    assert_eq!((plain.records, plain.skipped, plain.rejected, plain.left_out), (1, 2, 2, 2));
+    let repeat = bench.ingest(&path).await.unwrap();
+    assert_eq!((repeat.records, repeat.skipped, repeat.rejected, repeat.left_out), (0, 3, 0, 2));
+
+    bench.options = Options { produce_invalid: true, batch_records: 1, ..Options::default() };
+    let path = bench.write("p.jsonl", std::fs::read_to_string(&path).unwrap() + "bad 3\n");
+    bench.log.fail_at = Some(bench.log.appends.lock().unwrap().len() + 1);
+    bench.ingest(&path).await.unwrap_err();
+    bench.log.fail_at = None;
+    let rest = bench.ingest(&path).await.unwrap();
+    assert_eq!((rest.records, rest.skipped, rest.rejected, rest.left_out), (2, 4, 2, 0));
+    assert_eq!(rest.first_rejected.iter().map(|rejected| rejected.number).collect::<Vec<_>>(), [5, 6]);
+    assert_eq!(bench.log.values(), [&payment(0), "bad 0", &payment(1), "bad 1", "bad 2", "bad 3"]);
+    assert_eq!(bench.ingest(&path).await.unwrap().records, 0);
 }
 
 #[tokio::test]
