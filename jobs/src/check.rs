@@ -148,9 +148,9 @@ impl Checked {
     }
 }
 
-/// DataFusion's words for a relation that is neither stream nor view.
+/// The planner's words for a relation that is neither stream nor view.
 fn names_unknown_table(message: &str) -> bool {
-    message.contains("table '") && message.contains("not found")
+    message.contains("there is no stream or view \"")
 }
 
 fn report_stream(stream: &StreamDefinition, dedup_memory: u64) -> StreamReport {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub(crate) mod plain;
+
 /// What a caller can do about an [`Error`]. Kinds become an exit code, an HTTP status or an SQLSTATE at the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -158,7 +160,11 @@ impl From<datafusion::error::DataFusionError> for Error {
             D::ParquetError(_) => ErrorKind::Corrupt,
             _ => ErrorKind::Internal,
         };
-        Error::new(kind, error.strip_backtrace())
+        let (message, place) = plain::plain(&error);
+        match place {
+            Some((line, column)) => Error::new(kind, message).with("line", line).with("column", column),
+            None => Error::new(kind, message),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ mod names;
 mod options;
 mod statement;
 mod stream;
-mod suggest;
+pub(crate) mod suggest;
 mod tokens;
 mod types;
 mod view;

@@ -44,7 +44,7 @@ pub fn parse_as_of(text: &str) -> Result<Micros> {
 /// Refuses what the text hid: EXPLAIN of a statement that writes, say.
 pub(super) fn allow(plan: &LogicalPlan) -> Result<()> {
     let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    options.verify_plan(plan).map_err(|error| Error::input(format!("only queries are answered here: {}", error.strip_backtrace())))
+    options.verify_plan(plan).map_err(|error| Error::input(format!("only queries are answered here: {}", Error::from(error).message())))
 }
 
 fn set_as_of(statement: &Statement) -> Result<Option<Micros>> {

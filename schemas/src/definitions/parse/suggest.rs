@@ -1,7 +1,7 @@
 //! The nearest known word to a mistyped one.
 
 /// The candidate that takes the fewest single changes to reach, if those are few for the word's length.
-pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 60;
     let word = word.to_lowercase();
     let length = word.chars().count();

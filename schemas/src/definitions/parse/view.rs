@@ -13,6 +13,7 @@ use super::suggest;
 use super::tokens::{Cursor, Place};
 use crate::definitions::durations::parse_duration;
 use crate::definitions::{Diagnostic, Diagnostics, NamedWindow, Origin, Schedule, ViewDefinition};
+use crate::error::plain::parser_text;
 use crate::tiles::Level;
 
 const OPTIONS: [&str; 6] = ["windows", "every", "schedule", "timezone", "precision", "strategy"];
@@ -101,28 +102,9 @@ fn syntax_error(cursor: &Cursor<'_>) -> Option<Diagnostic> {
         Err(error) => error.to_string(),
     };
     let text = error.strip_prefix("sql parser error: ").unwrap_or(&error);
-    let (message, at) = split_place(text);
-    let message = message.replace("found: EOF", "found: the end of the statement");
-    Some(at.unwrap_or(end).error(format!("the SELECT is not understood: {}", first_lower(&message))))
-}
-
-/// Takes `at Line: 3, Column: 14` off the end of a parser's message.
-fn split_place(text: &str) -> (&str, Option<Place>) {
-    let place = |tail: &str| {
-        let (line, column) = tail.split_once(", Column: ")?;
-        Some(Place { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? })
-    };
-    match text.rsplit_once(" at Line: ") {
-        Some((message, tail)) if place(tail).is_some() => (message, place(tail)),
-        _ => (text, None),
-    }
-}
-
-fn first_lower(message: &str) -> String {
-    match message.strip_prefix("Expected: ") {
-        Some(rest) => format!("expected {}", rest.replace(", found: ", ", found ")),
-        None => message.to_owned(),
-    }
+    let (message, at) = parser_text(text);
+    let at = at.map_or(end, |(line, column)| Place { line, column });
+    Some(at.error(format!("the SELECT is not understood: {message}")))
 }
 
 fn windows(options: &Options, problems: &mut Diagnostics) -> Vec<NamedWindow> {

@@ -1,0 +1,79 @@
+use datafusion::prelude::SessionContext;
+
+use crate::{Error, ErrorKind};
+
+/// What is said of a query over `orders` and `items`.
+async fn refused(sql: &str) -> Error {
+    let session = SessionContext::new();
+    for table in [
+        "CREATE TABLE orders (order_id TEXT, customer_id TEXT, revenue DECIMAL(18,2), __offset BIGINT)",
+        "CREATE TABLE items (order_id TEXT, sku TEXT)",
+    ] {
+        session.sql(table).await.unwrap();
+    }
+    let error = match session.sql(sql).await {
+        Ok(frame) => frame.collect().await.unwrap_err(),
+        Err(error) => error,
+    };
+    let error = Error::from(error);
+    assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    error
+}
+
+#[tokio::test]
+async fn wrong_sql_is_told_with_what_was_found_and_what_was_expected() {
+    let cases = [
+        (
+            "SELECT revenu FROM orders",
+            "there is no column \"revenu\": did you mean \"revenue\"? expected one of order_id, customer_id, revenue",
+        ),
+        ("SELECT zzz FROM orders", "there is no column \"zzz\": expected one of order_id, customer_id, revenue"),
+        (
+            "SELECT skku FROM orders JOIN items ON true",
+            "there is no column \"skku\": did you mean \"sku\"? expected one of orders.order_id, orders.customer_id, orders.revenue, \
+             items.order_id, items.sku",
+        ),
+        ("SELECT foo.revenue FROM orders", "found foo.revenue, and FROM has no \"foo\": expected one of orders"),
+        (
+            "SELECT order_id FROM orders JOIN items ON true",
+            "the column \"order_id\" is in several of the tables: expected its table in front, such as t.order_id",
+        ),
+        ("SELECT sku, sku FROM items", "two columns are called \"sku\": expected different names (.. AS another)"),
+        ("SELECT sum(revenue FROM orders", "the SQL is not understood: expected ), found FROM"),
+        ("SELECT FROM orders WHERE", "the SQL is not understood: expected an expression, found the end of the statement"),
+        ("SELECT 'abc", "the SQL is not understood: unterminated string literal"),
+        ("SELECT summ(revenue) FROM orders", "there is no function \"summ\": did you mean \"sum\"?"),
+        ("SELECT * FROM order_s", "there is no stream or view \"order_s\""),
+        ("SELECT abs(sku) FROM items", "found abs(TEXT), expected abs(Numeric(1))"),
+        (
+            "SELECT sku, count(*) FROM items",
+            "the column \"sku\" is neither in GROUP BY nor inside an aggregate: expected it in one of them",
+        ),
+        ("SELECT 1/0", "division by zero"),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(refused(sql).await.message(), expected, "{sql}");
+    }
+    for (sql, line, column) in [("SELECT 1,\n  sum(2 FROM orders", "2", "9"), ("SELECT sku,\n summ(sku) FROM items", "2", "2")] {
+        let error = refused(sql).await;
+        assert_eq!((error.fact("line"), error.fact("column")), (Some(line), Some(column)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn no_message_of_the_engine_comes_through_raw() {
+    let raw = ["Error during", "Schema error", "SQL error", "ParserError", "Arrow error", "Internal error", "Utf8", "caused by", "bug"];
+    for sql in [
+        "SELECT sum(sku) FROM items",
+        "SELECT revenue + customer_id FROM orders",
+        "SELECT sku FROM items LIMIT -1",
+        "SELECT CAST('x' AS INT)",
+        "SELECT * FROM orders WHERE revenue",
+        "SELEC 1",
+        "SELECT sku FROM items UNION SELECT sku, order_id FROM items",
+        "SELECT CAST('yesterday' AS TIMESTAMP)",
+    ] {
+        let said = refused(sql).await.to_string();
+        assert!(!raw.iter().any(|raw| said.contains(raw)), "{sql}: {said}");
+    }
+}
