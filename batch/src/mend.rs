@@ -9,7 +9,7 @@ use schemas::catalog::{CatalogState, CheckpointRecord, Commit, FileRecord, Remov
 use schemas::registry::{LiveView, Registry};
 use schemas::segment::{SegmentSession, segment_rows};
 use schemas::storage::{ObjectName, Section, SegmentRange, check_file, write_states_object};
-use schemas::{Error, ErrorKind, Result};
+use schemas::{ErrorKind, Result};
 use tracing::{info, warn};
 use uuid::Uuid;
 
@@ -110,12 +110,4 @@ fn ranges_of(checkpoint: &CheckpointRecord) -> Vec<SegmentRange> {
     let range =
         |range: &schemas::catalog::CheckpointRange| SegmentRange { partition: range.partition.clone(), start: range.start, end: range.end };
     checkpoint.ranges.iter().map(range).collect()
-}
-
-/// An error of a run, with what to do about a file that it cannot read.
-pub(crate) fn with_help(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Corrupt if error.fact("file").is_some() => error.with("help", "`basestream repair` rebuilds what is damaged"),
-        _ => error,
-    }
 }

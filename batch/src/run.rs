@@ -13,7 +13,7 @@ use schemas::catalog::{
     Catalog, CatalogState, Commit, DefinitionStatus, FileRecord, RunRecord, RunStatus, SnapshotRecord, failure_commit, publish_commit,
     run_lease,
 };
-use schemas::damage::{Finder, report_damage};
+use schemas::damage::{Finder, report_damage, with_help};
 use schemas::definitions::StreamDefinition;
 use schemas::events::plan_schema;
 use schemas::functions::Functions;
@@ -30,7 +30,6 @@ use uuid::Uuid;
 use crate::decide::{max_event_time, needed_files, switch_version, version_to_run};
 use crate::lease::KeepLease;
 use crate::memory::PeakPool;
-use crate::mend::with_help;
 use crate::recompute::recompute_plan;
 use crate::write::{SnapshotWriter, Written};
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use schemas::damage::with_help;
 use schemas::functions::Functions;
 use schemas::settings::{FILE_NAME, Settings, Variables};
 use schemas::{Error, Result};
@@ -141,7 +142,7 @@ pub fn main(functions: Functions) -> ExitCode {
         Ok(Done::Success) => ExitCode::SUCCESS,
         Ok(Done::Found) => ExitCode::FAILURE,
         Err(error) => {
-            output.print_error(&error);
+            output.print_error(&with_help(error));
             ExitCode::FAILURE
         }
     }

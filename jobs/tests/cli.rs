@@ -258,6 +258,12 @@ fn records_that_are_no_events_are_told_by_line() {
     assert_eq!(output.status.code(), Some(1), "nothing of the file fits the stream");
     let stdout = text(&output.stdout);
     assert!(stdout.contains("../bad.jsonl:1: ") && stdout.contains("../bad.jsonl:2: "), "{stdout}");
+    assert!(stdout.contains("\n2 records of this file are not in the log, being no events of the stream; again with --produce-invalid"));
+    let again = project.run(&["ingest", "orders", "../bad.jsonl"]);
+    assert_eq!(again.status.code(), Some(1), "nothing of it is in the log still");
+    assert!(!text(&again.stdout).contains("in the log already"), "{}", text(&again.stdout));
+    let sent = project.json(&["ingest", "orders", "../bad.jsonl", "--produce-invalid"]);
+    assert_eq!((&sent["files"][0]["records"], &sent["files"][0]["left_out"]), (&2.into(), &0.into()));
 }
 
 #[test]
@@ -279,6 +285,11 @@ fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
     let lines = text(&project.run(&["dead-letters", "export", "orders", "--to", "-"]).stdout);
     assert_eq!(lines, std::fs::read_to_string(project.path().join("dead.jsonl")).unwrap(), "standard output is the lines alone");
 
+    let before = text(&project.run(&["status"]).stdout);
+    assert!(before.contains("orders: 1 of the 2 records of the last 60 min became dead letters (50.00 %)"), "{before}");
+    assert!(before.contains("most often like this: column revenue ($.revenue): found \"much\", expected DECIMAL(18,2)"), "{before}");
+    assert!(before.contains("\n  next:   `basestream dead-letters list orders`"), "{before}");
+
     let refused = project.run(&["dead-letters", "replay", "orders"]);
     assert_eq!(refused.status.code(), Some(1), "as it stands it would die again");
     assert!(text(&refused.stdout).contains("1 are refused: they would become dead letters again"), "{}", text(&refused.stdout));
@@ -291,11 +302,8 @@ fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
     let found = project.json(&["lookup", "orders_by_customer", "customer_id=c1"]);
     assert_eq!(found["row"]["revenue_365d"], "4.00");
     assert_success(&project.run(&["verify", "orders_by_customer", "--url", &up.url]));
-    let problems = project.json(&["status"])["problems"].clone();
-    assert_eq!(problems[0]["fault"], "dead_letters", "{problems:#}");
-    let status = text(&project.run(&["status"]).stdout);
-    assert!(status.contains("orders: 1 of the 3 records of the last 60 min became dead letters (33.33 %)"), "{status}");
-    assert!(status.contains("\n  next:   `basestream dead-letters list orders`"), "{status}");
+    let after = project.json(&["status"])["problems"].clone();
+    assert_eq!(after, serde_json::json!([]), "what was replayed is no problem any more");
     assert_eq!(up.stop(), Some(0));
     assert_fails(&project.run(&["dead-letters", "replay", "orders", "--offset", "1"]), 2, "--partition");
     assert_fails(&project.run(&["dead-letters", "list", "nothing"]), 1, "there is no stream \"nothing\"");
@@ -336,6 +344,9 @@ fn a_damaged_file_is_named_by_repair_and_made_again_from_the_log() {
     std::fs::remove_file(&archive).unwrap();
     let name = archive.file_name().unwrap().to_string_lossy().into_owned();
     assert_fails(&project.run(&query), 1, &name);
+    for asked in [&query[..], &["verify", "orders_by_customer"]] {
+        assert_fails(&project.run(asked), 1, "\n  help: `basestream repair` rebuilds what is damaged");
+    }
 
     let planned = project.run(&["repair", "--dry-run"]);
     assert_eq!(planned.status.code(), Some(1));

@@ -33,6 +33,15 @@ pub async fn report_damage(catalog: &Catalog, storage: &ObjectStorage, state: &C
     }
 }
 
+/// An error of a file that cannot be read, with what to do about it; other errors as they are.
+pub fn with_help(error: Error) -> Error {
+    let of_a_file = error.kind() == ErrorKind::Corrupt && error.fact("file").is_some();
+    match of_a_file && error.fact("help").is_none() {
+        true => error.with("help", "`basestream repair` rebuilds what is damaged"),
+        false => error,
+    }
+}
+
 /// The files that errors call damaged, that the catalog names, and that it does not know of yet.
 fn suspects<'e>(state: &CatalogState, errors: &'e [Error]) -> Vec<&'e str> {
     let mut paths: Vec<&str> =
@@ -42,4 +51,18 @@ fn suspects<'e>(state: &CatalogState, errors: &'e [Error]) -> Vec<&'e str> {
     paths.retain(|path| state.files.iter().any(|file| file.path == *path && !file.doomed));
     paths.retain(|path| state.damages.iter().all(|known| known.path != *path));
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_is_told_with_what_to_do_once() {
+        let damaged = with_help(with_help(Error::corrupt("damaged").with("file", "a.parquet")));
+        assert_eq!(damaged.to_string(), "damaged (file: a.parquet, help: `basestream repair` rebuilds what is damaged)");
+        for other in [Error::corrupt("a local copy is damaged"), Error::unavailable("no answer").with("file", "a.parquet")] {
+            assert_eq!(with_help(other.copied()).to_string(), other.to_string());
+        }
+    }
 }

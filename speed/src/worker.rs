@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use datafusion::prelude::SessionContext;
 use futures::{StreamExt, TryStreamExt};
 use schemas::catalog::{Catalog, CatalogState};
-use schemas::damage::{Finder, report_damage};
+use schemas::damage::{Finder, report_damage, with_help};
 use schemas::events::Decoder;
 use schemas::fresh::Fresh;
 use schemas::functions::Functions;
@@ -106,7 +106,7 @@ impl Speed {
             let finder = Finder { name: &self.settings.worker, now: (self.clock)() };
             report_damage(&self.catalog, &self.storage, &state, std::slice::from_ref(&error), finder).await;
         }
-        error.with("help", "`basestream repair` rebuilds what is damaged")
+        with_help(error)
     }
 
     /// One subscription, from joining to leaving.

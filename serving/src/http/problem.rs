@@ -3,6 +3,7 @@
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use schemas::damage::with_help;
 use schemas::{Error, ErrorKind};
 use serde_json::{Map, Value};
 
@@ -52,6 +53,7 @@ fn name_of(kind: ErrorKind) -> &'static str {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
+        let error = with_help(error);
         if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Internal) {
             tracing::error!(%error, "a request failed");
         }
