@@ -17,6 +17,11 @@ const STREAM: &str = include_str!("init/transactions.sql");
 const VIEW: &str = include_str!("init/device_velocity.sql");
 const GITIGNORE: &str = "/data/\n";
 
+/// What `apply` refuses to change later, and what not: see `apply::compatible`.
+const FINAL: &str = "
+final once applied: a stream's topic, event_time, id and key, and the types of its columns
+may change later:   columns added (nullable), dropped or made nullable, their paths, dedup_within, retention; views altogether";
+
 /// What was made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Initialised {
@@ -28,6 +33,8 @@ pub struct Initialised {
     pub view: String,
     /// `column=value` as a lookup takes it; empty for a view without keys.
     pub example_key: String,
+    /// What was taken for what, and why.
+    pub picked: Vec<String>,
     /// The commands to try next.
     pub next: Vec<String>,
 }
@@ -44,6 +51,7 @@ pub fn init(folder: &Path, from: Option<&Path>) -> Result<Initialised> {
             key: "device_id".into(),
             files: [STREAM.into(), VIEW.into()],
             event_clock: false,
+            picked: Vec::new(),
         },
     };
     let mut made = Initialised {
@@ -53,6 +61,7 @@ pub fn init(folder: &Path, from: Option<&Path>) -> Result<Initialised> {
         stream: template.stream.clone(),
         view: template.view.clone(),
         example_key: if template.key.is_empty() { String::new() } else { format!("{}=..", template.key) },
+        picked: template.picked,
         next: Vec::new(),
     };
     let [stream, view] = &template.files;
@@ -72,6 +81,7 @@ struct Template {
     /// Stream, view.
     files: [String; 2],
     event_clock: bool,
+    picked: Vec<String>,
 }
 
 fn fitted(file: &Path) -> Result<Template> {
@@ -81,7 +91,22 @@ fn fitted(file: &Path) -> Result<Template> {
     let stream = parse::parse_stream(&sql).map_err(|error| Error::internal("the guessed stream does not parse").caused_by(error))?;
     let view = first_view(&stream, file)?;
     let files = [format!("-- Guessed from the first records of {name}: look it over.\n{sql}"), view.sql];
-    Ok(Template { stream: stream.name.to_string(), view: view.name, key: view.key, files, event_clock: view.event_clock })
+    let picked = picked(&stream, &view.why);
+    Ok(Template { stream: stream.name.to_string(), view: view.name, key: view.key, files, event_clock: view.event_clock, picked })
+}
+
+fn picked(stream: &StreamDefinition, why_key: &str) -> Vec<String> {
+    let id = match &stream.id {
+        Some(id) => format!("{id}, different in each record that was looked at: duplicates are told by it"),
+        None => "none, as no column names events: duplicates are counted like all others".into(),
+    };
+    let spread = if stream.id.is_some() { "by id" } else { "at random" };
+    vec![
+        format!("event_time  {}, the first column with a time in each record", stream.event_time),
+        format!("id          {id}"),
+        format!("key         none: records are spread over partitions {spread}"),
+        format!("GROUP BY    {why_key}"),
+    ]
 }
 
 impl Initialised {
@@ -109,6 +134,11 @@ impl Initialised {
         let mut lines: Vec<String> = Vec::new();
         lines.extend(self.written.iter().map(|file| format!("wrote {}", self.folder.join(file).display())));
         lines.extend(self.kept.iter().map(|file| format!("kept  {} (it was there)", self.folder.join(file).display())));
+        if !self.picked.is_empty() {
+            lines.push("\npicked, to be looked over:".into());
+            lines.extend(self.picked.iter().map(|picked| format!("  {picked}")));
+        }
+        lines.push(FINAL.into());
         lines.push("\nnext:".into());
         lines.extend(self.next.iter().map(|command| format!("  {command}")));
         lines.join("\n")

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use schemas::definitions::parse::parse_stream;
 use schemas::definitions::{ColumnType, TimeUnit};
+use schemas::events::Decoder;
 use schemas::{Error, Result};
 
 mod names;
@@ -11,6 +13,8 @@ mod seen;
 
 use names::{column_name, path_text};
 use sample::Sampled;
+
+use super::input::Input;
 
 /// How many records are looked at.
 const SAMPLE_RECORDS: usize = 1_000;
@@ -30,8 +34,10 @@ pub fn guess_stream(path: &Path, name: &str) -> Result<String> {
         return Err(Error::input("the file holds no records to guess a stream from").with("file", path.display()));
     }
     let columns = columns(sampled);
-    let event_time = event_time(&columns).ok_or_else(|| no_time(&columns).with("file", path.display()))?;
     let name = column_name(name, &[]);
+    let Some(event_time) = event_time(&columns) else {
+        return Err(first_without_time(path, columns)?.with("file", path.display()));
+    };
     Ok(statement(&name, &columns, event_time, id(&columns, &name)))
 }
 
@@ -43,6 +49,10 @@ struct Guess {
     unit: Option<TimeUnit>,
     nullable: bool,
     all_distinct: bool,
+    /// How many of its values are texts that are times, and such that are dates.
+    times: usize,
+    dates: usize,
+    values: usize,
 }
 
 fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
@@ -65,6 +75,9 @@ fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
             unit,
             nullable: column.nullable,
             all_distinct: column.seen.all_distinct(),
+            times: column.seen.times(),
+            dates: column.seen.dates(),
+            values: column.seen.values(),
         });
     }
     guesses
@@ -73,6 +86,35 @@ fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
 fn event_time(columns: &[Guess]) -> Option<&Guess> {
     let first = |column_type: ColumnType| columns.iter().find(|column| column.column_type == column_type && !column.nullable);
     first(ColumnType::TimestampTz).or_else(|| first(ColumnType::Date))
+}
+
+/// Where the column that looks most like the event time holds none, in the words of the decoder; or that no column looks like one.
+fn first_without_time(path: &Path, columns: Vec<Guess>) -> Result<Error> {
+    let none = no_time(&columns);
+    let looks_like_it = |guess: &Guess| match guess.column_type {
+        ColumnType::TimestampTz | ColumnType::Date => guess.values,
+        _ => guess.times.max(guess.dates),
+    };
+    let likely = columns.into_iter().filter(|guess| 2 * looks_like_it(guess) > guess.values).max_by_key(looks_like_it);
+    let Some(mut guess) = likely else { return Ok(none) };
+    if !matches!(guess.column_type, ColumnType::TimestampTz | ColumnType::Date) {
+        guess.column_type = if guess.times >= guess.dates { ColumnType::TimestampTz } else { ColumnType::Date };
+    }
+    guess.nullable = false;
+    let sql = statement("guessed", std::slice::from_ref(&guess), &guess, None);
+    let stream = parse_stream(&sql).map_err(|error| Error::internal("the guessed stream does not parse").caused_by(error))?;
+    let input = Input::File(path.to_path_buf());
+    let mut records = input.open(input.format(None)?, None, &stream)?;
+    let decoder = Decoder::new(stream.into())?;
+    while let Some(record) = records.next()? {
+        let wrong = record.error.clone().or_else(|| decoder.decode(Some(&record.value)).err().map(|error| error.to_string()));
+        if let Some(wrong) = wrong {
+            return Ok(Error::input(format!("the column \"{}\" looks like the event time, and one record has none: {wrong}", guess.name))
+                .with("line", record.number)
+                .with("help", "correct or remove the record; `ingest` leaves such records out and tells their lines"));
+        }
+    }
+    Ok(none)
 }
 
 fn no_time(columns: &[Guess]) -> Error {

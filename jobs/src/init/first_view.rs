@@ -21,6 +21,8 @@ pub(super) struct FirstView {
     /// Empty when the view has one row.
     pub(super) key: String,
     pub(super) sql: String,
+    /// Why this key, for people to read.
+    pub(super) why: String,
     /// The file's events are of the past: their own time is "now".
     pub(super) event_clock: bool,
 }
@@ -28,13 +30,14 @@ pub(super) struct FirstView {
 pub(super) fn first_view(stream: &StreamDefinition, file: &Path) -> Result<FirstView> {
     let found = survey(file, Arc::new(stream.clone()), RECORDS)?;
     let key = key_of(stream, &found);
+    let why = why(stream, &found, key.as_deref());
     let age = found.latest.map(|latest| now().saturating_sub(latest)).unwrap_or_default();
     let name = match &key {
         Some(key) => format!("{}_by_{}", stream.name, key.strip_suffix("_id").unwrap_or(key)),
         None => format!("{}_totals", stream.name),
     };
     let sql = statement(stream, &name, key.as_deref(), windows(&found));
-    Ok(FirstView { name, key: key.unwrap_or_default(), sql, event_clock: age > (2 * DAY).as_micros() as i64 })
+    Ok(FirstView { name, key: key.unwrap_or_default(), sql, why, event_clock: age > (2 * DAY).as_micros() as i64 })
 }
 
 /// Windows that the file's span of time gives something to tell apart.
@@ -53,9 +56,18 @@ const KEY_NAMES: [&str; 18] = [
     "product", "sku", "item", "sensor", "name",
 ];
 
-/// The column that looks most like what one wants to ask about: neither unique nor constant, named like a key.
+fn why(stream: &StreamDefinition, found: &Survey, key: Option<&str>) -> String {
+    let at = stream.columns.iter().position(|column| Some(column.name.as_str()) == key);
+    match (key, at.and_then(|at| found.distinct.get(at))) {
+        (Some(key), Some(distinct)) => format!("{key}, with {distinct} different values in {} records", found.events),
+        _ => "none, as no column looks like one: the view has one row".into(),
+    }
+}
+
+/// The column that looks most like what one wants to ask about: neither unique nor constant, with values that come again rather
+/// than not, named like a key.
 fn key_of(stream: &StreamDefinition, found: &Survey) -> Option<String> {
-    let mut best: Option<(u32, &str)> = None;
+    let mut best: Option<((bool, u32), &str)> = None;
     for (column, distinct) in stream.columns.iter().zip(&found.distinct) {
         let typed = matches!(column.column_type, ColumnType::Text | ColumnType::Uuid | ColumnType::Int | ColumnType::BigInt);
         let tells_apart = *distinct > 1 && (*distinct as u64) < found.events.max(3);
@@ -66,8 +78,9 @@ fn key_of(stream: &StreamDefinition, found: &Survey) -> Option<String> {
         let by_ending = if column.name.ends_with("_id") { 50 } else { 0 };
         let by_type = if matches!(column.column_type, ColumnType::Text | ColumnType::Uuid) { 20 } else { 0 };
         let score = by_name + by_ending + by_type;
-        if score > 0 && best.is_none_or(|(other, _)| score > other) {
-            best = Some((score, &column.name));
+        let comes_again = 2 * (*distinct as u64) <= found.events;
+        if score > 0 && best.is_none_or(|(other, _)| (comes_again, score) > other) {
+            best = Some(((comes_again, score), &column.name));
         }
     }
     best.map(|(_, name)| name.to_owned())

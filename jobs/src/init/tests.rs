@@ -59,6 +59,44 @@ async fn a_file_gives_its_stream_a_view_by_its_likeliest_key_and_its_own_clock()
 }
 
 #[tokio::test]
+async fn a_key_whose_values_come_again_goes_before_one_that_is_nearly_unique() {
+    let row = |i: u32| format!("{},s{},{},1997-01-{:02}\n", i, i.max(1), if i % 2 == 0 { "de" } else { "fr" }, 1 + i % 28);
+    let csv = "id,session_id,country,ts\n".to_owned() + &(0..40).map(row).collect::<String>();
+    let (made, keys, _) = fitted_to("visits.csv", &csv).await;
+    assert_eq!(keys, "country", "39 of 40 sessions are different");
+    let text = made.text();
+    for expected in [
+        "  event_time  ts, the first column with a time in each record\n",
+        "  id          id, different in each record",
+        "  GROUP BY    country, with 2 different values in 40 records\n",
+        "final once applied: a stream's topic, event_time, id and key, and the types of its columns\n",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_time_that_is_none_is_told_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let found = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        let error = init(&folder.path().join("p"), Some(&file)).unwrap_err();
+        assert!(error.fact("file").is_some_and(|file| file.ends_with(name)), "{error}");
+        (error.message().to_owned(), error.fact("line").unwrap_or_default().to_owned())
+    };
+    let looks = "the column \"ts\" looks like the event time, and one record has none: column ts ($.ts): ";
+    assert_eq!(
+        found("a.csv", "n,ts\n1,2024-01-01T00:00:00Z\n2,2024-01-01T00:00:00Z\n3,yesterday\n"),
+        (format!("{looks}found \"yesterday\", expected TIMESTAMPTZ: RFC 3339 text with a zone, years 0001 to 9999"), "4".into())
+    );
+    assert_eq!(
+        found("a.jsonl", "{\"ts\":\"2024-01-01T00:00:00Z\"}\n{\"ts\":\"2024-01-01T00:00:00Z\"}\n{\"ts\":null}\n"),
+        (format!("{looks}found null, expected TIMESTAMPTZ NOT NULL"), "3".into())
+    );
+}
+
+#[tokio::test]
 async fn a_file_of_now_is_asked_by_the_wall_clock_and_words_of_sql_are_quoted() {
     let at = schemas::events::format_timestamp(crate::now());
     let line = |user: &str, n: u32| format!("{{\"time\":\"{at}\",\"user\":\"{user}\",\"order\":{n},\"select\":{n}}}\n");

@@ -42,6 +42,15 @@ impl Seen {
         self.booleans + self.numbers + self.texts + self.arrays + self.objects
     }
 
+    /// How many are texts that are times.
+    pub(super) fn times(&self) -> usize {
+        self.times
+    }
+
+    pub(super) fn dates(&self) -> usize {
+        self.dates
+    }
+
     pub(super) fn all_distinct(&self) -> bool {
         self.distinct.len() == self.values()
     }
