@@ -83,7 +83,7 @@ fn bucket_signature(types: &[DataType]) -> Signature {
     if types.is_empty() { Signature::nullary(Volatility::Immutable) } else { Signature::exact(types.to_vec(), Volatility::Immutable) }
 }
 
-/// The hash bucket of a row's keys, by the bytes of their encoding: as serving computes it for a lookup.
+/// The hash bucket of a row's keys, by the bytes of their encoding (of an edge: of the node it leaves): as serving computes it for a lookup.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct BucketOf {
     codec: Bytewise,
@@ -124,7 +124,7 @@ impl ScalarUDFImpl for BucketOf {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let columns = args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect::<DataFusionResult<Vec<_>>>()?;
-        let keys = self.codec.0.encode(&columns, args.number_rows)?;
+        let keys = self.codec.0.places(&columns, args.number_rows)?;
         let buckets: UInt32Array = (0..args.number_rows).map(|row| Some(bucket_of(keys.value(row), self.buckets))).collect();
         Ok(ColumnarValue::Array(Arc::new(buckets) as ArrayRef))
     }

@@ -207,7 +207,7 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
         view: view.name.clone(),
         keeps_states: true,
         reads: plan.streams.iter().map(|stream| stream.name.clone()).collect(),
-        keys: plan.keys.iter().map(|key| key.name().clone()).collect(),
+        keys: plan.answer_keys().iter().map(|key| key.name().clone()).collect(),
         columns: columns.collect(),
         windows: explained.ranges,
         ladder: explained.ladder,

@@ -152,6 +152,8 @@ pub struct ViewDefinition {
     pub schedule: Option<Schedule>,
     /// Overrides the hop of every window.
     pub precision: Option<Level>,
+    /// Of a view over a JOIN: past this many neighbours of one node its walk samples.
+    pub max_degree: Option<u32>,
     /// The statement's text.
     pub sql: String,
     pub origin: Origin,

@@ -23,6 +23,7 @@ mod columns;
 pub mod depth;
 pub mod explain;
 mod hidden;
+pub mod links;
 mod lower;
 mod refuse;
 mod session;
@@ -30,6 +31,7 @@ mod tile_function;
 mod within;
 
 pub use analyse::{Planned, Planner};
+pub use links::LinkPlan;
 pub use session::{planning_session, session_config};
 
 /// The hidden columns of a state row, after its keys.
@@ -57,6 +59,8 @@ pub struct ViewPlan {
     pub uses: Vec<Use>,
     /// The view's columns, in the order of its SELECT.
     pub columns: Vec<OutputColumn>,
+    /// For a view over a JOIN: its states are edges, and this is how they are walked to answer it.
+    pub links: Option<Arc<LinkPlan>>,
     /// The levels its tiles live on, finest first.
     pub ladder: Vec<Level>,
     /// Names the format of the state rows; see [`crate::functions::state_stamp`].
@@ -144,6 +148,11 @@ impl ViewPlan {
     /// A row of merged values: the keys, [`AS_OF`], the events per range, then one value per use.
     pub fn value_schema(&self) -> &SchemaRef {
         &self.value_schema
+    }
+
+    /// The keys that a row is asked for by. A linked view's states have others: those of its edges.
+    pub fn answer_keys(&self) -> &[FieldRef] {
+        self.links.as_ref().map_or(&self.keys, |links| &links.keys)
     }
 
     /// The view's own columns.

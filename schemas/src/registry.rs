@@ -64,7 +64,7 @@ impl Registry {
             else {
                 continue;
             };
-            let codec = Arc::new(KeyCodec::new(&plan.keys)?);
+            let codec = Arc::new(KeyCodec::of(&plan)?);
             let view = LiveView {
                 name: record.name.clone(),
                 version: record.version,

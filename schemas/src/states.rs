@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod gather;
 pub mod merge;
+pub mod nodes;
 pub mod partial;
 pub mod rows;
 

@@ -15,6 +15,7 @@ use crate::meta::{AskedView, Meta};
 use crate::node::Node;
 use crate::sql::Queries;
 use crate::stand::{LoadedView, ServingClock, Stand};
+use crate::walk::Walk;
 
 mod keys;
 
@@ -22,6 +23,9 @@ pub use keys::Keys;
 
 /// This many keys in one lookup at the most.
 pub const MAX_KEYS: usize = 10_000;
+
+/// This many linking paths in one lookup at the most.
+pub const MAX_PATHS: usize = 10_000;
 
 /// Lookups of more keys than this leave the asynchronous threads.
 const INLINE_KEYS: usize = 16;
@@ -32,6 +36,8 @@ pub struct Response {
     /// All columns of the view. A key that is not found has its row too: counts 0, the rest NULL.
     pub rows: RecordBatch,
     pub found: Vec<bool>,
+    /// The linking paths of a linked view's key, newest first, where they were asked for.
+    pub paths: Option<RecordBatch>,
     pub meta: Meta,
 }
 
@@ -40,25 +46,49 @@ impl Node {
     ///
     /// Errors: `NotFound` for an unknown view, `Input` for keys that are not its keys, `Limit` past [`MAX_KEYS`].
     pub async fn lookup(&self, view: &str, keys: Keys, as_of: Option<Micros>) -> Result<Response> {
+        self.lookup_with_paths(view, keys, as_of, 0).await
+    }
+
+    /// The same for one key of a view over a JOIN, with at most so many of the paths that link it: [`Response::paths`].
+    ///
+    /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN, or of several keys; `Limit` past [`MAX_PATHS`].
+    pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: usize) -> Result<Response> {
         let begun = Instant::now();
         let question = Question::over(self.stand()?, as_of, &[view])?;
         let name = question.stand.view(view)?.live.name.to_string();
-        let response = self.telling(answer_keys(self, question, view, keys).await).await?;
+        let response = self.telling(answer_keys(self, question, view, keys, paths).await).await?;
         metrics::histogram!("basestream_serving_lookup_seconds", "view" => name).record(begun.elapsed().as_secs_f64());
         Ok(response)
     }
 }
 
-async fn answer_keys(node: &Node, question: Question, view: &str, keys: Keys) -> Result<Response> {
+async fn answer_keys(node: &Node, question: Question, view: &str, keys: Keys, paths: usize) -> Result<Response> {
     let loaded = question.stand.view(view)?;
     if keys.len() > MAX_KEYS {
         return Err(Error::limit(format!("{} keys in one lookup: expected at most {MAX_KEYS}", keys.len())));
     }
-    let rows = keys.typed(&loaded.live.plan.keys)?;
+    check_paths(loaded, keys.len(), paths)?;
+    let rows = keys.typed(loaded.live.plan.answer_keys())?;
     let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
-    let meta = Meta::of(&question, &[AskedView { view: loaded, columns: &columns }], &[]);
-    let answers = Lookup { question, view: view.into(), keys: rows, columns }.run(node.queries()).await?;
-    Ok(Response { rows: answers.rows, found: answers.found, meta })
+    let mut meta = Meta::of(&question, &[AskedView { view: loaded, columns: &columns }], &[]);
+    let values: Vec<String> = crate::meta::value_columns(&loaded.live.plan);
+    let answers = Lookup { question, view: view.into(), keys: rows, columns, paths }.run(node.queries()).await?;
+    if answers.estimated {
+        meta.approximate = values;
+    }
+    Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })
+}
+
+fn check_paths(view: &LoadedView, keys: usize, paths: usize) -> Result<()> {
+    match paths {
+        0 => Ok(()),
+        _ if view.live.plan.links.is_none() => {
+            Err(Error::input(format!("the view \"{}\" has no JOIN, so that no paths link its keys: expected no paths", view.live.name)))
+        }
+        _ if keys != 1 => Err(Error::input(format!("the paths of {keys} keys: expected one key"))),
+        _ if paths > MAX_PATHS => Err(Error::limit(format!("{paths} paths in one lookup: expected at most {MAX_PATHS}"))),
+        _ => Ok(()),
+    }
 }
 
 /// What an answer stands on: one stand and one time, for all of its views.
@@ -131,13 +161,15 @@ pub(crate) struct Lookup {
     pub(crate) keys: Vec<Vec<ScalarValue>>,
     /// Indices of the plan's columns.
     pub(crate) columns: Vec<usize>,
+    /// Of one key of a linked view: how many paths are told.
+    pub(crate) paths: usize,
 }
 
 impl Lookup {
     pub(crate) async fn run(self, queries: &Queries) -> Result<Answers> {
         let view = self.question.stand.view(&self.view)?;
         let archive = match self.question.needs_archive(view) {
-            true => Some(self.question.archive(queries, &view.live, self.only_key()).await?),
+            true => Some(self.question.archive(queries, &view.live, self.only_key(view.live.plan.links.is_some())).await?),
             false => None,
         };
         if self.keys.len() <= INLINE_KEYS {
@@ -146,9 +178,10 @@ impl Lookup {
         tokio::task::spawn_blocking(move || self.merge(archive.as_ref())).await?
     }
 
-    fn only_key(&self) -> Option<&[ScalarValue]> {
+    /// The one key that is asked. Links may lead from it to any event, so that all are needed there.
+    fn only_key(&self, is_linked: bool) -> Option<&[ScalarValue]> {
         match self.keys.as_slice() {
-            [key] if !key.is_empty() => Some(key),
+            [key] if !key.is_empty() && !is_linked => Some(key),
             _ => None,
         }
     }
@@ -156,14 +189,19 @@ impl Lookup {
     fn merge(&self, archive: Option<&ArchiveLayer>) -> Result<Answers> {
         let loaded = self.question.stand.view(&self.view)?;
         let live = &loaded.live;
-        let columns = keys::columns(&live.plan.keys, &self.keys)?;
+        let columns = keys::columns(live.plan.answer_keys(), &self.keys)?;
         let encoded = encode_keys(live, &columns, self.keys.len())?;
         let encoded: Vec<&[u8]> = encoded.iter().flatten().collect();
         let source = match archive {
             Some(layer) => Source::Archive(layer),
             None => Source::Layers { stand: &self.question.stand, view: loaded },
         };
-        lookup(live, &source, &encoded, self.question.t(live), &self.columns)
+        let t = self.question.t(live);
+        let mut answers = lookup(live, &source, &encoded, t, &self.columns)?;
+        if let Some(links) = live.plan.links.as_ref().filter(|_| self.paths > 0) {
+            answers.paths = Some(Walk::new(live, links, &source, t).paths(&columns, self.paths)?);
+        }
+        Ok(answers)
     }
 }
 

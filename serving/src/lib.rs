@@ -1,7 +1,7 @@
 //! The serving layer: snapshots, segments and fresh layers in; answers out.
 //!
 //! A [`Node`] follows the catalog. Each query takes one [`Stand`]: a catalog state with its layers, and a time. A lookup merges the
-//! few rows of its keys, a scan does the same part by part; both are [`mod@schemas::states::answer`]. SQL ([`Node::query`]) and
+//! few rows of its keys, a scan does the same part by part; both are [`mod@schemas::states::answer`], and for views over a JOIN a walk. SQL ([`Node::query`]) and
 //! [`http`] ask the same way, and every answer says what it stands on ([`Meta`]).
 //!
 //! ```text
@@ -25,9 +25,10 @@ mod sorted;
 mod sql;
 mod stand;
 mod types;
+mod walk;
 
 pub use archive::{ArchiveLayer, archive_layer};
-pub use ask::{Keys, MAX_KEYS, Response};
+pub use ask::{Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use copy::SnapshotCopy;
 pub use layers::{Checkpoints, LayerPlan, after_cut, layer_plan, next_merge};
 pub use lookup::{Answers, Source, encode_keys, lookup, scan, scan_parts};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use schemas::plan::ViewPlan;
 use schemas::registry::LiveView;
-use schemas::states::rows::StateRows;
+use schemas::states::rows::{StateRows, find_prefix};
 use schemas::states::{Pieces, answer};
 use schemas::storage::bucket_of;
 use schemas::tiles::Micros;
@@ -14,6 +14,7 @@ use schemas::{Error, Result};
 use crate::archive::ArchiveLayer;
 use crate::sorted::SortedRun;
 use crate::stand::{LoadedView, Stand};
+use crate::walk::{self, Walk};
 
 /// Where an answer's states come from.
 pub enum Source<'a> {
@@ -27,16 +28,56 @@ pub enum Source<'a> {
 pub struct Answers {
     pub rows: RecordBatch,
     pub found: Vec<bool>,
+    /// Nodes had more neighbours than are followed: their values are estimates.
+    pub estimated: bool,
+    /// Linking paths, where they were asked for.
+    pub paths: Option<RecordBatch>,
 }
 
 /// The rows of these encoded keys at `t`; `wanted` are indices of the plan's columns.
 pub fn lookup(view: &LiveView, source: &Source<'_>, keys: &[&[u8]], t: Micros, wanted: &[usize]) -> Result<Answers> {
+    if let Some(links) = &view.plan.links {
+        let groups = view.codec.nodes()?.groups_of(keys)?;
+        return Walk::new(view, links, source, t).rows(&groups, keys.len(), wanted);
+    }
     let mut pieces = Pieces::default();
     for (index, key) in keys.iter().enumerate() {
         source.add(view, key, index as u32, &mut pieces);
     }
     let (rows, found) = answer(&view.plan, &view.codec, keys, &pieces, t, wanted)?;
-    Ok(Answers { rows, found })
+    Ok(Answers { rows, found, estimated: false, paths: None })
+}
+
+impl<'a> Source<'a> {
+    /// The rows of all layers whose keys begin so, and whether a layer holds every level; `place` tells the snapshot's bucket.
+    pub(crate) fn edges(&'a self, view: &'a LiveView, prefix: &[u8], place: &[u8]) -> Vec<(&'a StateRows, std::ops::Range<usize>, bool)> {
+        let plain = |run: &'a SortedRun| run.find_prefix(prefix).into_iter().map(|(chunk, rows)| (chunk, rows, false));
+        match self {
+            Source::Archive(layer) => plain(&layer.run).collect(),
+            Source::Layers { stand, view: loaded } => {
+                let snapshot = loaded.snapshot.iter().flat_map(|snapshot| snapshot.bucket_of(place).find_prefix(prefix));
+                let mut found: Vec<_> = snapshot.map(|(chunk, rows)| (chunk, rows, true)).collect();
+                found.extend(loaded.layers.iter().flat_map(|layer| plain(&layer.run)));
+                let fresh = stand.fresh_of(view).map(|rows| (&**rows, find_prefix(rows.keys(), prefix), false));
+                found.extend(fresh.filter(|(_, rows, _)| !rows.is_empty()));
+                found
+            }
+        }
+    }
+
+    /// The chunks that may hold keys of a part, and whether all of a chunk's keys are of it.
+    pub(crate) fn chunks(&'a self, view: &'a LiveView, part: u32) -> Vec<(&'a StateRows, bool)> {
+        match self {
+            Source::Archive(layer) => layer.run.chunks().iter().map(|chunk| (chunk, false)).collect(),
+            Source::Layers { stand, view: loaded } => {
+                let bucket = loaded.snapshot.as_ref().and_then(|snapshot| snapshot.buckets().get(part as usize));
+                let mut chunks: Vec<_> = bucket.iter().flat_map(|bucket| bucket.chunks()).map(|chunk| (chunk, true)).collect();
+                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(|chunk| (chunk, false)));
+                chunks.extend(stand.fresh_of(view).map(|rows| (&**rows, false)));
+                chunks
+            }
+        }
+    }
 }
 
 impl Source<'_> {
@@ -74,6 +115,9 @@ pub fn scan_parts(source: &Source<'_>) -> u32 {
 
 /// All rows of one part that exist at `t`.
 pub fn scan(view: &LiveView, source: &Source<'_>, part: u32, t: Micros, wanted: &[usize]) -> Result<RecordBatch> {
+    if let Some(links) = &view.plan.links {
+        return walk::scan(view, links, source, part, t, wanted).map(|(rows, _)| rows);
+    }
     let parts = scan_parts(source);
     let mut keys = KeyIndex::default();
     let mut pieces = Pieces::default();
@@ -136,18 +180,21 @@ fn add_all<'a>(chunks: &'a [StateRows], (part, parts): (u32, u32), laddered: boo
 /// The encoded keys of rows of key columns (in the order of the plan's keys).
 pub fn encode_keys(view: &LiveView, columns: &[arrow::array::ArrayRef], rows: usize) -> Result<arrow::array::BinaryArray> {
     check_keys(&view.plan, columns)?;
-    view.codec.encode(columns, rows)
+    match view.plan.links {
+        Some(_) => view.codec.nodes()?.near(columns, rows),
+        None => view.codec.encode(columns, rows),
+    }
 }
 
 fn check_keys(plan: &ViewPlan, columns: &[arrow::array::ArrayRef]) -> Result<()> {
-    for (key, column) in plan.keys.iter().zip(columns) {
+    for (key, column) in plan.answer_keys().iter().zip(columns) {
         if key.data_type() != column.data_type() {
             return Err(Error::input(format!("the key \"{}\" is {}, found {}", key.name(), key.data_type(), column.data_type())));
         }
     }
-    if plan.keys.len() == columns.len() {
+    if plan.answer_keys().len() == columns.len() {
         Ok(())
     } else {
-        Err(Error::input(format!("the view has {} keys, found {}", plan.keys.len(), columns.len())))
+        Err(Error::input(format!("the view has {} keys, found {}", plan.answer_keys().len(), columns.len())))
     }
 }

@@ -11,7 +11,7 @@ use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
 use arrow_ipc::root_as_footer;
 use arrow_ipc::writer::FileWriter;
-use schemas::states::rows::StateRows;
+use schemas::states::rows::{StateRows, find_prefix};
 use schemas::{Error, Result};
 
 /// The first column of a local file: the encoded key of each row.
@@ -46,6 +46,20 @@ impl SortedRun {
     pub fn find<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a StateRows, std::ops::Range<usize>)> + 'a {
         let from = self.chunks.partition_point(|chunk| chunk.keys().value(chunk.len() - 1) < key);
         self.chunks[from..].iter().take_while(move |chunk| chunk.keys().value(0) <= key).map(move |chunk| (chunk, chunk.find(key)))
+    }
+
+    /// Each chunk's rows whose keys begin so.
+    pub fn find_prefix<'a>(&'a self, prefix: &[u8]) -> Vec<(&'a StateRows, std::ops::Range<usize>)> {
+        let from = self.chunks.partition_point(|chunk| chunk.keys().value(chunk.len() - 1) < prefix);
+        let mut found = Vec::new();
+        for chunk in &self.chunks[from..] {
+            let rows = find_prefix(chunk.keys(), prefix);
+            if rows.is_empty() {
+                break;
+            }
+            found.push((chunk, rows));
+        }
+        found
     }
 }
 

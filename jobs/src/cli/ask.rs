@@ -16,7 +16,8 @@ use crate::output::{OutputWriter, table};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream lookup device_velocity device_id=d17\n  \
-    basestream lookup device_velocity device_id=d17 --as-of 2026-05-01T12:00:00Z --json")]
+    basestream lookup device_velocity device_id=d17 --as-of 2026-05-01T12:00:00Z --json\n  \
+    basestream lookup device_links device_id=d17 --paths 20")]
 pub(super) struct LookupArgs {
     view: String,
     /// One value for each key column of the view
@@ -25,6 +26,9 @@ pub(super) struct LookupArgs {
     /// The answer as of this time (RFC 3339 with a zone)
     #[arg(long, value_name = "TIME", value_parser = time)]
     as_of: Option<Micros>,
+    /// Of a view over a JOIN: also the newest paths that link the key, at most so many
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    paths: usize,
 }
 
 #[derive(Debug, Args)]
@@ -41,11 +45,15 @@ pub(super) struct QueryArgs {
 pub(super) async fn lookup(context: &Context, args: LookupArgs) -> Result<Done> {
     let installation = context.installation().await?;
     let node = installation.node(None).await?;
-    let response = node.lookup(&args.view, Keys::Text(vec![args.keys]), args.as_of).await?;
+    let response = node.lookup_with_paths(&args.view, Keys::Text(vec![args.keys]), args.as_of, args.paths).await?;
     let found = response.found.first().copied().unwrap_or_default();
     let row = serving::json::rows(&response.rows)?.into_iter().next();
-    let value = json!({ "row": row, "found": found, "meta": response.meta });
-    let text = lookup_text(&response.rows, found, &response.meta)?;
+    let mut value = json!({ "row": row, "found": found, "meta": response.meta });
+    let mut text = lookup_text(&response.rows, found, &response.meta)?;
+    if let Some(paths) = &response.paths {
+        value["paths"] = json!(serving::json::rows(paths)?);
+        text = format!("{text}\n\n{}", paths_text(paths)?);
+    }
     context.output.print(&value, || text)?;
     Ok(Done::Success)
 }
@@ -112,6 +120,14 @@ fn lookup_text(rows: &RecordBatch, found: bool, meta: &Meta) -> Result<String> {
     let pairs = schema.fields().iter().zip(values).map(|(field, value)| vec![field.name().clone(), value]);
     let note = if found { "" } else { "there is no such key; " };
     Ok(format!("{}\n({note}{})", table(&["column", "value"], pairs), meta_text(meta)))
+}
+
+fn paths_text(paths: &RecordBatch) -> Result<String> {
+    let schema = paths.schema();
+    let header: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let rows = (0..paths.num_rows()).map(|row| values_text(paths, row)).collect::<Result<Vec<_>>>()?;
+    let count = rows.len();
+    Ok(format!("{}\n({count} path{}, newest first)", table(&header, rows), if count == 1 { "" } else { "s" }))
 }
 
 fn meta_text(meta: &Meta) -> String {

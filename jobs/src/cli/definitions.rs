@@ -197,6 +197,9 @@ fn explanation_text(explained: &Explanation) -> String {
         table(&["state", "of", "kept as"], states),
         table(&["window", "hop", "tiles merged at most"], ranges),
     ];
+    if let Some(links) = &explained.links {
+        parts.push(format!("edges ({}): {}; max_degree {}", links.kind, links.kept, links.max_degree));
+    }
     if !explained.approximate.is_empty() {
         parts.push(format!("approximate: {}", explained.approximate.join(", ")));
     }

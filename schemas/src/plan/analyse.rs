@@ -18,7 +18,7 @@ use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::plan::hidden::{node_name, streams_of};
 use crate::plan::refuse::{self, Shape};
-use crate::plan::{ViewPlan, columns, lower, planning_session, within};
+use crate::plan::{ViewPlan, columns, links, lower, planning_session, within};
 
 /// What a definition's SELECT turned out to be.
 #[derive(Debug, Clone)]
@@ -96,6 +96,15 @@ impl Planner {
             )));
         };
         refuse_expressions(aggregate)?;
+        if links::is_linked(aggregate) {
+            return links::plan(view, session, top, aggregate, &self.streams);
+        }
+        if links::has_join(&aggregate.input) {
+            return Err(Error::input("a JOIN stands below the view's own FROM: expected it in the view's SELECT itself, over streams"));
+        }
+        if view.max_degree.is_some() {
+            return Err(Error::input("max_degree bounds the walk of a view over a JOIN, and this view has none: expected no max_degree"));
+        }
         let streams = streams_of(&aggregate.input, &self.streams)?;
         let columns = columns::fan_out(view, top, aggregate, &self.streams)?;
         lower::lower(view, session, aggregate, columns, streams, &self.streams)

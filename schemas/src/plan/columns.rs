@@ -1,6 +1,7 @@
 //! Fanning a SELECT's columns out over windows, and telling which states and ranges they need.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -30,7 +31,7 @@ pub(super) struct Columns {
     pub(super) outputs: Vec<Output>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct StateCall {
     /// The aggregate call without `within`; its order is not yet completed.
     pub(super) call: Expr,
@@ -77,9 +78,123 @@ pub(super) fn fan_out(
     aggregate: &Aggregate,
     streams: &[Arc<StreamDefinition>],
 ) -> Result<Columns> {
-    let mut fan = Fan { view, aggregate, calls: Vec::new(), columns: Columns::default() };
-    fan.count_events();
-    fan.take_calls_apart(streams)?;
+    let mut states = vec![events_state()];
+    let calls = aggregate.aggr_expr.iter().map(|expr| call_of(expr, view, aggregate, streams, &mut states));
+    let calls = calls.collect::<Result<Vec<_>>>()?;
+    let Fanned { keys, ranges, existence, uses, outputs } = fan::<Range>(view, top, aggregate, calls)?;
+    Ok(Columns { keys, states, ranges, existence, uses, outputs })
+}
+
+/// The state that every row carries: how many events it holds.
+pub(super) fn events_state() -> StateCall {
+    let call = datafusion::functions_aggregate::expr_fn::count(datafusion::prelude::lit(1i64));
+    StateCall { call, sql: EVENTS.into(), function: "count".into(), approximate: false }
+}
+
+/// Takes an aggregate of the SELECT apart: the state it needs, added to `states` unless an equal one is there, and its own range.
+fn call_of(
+    expr: &Expr,
+    view: &ViewDefinition,
+    aggregate: &Aggregate,
+    streams: &[Arc<StreamDefinition>],
+    states: &mut Vec<StateCall>,
+) -> Result<Call<Range>> {
+    let Expr::AggregateFunction(function) = strip_alias(expr) else {
+        return Err(Error::input(format!("{expr} is not an aggregate call")));
+    };
+    let split = within::split(function.params.filter.as_deref(), &aggregate.input, streams, view.precision)?;
+    let mut function = function.clone();
+    function.params.filter = split.rest.map(Box::new);
+    let is_count = function.func.name() == "count";
+    let state = state_of(function, states);
+    Ok(Call { state, range: split.range, spelled: states[state].call.clone(), is_count, approximate: states[state].approximate })
+}
+
+/// The state of this call; equal calls share one.
+fn state_of(function: AggregateFunction, states: &mut Vec<StateCall>) -> usize {
+    if counts_rows(&function) {
+        return 0;
+    }
+    let name = function.func.name().to_owned();
+    let call = Expr::AggregateFunction(function);
+    if let Some(known) = states.iter().position(|state| state.call == call) {
+        return known;
+    }
+    let sql = sql_of(&call);
+    let approximate = is_approximate(&name);
+    states.push(StateCall { call, sql, function: name, approximate });
+    states.len() - 1
+}
+
+/// `count(*)` without FILTER.
+fn counts_rows(function: &AggregateFunction) -> bool {
+    function.params.filter.is_none() && counts_all(function)
+}
+
+/// `count(*)`, whatever its FILTER.
+pub(super) fn counts_all(function: &AggregateFunction) -> bool {
+    let counts_literal = matches!(function.params.args.as_slice(), [Expr::Literal(value, _)] if !value.is_null());
+    function.func.name() == "count" && !function.params.distinct && counts_literal
+}
+
+pub(super) fn is_approximate(function: &str) -> bool {
+    APPROXIMATE.contains(&function)
+}
+
+/// What an aggregate is asked over: a range of event time, or one for each side of a join.
+pub(super) trait Reach: Clone + PartialEq {
+    /// Without windows.
+    fn everything() -> Self;
+    fn trailing(window: Duration, precision: Option<Level>) -> Self;
+    /// The one that decides which keys have a row, of those that columns name (at least one).
+    fn longest(ranges: &[Self]) -> Self;
+}
+
+impl Reach for Range {
+    fn everything() -> Self {
+        Range::ALL
+    }
+
+    fn trailing(window: Duration, precision: Option<Level>) -> Self {
+        Range::trailing(window, precision)
+    }
+
+    /// The longest window, its edge at the coarsest hop met, without upper edge.
+    fn longest(ranges: &[Range]) -> Range {
+        match ranges.iter().map(|range| range.window).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))) {
+            None | Some(None) => Range::ALL,
+            Some(Some(window)) => {
+                let hop = ranges.iter().filter(|range| range.window == Some(window)).map(|range| range.hop).max();
+                Range { window: Some(window), until: None, hop: hop.unwrap_or(Level::Second1) }
+            }
+        }
+    }
+}
+
+/// An aggregate of the SELECT, as the columns see it.
+pub(super) struct Call<R> {
+    pub(super) state: usize,
+    /// The range that it names itself.
+    pub(super) range: Option<R>,
+    /// The call without `within`.
+    pub(super) spelled: Expr,
+    pub(super) is_count: bool,
+    pub(super) approximate: bool,
+}
+
+/// A SELECT's columns, fanned out over windows.
+pub(super) struct Fanned<R> {
+    pub(super) keys: Vec<String>,
+    pub(super) ranges: Vec<R>,
+    pub(super) existence: usize,
+    pub(super) uses: Vec<Use>,
+    pub(super) outputs: Vec<Output>,
+}
+
+/// Fans the columns of `top` out; `calls` are the aggregates' in their order.
+pub(super) fn fan<R: Reach>(view: &ViewDefinition, top: &Projection, aggregate: &Aggregate, calls: Vec<Call<R>>) -> Result<Fanned<R>> {
+    let fanned = Fanned { keys: Vec::new(), ranges: Vec::new(), existence: 0, uses: Vec::new(), outputs: Vec::new() };
+    let mut fan = Fan { view, aggregate, calls, columns: fanned };
     fan.name_keys(top)?;
     for expr in &top.expr {
         fan.column(expr)?;
@@ -89,54 +204,14 @@ pub(super) fn fan_out(
     Ok(fan.columns)
 }
 
-struct Fan<'a> {
+struct Fan<'a, R> {
     view: &'a ViewDefinition,
     aggregate: &'a Aggregate,
-    /// Per aggregate of the SELECT: its state, and the range it names itself.
-    calls: Vec<(usize, Option<Range>)>,
-    columns: Columns,
+    calls: Vec<Call<R>>,
+    columns: Fanned<R>,
 }
 
-impl Fan<'_> {
-    fn count_events(&mut self) {
-        let call = datafusion::functions_aggregate::expr_fn::count(datafusion::prelude::lit(1i64));
-        self.columns.states.push(StateCall { call, sql: EVENTS.into(), function: "count".into(), approximate: false });
-    }
-
-    fn take_calls_apart(&mut self, streams: &[Arc<StreamDefinition>]) -> Result<()> {
-        for expr in &self.aggregate.aggr_expr {
-            let Expr::AggregateFunction(function) = strip_alias(expr) else {
-                return Err(Error::input(format!("{expr} is not an aggregate call")));
-            };
-            let split = within::split(function.params.filter.as_deref(), &self.aggregate.input, streams, self.view.precision)?;
-            let mut function = function.clone();
-            function.params.filter = split.rest.map(Box::new);
-            let state = self.state(function)?;
-            self.calls.push((state, split.range));
-        }
-        Ok(())
-    }
-
-    /// The state of this call; equal calls share one.
-    fn state(&mut self, function: AggregateFunction) -> Result<usize> {
-        let counts_rows = function.func.name() == "count"
-            && function.params.filter.is_none()
-            && !function.params.distinct
-            && matches!(function.params.args.as_slice(), [Expr::Literal(value, _)] if !value.is_null());
-        if counts_rows {
-            return Ok(0);
-        }
-        let name = function.func.name().to_owned();
-        let call = Expr::AggregateFunction(function);
-        if let Some(known) = self.columns.states.iter().position(|state| state.call == call) {
-            return Ok(known);
-        }
-        let sql = sql_of(&call);
-        let approximate = APPROXIMATE.contains(&name.as_str());
-        self.columns.states.push(StateCall { call, sql, function: name, approximate });
-        Ok(self.columns.states.len() - 1)
-    }
-
+impl<R: Reach> Fan<'_, R> {
     fn name_keys(&mut self, top: &Projection) -> Result<()> {
         for (group, expr) in self.aggregate.group_expr.iter().enumerate() {
             let name = top.expr.iter().find(|candidate| self.index_of(strip_alias(candidate)) == Some(group)).map(output_name);
@@ -160,22 +235,22 @@ impl Fan<'_> {
             return Ok(());
         }
         let calls = self.calls_in(expr);
-        let names_its_window = calls.iter().any(|call| self.calls[*call].1.is_some());
+        let names_its_window = calls.iter().any(|call| self.calls[*call].range.is_some());
         if calls.is_empty() || names_its_window || self.view.windows.is_empty() {
-            return self.value(name, expr, None, Range::ALL);
+            return self.value(name, expr, None, R::everything());
         }
         for window in &self.view.windows {
-            let range = Range::trailing(window.length, self.view.precision);
+            let range = R::trailing(window.length, self.view.precision);
             self.value(format!("{name}_{}", window.text), expr, Some(window.text.clone()), range)?;
         }
         Ok(())
     }
 
     /// One output column: `expr` with each aggregate over its own range, or over `otherwise` where it names none.
-    fn value(&mut self, name: String, expr: &Expr, window: Option<String>, otherwise: Range) -> Result<()> {
+    fn value(&mut self, name: String, expr: &Expr, window: Option<String>, otherwise: R) -> Result<()> {
         let (mut uses, mut ranges) = (Vec::new(), Vec::new());
-        let bare_count = matches!(self.index_of(expr), Some(index) if index >= self.groups() && self.is_count(index - self.groups()));
-        let approximate = self.calls_in(expr).iter().any(|call| self.columns.states[self.calls[*call].0].approximate);
+        let bare_count = matches!(self.index_of(expr), Some(index) if index >= self.groups() && self.calls[index - self.groups()].is_count);
+        let approximate = self.calls_in(expr).iter().any(|call| self.calls[*call].approximate);
         let sql = sql_of(&self.with_calls_spelled_out(expr)?);
         let rewritten = expr.clone().transform_down(|node| {
             if matches!(&node, Expr::ScalarFunction(function) if function.func.name() == "as_of") {
@@ -185,9 +260,9 @@ impl Fan<'_> {
             if index < self.groups() {
                 return Ok(Transformed::yes(Expr::Column(Column::from_name(key_column(index)))));
             }
-            let (state, own_range) = self.calls[index - self.groups()];
-            let range = position_or_push(&mut self.columns.ranges, own_range.unwrap_or(otherwise));
-            let position = position_or_push(&mut self.columns.uses, Use { state, range });
+            let call = &self.calls[index - self.groups()];
+            let range = position_or_push(&mut self.columns.ranges, call.range.clone().unwrap_or_else(|| otherwise.clone()));
+            let position = position_or_push(&mut self.columns.uses, Use { state: call.state, range });
             position_or_push(&mut uses, position);
             position_or_push(&mut ranges, range);
             Ok(Transformed::yes(Expr::Column(Column::from_name(use_column(position)))))
@@ -196,19 +271,15 @@ impl Fan<'_> {
         Ok(())
     }
 
-    /// The range that decides which keys have a row: the longest window, its edge at the coarsest hop met, without upper edge.
     fn settle_existence(&mut self) {
-        let ranges = &self.columns.ranges;
-        let of_windows = || self.view.windows.iter().map(|window| Range::trailing(window.length, self.view.precision));
         // A view of keys alone names no range: its windows decide.
-        let ranges: Vec<Range> = if ranges.is_empty() { of_windows().collect() } else { ranges.clone() };
-        let longest = match ranges.iter().map(|range| range.window).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))) {
-            None | Some(None) => Range::ALL,
-            Some(Some(window)) => {
-                let hop = ranges.iter().filter(|range| range.window == Some(window)).map(|range| range.hop).max();
-                Range { window: Some(window), until: None, hop: hop.unwrap_or(Level::Second1) }
-            }
-        };
+        if self.columns.ranges.is_empty() {
+            let of_windows = self.view.windows.iter().map(|window| R::trailing(window.length, self.view.precision));
+            let longest = R::longest(&of_windows.collect::<Vec<_>>());
+            self.columns.ranges.push(longest);
+            return;
+        }
+        let longest = R::longest(&self.columns.ranges);
         self.columns.existence = position_or_push(&mut self.columns.ranges, longest);
     }
 
@@ -240,10 +311,6 @@ impl Fan<'_> {
         }
     }
 
-    fn is_count(&self, call: usize) -> bool {
-        matches!(strip_alias(&self.aggregate.aggr_expr[call]), Expr::AggregateFunction(function) if function.func.name() == "count")
-    }
-
     fn calls_in(&self, expr: &Expr) -> Vec<usize> {
         let mut calls = Vec::new();
         let _ = expr.apply(|node| {
@@ -259,8 +326,8 @@ impl Fan<'_> {
         let spelled = expr.clone().transform_down(|node| match self.index_of(&node) {
             Some(index) if index < self.groups() => Ok(Transformed::yes(self.aggregate.group_expr[index].clone())),
             Some(index) => {
-                let (state, _) = self.calls[index - self.groups()];
-                Ok(Transformed::new(self.columns.states[state].call.clone(), true, TreeNodeRecursion::Jump))
+                let spelled = self.calls[index - self.groups()].spelled.clone();
+                Ok(Transformed::new(spelled, true, TreeNodeRecursion::Jump))
             }
             None => Ok(Transformed::no(node)),
         })?;
@@ -268,7 +335,7 @@ impl Fan<'_> {
     }
 }
 
-fn strip_alias(mut expr: &Expr) -> &Expr {
+pub(super) fn strip_alias(mut expr: &Expr) -> &Expr {
     while let Expr::Alias(alias) = expr {
         expr = &alias.expr;
     }
@@ -290,17 +357,18 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn position_or_push<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
+pub(super) fn position_or_push<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     items.iter().position(|known| *known == item).unwrap_or_else(|| {
         items.push(item);
         items.len() - 1
     })
 }
 
-/// An expression as SQL, without table names.
+/// An expression as SQL, without table names where it reads one table alone.
 pub(super) fn sql_of(expr: &Expr) -> String {
+    let tables: std::collections::BTreeSet<_> = expr.column_refs().into_iter().filter_map(|column| column.relation.clone()).collect();
     let bare = expr.clone().transform_down(|node| match node {
-        Expr::Column(column) if column.relation.is_some() => Ok(Transformed::yes(Expr::Column(Column::from_name(column.name)))),
+        Expr::Column(column) if tables.len() < 2 && column.relation.is_some() => Ok(Transformed::yes(Expr::Column(Column::from_name(column.name)))),
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
         other => Ok(Transformed::no(other)),
     });

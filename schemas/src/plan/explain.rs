@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+pub mod links;
+
 use crate::plan::columns::sql_of;
 use crate::plan::{ColumnKind, EVENTS, ViewPlan};
 use crate::tiles::{Micros, Range, cover};
@@ -23,6 +25,9 @@ pub struct Explanation {
     pub ladder: Vec<String>,
     /// Columns whose answers are estimates.
     pub approximate: Vec<String>,
+    /// Of a view over a JOIN: what is kept of its edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<links::LinksExplanation>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -46,7 +51,8 @@ pub fn explain(plan: &ViewPlan, t: Micros) -> Explanation {
     Explanation {
         view: plan.view.to_string(),
         states_sql: states_sql(plan),
-        answer_sql: answer_sql(plan),
+        answer_sql: plan.links.as_ref().map_or_else(|| answer_sql(plan), |links| links::answer_sql(plan, links)),
+        links: plan.links.as_ref().map(|links| links::explain(plan, links)),
         states: plan
             .states
             .iter()
@@ -184,6 +190,16 @@ fn collect(plan: &LogicalPlan, sources: &mut Vec<String>, filters: &mut Vec<Stri
         LogicalPlan::Filter(filter) => {
             filters.push(sql_of(&filter.predicate));
             collect(&filter.input, sources, filters);
+        }
+        LogicalPlan::Union(union) => {
+            for input in &union.inputs {
+                let (mut below, mut conditions) = (Vec::new(), Vec::new());
+                collect(input, &mut below, &mut conditions);
+                sources.push(match conditions.is_empty() {
+                    true => below.join(" UNION ALL "),
+                    false => format!("(SELECT .. FROM {} WHERE {})", below.join(" UNION ALL "), conditions.join(" AND ")),
+                });
+            }
         }
         other => other.inputs().into_iter().for_each(|input| collect(input, sources, filters)),
     }

@@ -35,14 +35,16 @@ pub(super) fn lower(
 ) -> Result<ViewPlan> {
     let ladder = ladder_of(&columns.ranges);
     let carried = carry(&aggregate.input, all_streams)?;
-    let calls = columns.states.iter().map(|state| complete_order(&state.call, &carried)).collect::<Result<Vec<_>>>()?;
+    let complete = |state: &StateCall| complete_order(&place_hidden(&state.call, &carried)?, &carried);
+    let calls = columns.states.iter().map(complete).collect::<Result<Vec<_>>>()?;
     let prepared = prepare(carried, aggregate, &calls, ladder[0])?;
     let keys = key_fields(&columns.keys, &prepared.plan)?;
     let states = lower_states(&columns.states, &calls, &prepared, session)?;
     let state_schema = state_schema(&keys, &states);
     refuse_repeated_fields(&state_schema)?;
-    let value_schema = value_schema(&keys, &columns, &states);
-    let outputs = lower_outputs(&columns, &keys, &value_schema, session)?;
+    let value_types: Vec<DataType> = columns.uses.iter().map(|usage| states[usage.state].aggregate.field().data_type().clone()).collect();
+    let value_schema = value_schema(&keys, columns.ranges.len(), &value_types);
+    let outputs = lower_outputs(&columns.outputs, &keys, &value_schema, session)?;
     let formats: Vec<(&str, Vec<DataType>)> = states
         .iter()
         .map(|state| (state.function.as_str(), state.fields.iter().map(|field| field.data_type().clone()).collect()))
@@ -57,6 +59,7 @@ pub(super) fn lower(
         existence: columns.existence,
         uses: columns.uses,
         columns: outputs,
+        links: None,
         ladder,
         prepare: prepared.plan,
         state_schema,
@@ -115,6 +118,17 @@ fn strip(expr: &Expr) -> Expr {
         Expr::Alias(alias) => strip(&alias.expr),
         other => other.clone(),
     }
+}
+
+/// Names the hidden columns that a call reads (an edge's liveness is the greatest event time) as the carried input has them.
+fn place_hidden(call: &Expr, input: &LogicalPlan) -> Result<Expr> {
+    let placed = call.clone().transform_down(|node| match &node {
+        Expr::Column(column) if column.relation.is_none() && HIDDEN.contains(&column.name.as_str()) => {
+            Ok(Transformed::yes(Expr::Column(column_named(input, &column.name).map_err(datafusion::error::DataFusionError::from)?)))
+        }
+        _ => Ok(Transformed::no(node)),
+    })?;
+    Ok(placed.data)
 }
 
 /// Appends the event's place to the ORDER BY of an aggregate that reads its input in order: ties have one answer everywhere.
@@ -209,21 +223,23 @@ fn refuse_repeated_fields(schema: &Schema) -> Result<()> {
     Ok(())
 }
 
-fn value_schema(keys: &[FieldRef], columns: &Columns, states: &[StateExpr]) -> SchemaRef {
+/// Keys, time, the events per range, and a value for each of `values`.
+pub(super) fn value_schema(keys: &[FieldRef], ranges: usize, values: &[DataType]) -> SchemaRef {
     let mut fields: Vec<Field> = keys.iter().enumerate().map(|(i, key)| Field::new(key_column(i), key.data_type().clone(), true)).collect();
     fields.push(Field::new(AS_OF, timestamp_type(), false));
-    fields.extend((0..columns.ranges.len()).map(|range| Field::new(events_column(range), DataType::Int64, false)));
-    for (i, usage) in columns.uses.iter().enumerate() {
-        let value = states[usage.state].aggregate.field();
-        fields.push(Field::new(use_column(i), value.data_type().clone(), true));
-    }
+    fields.extend((0..ranges).map(|range| Field::new(events_column(range), DataType::Int64, false)));
+    fields.extend(values.iter().enumerate().map(|(i, value)| Field::new(use_column(i), value.clone(), true)));
     Arc::new(Schema::new(fields))
 }
 
-fn lower_outputs(columns: &Columns, keys: &[FieldRef], value_schema: &SchemaRef, session: &SessionContext) -> Result<Vec<OutputColumn>> {
+pub(super) fn lower_outputs(
+    outputs: &[Output],
+    keys: &[FieldRef],
+    value_schema: &SchemaRef,
+    session: &SessionContext,
+) -> Result<Vec<OutputColumn>> {
     let logical: DFSchemaRef = Arc::new(DFSchema::try_from(value_schema.clone())?);
-    columns
-        .outputs
+    outputs
         .iter()
         .map(|output| match output {
             Output::Key { group } => Ok(OutputColumn { field: keys[*group].clone(), kind: ColumnKind::Key(*group) }),
@@ -271,7 +287,7 @@ fn simplified(expr: Expr, schema: &DFSchemaRef, session: &SessionContext) -> Res
 }
 
 /// Simplifies what an aggregate reads, not the aggregate: that would be another state.
-fn simplify_inputs(call: Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Expr> {
+pub(super) fn simplify_inputs(call: Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Expr> {
     let Expr::AggregateFunction(mut function) = call else { return Ok(call) };
     let params = &mut function.params;
     for input in params.args.iter_mut().chain(params.filter.as_deref_mut()).chain(params.order_by.iter_mut().map(|sort| &mut sort.expr)) {

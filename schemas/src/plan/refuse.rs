@@ -100,7 +100,6 @@ impl Check<'_> {
 
     fn top_select(&mut self, select: &Select) -> Shape {
         self.clauses(select);
-        self.from(select);
         let grouped = match &select.group_by {
             GroupByExpr::All(_) => {
                 self.refuse(select, "GROUP BY ALL hides the key of the view", "name the key columns in GROUP BY");
@@ -122,9 +121,11 @@ impl Check<'_> {
         }
         let aggregates = select.projection.iter().any(|item| holds_aggregate(item, self.functions));
         if grouped || aggregates {
+            self.top_from(select);
             self.aliases(select);
             return Shape::Kept;
         }
+        self.from(select);
         Shape::Staging
     }
 
@@ -200,6 +201,38 @@ impl Check<'_> {
         }
     }
 
+    /// FROM of the view itself: one relation, or two that are joined.
+    fn top_from(&mut self, select: &Select) {
+        let joins = select.from.iter().flat_map(|from| &from.joins);
+        for join in joins {
+            self.join(join);
+        }
+        let relations: Vec<&TableFactor> =
+            select.from.iter().flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))).collect();
+        match relations.as_slice() {
+            [] => self.refuse(select, "a view reads a stream, found no FROM", "FROM a stream"),
+            [_] | [_, _] => {}
+            [_, _, third, ..] => self.refuse(
+                *third,
+                "three streams are joined: a walk along links has two hops",
+                "a JOIN of two streams, and a second view for the third; join the views in a query",
+            ),
+        }
+        relations.into_iter().for_each(|relation| self.relation(relation));
+    }
+
+    fn join(&mut self, join: &ast::Join) {
+        use ast::JoinOperator as Operator;
+        match &join.join_operator {
+            Operator::Join(_) | Operator::Inner(_) | Operator::CrossJoin(_) => {}
+            _ => self.refuse(
+                &join.relation,
+                "an outer (or other than inner) JOIN is not kept: an event without partner would have to leave when its partner comes",
+                "JOIN (inner); or a view of each stream, joined in a query",
+            ),
+        }
+    }
+
     fn from(&mut self, select: &Select) {
         match select.from.as_slice() {
             [] => self.refuse(select, "a view reads a stream, found no FROM", "FROM a stream"),
@@ -207,8 +240,8 @@ impl Check<'_> {
                 for join in &one.joins {
                     self.refuse(
                         &join.relation,
-                        "a JOIN of streams is not kept by this release",
-                        "one view for each stream, joined in a query; or UNION ALL of the streams when they share their key",
+                        "a JOIN below the view's own FROM is not kept",
+                        "the JOIN in the SELECT that aggregates, over streams or views without aggregate",
                     );
                 }
                 self.relation(&one.relation);
@@ -216,8 +249,8 @@ impl Check<'_> {
             [_, second, ..] => {
                 self.refuse(
                     &second.relation,
-                    "FROM names several streams, which is a JOIN",
-                    "UNION ALL of the streams, or one view for each",
+                    "FROM names several streams, which is a JOIN, below the view's own FROM",
+                    "the JOIN in the SELECT that aggregates, or UNION ALL of the streams",
                 );
             }
         }

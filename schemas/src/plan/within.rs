@@ -61,14 +61,14 @@ pub(super) fn mentions_function(expr: &Expr, name: &str) -> bool {
     found
 }
 
-fn call(expr: &Expr) -> Option<&[Expr]> {
+pub(super) fn call(expr: &Expr) -> Option<&[Expr]> {
     match expr {
         Expr::ScalarFunction(function) if function.func.name() == "within" => Some(&function.args),
         _ => None,
     }
 }
 
-fn range_of(args: &[Expr], input: &LogicalPlan, streams: &[Arc<StreamDefinition>], precision: Option<Level>) -> Result<Range> {
+pub(super) fn range_of(args: &[Expr], input: &LogicalPlan, streams: &[Arc<StreamDefinition>], precision: Option<Level>) -> Result<Range> {
     let event_time = match args.first().map(strip_casts) {
         Some(Expr::Column(column)) => {
             input.schema().maybe_index_of_column(column).is_some_and(|index| is_event_time(input, index, streams))

@@ -19,6 +19,8 @@ use crate::tiles::{Level, Micros, TileRun, cover};
 #[derive(Default)]
 pub struct Pieces<'a> {
     batches: Vec<&'a RecordBatch>,
+    /// The place of each batch, by its address.
+    places: std::collections::HashMap<*const RecordBatch, usize>,
     rows: Vec<Piece>,
 }
 
@@ -36,10 +38,12 @@ impl<'a> Pieces<'a> {
         if rows.is_empty() {
             return;
         }
-        if !self.batches.last().is_some_and(|last| std::ptr::eq(*last, batch)) {
+        let next = self.batches.len();
+        let place = *self.places.entry(batch).or_insert(next);
+        if place == next {
             self.batches.push(batch);
         }
-        self.rows.push(Piece { batch: self.batches.len() - 1, from: rows.start, to: rows.end, key, laddered });
+        self.rows.push(Piece { batch: place, from: rows.start, to: rows.end, key, laddered });
     }
 }
 
@@ -59,6 +63,57 @@ pub fn answer(
     let existence = need.events_of(&values, plan, plan.existence)?;
     let found = (0..keys.len()).map(|key| plan.keys.is_empty() || existence.value(key) > 0).collect();
     Ok((project(plan, &values, wanted)?, found))
+}
+
+/// The merged values of these `uses` (indices into the plan's) for each key, a column each after the keys' own: what a walk along
+/// edges asks.
+pub fn merged(plan: &ViewPlan, codec: &KeyCodec, keys: &[&[u8]], pieces: &Pieces<'_>, t: Micros, uses: &[usize]) -> Result<Vec<ArrayRef>> {
+    let mut selections: Vec<Selection> = Vec::new();
+    let mut columns = codec.decode(keys.iter().copied())?;
+    for index in uses {
+        let usage = plan.uses[*index];
+        if !selections.iter().any(|selection| selection.range == usage.range) {
+            selections.push(select(plan, usage.range, pieces, t)?);
+        }
+        let selection = selections.iter().find(|selection| selection.range == usage.range);
+        let selection = selection.ok_or_else(|| Error::internal("a range was not selected"))?;
+        columns.push(merge_state(plan, usage.state, selection, pieces, keys.len())?);
+    }
+    Ok(columns)
+}
+
+/// A state merged over one range, as a state: its fields, a row for each key that has rows in the range, and the row of each key.
+pub fn merged_states(
+    plan: &ViewPlan,
+    pieces: &Pieces<'_>,
+    t: Micros,
+    state: usize,
+    range: usize,
+    keys: usize,
+) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
+    let selection = select(plan, range, pieces, t)?;
+    let mut row_of_key = vec![None; keys];
+    for (row, key) in selection.key_of_group.iter().enumerate() {
+        row_of_key[*key as usize] = Some(row as u32);
+    }
+    if selection.key_of_group.is_empty() {
+        let fields = plan.states[state].fields.iter();
+        return Ok((fields.map(|field| arrow::array::new_empty_array(field.data_type())).collect(), row_of_key));
+    }
+    let mut accumulator = accumulator(&plan.states[state])?;
+    accumulator.merge_batch(&state_columns(plan, state, &selection, pieces)?, &selection.group, selection.key_of_group.len())?;
+    Ok((accumulator.state(EmitTo::All)?, row_of_key))
+}
+
+/// The fields of a state, in the selected rows.
+fn state_columns(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pieces<'_>) -> Result<Vec<ArrayRef>> {
+    let from = plan.state_offset(state);
+    (from..from + plan.states[state].fields.len())
+        .map(|column| {
+            let arrays: Vec<&dyn Array> = pieces.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+            Ok(interleave(&arrays, &selection.rows)?)
+        })
+        .collect()
 }
 
 /// The ranges and uses that the wanted columns touch.
@@ -168,13 +223,7 @@ fn merge_state(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pi
     let values = if groups == 0 {
         nothing
     } else {
-        let from = plan.state_offset(state);
-        let states = (from..from + expr.fields.len())
-            .map(|column| {
-                let arrays: Vec<&dyn Array> = pieces.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
-                Ok(interleave(&arrays, &selection.rows)?)
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let states = state_columns(plan, state, selection, pieces)?;
         let mut accumulator = accumulator(expr)?;
         accumulator.merge_batch(&states, &selection.group, groups)?;
         let merged = accumulator.evaluate(EmitTo::All)?;
@@ -183,7 +232,8 @@ fn merge_state(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pi
     Ok(take(&values, &UInt32Array::from(of_key), None)?)
 }
 
-fn project(plan: &ViewPlan, values: &RecordBatch, wanted: &[usize]) -> Result<RecordBatch> {
+/// The view's columns above the merged values.
+pub fn project(plan: &ViewPlan, values: &RecordBatch, wanted: &[usize]) -> Result<RecordBatch> {
     let columns = wanted
         .iter()
         .map(|column| match &plan.columns[*column].kind {

@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, BinaryArray, RecordBatch, TimestampMicroseco
 use arrow::compute::{concat_batches, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -16,10 +17,15 @@ use crate::tiles::{Level, Micros};
 
 /// A fresh accumulator for grouped states.
 pub(super) fn accumulator(state: &StateExpr) -> Result<Box<dyn GroupsAccumulator>> {
-    if state.aggregate.groups_accumulator_supported() {
-        return Ok(state.aggregate.create_groups_accumulator()?);
+    groups_accumulator(&state.aggregate)
+}
+
+/// A fresh accumulator of an aggregate, for groups.
+pub fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    if aggregate.groups_accumulator_supported() {
+        return Ok(aggregate.create_groups_accumulator()?);
     }
-    let aggregate = state.aggregate.clone();
+    let aggregate = aggregate.clone();
     Ok(Box::new(GroupsAccumulatorAdapter::new(move || aggregate.create_accumulator())))
 }
 

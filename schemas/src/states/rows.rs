@@ -10,6 +10,7 @@ use arrow_row::{RowConverter, SortField};
 
 use crate::error::{Error, Result};
 use crate::plan::{LEVEL, TILE, ViewPlan};
+use crate::states::nodes::NodeCodec;
 use crate::tiles::Micros;
 
 /// Encodes keys as bytes whose order is the keys' order, NULLs first.
@@ -17,14 +18,35 @@ use crate::tiles::Micros;
 pub struct KeyCodec {
     converter: RowConverter,
     types: Vec<DataType>,
+    /// Where the keys are edges of a linked view.
+    nodes: Option<Box<NodeCodec>>,
 }
 
 impl KeyCodec {
+    /// The codec of a view's state rows.
+    pub fn of(plan: &ViewPlan) -> Result<Self> {
+        let nodes = plan.links.as_ref().map(|links| NodeCodec::new(&plan.keys, &links.layout).map(Box::new)).transpose()?;
+        Ok(Self { nodes, ..Self::new(&plan.keys)? })
+    }
+
+    /// Where the keys are edges: how the nodes are encoded from which they are walked.
+    pub fn nodes(&self) -> Result<&NodeCodec> {
+        self.nodes.as_deref().ok_or_else(|| Error::internal("a walk over keys that are no edges"))
+    }
+
+    /// The bytes that tell a row's bucket: its key; of an edge, the node from which it is walked.
+    pub fn places(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        match &self.nodes {
+            Some(nodes) => nodes.places(columns, rows),
+            None => self.encode(columns, rows),
+        }
+    }
+
     pub fn new(keys: &[FieldRef]) -> Result<Self> {
         let types: Vec<DataType> = keys.iter().map(|key| key.data_type().clone()).collect();
         let fields = types.iter().cloned().map(SortField::new).collect();
         let converter = RowConverter::new(fields).map_err(|error| Error::input(format!("a key cannot be of this type: {error}")))?;
-        Ok(Self { converter, types })
+        Ok(Self { converter, types, nodes: None })
     }
 
     /// One encoded key per row. A view without keys has one, empty.
@@ -147,6 +169,13 @@ fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
 pub fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
     let from = partition_point(keys.len(), |row| keys.value(row) < key);
     let to = from + partition_point(keys.len() - from, |row| keys.value(from + row) <= key);
+    from..to
+}
+
+/// The rows whose encoded keys begin so.
+pub fn find_prefix(keys: &BinaryArray, prefix: &[u8]) -> std::ops::Range<usize> {
+    let from = partition_point(keys.len(), |row| keys.value(row) < prefix);
+    let to = from + partition_point(keys.len() - from, |row| keys.value(from + row).starts_with(prefix));
     from..to
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result
         "view": live.name,
         "version": live.version,
         "building": building,
-        "keys": live.plan.keys.iter().map(|key| key.name()).collect::<Vec<_>>(),
+        "keys": live.plan.answer_keys().iter().map(|key| key.name()).collect::<Vec<_>>(),
         "columns": columns(live),
         "windows": live.definition.windows.iter().map(|window| &window.text).collect::<Vec<_>>(),
         "streams": live.plan.streams.iter().map(|stream| &stream.name).collect::<Vec<_>>(),
@@ -67,35 +67,50 @@ fn columns(live: &LiveView) -> Vec<Value> {
 
 /// `GET /v1/views/{view}/row?<key>=<value>&..[&_as_of=..]`
 pub(super) async fn row(State(app): State<App>, Name(view): Name, RawQuery(query): RawQuery) -> Result<Response, Problem> {
-    let (key, as_of) = key_of(query.as_deref().unwrap_or_default())?;
-    let response = app.node.lookup(&view, Keys::Text(vec![key]), as_of).await?;
+    let asked = key_of(query.as_deref().unwrap_or_default())?;
+    let response = app.node.lookup_with_paths(&view, Keys::Text(vec![asked.key]), asked.as_of, asked.paths).await?;
+    let paths = response.paths.as_ref().map(json_rows).transpose()?;
     let row = json_rows(&response.rows)?.into_iter().next();
     let found = response.found.first().copied().unwrap_or_default();
-    Ok(Json(RowAnswer { row, found, meta: response.meta }).into_response())
+    Ok(Json(RowAnswer { row, found, paths, meta: response.meta }).into_response())
 }
 
 #[derive(Serialize)]
 struct RowAnswer {
     row: Option<Box<RawValue>>,
     found: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<Vec<Box<RawValue>>>,
     meta: Meta,
 }
 
 type TextKey = Vec<(String, String)>;
 
+/// What a query string asks.
+#[derive(Default)]
+struct AskedRow {
+    key: TextKey,
+    as_of: Option<Micros>,
+    paths: usize,
+}
+
 /// The key columns of a query string; what begins with `_` is ours.
-fn key_of(query: &str) -> Result<(TextKey, Option<Micros>)> {
-    let (mut key, mut as_of) = (Vec::new(), None);
+fn key_of(query: &str) -> Result<AskedRow> {
+    let mut asked = AskedRow::default();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
-            "_as_of" => as_of = Some(parse_as_of(&value)?),
-            name if name.starts_with('_') => {
-                return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys and _as_of")));
+            "_as_of" => asked.as_of = Some(parse_as_of(&value)?),
+            "_paths" => {
+                let wrong = |_| Error::input(format!("_paths is \"{value}\": expected a whole number, how many paths are told at the most"));
+                asked.paths = value.parse().map_err(wrong)?;
             }
-            _ => key.push((name.into_owned(), value.into_owned())),
+            name if name.starts_with('_') => {
+                return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys, _as_of and _paths")));
+            }
+            _ => asked.key.push((name.into_owned(), value.into_owned())),
         }
     }
-    Ok((key, as_of))
+    Ok(asked)
 }
 
 #[derive(Deserialize)]

@@ -13,7 +13,7 @@ use crate::ask::MAX_KEYS;
 /// column is not pinned, or the product is too large for a lookup. A view without keys has its one key.
 pub(super) fn keys_named(plan: &ViewPlan, filters: &[Expr]) -> Option<Vec<Vec<ScalarValue>>> {
     let mut keys: Vec<Vec<ScalarValue>> = vec![Vec::new()];
-    for (index, field) in plan.keys.iter().enumerate() {
+    for (index, field) in plan.answer_keys().iter().enumerate() {
         let is_key = |kind: &ColumnKind| matches!(kind, ColumnKind::Key(key) if *key == index);
         let column = plan.columns.iter().find(|column| is_key(&column.kind))?;
         let terms = filters.iter().flat_map(split_conjunction);

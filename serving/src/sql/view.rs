@@ -77,7 +77,7 @@ impl ViewTable {
         let detail = format!("view={} keys={}{}", self.live.name, keys.len(), self.archive_note());
         let (queries, question, view) = (self.queries.clone(), self.question.clone(), self.live.name.clone());
         let open = move |_| -> BoxStream<'static, Result<RecordBatch>> {
-            let lookup = Lookup { question: question.clone(), view: view.clone(), keys: keys.clone(), columns: columns.clone() };
+            let lookup = Lookup { question: question.clone(), view: view.clone(), keys: keys.clone(), columns: columns.clone(), paths: 0 };
             let queries = queries.clone();
             stream::once(async move {
                 let answers = lookup.run(&queries).await?;

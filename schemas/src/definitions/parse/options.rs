@@ -32,7 +32,8 @@ pub(super) struct Entry {
 pub(super) enum Value {
     Text(String),
     Flag(bool),
-    /// Something else: a number, a bare word.
+    Number(String),
+    /// Something else: a bare word.
     Other,
 }
 
@@ -114,6 +115,20 @@ impl Options {
         }
     }
 
+    /// A whole number of at least 1.
+    pub(super) fn whole_number(&self, name: &str, problems: &mut Diagnostics) -> Option<u32> {
+        let entry = self.find(name)?;
+        let number = match &entry.value {
+            Value::Number(text) | Value::Text(text) => text.trim().parse().ok().filter(|number| *number > 0),
+            _ => None,
+        };
+        if number.is_none() {
+            let message = format!("the option '{name}' is {}", entry.written);
+            problems.push(entry.value_at.error(message).help(format!("expected a whole number from 1 to {}", u32::MAX)));
+        }
+        number
+    }
+
     pub(super) fn duration(&self, name: &str, problems: &mut Diagnostics) -> Option<(Duration, &Entry)> {
         let (text, entry) = self.text(name, problems)?;
         match parse_duration(text) {
@@ -155,6 +170,7 @@ fn parse_entry(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<En
     cursor.advance();
     let value = match &lexeme.token.token {
         Token::SingleQuotedString(text) => Value::Text(text.clone()),
+        Token::Number(text, false) => Value::Number(text.clone()),
         Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case("true") => Value::Flag(true),
         Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case("false") => Value::Flag(false),
         _ => Value::Other,

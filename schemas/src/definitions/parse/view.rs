@@ -16,7 +16,7 @@ use crate::definitions::{Diagnostic, Diagnostics, NamedWindow, Origin, Schedule,
 use crate::error::plain::parser_text;
 use crate::tiles::Level;
 
-const OPTIONS: [&str; 6] = ["windows", "every", "schedule", "timezone", "precision", "strategy"];
+const OPTIONS: [&str; 7] = ["windows", "every", "schedule", "timezone", "precision", "strategy", "max_degree"];
 const PRECISIONS: [Level; 6] = [Level::Second1, Level::Seconds10, Level::Minute1, Level::Minutes5, Level::Hour1, Level::Day1];
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -32,6 +32,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     let schedule = schedule(&options, problems);
     let precision = precision(&options, &windows, problems);
     check_strategy(&options, problems);
+    let max_degree = options.whole_number("max_degree", problems);
     let (select_at, select) = select(&mut cursor, problems)?;
     if problems.len() > before {
         return None;
@@ -44,6 +45,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         windows,
         schedule,
         precision,
+        max_degree,
         sql: head.sql,
         origin: Origin { file: None, line: head.line },
     };

@@ -1,0 +1,58 @@
+//! What `explain` says of a view over a JOIN: which kind of edges it keeps, what they cost, and how they are walked.
+
+use serde::Serialize;
+use std::fmt::Write;
+
+use super::range_text;
+use crate::plan::links::{EdgeKind, LinkPlan};
+use crate::plan::{ColumnKind, ViewPlan};
+
+#[derive(Debug, Clone, Serialize)]
+pub struct LinksExplanation {
+    /// `liveness` or `full`.
+    pub kind: &'static str,
+    /// What is kept, and what that costs.
+    pub kept: String,
+    /// Past this many neighbours of a node a walk takes a sample, and the answer says that it is approximate.
+    pub max_degree: usize,
+}
+
+pub(super) fn explain(plan: &ViewPlan, links: &LinkPlan) -> LinksExplanation {
+    let bytes: usize = plan.states.iter().flat_map(|state| &state.fields).map(|field| field.data_type().primitive_width().unwrap_or(16)).sum();
+    let (kind, kept) = match links.kind {
+        EdgeKind::Liveness => ("liveness", format!("one row per edge and side, for all windows: its key, and {bytes} bytes of when it was last seen")),
+        EdgeKind::Full => {
+            let levels: Vec<String> = plan.ladder.iter().map(ToString::to_string).collect();
+            let tiles = levels.join(", ");
+            ("full", format!("a row per edge, side and tile with events (levels {tiles}): its key, and about {bytes} bytes of states"))
+        }
+    };
+    LinksExplanation { kind, kept, max_degree: links.max_degree }
+}
+
+/// The walk as a join of the edges with themselves.
+pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
+    let mut lines = Vec::new();
+    for column in &plan.columns {
+        let name = column.field.name();
+        match &column.kind {
+            ColumnKind::Key(_) => lines.push(format!("near.{name}")),
+            ColumnKind::Value(value) => {
+                let ranges: Vec<String> = value.ranges.iter().map(|range| over(links, *range)).collect();
+                lines.push(format!("{} AS {name} /* {} */", value.sql, ranges.join("; ")));
+            }
+        }
+    }
+    let edges = format!("(SELECT * FROM {0}__batch UNION ALL SELECT * FROM {0}__speed)", plan.view);
+    let via: Vec<&str> = plan.keys[links.layout.via.clone()].iter().map(|key| key.name().as_str()).collect();
+    let side = plan.keys[0].name();
+    let keys: Vec<String> = links.keys.iter().map(|key| format!("near.{}", key.name())).collect();
+    let mut sql = format!("SELECT {}\nFROM {edges} near JOIN {edges} far USING ({})", lines.join(",\n       "), via.join(", "));
+    let _ = write!(sql, "\nWHERE NOT near.{side} AND far.{side} AND {}\nGROUP BY {}", over(links, links.existence), keys.join(", "));
+    sql
+}
+
+fn over(links: &LinkPlan, range: usize) -> String {
+    let range = &links.ranges[range];
+    format!("near: {}, far: {}", range_text(&range.near), range_text(&range.far))
+}

@@ -1,0 +1,184 @@
+//! Answering a linked view: from group keys along live near edges to nodes, and along their live far edges to end points.
+//!
+//! ```text
+//! keys --near edges--> nodes (the join keys) --far edges--> pairs --ends, states x copies--> values --project--> rows
+//! ```
+//!
+//! Base and fresh edges are walked together, each layer's rows found by the beginning of their keys. Near edges are held all at once
+//! (at most `max_degree` for a key), far edges a batch of nodes at a time: memory is bounded by the degree, not by the pairs.
+
+use std::collections::HashMap;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use schemas::plan::links::{Ends, LinkPlan, Side};
+use schemas::registry::LiveView;
+use schemas::states::answer::project;
+use schemas::tiles::Micros;
+use schemas::Result;
+
+use crate::lookup::{Answers, Source};
+
+mod degree;
+mod edges;
+mod estimate;
+mod merge;
+mod pairs;
+pub(crate) mod paths;
+mod scan;
+
+use degree::Threshold;
+use edges::{EdgeSet, Ids, NodeAt};
+use merge::Merging;
+use pairs::Pair;
+
+pub(crate) use scan::scan;
+
+/// Far edges that are held at once.
+const FAR_EDGES: usize = 262_144;
+/// Pairs that are handed on at once.
+const PAIRS: usize = 65_536;
+
+/// What a walk is of.
+#[derive(Clone, Copy)]
+pub(crate) struct Walk<'a> {
+    pub(crate) view: &'a LiveView,
+    pub(crate) links: &'a LinkPlan,
+    pub(crate) source: &'a Source<'a>,
+    pub(crate) t: Micros,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(view: &'a LiveView, links: &'a LinkPlan, source: &'a Source<'a>, t: Micros) -> Self {
+        Self { view, links, source, t }
+    }
+
+    /// The rows of these group keys (a column each, in the order of the view's keys).
+    pub(crate) fn rows(&self, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Answers> {
+        let near = self.near_edges(groups, rows)?;
+        let mut merging = Merging::new(self, &near, wanted, rows)?;
+        let nodes = self.nodes(&near)?;
+        let mut thresholds = near.thresholds(rows);
+        self.thin(&near, &nodes, &mut thresholds)?;
+        merging.estimate(&thresholds);
+        for batch in nodes.batches(FAR_EDGES) {
+            let mut far = EdgeSet::gather(self, Side::Far, &nodes.at[batch.clone()])?;
+            if thresholds.iter().any(Threshold::samples_far) {
+                far.hash(self)?;
+            }
+            merging.hold_far(&far)?;
+            self.pair(&near, &nodes.from[batch], &far, &thresholds, &mut |pairs| merging.take(&near, &far, pairs))?;
+        }
+        let (values, found) = merging.finish(groups)?;
+        let estimated = thresholds.iter().any(Threshold::is_sampled);
+        Ok(Answers { rows: self.project(&values, wanted)?, found, estimated, paths: None })
+    }
+
+    fn project(&self, values: &RecordBatch, wanted: &[usize]) -> Result<RecordBatch> {
+        project(&self.view.plan, values, wanted)
+    }
+
+    /// The near edges that leave these keys and are live in the longest window.
+    fn near_edges(&self, groups: &[ArrayRef], rows: usize) -> Result<EdgeSet<'a>> {
+        let codec = self.view.codec.nodes()?;
+        let (prefixes, places) = (codec.near(groups, rows)?, codec.near_places(groups, rows)?);
+        let at: Vec<NodeAt> = (0..rows).map(|row| NodeAt::new(prefixes.value(row), places.value(row))).collect();
+        EdgeSet::gather(self, Side::Near, &at)
+    }
+
+    /// The nodes that live near edges lead to, with the edges that do.
+    fn nodes(&self, near: &EdgeSet<'_>) -> Result<Nodes> {
+        let codec = self.view.codec.nodes()?;
+        let via = &near.keys[self.links.layout.via.clone()];
+        let prefixes = codec.far(via, near.len())?;
+        let live = near.live(self, 0, &self.links.ranges[self.links.existence])?;
+        let mut nodes = Nodes::default();
+        let mut known: HashMap<&[u8], usize> = HashMap::new();
+        for edge in (0..near.len()).filter(|edge| live[*edge]) {
+            let prefix = prefixes.value(edge);
+            let next = nodes.at.len();
+            let node = *known.entry(prefix).or_insert(next);
+            if node == next {
+                nodes.at.push(NodeAt::new(prefix, prefix));
+                nodes.from.push(Vec::new());
+            }
+            nodes.from[node].push(edge as u32);
+        }
+        for node in &mut nodes.at {
+            node.measure(self);
+        }
+        Ok(nodes)
+    }
+
+    /// Where a node has more neighbours than are followed, every key that reaches it sees the same sample of end points: those whose
+    /// hash is under the least threshold of its nodes.
+    fn thin(&self, near: &EdgeSet<'_>, nodes: &Nodes, thresholds: &mut [Threshold]) -> Result<()> {
+        for (node, from) in nodes.at.iter().zip(&nodes.from).filter(|(node, _)| node.rows > self.links.max_degree) {
+            let Some(most) = degree::far_threshold(self, node)? else { continue };
+            for edge in from {
+                let threshold = &mut thresholds[near.node[*edge as usize] as usize];
+                threshold.far = threshold.far.min(most);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the pairs of near and far edges that meet and whose end points differ where WHERE says so, a bounded number at a time.
+    fn pair(
+        &self,
+        near: &EdgeSet<'_>,
+        from: &[Vec<u32>],
+        far: &EdgeSet<'_>,
+        thresholds: &[Threshold],
+        take: &mut dyn FnMut(&[Pair]) -> Result<()>,
+    ) -> Result<()> {
+        let apart: Vec<(Ids, Ids)> = self.links.apart.iter().map(|at| ends_of(&self.links.ends[*at], near, far)).collect::<Result<_>>()?;
+        let mut pairs = Vec::with_capacity(PAIRS.min(far.len() * 2));
+        for edge in 0..far.len() {
+            for other in &from[far.node[edge] as usize] {
+                let group = near.node[*other as usize];
+                let differ = apart.iter().all(|(near, far)| near.differs(*other as usize, far, edge));
+                if !differ || !thresholds[group as usize].keeps(far, edge) {
+                    continue;
+                }
+                pairs.push(Pair { group, near: *other, far: edge as u32 });
+                if pairs.len() == PAIRS {
+                    take(&pairs)?;
+                    pairs.clear();
+                }
+            }
+        }
+        if pairs.is_empty() { Ok(()) } else { take(&pairs) }
+    }
+}
+
+/// The end points of both sides as numbers: equal where the values are.
+fn ends_of(ends: &Ends, near: &EdgeSet<'_>, far: &EdgeSet<'_>) -> Result<(Ids, Ids)> {
+    let mut numbers = HashMap::new();
+    Ok((Ids::of(&near.keys[ends.near], &mut numbers)?, Ids::of(&far.keys[ends.far], &mut numbers)?))
+}
+
+/// Nodes, each once, with the near edges that lead to it.
+#[derive(Default)]
+struct Nodes {
+    at: Vec<NodeAt>,
+    from: Vec<Vec<u32>>,
+}
+
+impl Nodes {
+    /// Runs of nodes that have about so many far edges together.
+    fn batches(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
+        let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
+        for (index, node) in self.at.iter().enumerate() {
+            if held > 0 && held + node.rows > rows {
+                batches.push(from..index);
+                (from, held) = (index, 0);
+            }
+            held += node.rows;
+        }
+        if from < self.at.len() {
+            batches.push(from..self.at.len());
+        }
+        batches
+    }
+}
+

@@ -1,0 +1,104 @@
+//! Nodes with more neighbours than are followed: a walk takes those with the smallest hash, at both hops alike.
+//!
+//! Bottom-k sampling (Cohen and Kaplan, "Summarizing data using bottom-k sketches", PODC 2007): the k smallest of uniform hashes are a
+//! uniform sample without replacement, and the k-th of them, as a fraction of the hashes' range, the share of neighbours that is kept.
+
+use std::collections::{BinaryHeap, HashSet};
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef, BinaryArray};
+use schemas::Result;
+use schemas::plan::links::Side;
+use schemas::states::StateRows;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::walk::Walk;
+use crate::walk::edges::{EdgeSet, NodeAt};
+
+/// Rows whose neighbours are hashed at once.
+const ROWS: usize = 8_192;
+
+/// The greatest hashes that a key's walk follows, at either hop. `u64::MAX`: all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Threshold {
+    pub(super) near: u64,
+    pub(super) far: u64,
+}
+
+impl Threshold {
+    pub(super) fn is_sampled(&self) -> bool {
+        self.near != u64::MAX || self.far != u64::MAX
+    }
+
+    pub(super) fn samples_far(&self) -> bool {
+        self.far != u64::MAX
+    }
+
+    /// The shares of neighbours that are followed.
+    pub(super) fn shares(&self) -> (f64, f64) {
+        let share = |most: u64| if most == u64::MAX { 1.0 } else { (most as f64 / u64::MAX as f64).max(f64::MIN_POSITIVE) };
+        (share(self.near), share(self.far))
+    }
+
+    pub(super) fn keeps(&self, far: &EdgeSet<'_>, edge: usize) -> bool {
+        self.far == u64::MAX || far.hashes.as_ref().is_none_or(|hashes| hashes[edge] <= self.far)
+    }
+}
+
+/// The k-th smallest hash of a node's neighbours; `None` when it has no more than are followed. Holds k hashes, however many there are.
+pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[(&StateRows, Range<usize>, bool)]) -> Result<Option<u64>> {
+    let most = walk.links.max_degree;
+    let (mut smallest, mut known) = (BinaryHeap::with_capacity(most + 2), HashSet::with_capacity(most + 2));
+    let mut beyond = false;
+    for (rows, range, _) in layers {
+        for from in range.clone().step_by(ROWS) {
+            for hash in hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))? {
+                if smallest.len() >= most && smallest.peek().is_some_and(|greatest| hash > *greatest) {
+                    beyond = true;
+                    continue;
+                }
+                if known.insert(hash) {
+                    smallest.push(hash);
+                }
+                if smallest.len() > most
+                    && let Some(greatest) = smallest.pop()
+                {
+                    known.remove(&greatest);
+                    beyond = true;
+                }
+            }
+        }
+    }
+    Ok(if beyond { smallest.peek().copied() } else { None })
+}
+
+pub(super) fn far_threshold(walk: &Walk<'_>, node: &NodeAt) -> Result<Option<u64>> {
+    let layers = walk.source.edges(walk.view, &node.prefix, &node.place);
+    threshold(walk, Side::Far, &layers)
+}
+
+/// Which of these rows lead to a neighbour that is followed.
+pub(super) fn followed(walk: &Walk<'_>, side: Side, rows: &StateRows, range: Range<usize>, most: u64) -> Result<Vec<bool>> {
+    let mut followed = Vec::with_capacity(range.len());
+    for from in range.clone().step_by(ROWS) {
+        followed.extend(hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))?.into_iter().map(|hash| hash <= most));
+    }
+    Ok(followed)
+}
+
+fn hashes_of(walk: &Walk<'_>, side: Side, rows: &StateRows, range: Range<usize>) -> Result<Vec<u64>> {
+    let keys = &rows.batch().columns()[..walk.view.plan.keys.len()];
+    let keys: Vec<ArrayRef> = keys.iter().map(|key| key.slice(range.start, range.len())).collect();
+    hashes(walk, side, &keys)
+}
+
+/// The hash of what each edge leads to: the join keys of a near edge, the end points of a far one.
+pub(super) fn hashes(walk: &Walk<'_>, side: Side, keys: &[ArrayRef]) -> Result<Vec<u64>> {
+    let codec = walk.view.codec.nodes()?;
+    let rows = keys.first().map_or(0, |key| key.len());
+    let encoded: BinaryArray = match side {
+        Side::Near => codec.via(keys, rows)?,
+        Side::Far => codec.far_ends(keys, rows)?,
+    };
+    Ok((0..rows).map(|row| xxh3_64(encoded.value(row))).collect())
+}

@@ -1,0 +1,121 @@
+//! Estimating what a sample of neighbours says of all of them.
+//!
+//! - Counts and sums of pairs are divided by the shares that were followed (Horvitz and Thompson 1952): unbiased, with a relative
+//!   standard error of about sqrt((1 - p) / (p n)) for n neighbours of like weight of which the share p is followed.
+//! - Different end points: D seen, f1 of them through one followed neighbour, f2 through two. With the share p of neighbours followed the
+//!   number of all is estimated as D + f1^2 / (2 f2 + f1 p / (1 - p)) (Chao and Lin 2012, sampling without replacement), then divided by the
+//!   share of end points that was looked at. It is a lower bound in expectation, and exact where every end point has one neighbour.
+//! - Other aggregates (min, max, avg, arrays) are those of the sample.
+
+use std::collections::HashMap;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array};
+use arrow::compute::cast;
+use arrow::compute::kernels::zip::zip;
+use arrow::datatypes::DataType;
+use schemas::Result;
+use schemas::plan::links::{LinkAggregate, Over};
+
+use crate::walk::degree::Threshold;
+use crate::walk::edges::Ids;
+use crate::walk::pairs::Pair;
+
+pub(super) struct Estimate {
+    method: Method,
+    thresholds: Vec<Threshold>,
+    /// Numbers of end points, the same in every batch of pairs.
+    numbers: HashMap<Vec<u8>, u32>,
+    /// Per key that is sampled and end point: through how many followed neighbours it was seen.
+    seen: HashMap<u32, HashMap<u32, u32>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Method {
+    Total,
+    Different,
+    OfTheSample,
+}
+
+impl Estimate {
+    pub(super) fn new(aggregate: &LinkAggregate, thresholds: &[Threshold]) -> Self {
+        let method = match (&aggregate.over, aggregate.function.as_str()) {
+            (Over::Ends { .. }, "count" | "approx_distinct") => Method::Different,
+            (Over::States { .. }, "count" | "sum") => Method::Total,
+            _ => Method::OfTheSample,
+        };
+        Self { method, thresholds: thresholds.to_vec(), numbers: HashMap::new(), seen: HashMap::new() }
+    }
+
+    /// Notes the end points of these pairs.
+    pub(super) fn meet(&mut self, ends: &ArrayRef, pairs: &[Pair]) -> Result<()> {
+        if self.method != Method::Different {
+            return Ok(());
+        }
+        let ids = Ids::of(ends, &mut self.numbers)?;
+        for (at, pair) in pairs.iter().enumerate() {
+            if let Some(id) = ids.get(at)
+                && self.thresholds[pair.group as usize].is_sampled()
+            {
+                *self.seen.entry(pair.group).or_default().entry(id).or_default() += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The values with those of sampled keys estimated.
+    pub(super) fn scale(&self, values: &ArrayRef) -> Result<ArrayRef> {
+        if self.method == Method::OfTheSample {
+            return Ok(values.clone());
+        }
+        let is_sampled: BooleanArray = self.thresholds.iter().map(|threshold| Some(threshold.is_sampled())).collect();
+        let numbers = cast(values, &DataType::Float64)?;
+        let numbers = numbers.as_any().downcast_ref::<Float64Array>();
+        let whole = !values.data_type().is_floating();
+        let estimated: Float64Array = (0..values.len())
+            .map(|key| {
+                let value = numbers.filter(|numbers| numbers.is_valid(key)).map(|numbers| numbers.value(key))?;
+                let estimate = self.of(key, value);
+                Some(if whole && matches!(values.data_type(), DataType::Int64 | DataType::UInt64) { estimate.round() } else { estimate })
+            })
+            .collect();
+        let estimated = cast(&estimated, values.data_type())?;
+        Ok(zip(&is_sampled, &estimated, values)?)
+    }
+
+    fn of(&self, key: usize, value: f64) -> f64 {
+        let (near, far) = self.thresholds[key].shares();
+        match self.method {
+            Method::Total => value / (near * far),
+            Method::Different => {
+                let seen = self.seen.get(&(key as u32));
+                let times = |count: u32| seen.map_or(0, |seen| seen.values().filter(|times| **times == count).count()) as f64;
+                different(value, times(1), times(2), near) / far
+            }
+            Method::OfTheSample => value,
+        }
+    }
+}
+
+/// Chao and Lin's estimate of how many there are, of `seen` with `once` and `twice` of them seen once and twice in the share `p`.
+fn different(seen: f64, once: f64, twice: f64, p: f64) -> f64 {
+    if once == 0.0 || p >= 1.0 {
+        return seen;
+    }
+    seen + once * once / (2.0 * twice + once * p / (1.0 - p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::different;
+
+    #[test]
+    fn end_points_of_one_neighbour_each_are_counted_by_the_share_that_was_followed() {
+        assert_eq!(different(100.0, 100.0, 0.0, 0.1), 1000.0);
+    }
+
+    #[test]
+    fn end_points_that_every_neighbour_has_are_all_seen() {
+        assert_eq!(different(100.0, 0.0, 0.0, 0.1), 100.0);
+        assert_eq!(different(100.0, 50.0, 25.0, 1.0), 100.0);
+    }
+}
