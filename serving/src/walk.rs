@@ -10,11 +10,11 @@
 use std::collections::HashMap;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use schemas::Result;
 use schemas::plan::links::{Ends, LinkPlan, Side};
 use schemas::registry::LiveView;
 use schemas::states::answer::project;
 use schemas::tiles::Micros;
-use schemas::Result;
 
 use crate::lookup::{Answers, Source};
 
@@ -181,4 +181,3 @@ impl Nodes {
         batches
     }
 }
-

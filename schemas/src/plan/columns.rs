@@ -368,7 +368,9 @@ pub(super) fn position_or_push<T: PartialEq>(items: &mut Vec<T>, item: T) -> usi
 pub(super) fn sql_of(expr: &Expr) -> String {
     let tables: std::collections::BTreeSet<_> = expr.column_refs().into_iter().filter_map(|column| column.relation.clone()).collect();
     let bare = expr.clone().transform_down(|node| match node {
-        Expr::Column(column) if tables.len() < 2 && column.relation.is_some() => Ok(Transformed::yes(Expr::Column(Column::from_name(column.name)))),
+        Expr::Column(column) if tables.len() < 2 && column.relation.is_some() => {
+            Ok(Transformed::yes(Expr::Column(Column::from_name(column.name))))
+        }
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
         other => Ok(Transformed::no(other)),
     });

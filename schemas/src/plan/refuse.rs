@@ -207,8 +207,11 @@ impl Check<'_> {
         for join in joins {
             self.join(join);
         }
-        let relations: Vec<&TableFactor> =
-            select.from.iter().flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))).collect();
+        let relations: Vec<&TableFactor> = select
+            .from
+            .iter()
+            .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)))
+            .collect();
         match relations.as_slice() {
             [] => self.refuse(select, "a view reads a stream, found no FROM", "FROM a stream"),
             [_] | [_, _] => {}

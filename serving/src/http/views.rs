@@ -101,7 +101,8 @@ fn key_of(query: &str) -> Result<AskedRow> {
         match &*name {
             "_as_of" => asked.as_of = Some(parse_as_of(&value)?),
             "_paths" => {
-                let wrong = |_| Error::input(format!("_paths is \"{value}\": expected a whole number, how many paths are told at the most"));
+                let wrong =
+                    |_| Error::input(format!("_paths is \"{value}\": expected a whole number, how many paths are told at the most"));
                 asked.paths = value.parse().map_err(wrong)?;
             }
             name if name.starts_with('_') => {

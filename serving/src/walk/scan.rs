@@ -54,7 +54,8 @@ fn keys_of(walk: &Walk<'_>, part: u32) -> Result<BTreeSet<Vec<u8>>> {
 fn add_keys(walk: &Walk<'_>, rows: &StateRows, (part, parts): (u32, u32), keys: &mut BTreeSet<Vec<u8>>) -> Result<()> {
     let codec = walk.view.codec.nodes()?;
     let near = codec.near_rows(rows.batch())?;
-    let groups: Vec<_> = rows.batch().columns()[walk.links.layout.groups.clone()].iter().map(|key| key.slice(near.start, near.len())).collect();
+    let groups: Vec<_> =
+        rows.batch().columns()[walk.links.layout.groups.clone()].iter().map(|key| key.slice(near.start, near.len())).collect();
     let prefixes = codec.near(&groups, near.len())?;
     let places = codec.near_places(&groups, near.len())?;
     for row in 0..near.len() {

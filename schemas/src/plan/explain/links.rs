@@ -18,9 +18,12 @@ pub struct LinksExplanation {
 }
 
 pub(super) fn explain(plan: &ViewPlan, links: &LinkPlan) -> LinksExplanation {
-    let bytes: usize = plan.states.iter().flat_map(|state| &state.fields).map(|field| field.data_type().primitive_width().unwrap_or(16)).sum();
+    let bytes: usize =
+        plan.states.iter().flat_map(|state| &state.fields).map(|field| field.data_type().primitive_width().unwrap_or(16)).sum();
     let (kind, kept) = match links.kind {
-        EdgeKind::Liveness => ("liveness", format!("one row per edge and side, for all windows: its key, and {bytes} bytes of when it was last seen")),
+        EdgeKind::Liveness => {
+            ("liveness", format!("one row per edge and side, for all windows: its key, and {bytes} bytes of when it was last seen"))
+        }
         EdgeKind::Full => {
             let levels: Vec<String> = plan.ladder.iter().map(ToString::to_string).collect();
             let tiles = levels.join(", ");

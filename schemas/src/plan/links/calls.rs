@@ -75,14 +75,8 @@ impl Parser<'_> {
     fn call(&self, function: &AggregateFunction) -> Result<(LinkCall, Option<PairRange>)> {
         let mut bare = function.clone();
         bare.params.filter = None;
-        let mut call = LinkCall {
-            sql: String::new(),
-            argument: self.argument(&mut bare)?,
-            function: bare,
-            near: None,
-            far: None,
-            apart: Vec::new(),
-        };
+        let mut call =
+            LinkCall { sql: String::new(), argument: self.argument(&mut bare)?, function: bare, near: None, far: None, apart: Vec::new() };
         let mut ranges = (None, None);
         for condition in function.params.filter.iter().flat_map(|filter| split_conjunction(filter)) {
             if let Some(args) = within::call(condition) {
@@ -132,7 +126,9 @@ impl Parser<'_> {
                 return Err(Error::input(format!("{name}() takes one expression over a JOIN, found {}", params.args.len())));
             };
             if params.order_by.iter().any(|sort| sort.expr != *argument) {
-                return Err(Error::input(format!("{name}(DISTINCT ..) over a JOIN is ordered by what it collects: expected ORDER BY {argument}")));
+                return Err(Error::input(format!(
+                    "{name}(DISTINCT ..) over a JOIN is ordered by what it collects: expected ORDER BY {argument}"
+                )));
             }
             return Ok(Argument::Ends(self.side(argument)?, argument.clone()));
         }

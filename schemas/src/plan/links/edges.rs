@@ -124,12 +124,11 @@ impl<'a> Edges<'a> {
 
     /// The key column that holds an end point.
     fn end(&self, side: Side, expr: &Expr) -> Result<EndPoint> {
-        let within = |columns: &std::ops::Range<usize>, known: &[Expr]| known.iter().position(|known| known == expr).map(|at| columns.start + at);
+        let within =
+            |columns: &std::ops::Range<usize>, known: &[Expr]| known.iter().position(|known| known == expr).map(|at| columns.start + at);
         let via = self.joined.via(expr).map(|at| self.layout.via.start + at);
         let own = match side {
-            Side::Near => {
-                within(&self.layout.groups, &self.joined.groups).or_else(|| within(&self.layout.near_ends, &self.near_ends))
-            }
+            Side::Near => within(&self.layout.groups, &self.joined.groups).or_else(|| within(&self.layout.near_ends, &self.near_ends)),
             Side::Far => within(&self.layout.far_ends, &self.far_ends),
         };
         let column = via.or(own).ok_or_else(|| Error::internal(format!("the end point {expr} has no column")))?;

@@ -147,7 +147,9 @@ impl Joined {
     fn choose_sides(&mut self, aggregate: &Aggregate) -> Result<()> {
         let groups: Vec<Expr> = aggregate.group_expr.iter().map(|expr| strip_alias(expr).clone()).collect();
         if groups.is_empty() {
-            return Err(Error::input("an aggregate over a JOIN without GROUP BY would walk every edge: expected GROUP BY a column of one side"));
+            return Err(Error::input(
+                "an aggregate over a JOIN without GROUP BY would walk every edge: expected GROUP BY a column of one side",
+            ));
         }
         let own: Vec<Option<Side>> = groups.iter().filter(|group| self.via(group).is_none()).map(|group| self.side_of(group)).collect();
         let of_both = own.iter().position(Option::is_none).map(|at| sql_of(&groups[at]));
