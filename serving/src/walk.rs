@@ -181,3 +181,5 @@ impl Nodes {
         batches
     }
 }
+#[cfg(test)]
+mod tests;

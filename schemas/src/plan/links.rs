@@ -239,3 +239,6 @@ pub(super) fn is_linked(aggregate: &Aggregate) -> bool {
     }
     below(&aggregate.input)
 }
+
+#[cfg(test)]
+mod tests;

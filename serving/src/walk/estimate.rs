@@ -7,7 +7,7 @@
 //!   share of end points that was looked at. It is a lower bound in expectation, and exact where every end point has one neighbour.
 //! - Other aggregates (min, max, avg, arrays) are those of the sample.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array};
 use arrow::compute::cast;
@@ -25,8 +25,8 @@ pub(super) struct Estimate {
     thresholds: Vec<Threshold>,
     /// Numbers of end points, the same in every batch of pairs.
     numbers: HashMap<Vec<u8>, u32>,
-    /// Per key that is sampled and end point: through how many followed neighbours it was seen.
-    seen: HashMap<u32, HashMap<u32, u32>>,
+    /// Per key that is sampled: its end points with the followed neighbours through which each was seen.
+    seen: HashMap<u32, HashSet<(u32, u32)>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Estimate {
             if let Some(id) = ids.get(at)
                 && self.thresholds[pair.group as usize].is_sampled()
             {
-                *self.seen.entry(pair.group).or_default().entry(id).or_default() += 1;
+                self.seen.entry(pair.group).or_default().insert((id, pair.near));
             }
         }
         Ok(())
@@ -87,9 +87,12 @@ impl Estimate {
         match self.method {
             Method::Total => value / (near * far),
             Method::Different => {
-                let seen = self.seen.get(&(key as u32));
-                let times = |count: u32| seen.map_or(0, |seen| seen.values().filter(|times| **times == count).count()) as f64;
-                different(value, times(1), times(2), near) / far
+                let mut neighbours: HashMap<u32, u32> = HashMap::new();
+                for (end, _) in self.seen.get(&(key as u32)).into_iter().flatten() {
+                    *neighbours.entry(*end).or_default() += 1;
+                }
+                let through = |count: u32| neighbours.values().filter(|neighbours| **neighbours == count).count() as f64;
+                different(value, through(1), through(2), near) / far
             }
             Method::OfTheSample => value,
         }

@@ -47,7 +47,8 @@ const CONSUMER_DEFAULTS: [(&str, &str); 7] = [
     ("heartbeat.interval.ms", "1000"),
     ("session.timeout.ms", "15000"),
     ("max.poll.interval.ms", "300000"),
-    ("queued.max.messages.kbytes", "65536"),
+    // For each partition: what is fetched ahead waits in memory.
+    ("queued.max.messages.kbytes", "16384"),
     ("topic.metadata.refresh.interval.ms", "10000"),
 ];
 

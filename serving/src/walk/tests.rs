@@ -1,0 +1,168 @@
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::Int64Type;
+use schemas::catalog::DefinitionStatus;
+use schemas::definitions::{Definitions, StreamDefinition, parse};
+use schemas::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
+use schemas::functions::Functions;
+use schemas::plan::{Planned, Planner, planning_session};
+use schemas::registry::LiveView;
+use schemas::states::{KeyCodec, Partial, merge_rows};
+use schemas::tiles::Micros;
+use schemas::vector::Vector;
+
+use super::Walk;
+use crate::archive::ArchiveLayer;
+use crate::lookup::{Answers, Source, encode_keys, lookup};
+use crate::sorted::SortedRun;
+
+const NOW: Micros = 1_772_452_800_000_000;
+const HUB: &str = "hub";
+
+const CREATED: &str = "CREATE STREAM created (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, user_id TEXT, device TEXT) \
+    WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '1m', key = 'user_id')";
+const LOGIN: &str = "CREATE STREAM login (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, user_id TEXT, device TEXT) \
+    WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '1m', key = 'user_id')";
+
+fn view(columns: &str, options: &str) -> String {
+    format!(
+        "CREATE VIEW links WITH (windows = '30d'{options}) AS SELECT c.device, {columns} \
+         FROM created c JOIN login l ON c.user_id = l.user_id GROUP BY c.device"
+    )
+}
+
+/// Events of one stream: (user, device) each, a second apart.
+fn events(stream: &StreamDefinition, links: impl Iterator<Item = (String, String)>) -> RecordBatch {
+    let (users, devices): (Vec<String>, Vec<String>) = links.unzip();
+    let count = users.len();
+    let times = || TimestampMicrosecondArray::from_iter_values((0..count as i64).map(|at| NOW - 1 - at)).with_timezone("UTC");
+    let schema = plan_schema(stream);
+    let column = |name: &str| -> ArrayRef {
+        match name {
+            "id" => Arc::new(StringArray::from_iter_values((0..count).map(|at| at.to_string()))),
+            "ts" | EVENT_TIME => Arc::new(times()),
+            "user_id" => Arc::new(StringArray::from_iter_values(&users)),
+            "device" => Arc::new(StringArray::from_iter_values(&devices)),
+            SOURCE => Arc::new(StringArray::from_iter_values(std::iter::repeat_n(&*stream.name, count))),
+            PARTITION => Arc::new(Int32Array::from_value(0, count)),
+            OFFSET => Arc::new(Int64Array::from_iter_values(0..count as i64)),
+            other => panic!("unknown column {other}"),
+        }
+    };
+    RecordBatch::try_new(schema.clone(), schema.fields().iter().map(|field| column(field.name())).collect()).unwrap()
+}
+
+struct World {
+    live: LiveView,
+    layer: ArchiveLayer,
+}
+
+impl World {
+    async fn of(view_sql: &str, created: impl Iterator<Item = (String, String)>, login: impl Iterator<Item = (String, String)>) -> World {
+        let streams = vec![parse::parse_stream(CREATED).unwrap(), parse::parse_stream(LOGIN).unwrap()];
+        let view = parse::parse_view(view_sql).unwrap();
+        let project = Definitions { streams: streams.clone(), views: vec![view.clone()] };
+        let Planned::Kept(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
+        let codec = Arc::new(KeyCodec::of(&plan).unwrap());
+        let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
+        let mut states = partial.states("created", &[events(&streams[0], created)]).await.unwrap();
+        states.extend(partial.states("login", &[events(&streams[1], login)]).await.unwrap());
+        let rows = merge_rows(&plan, &codec, &states).unwrap();
+        let layer = ArchiveLayer { run: SortedRun::in_memory(rows), vector: Vector::new() };
+        let live = LiveView { name: "links".into(), version: 1, status: DefinitionStatus::Active, definition: Arc::new(view), plan, codec };
+        World { live, layer }
+    }
+
+    fn ask(&self, device: &str) -> Answers {
+        let keys = encode_keys(&self.live, &[Arc::new(StringArray::from(vec![device]))], 1).unwrap();
+        let wanted: Vec<usize> = (0..self.live.plan.columns.len()).collect();
+        lookup(&self.live, &Source::Archive(&self.layer), &[keys.value(0)], NOW, &wanted).unwrap()
+    }
+
+    fn near_edges(&self, device: &str) -> usize {
+        let source = Source::Archive(&self.layer);
+        let links = self.live.plan.links.clone().unwrap();
+        let walk = Walk::new(&self.live, &links, &source, NOW);
+        let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
+        walk.near_edges(&groups, 1).unwrap().len()
+    }
+}
+
+fn number(answers: &Answers, column: usize) -> i64 {
+    answers.rows.column(column).as_primitive::<Int64Type>().value(0)
+}
+
+fn user(at: usize) -> String {
+    format!("u{at}")
+}
+
+fn close(found: i64, expected: f64, standard_errors: f64) {
+    let relative = (found as f64 - expected).abs() / expected;
+    assert!(relative < standard_errors, "found {found}, expected {expected} within {standard_errors}");
+}
+
+#[tokio::test]
+async fn a_supernode_of_a_million_users_is_sampled_estimated_and_said_to_be() {
+    const USERS: usize = 1_000_000;
+    const KEPT: usize = 10_000;
+    let columns = "count(DISTINCT l.device) AS devices, count(DISTINCT c.user_id) AS users";
+    // Each user of the hub logs in from a device of the user's own, and from one that all share.
+    let created = (0..USERS).map(|at| (user(at), HUB.to_owned()));
+    let logins = (0..USERS).flat_map(|at| [(user(at), format!("d{at}")), (user(at), "shared".to_owned())]);
+    let world = World::of(&view(columns, ""), created, logins).await;
+    assert_eq!(world.near_edges(HUB), KEPT, "what a walk holds is bounded by max_degree");
+    let answers = world.ask(HUB);
+    assert!(answers.estimated && answers.found[0]);
+    // The share of users followed has a standard error of 1/sqrt(k), 1 %.
+    close(number(&answers, 1), USERS as f64 + 1.0, 0.05);
+    close(number(&answers, 2), USERS as f64, 0.05);
+}
+
+#[tokio::test]
+async fn a_user_of_too_many_devices_thins_the_end_points_of_every_path_alike() {
+    let columns = "count(DISTINCT l.device) AS devices, count(*) AS pairs";
+    let created = (0..50).map(|at| (user(at), HUB.to_owned()));
+    // One user has 5,000 devices, the others the first forty of them.
+    let logins =
+        (0..5_000).map(|at| (user(0), format!("d{at}"))).chain((1..50).flat_map(|of| (0..40).map(move |at| (user(of), format!("d{at}")))));
+    let world = World::of(&view(columns, ", max_degree = 1000"), created, logins).await;
+    let answers = world.ask(HUB);
+    assert!(answers.estimated);
+    close(number(&answers, 1), 5_000.0, 0.15);
+    close(number(&answers, 2), 5_000.0 + 49.0 * 40.0, 0.3);
+}
+
+#[tokio::test]
+async fn up_to_max_degree_nothing_is_estimated() {
+    let columns = "count(DISTINCT l.device) AS devices, count(*) AS pairs";
+    let created = || (0..100).map(|at| (user(at), HUB.to_owned()));
+    let logins = || (0..100).flat_map(|of| (0..30).map(move |at| (user(of), format!("d{}", at * (of % 3 + 1)))));
+    let world = World::of(&view(columns, ", max_degree = 100"), created(), logins()).await;
+    let answers = world.ask(HUB);
+    let expected: std::collections::BTreeSet<usize> = (0..100).flat_map(|of| (0..30).map(move |at| at * (of % 3 + 1))).collect();
+    assert!(!answers.estimated);
+    assert_eq!((number(&answers, 1), number(&answers, 2)), (expected.len() as i64, 3_000));
+    // One fewer, and it is.
+    let world = World::of(&view(columns, ", max_degree = 99"), created(), logins()).await;
+    assert!(world.ask(HUB).estimated);
+}
+
+#[tokio::test]
+async fn copies_by_doubling_are_what_adding_one_by_one_gives() {
+    let columns = "count(*) AS pairs, count(DISTINCT l.device) AS devices";
+    for times in [1usize, 2, 3, 7, 64, 100] {
+        let created = (0..times).map(|_| (user(0), HUB.to_owned()));
+        let logins = (0..5).map(|at| (user(0), format!("d{at}")));
+        let answers = World::of(&view(columns, ""), created, logins).await.ask(HUB);
+        assert_eq!((number(&answers, 1), number(&answers, 2)), (times as i64 * 5, 5));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_key_has_no_row_and_its_counts_are_0() {
+    let world = World::of(&view("count(*) AS pairs", ""), std::iter::empty(), std::iter::once((user(0), "d".to_owned()))).await;
+    let answers = world.ask(HUB);
+    assert!(!answers.found[0]);
+    assert_eq!(number(&answers, 1), 0);
+}
