@@ -1,10 +1,12 @@
 //! Asking: the one entry for lookups, and what lookups and queries share: one stand, one time, and where the states come from.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
+use schemas::plan::ColumnKind;
 use schemas::registry::LiveView;
 use schemas::tiles::Micros;
 use schemas::{Error, Result};
@@ -71,11 +73,9 @@ async fn answer_keys(node: &Node, question: Question, view: &str, keys: Keys, pa
     let rows = keys.typed(loaded.live.plan.answer_keys())?;
     let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
     let mut meta = Meta::of(&question, &[AskedView { view: loaded, columns: &columns }], &[]);
-    let values: Vec<String> = crate::meta::value_columns(&loaded.live.plan);
+    let estimated = question.estimated.clone();
     let answers = Lookup { question, view: view.into(), keys: rows, columns, paths }.run(node.queries()).await?;
-    if answers.estimated {
-        meta.approximate = values;
-    }
+    estimated.tell(&mut meta);
     Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })
 }
 
@@ -96,13 +96,34 @@ fn check_paths(view: &LoadedView, keys: usize, paths: usize) -> Result<()> {
 pub(crate) struct Question {
     pub(crate) stand: Arc<Stand>,
     pub(crate) as_of: Option<Micros>,
+    pub(crate) estimated: Arc<Estimated>,
+}
+
+/// The columns that turned out to be estimates while an answer was made: a node had more neighbours than are followed.
+#[derive(Debug, Default)]
+pub(crate) struct Estimated(Mutex<BTreeSet<String>>);
+
+impl Estimated {
+    /// Notes the values among these columns of a view.
+    pub(crate) fn note(&self, view: &LiveView, columns: &[usize]) {
+        let values = columns.iter().map(|column| &view.plan.columns[*column]).filter(|column| matches!(column.kind, ColumnKind::Value(_)));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(values.map(|column| column.field.name().clone()));
+    }
+
+    /// Adds what was noted to an answer's meta.
+    pub(crate) fn tell(&self, meta: &mut Meta) {
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        meta.approximate.extend(noted.iter().cloned());
+        meta.approximate.sort();
+        meta.approximate.dedup();
+    }
 }
 
 impl Question {
     /// A question about these views. When one of them must be computed from the archive, which holds what is committed, all
     /// of them stand on the committed vector: an answer has one position.
     pub(crate) fn over(stand: Stand, as_of: Option<Micros>, views: &[impl AsRef<str>]) -> Result<Question> {
-        let question = Question { stand: Arc::new(stand), as_of };
+        let question = Question { stand: Arc::new(stand), as_of, estimated: Arc::default() };
         let mut archive = false;
         for view in views {
             archive |= question.needs_archive(question.stand.view(view.as_ref())?);
@@ -110,8 +131,7 @@ impl Question {
         if !archive {
             return Ok(question);
         }
-        let Question { stand, as_of } = question;
-        Ok(Question { stand: Arc::new(committed(&stand)), as_of })
+        Ok(Question { stand: Arc::new(committed(&question.stand)), ..question })
     }
 
     /// The time at which a view is answered.
@@ -198,6 +218,9 @@ impl Lookup {
         };
         let t = self.question.t(live);
         let mut answers = lookup(live, &source, &encoded, t, &self.columns)?;
+        if answers.estimated {
+            self.question.estimated.note(live, &self.columns);
+        }
         if let Some(links) = live.plan.links.as_ref().filter(|_| self.paths > 0) {
             answers.paths = Some(Walk::new(live, links, &source, t).paths(&columns, self.paths)?);
         }

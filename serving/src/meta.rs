@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemas::events::format_timestamp;
-use schemas::plan::{ColumnKind, ViewPlan};
+use schemas::plan::ColumnKind;
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
 use serde::{Serialize, Serializer};
@@ -70,15 +70,6 @@ fn approximate_columns(asked: &AskedView<'_>) -> Vec<String> {
     let columns = asked.columns.iter().filter_map(|index| asked.view.live.plan.columns.get(*index));
     let is_approximate = |kind: &ColumnKind| matches!(kind, ColumnKind::Value(value) if value.approximate);
     columns.filter(|column| is_approximate(&column.kind)).map(|column| column.field.name().clone()).collect()
-}
-
-/// The columns of a view that are no keys, in the order of their names: of a linked view all of them are estimates once one node of the
-/// answer has more neighbours than are followed.
-pub(crate) fn value_columns(plan: &ViewPlan) -> Vec<String> {
-    let columns = plan.columns.iter().filter(|column| matches!(column.kind, ColumnKind::Value(_)));
-    let mut names: Vec<String> = columns.map(|column| column.field.name().clone()).collect();
-    names.sort();
-    names
 }
 
 fn token<S: Serializer>(cut: &Vector, serializer: S) -> Result<S::Ok, S::Error> {

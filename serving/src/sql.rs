@@ -7,6 +7,7 @@
 //! | `<stream>` | the accepted events up to the committed vector |
 //! | `system.*` | `runs`, `checkpoints`, `partitions`, `views`, `handover` |
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
@@ -17,7 +18,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
 use schemas::{Error, Result};
 
-use crate::ask::Question;
+use crate::ask::{Estimated, Question};
 use crate::meta::Meta;
 use crate::node::Node;
 
@@ -41,9 +42,17 @@ pub struct QueryResponse {
     pub schema: SchemaRef,
     pub batches: SendableRecordBatchStream,
     pub meta: Meta,
+    estimated: Arc<Estimated>,
 }
 
 impl QueryResponse {
+    /// The meta, with what the batches so far turned out to be: whole once the last one came.
+    pub fn meta_so_far(&self) -> Meta {
+        let mut meta = self.meta.clone();
+        self.estimated.tell(&mut meta);
+        meta
+    }
+
     /// All batches. The caller bounds what it asks for.
     pub async fn collect(self) -> Result<Vec<RecordBatch>> {
         Ok(self.batches.try_collect().await?)
@@ -69,6 +78,7 @@ impl Node {
         statement::allow(&plan)?;
         let plan = state.optimize(&params::bind(plan, params)?)?;
         let meta = used::meta(&plan, &question)?;
+        let estimated = question.estimated.clone();
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
         let schema = physical.schema();
         let batches = execute_stream(physical, session.task_ctx())?;
@@ -83,7 +93,7 @@ impl Node {
                 batch
             }
         });
-        Ok(QueryResponse { schema: schema.clone(), batches: Box::pin(RecordBatchStreamAdapter::new(schema, told)), meta })
+        Ok(QueryResponse { schema: schema.clone(), batches: Box::pin(RecordBatchStreamAdapter::new(schema, told)), meta, estimated })
     }
 }
 

@@ -92,24 +92,23 @@ async fn print_json(mut response: QueryResponse) -> Result<()> {
         }
     }
     buffer.extend_from_slice(b"],\n\"meta\":");
-    let meta =
-        serde_json::to_vec(&response.meta).map_err(|error| Error::internal(format!("an answer's meta has no JSON form: {error}")))?;
+    let meta = serde_json::to_vec(&response.meta_so_far())
+        .map_err(|error| Error::internal(format!("an answer's meta has no JSON form: {error}")))?;
     buffer.extend_from_slice(&meta);
     buffer.extend_from_slice(b"}\n");
     out.write(&buffer)
 }
 
-async fn print_table(context: &Context, response: QueryResponse) -> Result<()> {
+async fn print_table(context: &Context, mut response: QueryResponse) -> Result<()> {
     let header: Vec<String> = response.schema.fields().iter().map(|field| field.name().clone()).collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let meta = response.meta.clone();
     let mut rows = Vec::new();
-    for batch in response.collect().await? {
+    while let Some(batch) = response.batches.try_next().await? {
         for row in 0..batch.num_rows() {
             rows.push(values_text(&batch, row)?);
         }
     }
-    let count = rows.len();
+    let (count, meta) = (rows.len(), response.meta_so_far());
     let text = format!("{}\n({count} row{}; {})", table(&header, rows), if count == 1 { "" } else { "s" }, meta_text(&meta));
     context.output.print(&(), || text)
 }

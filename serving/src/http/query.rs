@@ -58,7 +58,7 @@ async fn as_json(mut response: QueryResponse) -> Result<Vec<u8>> {
         }
     }
     out.extend_from_slice(b"],\"meta\":");
-    serde_json::to_writer(&mut out, &response.meta)?;
+    serde_json::to_writer(&mut out, &response.meta_so_far())?;
     out.push(b'}');
     Ok(out)
 }

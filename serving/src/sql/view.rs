@@ -25,6 +25,7 @@ use crate::lookup::{Source, scan, scan_parts};
 use crate::sql::Queries;
 use crate::sql::equality::keys_named;
 use crate::sql::source::SourceExec;
+use crate::walk;
 
 /// Batches are handed on in pieces of this many rows at the most.
 const BATCH_ROWS: usize = 8_192;
@@ -145,7 +146,13 @@ impl Scan {
             Some(layer) => Source::Archive(layer),
             None => Source::Layers { stand: &self.question.stand, view: loaded },
         };
-        scan(&self.live, &source, part, self.question.t(&self.live), &self.columns)
+        let t = self.question.t(&self.live);
+        let Some(links) = &self.live.plan.links else { return scan(&self.live, &source, part, t, &self.columns) };
+        let (rows, estimated) = walk::scan(&self.live, links, &source, part, t, &self.columns)?;
+        if estimated {
+            self.question.estimated.note(&self.live, &self.columns);
+        }
+        Ok(rows)
     }
 }
 

@@ -14,7 +14,7 @@ use arrow::compute::cast;
 use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::DataType;
 use schemas::Result;
-use schemas::plan::links::{LinkAggregate, Over};
+use schemas::plan::links::{EdgeLayout, LinkAggregate, Over};
 
 use crate::walk::degree::Threshold;
 use crate::walk::edges::Ids;
@@ -22,6 +22,8 @@ use crate::walk::pairs::Pair;
 
 pub(super) struct Estimate {
     method: Method,
+    /// The end points are those of far edges, which are looked at in shares too.
+    of_far_ends: bool,
     thresholds: Vec<Threshold>,
     /// Numbers of end points, the same in every batch of pairs.
     numbers: HashMap<Vec<u8>, u32>,
@@ -37,13 +39,14 @@ enum Method {
 }
 
 impl Estimate {
-    pub(super) fn new(aggregate: &LinkAggregate, thresholds: &[Threshold]) -> Self {
+    pub(super) fn new(layout: &EdgeLayout, aggregate: &LinkAggregate, thresholds: &[Threshold]) -> Self {
+        let of_far_ends = matches!(&aggregate.over, Over::Ends { argument, .. } if layout.far_ends.contains(&argument.column));
         let method = match (&aggregate.over, aggregate.function.as_str()) {
             (Over::Ends { .. }, "count" | "approx_distinct") => Method::Different,
             (Over::States { .. }, "count" | "sum") => Method::Total,
             _ => Method::OfTheSample,
         };
-        Self { method, thresholds: thresholds.to_vec(), numbers: HashMap::new(), seen: HashMap::new() }
+        Self { method, of_far_ends, thresholds: thresholds.to_vec(), numbers: HashMap::new(), seen: HashMap::new() }
     }
 
     /// Notes the end points of these pairs.
@@ -92,7 +95,7 @@ impl Estimate {
                     *neighbours.entry(*end).or_default() += 1;
                 }
                 let through = |count: u32| neighbours.values().filter(|neighbours| **neighbours == count).count() as f64;
-                different(value, through(1), through(2), near) / far
+                different(value, through(1), through(2), near) / if self.of_far_ends { far } else { 1.0 }
             }
             Method::OfTheSample => value,
         }

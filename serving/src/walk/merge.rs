@@ -88,7 +88,7 @@ impl<'a> Merging<'a> {
     pub(super) fn estimate(&mut self, thresholds: &[Threshold]) {
         if thresholds.iter().any(Threshold::is_sampled) {
             for value in &mut self.values {
-                value.estimate = Some(Estimate::new(&value.aggregate, thresholds));
+                value.estimate = Some(Estimate::new(&self.walk.links.layout, &value.aggregate, thresholds));
             }
         }
     }
