@@ -1,5 +1,6 @@
 //! A laboratory: one installation in a temporary folder, its layers driven step by step by a test.
 
+pub mod oracle;
 pub mod process;
 pub mod services;
 

@@ -13,7 +13,7 @@ use schemas::states::StateRows;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::walk::Walk;
-use crate::walk::edges::{EdgeSet, NodeAt};
+use crate::walk::edges::{Alive, EdgeSet, NodeAt};
 
 /// Rows whose neighbours are hashed at once.
 const ROWS: usize = 8_192;
@@ -45,14 +45,16 @@ impl Threshold {
     }
 }
 
-/// The k-th smallest hash of a node's neighbours; `None` when it has no more than are followed. Holds k hashes, however many there are.
+/// The k-th smallest hash of a node's live neighbours; `None` when it has no more than are followed. Holds k hashes, however many there are.
 pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[(&StateRows, Range<usize>, bool)]) -> Result<Option<u64>> {
     let most = walk.links.max_degree;
     let (mut smallest, mut known) = (BinaryHeap::with_capacity(most + 2), HashSet::with_capacity(most + 2));
     let mut beyond = false;
     for (rows, range, _) in layers {
+        let alive = Alive::of(walk, side, rows)?;
         for from in range.clone().step_by(ROWS) {
-            for hash in hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))? {
+            let hashes = hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))?;
+            for hash in hashes.into_iter().enumerate().filter(|(at, _)| alive.holds(from + at)).map(|(_, hash)| hash) {
                 if smallest.len() >= most && smallest.peek().is_some_and(|greatest| hash > *greatest) {
                     beyond = true;
                     continue;

@@ -9,6 +9,7 @@ use arrow_row::{RowConverter, SortField};
 use schemas::plan::links::{EdgeKind, PairRange, Side};
 use schemas::states::answer::{merged, merged_states};
 use schemas::states::{Pieces, StateRows};
+use schemas::tiles::Micros;
 use schemas::{Error, Result};
 
 use crate::walk::Walk;
@@ -151,6 +152,26 @@ fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<usize>> {
     Ok(uses)
 }
 
+/// Which state rows hold an event of their side's longest range: the others add to no answer, and their edges are no neighbours.
+pub(super) struct Alive<'a> {
+    seen: &'a [Micros],
+    from: Option<Micros>,
+}
+
+impl<'a> Alive<'a> {
+    pub(super) fn of(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
+        let longest = &walk.links.ranges[walk.links.existence];
+        let range = if side == Side::Near { &longest.near } else { &longest.far };
+        let seen = rows.batch().column(walk.view.plan.state_offset(walk.links.seen)).as_primitive_opt::<TimestampMicrosecondType>();
+        let seen = seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))?;
+        Ok(Alive { seen: seen.values(), from: range.at(walk.t).from })
+    }
+
+    pub(super) fn holds(&self, row: usize) -> bool {
+        self.from.is_none_or(|from| from <= self.seen[row])
+    }
+}
+
 /// State rows under one node, by edge.
 #[derive(Default)]
 struct Found<'a> {
@@ -165,13 +186,14 @@ impl<'a> Found<'a> {
     fn add_node(&mut self, walk: &Walk<'_>, side: Side, node: u32, layers: &[Layer<'a>], most: Option<u64>) -> Result<()> {
         let mut known: HashMap<&'a [u8], u32> = HashMap::new();
         for (rows, range, laddered) in layers {
+            let alive = Alive::of(walk, side, rows)?;
             let followed = most.map(|most| degree::followed(walk, side, rows, range.clone(), most)).transpose()?;
             let keys = rows.keys();
             let mut from = range.start;
             while from < range.end {
                 let key = keys.value(from);
                 let to = (from + 1..range.end).find(|row| keys.value(*row) != key).unwrap_or(range.end);
-                if followed.as_ref().is_none_or(|followed| followed[from - range.start]) {
+                if (from..to).any(|row| alive.holds(row)) && followed.as_ref().is_none_or(|followed| followed[from - range.start]) {
                     let edge = *known.entry(key).or_insert_with(|| {
                         self.keys.push(key);
                         self.node.push(node);

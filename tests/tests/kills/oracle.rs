@@ -26,11 +26,7 @@ pub struct Question<'a> {
 
 /// Asks the oracle; answers what it found, or `None` where it is not installed (and says so).
 pub fn ask(question: &Question<'_>) -> Result<Option<Value>> {
-    let Some(python) = python() else {
-        assert!(std::env::var("BASESTREAM_REQUIRE_ORACLE").is_err(), "the oracle needs Python with DuckDB: tests/oracle/setup");
-        let _ = writeln!(std::io::stderr(), "left out: the oracle of the kills (tests/oracle/setup installs it)");
-        return Ok(None);
-    };
+    let Some(python) = basestream_tests::oracle::python() else { return Ok(None) };
     let folder = question.site.project.folder.path();
     let mut log = serde_json::Map::new();
     for stream in STREAMS {
@@ -82,13 +78,6 @@ fn sums(lines: &[PartitionLine]) -> Vec<Value> {
     }
     let line = |((stream, partition), [archived, duplicate, dead, absent]): ((&str, i32), [i64; 4])| json!({"stream": stream, "partition": partition, "archived": archived, "duplicate": duplicate, "dead_lettered": dead, "absent": absent});
     sums.into_iter().map(line).collect()
-}
-
-/// The interpreter that tests/oracle/setup made.
-fn python() -> Option<PathBuf> {
-    let cache =
-        std::env::var("XDG_CACHE_HOME").map(PathBuf::from).or_else(|_| std::env::var("HOME").map(|home| Path::new(&home).join(".cache")));
-    Some(cache.ok()?.join("basestream/oracle/bin/python")).filter(|path| path.exists())
 }
 
 fn here() -> PathBuf {

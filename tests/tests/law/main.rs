@@ -7,6 +7,7 @@
 
 mod compare;
 mod grammar;
+mod graphs;
 mod layers;
 mod links;
 mod regressions;
