@@ -71,3 +71,7 @@ fuzz target seconds *arguments:
 # what a remembered id costs (BASESTREAM_IDS, BASESTREAM_DEDUP_MEMORY), and a catalog of ten thousand checkpoints; prints figures
 measure:
     cargo test --workspace --lib -- --ignored --nocapture what_an_id_costs a_state_of_ten_thousand
+
+# how soon a link that was made counts in `up` (prints figures)
+links:
+    cargo test --workspace --test law -- --ignored --nocapture how_soon

@@ -32,11 +32,14 @@ fn view(columns: &str, options: &str) -> String {
     )
 }
 
-/// Events of one stream: (user, device) each, a second apart.
-fn events(stream: &StreamDefinition, links: impl Iterator<Item = (String, String)>) -> RecordBatch {
-    let (users, devices): (Vec<String>, Vec<String>) = links.unzip();
+/// An event: its user and device, and when it was.
+type Event = ((String, String), Micros);
+
+fn events(stream: &StreamDefinition, links: impl Iterator<Item = Event>) -> RecordBatch {
+    let (links, times): (Vec<(String, String)>, Vec<Micros>) = links.unzip();
+    let (users, devices): (Vec<String>, Vec<String>) = links.into_iter().unzip();
     let count = users.len();
-    let times = || TimestampMicrosecondArray::from_iter_values((0..count as i64).map(|at| NOW - 1 - at)).with_timezone("UTC");
+    let times = || TimestampMicrosecondArray::from(times.clone()).with_timezone("UTC");
     let schema = plan_schema(stream);
     let column = |name: &str| -> ArrayRef {
         match name {
@@ -59,7 +62,13 @@ struct World {
 }
 
 impl World {
+    /// Events just before now.
     async fn of(view_sql: &str, created: impl Iterator<Item = (String, String)>, login: impl Iterator<Item = (String, String)>) -> World {
+        let just_before = || (0i64..).map(|at| NOW - 1 - at);
+        World::at(view_sql, created.zip(just_before()), login.zip(just_before())).await
+    }
+
+    async fn at(view_sql: &str, created: impl Iterator<Item = Event>, login: impl Iterator<Item = Event>) -> World {
         let streams = vec![parse::parse_stream(CREATED).unwrap(), parse::parse_stream(LOGIN).unwrap()];
         let view = parse::parse_view(view_sql).unwrap();
         let project = Definitions { streams: streams.clone(), views: vec![view.clone()] };
@@ -146,6 +155,19 @@ async fn up_to_max_degree_nothing_is_estimated() {
     // One fewer, and it is.
     let world = World::of(&view(columns, ", max_degree = 99"), created(), logins()).await;
     assert!(world.ask(HUB).estimated);
+}
+
+#[tokio::test]
+async fn a_neighbour_that_left_every_window_does_not_count_towards_the_degree() {
+    // 3,000 logins, one an hour back from now: 720 of them are within 30 days.
+    let columns = "count(DISTINCT l.device) AS devices";
+    let hours = |count: i64| (0..count).map(|at| NOW - 1 - at * 3_600_000_000);
+    let logins = (0..3_000).map(|at| (user(0), format!("d{at}"))).zip(hours(3_000));
+    let created = std::iter::once(((user(0), HUB.to_owned()), NOW - 1));
+    let world = World::at(&view(columns, ", max_degree = 800"), created, logins).await;
+    let answers = world.ask(HUB);
+    assert!(!answers.estimated);
+    assert_eq!(number(&answers, 1), 720);
 }
 
 #[tokio::test]

@@ -77,6 +77,45 @@ async fn compare(name: &str, choose: Choose) {
     assert_eq!(up.terminate().unwrap(), Some(0));
 }
 
+/// `cargo test --workspace --test law -- --ignored --nocapture how_soon`: from the 202 of a login to its link being counted, in `up`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement of a minute"]
+async fn how_soon_a_new_link_counts() {
+    let project = project();
+    project.ok(&["apply"]).unwrap();
+    let up = project.start("up").unwrap();
+    let client = reqwest::Client::new();
+    let url = |path: &str| format!("http://{}{path}", project.http);
+    while !client.get(url("/readyz")).send().await.is_ok_and(|reply| reply.status().is_success()) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let post = async |stream: &str, event: Value| {
+        let reply = client.post(url(&format!("/v1/streams/{stream}/events"))).json(&json!([event])).send().await.unwrap();
+        assert_eq!(reply.status(), 202);
+    };
+    let event = |id: String, device: String| {
+        let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+        json!({ "id": id, "ts": now, "user_id": "u1", "device_id": device, "amount": 50 })
+    };
+    post("create_account", event("c".into(), "hub".into())).await;
+    let mut taken = Vec::new();
+    for at in 0..100 {
+        post("login", event(format!("l{at}"), format!("d{at}"))).await;
+        let began = Instant::now();
+        loop {
+            let row: Value = client.get(url("/v1/views/device_links/row?device_id=hub")).send().await.unwrap().json().await.unwrap();
+            if row["row"]["linked_7d"] == json!(at + 1) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        taken.push(began.elapsed());
+    }
+    taken.sort();
+    println!("a link made counts after: median {:?}, p99 {:?}, most {:?} (of {})", taken[50], taken[98], taken[99], taken.len());
+    assert_eq!(up.terminate().unwrap(), Some(0));
+}
+
 fn project() -> Project {
     let http = format!("127.0.0.1:{}", free_port().unwrap());
     let files = [
