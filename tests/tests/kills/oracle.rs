@@ -1,6 +1,7 @@
 //! The oracle: tests/oracle/oracle.py, which reads the log by itself and says what is true.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
