@@ -90,6 +90,8 @@ pub struct Report {
     pub columns: usize,
     /// Columns compared with a tolerance, because their functions estimate.
     pub approximate: Vec<String>,
+    /// Rows of a linked view with more behind them than `max_degree` follows: compared with the bound of an estimate.
+    pub crowded: u64,
     /// The first ones.
     pub differences: Vec<Difference>,
     pub difference_count: u64,
@@ -123,7 +125,8 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
     }
     let question = expected.ask(Moment { t: answer.t, as_of: answer.as_of })?;
     let rows = expected.rows(&question, &answer.vector).await?;
-    let compared = compare::compare(&question.columns, &answer, rows).await?;
+    let crowded = compare::Crowded { keys: expected.crowded(&question, &answer.vector).await?, max_degree: question.max_degree };
+    let compared = compare::compare(&question.columns, &answer, rows, &crowded).await?;
     Ok(Report {
         view: view.into(),
         version: expected.version(),
@@ -138,6 +141,7 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
             .filter(|column| values::Tolerance::of(column).is_approximate())
             .map(|c| c.name.clone())
             .collect(),
+        crowded: compared.crowded,
         differences: compared.differences,
         difference_count: compared.difference_count,
         seconds: started.elapsed().as_secs_f64(),

@@ -71,6 +71,9 @@ fn verify_text(report: &Report, log: &[LogReport]) -> String {
     if !report.approximate.is_empty() {
         let _ = write!(text, "\n  compared with a tolerance: {}", report.approximate.join(", "));
     }
+    if report.crowded > 0 {
+        let _ = write!(text, "\n  {} rows have more links than max_degree: compared by the bound of an estimate", report.crowded);
+    }
     for gap in &report.gaps {
         let _ = write!(text, "\n  accepted as lost: {gap}");
     }

@@ -1,6 +1,6 @@
 //! Comparing served rows with expected ones, key by key and column by column.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, Schema};
@@ -32,15 +32,31 @@ pub struct Difference {
 pub struct Compared {
     /// Expected rows.
     pub rows: u64,
+    /// Those of them that may be estimates.
+    pub crowded: u64,
     pub differences: Vec<Difference>,
     pub difference_count: u64,
 }
 
+/// The rows that may be estimates, by their keys.
+#[derive(Debug, Default)]
+pub struct Crowded {
+    /// The key columns, in their order.
+    pub keys: Vec<RecordBatch>,
+    pub max_degree: u32,
+}
+
 /// Compares an answer with the expected rows, in any order of rows and columns.
-pub async fn compare(columns: &[PlainColumn], answer: &Answer, mut expected: SendableRecordBatchStream) -> Result<Compared> {
+pub async fn compare(
+    columns: &[PlainColumn],
+    answer: &Answer,
+    mut expected: SendableRecordBatchStream,
+    crowded: &Crowded,
+) -> Result<Compared> {
     let mut compared = Compared::default();
     let schema = expected.schema();
-    let Some(served) = Side::served(columns, answer, &schema, &mut compared)? else { return Ok(compared) };
+    let Some(mut served) = Side::served(columns, answer, &schema, &mut compared)? else { return Ok(compared) };
+    served.expect_estimates(crowded)?;
     let mut seen = vec![false; served.batch.num_rows()];
     while let Some(batch) = expected.try_next().await? {
         compared.rows += batch.num_rows() as u64;
@@ -68,6 +84,8 @@ struct Side {
     keys: Vec<usize>,
     converter: RowConverter,
     rows: HashMap<Vec<u8>, usize>,
+    crowded: HashSet<Vec<u8>>,
+    max_degree: u32,
 }
 
 impl Side {
@@ -95,9 +113,18 @@ impl Side {
         let nullable: Vec<_> = fields.iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(std::sync::Arc::new(Schema::new(nullable)), ordered, &options)?;
-        let mut side = Side { batch, keys, converter, rows: HashMap::new() };
+        let mut side = Side { batch, keys, converter, rows: HashMap::new(), crowded: HashSet::new(), max_degree: 0 };
         side.index(compared)?;
         Ok(Some(side))
+    }
+
+    fn expect_estimates(&mut self, crowded: &Crowded) -> Result<()> {
+        self.max_degree = crowded.max_degree;
+        for batch in crowded.keys.iter().filter(|batch| batch.num_columns() > 0) {
+            let rows = self.converter.convert_columns(batch.columns())?;
+            self.crowded.extend(rows.iter().map(|row| row.as_ref().to_vec()));
+        }
+        Ok(())
     }
 
     fn index(&mut self, compared: &mut Compared) -> Result<()> {
@@ -122,11 +149,16 @@ impl Side {
         let encoded = self.encode(expected)?;
         let mut pairs = Vec::with_capacity(expected.num_rows());
         for row in 0..expected.num_rows() {
-            match self.rows.get(&encoded.key(row)) {
+            let key = encoded.key(row);
+            let crowded = self.crowded.contains(&key);
+            compared.crowded += u64::from(crowded);
+            match self.rows.get(&key) {
                 Some(found) => {
                     seen[*found] = true;
-                    pairs.push((*found, row));
+                    pairs.push((*found, row, crowded));
                 }
+                // None of those that were followed met another event.
+                None if crowded => {}
                 None => {
                     let key = key_text(expected, &self.keys, row);
                     compared.add(|| Difference { key, column: "*".into(), served: "no row".into(), expected: "a row".into() });
@@ -140,9 +172,12 @@ impl Side {
                 .as_ref()
                 .and_then(|name| expected.column_by_name(name))
                 .and_then(|array| array.as_primitive_opt::<Int64Type>());
-            for (served, row) in &pairs {
+            for (served, row, crowded) in &pairs {
                 let distinct = distinct.filter(|counts| counts.is_valid(*row)).map(|counts| counts.value(*row));
-                let tolerance = Tolerance::of(column).given(distinct, answer.without_nan);
+                let tolerance = match crowded {
+                    true => Tolerance::of_crowded(column, self.max_degree),
+                    false => Tolerance::of(column).given(distinct, answer.without_nan),
+                };
                 if !equal(ours, *served, theirs, *row, tolerance) {
                     compared.add(|| Difference {
                         key: self.key(*served),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -13,6 +14,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
+use futures::TryStreamExt;
 use schemas::catalog::{CatalogState, DefinitionKind, DefinitionRecord, FileKind, FileRecord};
 use schemas::definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
 use schemas::events::plan_schema;
@@ -86,6 +88,13 @@ impl Expected {
     /// The rows that the question has over the events before `vector`.
     pub async fn rows(&self, question: &Plain, vector: &Vector) -> Result<SendableRecordBatchStream> {
         self.run(&question.sql, vector).await.map_err(|error| error.with("sql", &question.sql))
+    }
+
+    /// The keys that the question lets be estimated.
+    pub async fn crowded(&self, question: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
+        let Some(sql) = &question.crowded_sql else { return Ok(Vec::new()) };
+        let rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
+        Ok(rows.try_collect().await?)
     }
 
     /// Runs any SQL over the events before `vector`.

@@ -23,6 +23,9 @@ mod span;
 
 pub use select::PlainColumn;
 
+/// `max_degree` of a view that does not say: told here once more.
+const MAX_DEGREE: u32 = 10_000;
+
 /// A point in time that a view is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
@@ -45,19 +48,31 @@ pub struct Plain {
     pub counts_sql: String,
     /// One row: `read`, the events before any WHERE.
     pub read_sql: String,
+    /// Of a joined view: the keys that may be answered by an estimate, because more lies behind them than is followed.
+    pub crowded_sql: Option<String>,
+    /// Past so many neighbours a joined view is estimated.
+    pub max_degree: u32,
 }
 
 /// Rewrites a view. `is_aggregate` tells the aggregates among the functions of the session that the text is for.
 pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dyn Fn(&str) -> bool, moment: Moment) -> Result<Plain> {
     let about = |error: Error| error.with("view", &view.name);
     let carry::Carried { mut query, reads, sides } = carry::carry(view, definitions, carry::Where::Kept).map_err(about)?;
-    let mut counts = query.clone();
+    let (mut counts, mut crowded) = (query.clone(), query.clone());
     let mut read = carry::carry(view, definitions, carry::Where::Dropped).map_err(about)?;
     let rewritten = select::rewrite(top_select(&mut query)?, &sides, view, is_aggregate, moment).map_err(about)?;
     select::count(top_select(&mut counts)?, &sides, &rewritten, moment).map_err(about)?;
     select::count_read(top_select(&mut read.query)?, &read.sides)?;
     let (counts_sql, read_sql) = (counts.to_string(), read.query.to_string());
-    Ok(Plain { sql: query.to_string(), columns: rewritten.columns, reads, counts_sql, read_sql })
+    let max_degree = view.max_degree.unwrap_or(MAX_DEGREE);
+    let mut crowded_sql = None;
+    if sides.is_joined() {
+        let keys: Vec<_> = rewritten.columns.iter().filter(|column| column.is_key).map(|key| (key.sql.clone(), key.name.clone())).collect();
+        let group_by = top_select(&mut query)?.group_by.clone();
+        let told = join::crowd(top_select(&mut crowded)?, &sides, &group_by, &keys, max_degree).map_err(about)?;
+        crowded_sql = told.then(|| crowded.to_string());
+    }
+    Ok(Plain { sql: query.to_string(), columns: rewritten.columns, reads, counts_sql, read_sql, crowded_sql, max_degree })
 }
 
 /// The SELECT that holds the view's columns.

@@ -27,8 +27,13 @@ enum Kind {
     Digest,
     /// Exact up to the capacity of `top_k`.
     TopK,
-    /// Not comparable: `top_k` is past its capacity.
+    /// Not comparable: `top_k` is past its capacity, or a sample was followed that bounds no such value.
     Any,
+    /// A count of which a sample was followed; one of different values is too small rather than too great.
+    Sampled {
+        relative: f64,
+        from_below: bool,
+    },
 }
 
 impl Tolerance {
@@ -42,6 +47,16 @@ impl Tolerance {
             () if calls(TOP_K) => Kind::TopK,
             () => Kind::Exact,
         };
+        Tolerance { kind, without_nan: false }
+    }
+
+    /// What may be said of a row with more than `max_degree` neighbours: a count lies within six standard errors at either hop, of
+    /// 1 / sqrt(max_degree) each; a count of different values is estimated from below.
+    pub fn of_crowded(column: &PlainColumn, max_degree: u32) -> Tolerance {
+        let relative = 12.0 / f64::from(max_degree.max(1)).sqrt();
+        let different = column.sql.to_uppercase().contains("DISTINCT");
+        let is_estimated = column.is_count || column.functions == ["approx_distinct"];
+        let kind = if is_estimated { Kind::Sampled { relative, from_below: different } } else { Kind::Any };
         Tolerance { kind, without_nan: false }
     }
 
@@ -76,6 +91,15 @@ impl Tolerance {
 pub fn equal(served: &ArrayRef, i: usize, expected: &ArrayRef, j: usize, tolerance: Tolerance) -> bool {
     if tolerance.kind == Kind::Any {
         return true;
+    }
+    if let Kind::Sampled { relative, from_below } = tolerance.kind {
+        let both = if served.is_null(i) || expected.is_null(j) { None } else { as_float(served, i).zip(as_float(expected, j)) };
+        return match both {
+            Some((served, expected)) => {
+                served <= expected * (1.0 + relative) + 1.0 && (from_below || served >= expected * (1.0 - relative) - 1.0)
+            }
+            None => served.is_null(i) == expected.is_null(j),
+        };
     }
     match (served.is_null(i), expected.is_null(j)) {
         (true, true) => return true,

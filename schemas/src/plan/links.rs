@@ -218,7 +218,7 @@ pub(super) fn plan(
         max_degree: view.max_degree.map_or(MAX_DEGREE, |most| most as usize),
         conditions: edges.conditions.clone(),
         seen: edges.seen,
-        apart: (0..joined.apart.len()).collect(),
+        apart: (0..edges.apart).collect(),
         ends: edges.ends.clone(),
         ranges: fanned.ranges,
         existence: fanned.existence,

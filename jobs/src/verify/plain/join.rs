@@ -1,18 +1,18 @@
 //! The ledger's counts of a joined view. It keeps the two sides apart, so each side is counted by itself: its events, and those
 //! of them that could be in a pair.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Select};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, GroupByExpr, Select};
 use schemas::{Error, Result};
 
 use super::select::longest;
 use super::sides::{Reach, Side, Sides};
 use super::span::{Span, timestamp};
-use super::{Moment, parse_query, top_select};
+use super::{Moment, parse_query, quoted, top_select};
 
 /// `passed`: the events that meet their own side's conditions and have a join key. `expired`: those of them that are before what
 /// is kept.
 pub(super) fn count(select: &mut Select, sides: &Sides, kept: &Reach, moment: Moment) -> Result<()> {
-    let mut passing = passing(sides, select)?;
+    let mut passing = passing(sides, select)?.conditions;
     let mut counts = Vec::new();
     for (index, side) in sides.sides.iter().enumerate() {
         let mut conditions = std::mem::take(&mut passing[index]);
@@ -53,13 +53,54 @@ fn replace(select: &mut Select, items: &[&str], counts: &[String]) -> Result<()>
     Ok(())
 }
 
-/// Per side, what its events must meet to be in any pair, whatever the other side has.
-fn passing(sides: &Sides, select: &Select) -> Result<Vec<Vec<String>>> {
+/// Turns the SELECT into the keys whose pairs may be too many to be followed: a key that meets more than `max_degree` different join
+/// keys, or one that more than `max_degree` events of the other side have. `keys` are the view's, each with its name.
+///
+/// False when its group keys are not told apart from the text.
+pub(super) fn crowd(
+    select: &mut Select,
+    sides: &Sides,
+    group_by: &GroupByExpr,
+    keys: &[(String, String)],
+    max_degree: u32,
+) -> Result<bool> {
+    let GroupByExpr::Expressions(groups, _) = group_by else { return Ok(false) };
+    let near: std::collections::BTreeSet<usize> = groups.iter().flat_map(|group| sides.named_in(group)).collect();
+    let [near] = near.into_iter().collect::<Vec<_>>()[..] else { return Ok(false) };
+    let far = 1 - near;
+    let Passing { conditions, equal } = passing(sides, select)?;
+    let items: Vec<String> = keys.iter().map(|(key, name)| format!("{key} AS {}", quoted(name))).collect();
+    let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+    let (items, groups) = (items.join(", "), groups.join(", "));
+    let keys_of = |side: usize| equal.iter().map(|pair| pair[side].clone()).collect::<Vec<_>>();
+    let (near_keys, far_keys) = (keys_of(near), keys_of(far));
+    let met = if let [one] = near_keys.as_slice() { one.clone() } else { format!("struct({})", near_keys.join(", ")) };
+    let (near_is, far_is) = (conditions[near].join(" AND "), conditions[far].join(" AND "));
+    let (near, far) = (&sides.sides[near].relation, &sides.sides[far].relation);
+    let named: Vec<String> = far_keys.iter().enumerate().map(|(i, key)| format!("{key} AS __key{i}")).collect();
+    let on: Vec<String> = near_keys.iter().enumerate().map(|(i, key)| format!("{key} = __crowded.__key{i}")).collect();
+    let many = format!("SELECT {items} FROM {near} WHERE {near_is} GROUP BY {groups} HAVING count(DISTINCT {met}) > {max_degree}");
+    let crowded =
+        format!("SELECT {} FROM {far} WHERE {far_is} GROUP BY {} HAVING count(*) > {max_degree}", named.join(", "), far_keys.join(", "));
+    let lead =
+        format!("SELECT {items} FROM {near} JOIN ({crowded}) AS __crowded ON {} WHERE {near_is} GROUP BY {groups}", on.join(" AND "));
+    replace(select, &["*"], &[many, lead])?;
+    Ok(true)
+}
+
+struct Passing {
+    /// Per side, what its events must meet to be in any pair, whatever the other side has.
+    conditions: Vec<Vec<String>>,
+    /// The join keys, of either side.
+    equal: Vec<[String; 2]>,
+}
+
+fn passing(sides: &Sides, select: &Select) -> Result<Passing> {
+    let mut equal = Vec::new();
     let mut passing = vec![Vec::new(); sides.sides.len()];
     for column in &sides.using {
-        for (side, passing) in sides.sides.iter().zip(&mut passing) {
-            passing.push(format!("{} IS NOT NULL", side.column(&column.to_string())));
-        }
+        let column = column.to_string();
+        equal.push([sides.sides[0].column(&column), sides.sides[1].column(&column)]);
     }
     let mut conjuncts = Vec::new();
     sides.on.iter().chain(&select.selection).for_each(|condition| split(condition, &mut conjuncts));
@@ -69,13 +110,16 @@ fn passing(sides: &Sides, select: &Select) -> Result<Vec<Vec<String>>> {
             [] => passing.iter_mut().for_each(|passing| passing.push(format!("({conjunct})"))),
             [side] => passing[*side].push(format!("({conjunct})")),
             _ => {
-                for (side, key) in between(sides, conjunct)? {
-                    passing[side].push(format!("({key}) IS NOT NULL"));
-                }
+                equal.extend(between(sides, conjunct)?);
             }
         }
     }
-    Ok(passing)
+    for pair in &equal {
+        for (key, passing) in pair.iter().zip(&mut passing) {
+            passing.push(format!("({key}) IS NOT NULL"));
+        }
+    }
+    Ok(Passing { conditions: passing, equal })
 }
 
 /// The conditions that AND holds together.
@@ -90,8 +134,8 @@ fn split<'a>(condition: &'a Expr, conjuncts: &mut Vec<&'a Expr>) {
     }
 }
 
-/// What must not be NULL on each side of a comparison between the sides; nothing where `<>` keeps two end points apart.
-fn between<'a>(sides: &Sides, conjunct: &'a Expr) -> Result<Vec<(usize, &'a Expr)>> {
+/// The join keys of a comparison between the sides, in their order; nothing where `<>` keeps two end points apart.
+fn between(sides: &Sides, conjunct: &Expr) -> Result<Option<[String; 2]>> {
     let refused = || Error::input(format!("the sides of a join are compared by = and <> alone, found {conjunct}"));
     let Expr::BinaryOp { left, op, right } = conjunct else { return Err(refused()) };
     let side_of = |expr: &Expr| match sides.named_in(expr).into_iter().collect::<Vec<_>>().as_slice() {
@@ -99,8 +143,12 @@ fn between<'a>(sides: &Sides, conjunct: &'a Expr) -> Result<Vec<(usize, &'a Expr
         _ => Err(refused()),
     };
     match op {
-        BinaryOperator::Eq => Ok(vec![(side_of(left)?, left), (side_of(right)?, right)]),
-        BinaryOperator::NotEq => Ok(Vec::new()),
+        BinaryOperator::Eq => match (side_of(left)?, side_of(right)?) {
+            (0, 1) => Ok(Some([left.to_string(), right.to_string()])),
+            (1, 0) => Ok(Some([right.to_string(), left.to_string()])),
+            _ => Err(refused()),
+        },
+        BinaryOperator::NotEq => Ok(None),
         _ => Err(refused()),
     }
 }

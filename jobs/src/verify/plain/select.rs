@@ -19,6 +19,8 @@ pub struct PlainColumn {
     pub is_key: bool,
     /// The aggregate functions it calls.
     pub functions: Vec<String>,
+    /// It is a `count(..)` and nothing around it.
+    pub is_count: bool,
     /// Its expression, as the view has it.
     pub sql: String,
     /// A further column of the answer, named so: the greatest number of different values that a `top_k` of this one counts.
@@ -149,7 +151,7 @@ impl Fan<'_> {
             let text = if let [one] = distinct.as_slice() { one.clone() } else { format!("greatest({})", distinct.join(", ")) };
             self.helpers.push(parse_item(&format!("{text} AS {}", quoted(helper)))?);
         }
-        self.columns.push(PlainColumn { name, is_key, functions, sql, distinct: helper });
+        self.columns.push(PlainColumn { name, is_key, functions, is_count: bare_count, sql, distinct: helper });
         Ok(())
     }
 

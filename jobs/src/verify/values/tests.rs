@@ -14,6 +14,7 @@ fn column(functions: &[&str]) -> PlainColumn {
         name: "c".into(),
         is_key: false,
         functions: functions.iter().map(|f| (*f).into()).collect(),
+        is_count: functions == ["count"],
         sql: String::new(),
         distinct: None,
     }
@@ -69,4 +70,15 @@ fn estimates_have_their_tolerance() {
     let top = Tolerance::of(&column(&["top_k"]));
     assert!(!equal(&numbers, 0, &numbers, 1, top.given(Some(10), false)));
     assert!(equal(&numbers, 0, &numbers, 1, top.given(Some(TOP_K_CAPACITY as i64 + 1), false)));
+}
+
+#[test]
+fn a_sampled_count_is_held_to_its_bound_and_one_of_different_values_from_above() {
+    let count = |number: i64| Arc::new(Int64Array::from(vec![number])) as ArrayRef;
+    let holds = |column: &PlainColumn, served: i64| equal(&count(served), 0, &count(10_000), 0, Tolerance::of_crowded(column, 14_400));
+    let (pairs, sums) = (column(&["count"]), column(&["sum"]));
+    let different = PlainColumn { sql: "count(DISTINCT l.device_id)".into(), ..column(&["count"]) };
+    assert_eq!([8_998, 8_999, 11_001, 11_002].map(|served| holds(&pairs, served)), [false, true, true, false]);
+    assert_eq!([1, 11_001, 11_002].map(|served| holds(&different, served)), [true, true, false]);
+    assert!(holds(&sums, -7));
 }

@@ -41,6 +41,8 @@ pub(super) struct Edges<'a> {
     pub(super) conditions: Vec<Condition>,
     pub(super) seen: usize,
     pub(super) ends: Vec<Ends>,
+    /// How many of `ends` stand in WHERE: a `<>` that is said twice is one.
+    pub(super) apart: usize,
     /// Per call: its conditions, its `<>` beyond the view's, and its state where it is over one.
     placed: Vec<Placed>,
 }
@@ -88,15 +90,17 @@ impl<'a> Edges<'a> {
             conditions: Vec::new(),
             seen: 0,
             ends: Vec::new(),
+            apart: 0,
             placed: Vec::new(),
         };
         edges.name_keys(group_names);
         edges.condition(None)?;
         edges.seen = edges.state(last_seen(), "max(event_time)".to_owned());
-        for (near, far) in all_apart() {
+        for (near, far) in &joined.apart {
             let ends = Ends { near: edges.end(Side::Near, near)?.column, far: edges.end(Side::Far, far)?.column };
             position_or_push(&mut edges.ends, ends);
         }
+        edges.apart = edges.ends.len();
         for call in calls {
             let placed = edges.place(call)?;
             edges.placed.push(placed);
@@ -142,7 +146,7 @@ impl<'a> Edges<'a> {
         for (near, far) in &call.apart {
             let ends = Ends { near: self.end(Side::Near, near)?.column, far: self.end(Side::Far, far)?.column };
             let at = position_or_push(&mut self.ends, ends);
-            if at >= self.joined.apart.len() {
+            if at >= self.apart {
                 position_or_push(&mut apart, at);
             }
         }

@@ -203,6 +203,27 @@ async fn a_stream_is_joined_with_itself_through_views_subqueries_and_names_of_it
     assert_eq!(answer(&plain.read_sql, &[], &logins).await, ["10"]);
 }
 
+#[tokio::test]
+async fn keys_behind_which_more_lies_than_is_followed_are_told() {
+    let view = "CREATE VIEW v WITH (windows = '1d', every = '1h', max_degree = 2) AS SELECT l.device_id AS d, count(DISTINCT c.device_id) AS n \
+        FROM create_account c JOIN login l ON c.user_id = l.user_id WHERE l.points > 0 GROUP BY l.device_id";
+    // Three users of `many` (of `twice` two, of `less` three, one of which does not pass); three accounts of `w`.
+    let of = |device, users: [&'static str; 3]| users.map(|user| event(0, user, device, 1));
+    let mut logins =
+        [of("many", ["t", "u", "v"]), of("twice", ["t", "t", "u"]), of("lead", ["w", "t", "t"]), of("less", ["t", "u", "u"])].concat();
+    logins.push(event(0, "v", "less", 0));
+    let accounts = ["a", "b", "c"].map(|device| event(900 * DAY, "w", device, 0)).to_vec();
+    let plain = rewritten(&[view], at(NOW)).unwrap();
+    let crowded = plain.crowded_sql.unwrap();
+    assert_eq!(answer(&crowded, &accounts, &logins).await, ["lead", "many"]);
+    assert_eq!(answer(&crowded, &accounts[..2], &logins).await, ["many"]);
+    let composite = "CREATE VIEW v WITH (max_degree = 1) AS SELECT c.device_id, count(*) AS n FROM create_account c JOIN login l \
+        USING (user_id, points) GROUP BY 1";
+    let crowded = rewritten(&[composite], at(NOW)).unwrap().crowded_sql.unwrap();
+    let accounts = [event(0, "u", "a", 1), event(0, "u", "a", 2), event(0, "u", "b", 1), event(0, "v", "c", 1)];
+    assert_eq!(answer(&crowded, &accounts, &[event(0, "v", "x", 1), event(0, "v", "x", 1)]).await, ["a", "c"]);
+}
+
 #[test]
 fn what_is_no_join_of_two_is_refused() {
     let from = |from: &str| format!("CREATE VIEW v AS SELECT c.device_id, count(*) AS n FROM {from} GROUP BY c.device_id");

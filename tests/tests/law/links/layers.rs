@@ -1,0 +1,228 @@
+//! The law for joins over the real layers: random linked views and events through log, workers, runs and nodes; scans and lookups
+//! at every stand, and in the past.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use arrow::array::BooleanArray;
+use basestream_tests::Lab;
+use batch::RunTime;
+use bytes::Bytes;
+use jobs::verify::Verifier;
+use jobs::verify::plain::Moment;
+use proptest::prelude::*;
+use schemas::ErrorKind;
+use schemas::catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use schemas::events::format_timestamp;
+use schemas::fresh::Fresh;
+use schemas::log::NewRecord;
+use schemas::registry::Registry;
+use schemas::tiles::Micros;
+use schemas::vector::{PartitionId, Vector};
+use serving::{Keys, Meta, Node, ServingClock};
+use uuid::Uuid;
+
+use super::events::{BASE, DAY, Event, HOUR, Placed, STREAMS, event, hundredths};
+use super::grammar::{STAGING, View, view};
+use super::plain::{answer, question, scale};
+use crate::compare::{rows_of, same};
+
+mod checks;
+
+const NAMES: [&str; 2] = ["a", "b"];
+const PARTITIONS: u32 = 2;
+/// What a run has to do with at the least.
+const LITTLE_MEMORY_BYTES: usize = 16 << 20;
+/// Keys that are looked up one by one, of those that are there.
+const LOOKED_UP: usize = 6;
+
+/// What happens next.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Append(usize, Vec<Event>),
+    /// A worker reads to the log's end and checkpoints.
+    Checkpoint,
+    /// A worker reads to the log's end and dies; meanwhile its fresh layers are served.
+    Crash,
+    Run,
+    RestartNode,
+    /// The view is asked as of so long before the last event that could be.
+    AsOf(Micros),
+    Redefine(Box<View>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..2usize, prop::collection::vec(event(), 1..20)).prop_map(|(stream, events)| Step::Append(stream, events)),
+        3 => Just(Step::Checkpoint),
+        2 => Just(Step::Crash),
+        3 => Just(Step::Run),
+        1 => Just(Step::RestartNode),
+        1 => prop_oneof![Just(0), Just(HOUR), 0..2 * HOUR, 0..40 * DAY].prop_map(Step::AsOf),
+        1 => view().prop_map(|view| Step::Redefine(Box::new(view))),
+    ]
+}
+
+type Rows = BTreeMap<Vec<String>, Vec<(String, String)>>;
+
+struct Installation {
+    lab: Lab,
+    fresh: Fresh,
+    node: Node,
+    /// Each version's text and its number of keys.
+    versions: Vec<(String, usize)>,
+    accepted: Vec<Placed>,
+    known: BTreeSet<(usize, i32, u16)>,
+    ends: Vector,
+    /// A worker died since the last checkpoint; what it left is still shown.
+    crashed: bool,
+    trace: Vec<String>,
+}
+
+impl Installation {
+    async fn new(view: &View) -> Self {
+        let lab = Lab::new().await.unwrap();
+        let sql = view.sql("v");
+        let mut definitions: Vec<(DefinitionKind, &str, &str)> =
+            NAMES.iter().zip(STREAMS).map(|(name, sql)| (DefinitionKind::Stream, *name, sql)).collect();
+        definitions.extend(STAGING.iter().map(|(name, sql)| (DefinitionKind::View, *name, *sql)));
+        definitions.push((DefinitionKind::View, "v", &sql));
+        lab.define(&definitions).await.unwrap();
+        for name in NAMES {
+            lab.log.create_topic(name, PARTITIONS).await.unwrap();
+        }
+        let fresh = Fresh::default();
+        let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+        let (accepted, known, ends, trace) = Default::default();
+        Self { lab, fresh, node, versions: vec![(sql, view.group.len())], accepted, known, ends, crashed: false, trace }
+    }
+
+    async fn take(&mut self, step: &Step) {
+        self.trace.push(match step {
+            Step::Append(stream, events) => {
+                let events: Vec<String> = events.iter().map(json).collect();
+                format!("append to {} {}", NAMES[*stream], events.join(" "))
+            }
+            Step::Redefine(view) => format!("redefine {}", view.sql("v")),
+            other => format!("{other:?}"),
+        });
+        match step {
+            Step::Append(stream, events) => self.append(*stream, events).await,
+            Step::Checkpoint => self.work(true).await,
+            Step::Crash => self.work(false).await,
+            Step::Run => {
+                self.lab.batch_within("v", RunTime::EventClock, LITTLE_MEMORY_BYTES).await.unwrap_or_else(|error| self.fail(&error));
+                self.node.refresh().await.unwrap();
+            }
+            Step::RestartNode => self.node = self.lab.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
+            Step::AsOf(before) => return self.check_scan(Some(BASE - before)).await,
+            Step::Redefine(view) => self.redefine(view).await,
+        }
+        self.check().await;
+    }
+
+    async fn append(&mut self, stream: usize, events: &[Event]) {
+        let record = |event: &Event| NewRecord {
+            key: event.k.map(Bytes::from),
+            value: Some(Bytes::from(json(event))),
+            headers: Vec::new(),
+            partition_by: Some(Bytes::from(event.id.to_string())),
+        };
+        let places = self.lab.log.append(NAMES[stream], events.iter().map(record).collect()).await.unwrap();
+        for ((partition, offset), event) in places.into_iter().zip(events) {
+            self.ends.set(PartitionId::new(NAMES[stream], partition), offset.next());
+            if self.known.insert((stream, partition, event.id)) {
+                self.accepted.push(Placed { stream, partition, offset: offset.0, event: event.clone() });
+            }
+        }
+    }
+
+    /// A worker comes, reads to the log's end, and either commits or dies.
+    async fn work(&mut self, commits: bool) {
+        let worker = self.lab.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
+        let began = Instant::now();
+        while !self.node.stand().unwrap().vector.covers(&self.ends) {
+            if began.elapsed() > Duration::from_secs(30) || worker.task.is_finished() {
+                self.fail(&"the worker does not get on");
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.check().await;
+        if !commits {
+            worker.task.abort();
+            let _ = worker.task.await;
+            self.crashed = true;
+            return;
+        }
+        // The node may have stood on the layers of one that died: then this one has yet to read them.
+        tokio::time::sleep(Duration::from_millis(if self.crashed { 300 } else { 0 })).await;
+        worker.finish().await.unwrap_or_else(|error| self.fail(&error));
+        self.node.refresh().await.unwrap();
+        if !self.node.loaded().unwrap().vector.covers(&self.ends) {
+            assert!(self.crashed, "the worker did not commit what it served");
+            return Box::pin(self.work(true)).await;
+        }
+        self.crashed = false;
+    }
+
+    async fn redefine(&mut self, view: &View) {
+        self.versions.push((view.sql("v"), view.group.len()));
+        let (version, sql) = (self.versions.len() as u32, view.sql("v"));
+        let status = DefinitionStatus::Building;
+        let record = DefinitionRecord { kind: DefinitionKind::View, name: "v".into(), version, sql, status, created_at: 0 };
+        self.lab.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
+        self.node.refresh().await.unwrap();
+    }
+
+    fn about(&self) -> String {
+        let versions: Vec<&str> = self.versions.iter().map(|(sql, _)| sql.as_str()).collect();
+        format!("{}\n{}", versions.join("\n"), self.trace.join("\n"))
+    }
+
+    fn fail(&self, error: &dyn std::fmt::Display) -> ! {
+        panic!("{error}\n{}", self.about())
+    }
+}
+
+fn json(event: &Event) -> String {
+    let text = |value: Option<&str>| value.map_or("null".to_owned(), |value| serde_json::to_string(value).unwrap());
+    let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".into());
+    format!(
+        r#"{{"id":"{}","ts":"{}","k":{},"j":{},"u":{},"w":{},"x":{},"d":{},"f":{},"o":{}}}"#,
+        event.id,
+        format_timestamp(event.ts),
+        text(event.k),
+        or_null(event.j.map(|j| j.to_string())),
+        text(event.u),
+        or_null(event.w.map(|w| w.to_string())),
+        or_null(event.x.map(|x| x.to_string())),
+        or_null(event.d.map(|d| format!("\"{}\"", hundredths(d.into())))),
+        or_null(event.f.map(|f| format!("{f:?}"))),
+        or_null(event.o.map(|o| o.to_string())),
+    )
+}
+
+pub async fn holds(view: &View, steps: &[Step]) {
+    let mut installation = Installation::new(view).await;
+    for step in steps {
+        installation.take(step).await;
+    }
+    for step in [Step::Checkpoint, Step::Run, Step::RestartNode, Step::AsOf(HOUR)] {
+        installation.take(&step).await;
+    }
+    installation.check_ledger().await;
+}
+
+fn cases() -> u32 {
+    std::env::var("BASESTREAM_LAW_LAYER_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(16)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn what_the_real_layers_serve_of_a_linked_view_equals_the_plain_join(view in view(), steps in prop::collection::vec(step(), 1..10)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(holds(&view, &steps));
+        runtime.shutdown_timeout(Duration::from_secs(1));
+    }
+}
