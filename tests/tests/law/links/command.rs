@@ -29,7 +29,12 @@ const DEVICE_LOGINS: &str = "CREATE VIEW device_logins WITH (windows = '1d, 90d'
            array_agg(DISTINCT l.device_id ORDER BY l.device_id) AS devices, sum(l.amount) / count(*) AS mean, \
            count(*) FILTER (WHERE within(l.ts, '31d', '1d')) AS before \
     FROM create_account c, login l WHERE c.user_id = l.user_id AND l.score > 0.1 GROUP BY c.device_id;";
-const VIEWS: [&str; 2] = ["device_links", "device_logins"];
+const DEVICE_CROWD: &str = "CREATE VIEW device_crowd WITH (windows = '30d', every = '3h', max_degree = 400) AS \
+    SELECT c.device_id, count(*) AS logins, count(DISTINCT l.device_id) AS devices, count(DISTINCT c.user_id) AS users \
+    FROM create_account c JOIN login l ON c.user_id = l.user_id GROUP BY c.device_id;";
+/// With how many rows that may be estimates.
+const VIEWS: [(&str, u64); 3] = [("device_links", 0), ("device_logins", 0), ("device_crowd", 1)];
+const HUB_USERS: usize = 2_000;
 
 fn project() -> Project {
     let http = format!("127.0.0.1:{}", free_port().unwrap());
@@ -39,6 +44,7 @@ fn project() -> Project {
             ("streams/login.sql", LOGIN.to_owned()),
             ("views/device_links.sql", DEVICE_LINKS.to_owned()),
             ("views/device_logins.sql", DEVICE_LOGINS.to_owned()),
+            ("views/device_crowd.sql", DEVICE_CROWD.to_owned()),
         ],
         http.clone(),
     );
@@ -77,10 +83,22 @@ fn lines(of_logins: bool, count: usize, seed: u64) -> String {
     lines
 }
 
+/// Many users who registered on one device; each logs in from one of its own.
+fn hub(of_logins: bool, part: u64) -> String {
+    let mut lines = String::new();
+    for user in (0..HUB_USERS).filter(|user| *user as u64 % 2 == part % 2) {
+        let ts = format_timestamp(NOW - user as Micros * 1_000_000);
+        let device = if of_logins { format!("own{user}") } else { "hub".to_owned() };
+        let _ = write!(lines, r#"{{"id":"hub{user}","ts":"{ts}","user_id":"hub{user}","device_id":"{device}""#);
+        lines.push_str(if of_logins { ",\"score\":0.5,\"amount\":1.25}\n" } else { "}\n" });
+    }
+    lines
+}
+
 fn ingest(project: &Project, seed: u64) {
     for (stream, of_logins, count) in [("create_account", false, ACCOUNTS), ("login", true, LOGINS)] {
         let file = project.folder.path().join(format!("{stream}{seed}.jsonl"));
-        std::fs::write(&file, lines(of_logins, count, seed)).unwrap();
+        std::fs::write(&file, lines(of_logins, count, seed) + &hub(of_logins, seed)).unwrap();
         project.ok(&["ingest", stream, &file.display().to_string()]).unwrap();
     }
 }
@@ -100,13 +118,14 @@ fn settle(project: &Project) {
 }
 
 fn verify(project: &Project, when: &str) {
-    for view in VIEWS {
+    for (view, crowded) in VIEWS {
         for how in [&[][..], &["--log"], &["--url", &format!("http://{}", project.http)]] {
             let args = [&["verify", view, "--json"], how].concat();
             let report = project.ok(&args).unwrap_or_else(|error| panic!("{when}: {error}\n{}", project.log_of("up")));
             let report: Value = serde_json::from_str(&report).unwrap();
             let rows = report["view"]["rows"].as_u64().unwrap();
             assert!(report["equal"] == true && rows > 20, "{when}: {report}");
+            assert_eq!(report["view"]["crowded"], crowded, "{when}: {report}");
         }
     }
 }
@@ -124,7 +143,7 @@ fn the_command_verifies_linked_views_fresh_and_after_runs() {
     ingest(&project, 1);
     settle(&project);
     verify(&project, "from fresh layers and segments");
-    for view in VIEWS {
+    for (view, _) in VIEWS {
         // The scheduler may have a run of its own under way.
         let began = Instant::now();
         while let Err(error) = project.ok(&["batch", "run", view]) {

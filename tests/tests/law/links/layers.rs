@@ -23,7 +23,7 @@ use serving::{Keys, Meta, Node, ServingClock};
 use uuid::Uuid;
 
 use super::events::{BASE, DAY, Event, HOUR, Placed, STREAMS, event, hundredths};
-use super::grammar::{STAGING, View, view};
+use super::grammar::{Aggregate, Column, Condition, Join, Of, STAGING, Shape, Side, Source, Spelled, Through, View, view};
 use super::plain::{answer, question, scale};
 use crate::compare::{rows_of, same};
 
@@ -225,4 +225,25 @@ proptest! {
         runtime.block_on(holds(&view, &steps));
         runtime.shutdown_timeout(Duration::from_secs(1));
     }
+}
+
+#[test]
+fn an_inequality_that_is_said_twice_is_one() {
+    let (source, apart) = (Source { stream: 0, through: Through::Nothing }, Condition::Apart(Of::J, Of::J));
+    let aggregate = Aggregate::CountDistinct(Side::L, Of::K);
+    let view = View {
+        windows: Vec::new(),
+        c: source,
+        l: source,
+        swapped: false,
+        join: Join { keys: &[(Of::U, Of::U)], spelled: Spelled::On },
+        group: &[Of::U],
+        wheres: vec![apart, apart],
+        columns: vec![Column { aggregate, shape: Shape::Bare, filter: vec![apart], c_within: Some(("30d", None)), l_within: None }],
+    };
+    let event =
+        |id: u16| Event { id, ts: BASE, k: Some("b"), j: Some(i32::from(id)), u: Some("c"), w: None, x: None, d: None, f: None, o: None };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(holds(&view, &[Step::Append(0, vec![event(1), event(2)])]));
+    runtime.shutdown_timeout(Duration::from_secs(1));
 }

@@ -145,7 +145,7 @@ impl Aggregate {
     }
 
     /// What arithmetic can be done with.
-    fn is_number(self) -> bool {
+    pub(super) fn is_number(self) -> bool {
         matches!(self, Aggregate::Count | Aggregate::CountOf(..) | Aggregate::CountDistinct(..) | Aggregate::Sum(Of::X))
     }
 }
