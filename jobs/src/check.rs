@@ -9,6 +9,7 @@ use schemas::Result;
 use schemas::definitions::durations::{format_bytes, format_duration};
 use schemas::definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition, parse};
 use schemas::functions::Functions;
+use schemas::plan::explain::links::LinksExplanation;
 use schemas::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
 use schemas::plan::{ColumnKind, Planned, Planner, ViewPlan};
 use schemas::settings::SpeedSettings;
@@ -68,6 +69,9 @@ pub struct ViewReport {
     pub states: Vec<StateExplanation>,
     /// Columns whose answers are estimates.
     pub approximate: Vec<String>,
+    /// Of a view over a JOIN: what is kept of its edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<LinksExplanation>,
     pub schedule: Option<String>,
     pub next_runs: Vec<String>,
 }
@@ -188,6 +192,7 @@ fn report_staging(view: &ViewDefinition) -> ViewReport {
         ladder: Vec::new(),
         states: Vec::new(),
         approximate: Vec::new(),
+        links: None,
         schedule: None,
         next_runs: Vec::new(),
     }
@@ -213,6 +218,7 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
         ladder: explained.ladder,
         states: explained.states,
         approximate: explained.approximate,
+        links: explained.links,
         schedule: view.schedule.as_ref().map(ToString::to_string),
         next_runs: view.schedule.iter().flat_map(|schedule| schedule.upcoming(after, RUNS_AHEAD)).map(|due| time(&due)).collect(),
     }

@@ -65,6 +65,9 @@ fn write_view(text: &mut String, view: &ViewReport) {
     let _ = writeln!(text, "  reads        {}", reads.join(", "));
     let _ = writeln!(text, "  keys         {}", if view.keys.is_empty() { "none: one row".into() } else { view.keys.join(", ") });
     let _ = writeln!(text, "  runs         {}", runs(view));
+    if let Some(links) = &view.links {
+        let _ = writeln!(text, "  links        edges are kept as {}; max_degree {}", links.kind, links.max_degree);
+    }
     if !view.approximate.is_empty() {
         let _ = writeln!(text, "  approximate  {}", view.approximate.join(", "));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use schemas::Result;
 use schemas::catalog::{CatalogState, FileKind, RunStatus};
 
-use super::ask::{Client, text};
+use super::ask::{Client, Row, text};
 use super::checks::sums;
 use super::dead::Reason;
 use super::show::{boxes, table, thousands};
@@ -40,6 +40,27 @@ pub async fn devices(client: &Client) -> Result<String> {
 pub async fn addresses(client: &Client) -> Result<String> {
     let query = "SELECT ip, users_30d, devices_30d, logins_30d FROM ip_reputation WHERE users_30d >= 8 ORDER BY users_30d DESC, ip LIMIT 4";
     rows(client, query, &["ip", "users_30d", "devices_30d", "logins_30d"]).await
+}
+
+/// Devices by how many others they are linked with.
+pub const LINKS: &str = "SELECT * FROM device_links ORDER BY linked_devices_30d DESC, device_id";
+
+/// The most linked devices, among them the rings'.
+pub async fn links(client: &Client) -> Result<String> {
+    rows(
+        client,
+        &format!("{LINKS} LIMIT 8"),
+        &["device_id", "users_30d", "linked_devices_7d", "linked_devices_30d", "linked_to_old_accounts"],
+    )
+    .await
+}
+
+/// The newest links of one device.
+pub async fn paths(client: &Client, device: &str) -> Result<String> {
+    let columns = ["via_user_id", "far_device_id", "near_at", "far_at"];
+    let paths = client.paths("device_links", "device_id", device, 5).await?;
+    let cells = |row: &Row| columns.iter().map(|column| text(row.get(*column))).collect();
+    Ok(table(&["user", "logs in from", "account opened", "logged in"], paths.iter().map(cells).collect()))
 }
 
 async fn rows(client: &Client, query: &str, columns: &[&str]) -> Result<String> {
@@ -96,6 +117,7 @@ pub fn what_next(url: &str, folder: &Path) -> String {
         "a page       {url}/\n\
          by key       curl '{url}/v1/views/device_velocity/row?device_id=ID'     (an ID of the tables above)\n\
          SQL          curl {url}/v1/sql -H 'content-type: application/json' -d '{{\"query\": \"SELECT * FROM ring_candidates ORDER BY accounts_30d DESC LIMIT 3\"}}'\n\
+         links        curl '{url}/v1/views/device_links/row?device_id=ID&_paths=20'     (who links it with which devices)\n\
          both parts   curl {url}/v1/sql -H 'content-type: application/json' -d '{{\"query\": \"SELECT level, sum(events) FROM user_profile__speed GROUP BY level\"}}'\n\
          a batch run  basestream batch run user_profile {config}\n\
          the proof    basestream verify device_velocity --url {url} {config}\n\

@@ -22,14 +22,15 @@ impl Client {
     pub async fn sql(&self, query: &str) -> Result<Vec<Row>> {
         let request = self.http.post(format!("{}/v1/sql", self.url)).json(&json!({ "query": query }));
         let rows = self.answer(request, "rows").await.map_err(|error| error.with("query", query))?;
-        let Value::Array(rows) = rows else { return Err(Error::internal("the rows of an answer are no list").with("query", query)) };
-        Ok(rows
-            .into_iter()
-            .filter_map(|row| match row {
-                Value::Object(row) => Some(row),
-                _ => None,
-            })
-            .collect())
+        list(rows).map_err(|error| error.with("query", query))
+    }
+
+    /// The newest paths behind a linked view's row: `_paths` of `GET /v1/views/{view}/row`
+    pub async fn paths(&self, view: &str, key: &str, value: &str, most: usize) -> Result<Vec<Row>> {
+        let asked = [(key, value), ("_paths", &most.to_string())];
+        let request = self.http.get(format!("{}/v1/views/{view}/row", self.url)).query(&asked);
+        let paths = self.answer(request, "paths").await.map_err(|error| error.with("view", view))?;
+        list(paths).map_err(|error| error.with("view", view))
     }
 
     /// The first number of a query's first row; 0 where it has none.
@@ -57,6 +58,17 @@ impl Client {
         }
         Ok(body.get(member).cloned().unwrap_or_default())
     }
+}
+
+fn list(rows: Value) -> Result<Vec<Row>> {
+    let Value::Array(rows) = rows else { return Err(Error::internal("the rows of an answer are no list")) };
+    Ok(rows
+        .into_iter()
+        .filter_map(|row| match row {
+            Value::Object(row) => Some(row),
+            _ => None,
+        })
+        .collect())
 }
 
 /// A value as a person reads it. Decimals and big integers come as texts already.

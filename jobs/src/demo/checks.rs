@@ -9,9 +9,10 @@ use schemas::registry::Registry;
 use schemas::vector::{PartitionId, Vector};
 use schemas::{Error, Result};
 
-use super::ask::{Client, cents, text, whole};
+use super::answers::LINKS;
+use super::ask::{Client, Row, cents, text, whole};
 use super::show::thousands;
-use super::traffic::{Shared, Traffic, TrafficStream, Truth};
+use super::traffic::{Ring, Shared, Traffic, TrafficStream, Truth};
 use crate::installation::{Installation, now};
 use crate::ledger::{self, PartitionLine};
 use crate::verify::{HttpServed, Verifier, verify_log, verify_view};
@@ -138,6 +139,26 @@ pub async fn check_rings(client: &Client, traffic: &Traffic) -> Result<Check> {
     }
     let rings = traffic.rings().len();
     Ok(Check::new(found == rings, format!("{found} of {rings} rings: the accounts of each are those that the generator opened")))
+}
+
+/// Do the devices of the rings lead the query for the most linked ones, each with the links that the generator made?
+pub async fn check_links(client: &Client, traffic: &Traffic) -> Result<Check> {
+    let known: BTreeMap<&str, (i64, i64)> =
+        traffic.rings().iter().filter_map(Ring::device).map(|device| (device, traffic.truth().links(device))).collect();
+    let rows = client.sql(&format!("{LINKS} LIMIT {}", known.len())).await?;
+    let number = |row: &Row, column: &str| row.get(column).map_or(0, whole);
+    let answer = |row: &Row| (text(row.get("device_id")), (number(row, "users_30d"), number(row, "linked_devices_30d")));
+    let served: BTreeMap<String, (i64, i64)> = rows.iter().map(answer).collect();
+    let links: i64 = known.values().map(|(_, linked)| linked).sum();
+    let what =
+        format!("{} rings that share a device lead the query for the most linked ones, with all of their {links} links", known.len());
+    let wrong = known.iter().find(|(device, answer)| served.get(**device) != Some(answer));
+    Ok(match wrong {
+        Some((device, answer)) => {
+            Check::new(false, format!("{what}; {device} is {:?}, expected {answer:?} (users, linked devices)", served.get(*device)))
+        }
+        None => Check::new(served.len() == known.len(), what),
+    })
 }
 
 /// Every view against plain SQL over the archive, and its events against the archive's.

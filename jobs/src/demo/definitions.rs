@@ -7,10 +7,11 @@ use schemas::definitions::Definitions;
 use schemas::definitions::parse::parse_definitions;
 
 /// Files and their texts, relative to a project's folder.
-pub const SOURCES: [(&str, &str); 7] = [
+pub const SOURCES: [(&str, &str); 8] = [
     ("streams/create_account.sql", include_str!("../../../examples/payments/streams/create_account.sql")),
     ("streams/login.sql", include_str!("../../../examples/payments/streams/login.sql")),
     ("streams/transactions.sql", include_str!("../../../examples/payments/streams/transactions.sql")),
+    ("views/device_links.sql", include_str!("../../../examples/payments/views/device_links.sql")),
     ("views/device_velocity.sql", include_str!("../../../examples/payments/views/device_velocity.sql")),
     ("views/ip_reputation.sql", include_str!("../../../examples/payments/views/ip_reputation.sql")),
     ("views/ring_candidates.sql", include_str!("../../../examples/payments/views/ring_candidates.sql")),

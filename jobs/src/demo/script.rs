@@ -16,12 +16,12 @@ use super::definitions::SOURCES;
 use super::feed::Feed;
 use super::handover::{self, Parts};
 use super::show::{Narrator, table, thousands};
-use super::traffic::{LIVE_PER_SECOND, Shared, TrafficStream};
+use super::traffic::{LIVE_PER_SECOND, TrafficStream};
 use crate::installation::Installation;
 use crate::ledger;
 use crate::up::Ready;
 
-const VIEWS: [&str; 4] = ["device_velocity", "ip_reputation", "ring_candidates", "user_profile"];
+const VIEWS: [&str; 5] = ["device_links", "device_velocity", "ip_reputation", "ring_candidates", "user_profile"];
 /// Live traffic between the answers and the proof.
 const LIVE: Duration = Duration::from_secs(2);
 /// How long what must happen soon (a view that is being run, a snapshot that is to be served) may take.
@@ -52,6 +52,7 @@ impl Script {
         self.run_batch_while_feeding().await?;
         self.show_way(&client).await?;
         self.show_answers(&client).await?;
+        self.show_links(&client).await?;
         self.show_handover(&client).await?;
         self.prove(&client).await?;
         if self.once {
@@ -73,9 +74,9 @@ impl Script {
         self.narrator.say(format!("HTTP    {}", client.url));
         self.narrator.say("streams create_account, login, transactions");
         self.narrator.say(format!("views   {}", VIEWS.join(", ")));
-        self.narrator.say("One of the views, as its user wrote it:");
+        self.narrator.say("One of the views, as its user wrote it; it joins two streams:");
         self.narrator.line("");
-        if let Some((_, text)) = SOURCES.iter().find(|(file, _)| file.ends_with("ring_candidates.sql")) {
+        if let Some((_, text)) = SOURCES.iter().find(|(file, _)| file.ends_with("device_links.sql")) {
             self.narrator.block(text);
         }
     }
@@ -153,10 +154,7 @@ impl Script {
         self.narrator.block(&answers::devices(client).await?);
         self.narrator.say("Addresses from which many users log in:");
         self.narrator.block(&answers::addresses(client).await?);
-        let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| match &ring.shares {
-            Shared::Device(device) => Some(device.clone()),
-            Shared::Ip(_) => None,
-        });
+        let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| ring.device().map(str::to_owned));
         if let Some(device) = ring {
             self.narrator.say(format!("One of them by key: {device} belongs to the ring that is at work right now."));
             self.narrator.block(&answers::device(client, &device).await?);
@@ -164,12 +162,21 @@ impl Script {
         Ok(())
     }
 
+    async fn show_links(&mut self, client: &Client) -> Result<()> {
+        self.narrator.step("Links: from which other devices did those log in who opened an account on this one?");
+        self.narrator.say(format!("The rings, at the top of one query:  {}", answers::LINKS));
+        self.narrator.block(&answers::links(client).await?);
+        let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| ring.device().map(str::to_owned));
+        if let Some(device) = ring {
+            self.narrator.say(format!("Why {device} is there:  basestream lookup device_links device_id={device} --paths 5"));
+            self.narrator.block(&answers::paths(client, &device).await?);
+        }
+        Ok(())
+    }
+
     /// The first ring was at work when the first cut was made: its events are on both sides.
     async fn show_handover(&mut self, client: &Client) -> Result<()> {
-        let ring = self.feed.pause().await.rings().iter().find_map(|ring| match &ring.shares {
-            Shared::Device(device) => Some(device.clone()),
-            Shared::Ip(_) => None,
-        });
+        let ring = self.feed.pause().await.rings().iter().find_map(|ring| ring.device().map(str::to_owned));
         let Some(device) = ring else { return Ok(()) };
         self.narrator.step("The handover: the cut moves, the answer does not");
         self.narrator.say(format!("Device {device}, 90 days, before and after another batch run (other traffic keeps flowing in):"));
@@ -215,6 +222,7 @@ impl Script {
         checks.push(checks::check_log(&self.installation).await?);
         checks.push(checks::check_devices(client, traffic.truth()).await?);
         checks.push(checks::check_rings(client, &traffic).await?);
+        checks.push(checks::check_links(client, &traffic).await?);
         checks.extend(checks::check_views(&self.installation, &client.url).await?);
         self.checks = checks;
         for check in &self.checks {

@@ -119,6 +119,8 @@ pub struct Traffic {
     accounts: Accounts,
     steps: u64,
     recent: VecDeque<TrafficEvent>,
+    /// Accounts that were made for others: these log in, from devices of their own.
+    handed_on: VecDeque<Account>,
     truth: Truth,
 }
 
@@ -143,7 +145,7 @@ impl Traffic {
     pub fn new(settings: TrafficSettings) -> Traffic {
         let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
         let accounts = Accounts::new(&mut rng, settings.start, settings.history);
-        Traffic { settings, rng, accounts, steps: 0, recent: VecDeque::new(), truth: Truth::default() }
+        Traffic { settings, rng, accounts, steps: 0, recent: VecDeque::new(), handed_on: VecDeque::new(), truth: Truth::default() }
     }
 
     /// What a correct pipeline answers for the records handed out so far.
@@ -185,9 +187,22 @@ impl Traffic {
             return event;
         }
         if let Some(account) = self.accounts.create_next(at) {
-            return self.create_account(&account, at);
+            let event = self.create_account(&account, at);
+            if account.is_handed_on() {
+                self.handed_on.push_back(account);
+            }
+            return event;
         }
-        if self.rng.random_range(0..10) < 3 { self.login(at) } else { self.payment(at) }
+        if let Some(account) = self.handed_on.pop_front() {
+            let device = account.elsewhere.clone().unwrap_or_default();
+            return self.login(&account, &device, at);
+        }
+        if self.rng.random_range(0..10) < 3 {
+            let (account, _) = self.accounts.choose(&mut self.rng, at);
+            let device = account.login_device(&mut self.rng).to_owned();
+            return self.login(&account, &device, at);
+        }
+        self.payment(at)
     }
 
     fn repeat(&mut self, at: Micros) -> Option<TrafficEvent> {
@@ -205,17 +220,16 @@ impl Traffic {
         TrafficEvent { stream: TrafficStream::CreateAccount, at, key: account.device.clone(), id, value, outcome: Outcome::Accepted }
     }
 
-    fn login(&mut self, at: Micros) -> TrafficEvent {
-        let (account, _) = self.accounts.choose(&mut self.rng, at);
+    fn login(&mut self, account: &Account, device: &str, at: Micros) -> TrafficEvent {
         let id = self.id('l');
         let (ts, outcome) = self.dated(at);
-        let mut fields = Fields::new(&id, ts, &account.user, &account.device, &account.ip);
+        let mut fields = Fields::new(&id, ts, &account.user, device, &account.ip);
         let value = if outcome == Outcome::Broken { self.broken(&mut fields) } else { fields.json() };
         self.truth.count(TrafficStream::Login, outcome);
         if outcome == Outcome::Accepted {
-            self.truth.logged_in(&account.ip, &account.user);
+            self.truth.logged_in(&account.ip, &account.user, device);
         }
-        TrafficEvent { stream: TrafficStream::Login, at, key: account.ip, id, value, outcome }
+        TrafficEvent { stream: TrafficStream::Login, at, key: account.ip.clone(), id, value, outcome }
     }
 
     fn payment(&mut self, at: Micros) -> TrafficEvent {

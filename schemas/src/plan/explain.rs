@@ -6,7 +6,8 @@ use serde::Serialize;
 
 pub mod links;
 
-use crate::plan::columns::sql_of;
+use crate::plan::columns::{position_or_push, sql_of};
+use crate::plan::links::EdgeKind;
 use crate::plan::{ColumnKind, EVENTS, ViewPlan};
 use crate::tiles::{Micros, Range, cover};
 use datafusion::logical_expr::LogicalPlan;
@@ -62,7 +63,7 @@ pub fn explain(plan: &ViewPlan, t: Micros) -> Explanation {
                 approximate: state.approximate,
             })
             .collect(),
-        ranges: plan.ranges.iter().map(|range| explain_range(plan, range, t)).collect(),
+        ranges: asked_ranges(plan).iter().map(|range| explain_range(plan, range, t)).collect(),
         ladder: plan.ladder.iter().map(ToString::to_string).collect(),
         approximate: plan
             .columns
@@ -133,10 +134,25 @@ fn function_of(call: &str) -> &str {
 }
 
 fn range_text(range: &Range) -> String {
-    let from = range.window.map(|window| format!("tile >= floor(t - {}, '{}')", length(window), range.hop));
-    let to = range.until.map(|until| format!("tile < floor(t - {}, '{}')", length(until), range.hop));
-    let edges: Vec<String> = from.into_iter().chain(to).collect();
+    let edges = edges_text("tile", range);
     if edges.is_empty() { "all time".into() } else { edges.join(" AND ") }
+}
+
+/// The edges of a range as conditions on a column.
+fn edges_text(column: &str, range: &Range) -> Vec<String> {
+    let from = range.window.map(|window| format!("{column} >= floor(t - {}, '{}')", length(window), range.hop));
+    let to = range.until.map(|until| format!("{column} < floor(t - {}, '{}')", length(until), range.hop));
+    from.into_iter().chain(to).collect()
+}
+
+/// The ranges that columns are asked over; of a view over a JOIN those of both sides, each once.
+fn asked_ranges(plan: &ViewPlan) -> Vec<Range> {
+    let Some(links) = &plan.links else { return plan.ranges.clone() };
+    let mut ranges = Vec::new();
+    for range in links.ranges.iter().flat_map(|pair| [pair.near, pair.far]) {
+        position_or_push(&mut ranges, range);
+    }
+    ranges
 }
 
 /// A length of time as a person writes it.
@@ -157,7 +173,11 @@ fn explain_range(plan: &ViewPlan, range: &Range, t: Micros) -> RangeExplanation 
         (Some(window), None) => length(window),
         (Some(window), Some(until)) => format!("{} ago to {} ago", length(window), length(until)),
     };
-    let tiles = (0..288).map(|i| tiles_at(plan, range, t + i * 299_000_000)).max().unwrap_or_default();
+    // An edge that keeps when it was last seen is one row, whatever is asked.
+    let tiles = match plan.links.as_ref().is_some_and(|links| links.kind == EdgeKind::Liveness) {
+        true => 1,
+        false => (0..288).map(|i| tiles_at(plan, range, t + i * 299_000_000)).max().unwrap_or_default(),
+    };
     RangeExplanation { range: text, hop: range.hop.to_string(), tiles }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test]
 async fn every_view_plans_without_a_complaint() {
     let definitions = definitions().unwrap();
-    assert_eq!((definitions.streams.len(), definitions.views.len()), (3, 4));
+    assert_eq!((definitions.streams.len(), definitions.views.len()), (3, 5));
     let planner = Planner::new(&definitions, Functions::standard());
     for view in &definitions.views {
         match planner.plan(view).await {

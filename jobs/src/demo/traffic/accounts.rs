@@ -16,6 +16,8 @@ pub struct Account {
     pub user: String,
     pub device: String,
     pub ip: String,
+    /// Where it logs in from besides, if anywhere. The accounts of a ring that shares a device each have one.
+    pub elsewhere: Option<String>,
     pub created_at: Micros,
     /// How often it acts, as against others.
     weight: u64,
@@ -136,7 +138,30 @@ impl Accounts {
     }
 }
 
+impl Account {
+    /// Made on a device that it shares with others, to be used from one of its own.
+    pub fn is_handed_on(&self) -> bool {
+        self.ring.is_some() && self.elsewhere.is_some()
+    }
+
+    /// The device of its next login.
+    pub fn login_device(&self, rng: &mut ChaCha8Rng) -> &str {
+        match &self.elsewhere {
+            Some(elsewhere) if rng.random_bool(0.5) => elsewhere,
+            _ => &self.device,
+        }
+    }
+}
+
 impl Ring {
+    /// The device on which all of its accounts were opened, if they share one.
+    pub fn device(&self) -> Option<&str> {
+        match &self.shares {
+            Shared::Device(device) => Some(device),
+            Shared::Ip(_) => None,
+        }
+    }
+
     fn is_at_work(&self, at: Micros) -> bool {
         (self.begins..self.ends).contains(&at)
     }
@@ -166,16 +191,18 @@ fn ordinary(rng: &mut ChaCha8Rng, index: u64, count: u64, start: Micros) -> Acco
         1..=6 => 6,
         _ => 1,
     };
-    Account { user: String::new(), device: device(rng), ip: address(rng, 100), created_at, weight, ring: None }
+    let (device, ip) = (device(rng), address(rng, 100));
+    let elsewhere = (rng.random_range(0..6) == 0).then(|| self::device(rng));
+    Account { user: String::new(), device, ip, elsewhere, created_at, weight, ring: None }
 }
 
 fn member(rng: &mut ChaCha8Rng, index: usize, ring: &Ring) -> Account {
-    let (device, ip) = match &ring.shares {
-        Shared::Device(shared) => (shared.clone(), address(rng, 100)),
-        Shared::Ip(shared) => (device(rng), shared.clone()),
+    let (device, ip, elsewhere) = match &ring.shares {
+        Shared::Device(shared) => (shared.clone(), address(rng, 100), Some(device(rng))),
+        Shared::Ip(shared) => (device(rng), shared.clone(), None),
     };
     let created_at = ring.begins + rng.random_range(0..40 * MINUTE);
-    Account { user: String::new(), device, ip, created_at, weight: 1, ring: Some(index) }
+    Account { user: String::new(), device, ip, elsewhere, created_at, weight: 1, ring: Some(index) }
 }
 
 fn device(rng: &mut ChaCha8Rng) -> String {

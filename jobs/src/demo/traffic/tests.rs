@@ -60,6 +60,8 @@ fn every_ring_opens_its_accounts_in_a_burst_and_is_declined_more_often() {
                 let known = &traffic.truth().devices[device];
                 assert!(known.accounts.len() >= 20, "{device}: {known:?}");
                 assert!(known.declined * 5 > known.payments, "{device}: {known:?}");
+                let (users, linked) = traffic.truth().links(device);
+                assert!(users >= 18 && linked >= 18, "{device}: {users} users logged in from {linked} other devices");
             }
         }
     }

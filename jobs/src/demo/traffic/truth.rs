@@ -12,6 +12,8 @@ pub struct Truth {
     pub devices: BTreeMap<String, DeviceTruth>,
     /// By address: who logged in from it.
     pub ips: BTreeMap<String, BTreeSet<String>>,
+    /// By user: which devices it logged in from.
+    pub logins: BTreeMap<String, BTreeSet<String>>,
     /// Accepted events that came minutes to days late.
     pub late: i64,
 }
@@ -51,6 +53,14 @@ impl Truth {
         self.streams.get(&stream).copied().unwrap_or_default()
     }
 
+    /// How many users who were created on this device logged in at all, and from how many other devices.
+    pub fn links(&self, device: &str) -> (i64, i64) {
+        let accounts = self.devices.get(device).into_iter().flat_map(|known| &known.accounts);
+        let logins: Vec<&BTreeSet<String>> = accounts.filter_map(|user| self.logins.get(user)).collect();
+        let linked: BTreeSet<&String> = logins.iter().copied().flatten().filter(|linked| *linked != device).collect();
+        (logins.len() as i64, linked.len() as i64)
+    }
+
     pub(super) fn count(&mut self, stream: TrafficStream, outcome: Outcome) {
         let counts = self.streams.entry(stream).or_default();
         match outcome {
@@ -76,7 +86,8 @@ impl Truth {
         self.devices.entry(device.to_owned()).or_default().accounts.insert(user.to_owned());
     }
 
-    pub(super) fn logged_in(&mut self, ip: &str, user: &str) {
+    pub(super) fn logged_in(&mut self, ip: &str, user: &str, device: &str) {
         self.ips.entry(ip.to_owned()).or_default().insert(user.to_owned());
+        self.logins.entry(user.to_owned()).or_default().insert(device.to_owned());
     }
 }

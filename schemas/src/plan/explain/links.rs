@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt::Write;
 
-use super::range_text;
+use super::edges_text;
 use crate::plan::links::{EdgeKind, LinkPlan};
 use crate::plan::{ColumnKind, ViewPlan};
 
@@ -41,8 +41,9 @@ pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
         match &column.kind {
             ColumnKind::Key(_) => lines.push(format!("near.{name}")),
             ColumnKind::Value(value) => {
-                let ranges: Vec<String> = value.ranges.iter().map(|range| over(links, *range)).collect();
-                lines.push(format!("{} AS {name} /* {} */", value.sql, ranges.join("; ")));
+                let ranges: Vec<String> = value.ranges.iter().map(|range| over(links, *range)).filter(|over| !over.is_empty()).collect();
+                let ranges = if ranges.is_empty() { "all time".to_owned() } else { ranges.join("; ") };
+                lines.push(format!("{} AS {name} /* {} */", value.sql, ranges));
             }
         }
     }
@@ -51,11 +52,19 @@ pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
     let side = plan.keys[0].name();
     let keys: Vec<String> = links.keys.iter().map(|key| format!("near.{}", key.name())).collect();
     let mut sql = format!("SELECT {}\nFROM {edges} near JOIN {edges} far USING ({})", lines.join(",\n       "), via.join(", "));
-    let _ = write!(sql, "\nWHERE NOT near.{side} AND far.{side} AND {}\nGROUP BY {}", over(links, links.existence), keys.join(", "));
+    let existence = Some(over(links, links.existence)).filter(|over| !over.is_empty());
+    let conditions: Vec<String> = [format!("NOT near.{side}"), format!("far.{side}")].into_iter().chain(existence).collect();
+    let _ = write!(sql, "\nWHERE {}\nGROUP BY {}", conditions.join(" AND "), keys.join(", "));
     sql
 }
 
+/// A range as conditions on either edge: on when it was last seen, or on its tiles. Empty for all time.
 fn over(links: &LinkPlan, range: usize) -> String {
     let range = &links.ranges[range];
-    format!("near: {}, far: {}", range_text(&range.near), range_text(&range.far))
+    let column = match links.kind {
+        EdgeKind::Liveness => format!("s{}", links.seen),
+        EdgeKind::Full => "tile".to_owned(),
+    };
+    let near = edges_text(&format!("near.{column}"), &range.near);
+    near.into_iter().chain(edges_text(&format!("far.{column}"), &range.far)).collect::<Vec<_>>().join(" AND ")
 }
