@@ -26,6 +26,15 @@ impl Project {
         project
     }
 
+    /// A copy of `examples/NAME`.
+    fn of_example(name: &str) -> Project {
+        let project = Project { folder: tempfile::tempdir().unwrap() };
+        let example = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
+        let copied = Command::new("cp").arg("-r").args([example, project.path()]).status().unwrap();
+        assert!(copied.success());
+        project
+    }
+
     fn path(&self) -> PathBuf {
         self.folder.path().join("shop")
     }
@@ -118,6 +127,54 @@ fn text(bytes: &[u8]) -> String {
 fn assert_fails(output: &Output, code: i32, stderr: &str) {
     assert_eq!(output.status.code(), Some(code), "{}\n{}", text(&output.stdout), text(&output.stderr));
     assert!(text(&output.stderr).contains(stderr), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_example_of_linked_devices_answers_as_its_readme_says() {
+    let project = Project::of_example("device_links");
+    let check = text(&project.run(&["check"]).stdout);
+    assert!(check.ends_with("2 streams and 3 views: no errors\n"), "{check}");
+    assert!(check.contains("edges are kept as liveness; max_degree 10000") && check.contains("  365d    1d   1\n"), "{check}");
+    assert!(check.contains("edges are kept as full") && check.contains("  30d     1h   28\n"), "{check}");
+
+    let up = project.up();
+    project.json(&["ingest", "create_account", "create_account.jsonl"]);
+    project.json(&["ingest", "login", "login.jsonl"]);
+    project.wait_until_committed(16);
+    let linked = |as_of: &[&str]| {
+        let answer = project.json(&[&["lookup", "device_links", "device_id=tablet-1", "--paths", "3"], as_of].concat());
+        let columns = ["linked_devices_7d", "linked_devices_30d", "users_7d", "users_30d", "linked_to_old_accounts"];
+        let row = columns.map(|column| answer["row"][column].as_i64());
+        (row.map(Option::unwrap_or_default), answer["paths"].clone())
+    };
+    let (row, paths) = linked(&[]);
+    assert_eq!(row, [3, 3, 3, 3, 4]);
+    let users: Vec<&str> = paths.as_array().unwrap().iter().filter_map(|path| path["via_user_id"].as_str()).collect();
+    assert_eq!(users, ["u3", "u2", "u2"], "newest first: {paths:#}");
+    assert_eq!(
+        paths[0],
+        serde_json::json!({"device_id": "tablet-1", "via_user_id": "u3", "far_device_id": "phone-3",
+            "near_at": "2026-05-02T09:00:00Z", "far_at": "2026-05-06T09:00:00Z"})
+    );
+    for (as_of, expected) in [
+        ("2026-05-08T09:00:00Z", [1, 3, 1, 3, 4]),
+        ("2026-05-13T12:00:00Z", [0, 3, 0, 3, 4]),
+        ("2026-06-01T08:00:00Z", [0, 1, 0, 1, 4]),
+        ("2026-06-05T12:00:00Z", [0, 0, 0, 0, 1]),
+    ] {
+        assert_eq!(linked(&["--as-of", as_of]).0, expected, "{as_of}");
+    }
+    let logins = project.json(&["lookup", "device_logins", "device_id=tablet-1"]);
+    assert_eq!((&logins["row"]["pairs_30d"], &logins["row"]["attempts_30d"]), (&9.into(), &14.into()), "{logins:#}");
+    let neighbours = project.json(&["lookup", "user_neighbours", "user_id=u2"]);
+    assert_eq!(neighbours["row"]["neighbours_30d"], serde_json::json!(["u3"]));
+    for view in ["device_links", "device_logins", "user_neighbours"] {
+        assert_success(&project.run(&["verify", view]));
+        assert_success(&project.run(&["batch", "run", view]));
+        assert_success(&project.run(&["verify", view]));
+    }
+    assert_eq!(linked(&[]).0, row, "the answer stays when a snapshot takes over");
+    assert_eq!(up.stop(), Some(0));
 }
 
 #[test]
