@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
 use schemas::Result;
 use schemas::plan::links::{Ends, LinkPlan, Side};
 use schemas::registry::LiveView;
@@ -33,6 +34,8 @@ use pairs::Pair;
 
 pub(crate) use scan::scan;
 
+/// Near edges that are held at once, of as many keys as that is.
+const NEAR_EDGES: usize = 65_536;
 /// Far edges that are held at once.
 const FAR_EDGES: usize = 262_144;
 /// Pairs that are handed on at once.
@@ -52,15 +55,35 @@ impl<'a> Walk<'a> {
         Self { view, links, source, t }
     }
 
-    /// The rows of these group keys (a column each, in the order of the view's keys).
+    /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long as their near
+    /// edges are few.
     pub(crate) fn rows(&self, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Answers> {
-        let near = self.near_edges(groups, rows)?;
+        let at = self.keys_at(groups, rows)?;
+        let together = batches(&at, NEAR_EDGES);
+        if together.len() < 2 {
+            return self.rows_together(groups, &at, wanted);
+        }
+        let (mut parts, mut found, mut estimated) = (Vec::with_capacity(together.len()), Vec::with_capacity(rows), false);
+        for keys in together {
+            let of_keys: Vec<ArrayRef> = groups.iter().map(|group| group.slice(keys.start, keys.len())).collect();
+            let answers = self.rows_together(&of_keys, &at[keys], wanted)?;
+            parts.push(answers.rows);
+            found.extend(answers.found);
+            estimated |= answers.estimated;
+        }
+        let rows = concat_batches(&parts[0].schema(), &parts)?;
+        Ok(Answers { rows, found, estimated, paths: None })
+    }
+
+    fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt], wanted: &[usize]) -> Result<Answers> {
+        let rows = at.len();
+        let near = EdgeSet::gather(self, Side::Near, at)?;
         let mut merging = Merging::new(self, &near, wanted, rows)?;
         let nodes = self.nodes(&near)?;
         let mut thresholds = near.thresholds(rows);
         self.thin(&near, &nodes, &mut thresholds)?;
         merging.estimate(&thresholds);
-        for batch in nodes.batches(FAR_EDGES) {
+        for batch in batches(&nodes.at, FAR_EDGES) {
             let mut far = EdgeSet::gather(self, Side::Far, &nodes.at[batch.clone()])?;
             if thresholds.iter().any(Threshold::samples_far) {
                 far.hash(self)?;
@@ -77,12 +100,11 @@ impl<'a> Walk<'a> {
         project(&self.view.plan, values, wanted)
     }
 
-    /// The near edges that leave these keys and are live in the longest window.
-    fn near_edges(&self, groups: &[ArrayRef], rows: usize) -> Result<EdgeSet<'a>> {
+    /// Where the near edges that leave these keys are found.
+    fn keys_at(&self, groups: &[ArrayRef], rows: usize) -> Result<Vec<NodeAt>> {
         let codec = self.view.codec.nodes()?;
         let (prefixes, places) = (codec.near(groups, rows)?, codec.near_places(groups, rows)?);
-        let at: Vec<NodeAt> = (0..rows).map(|row| NodeAt::new(prefixes.value(row), places.value(row))).collect();
-        EdgeSet::gather(self, Side::Near, &at)
+        Ok((0..rows).map(|row| NodeAt::measured(self, prefixes.value(row), places.value(row))).collect())
     }
 
     /// The nodes that live near edges lead to, with the edges that do.
@@ -98,13 +120,10 @@ impl<'a> Walk<'a> {
             let next = nodes.at.len();
             let node = *known.entry(prefix).or_insert(next);
             if node == next {
-                nodes.at.push(NodeAt::new(prefix, prefix));
+                nodes.at.push(NodeAt::measured(self, prefix, prefix));
                 nodes.from.push(Vec::new());
             }
             nodes.from[node].push(edge as u32);
-        }
-        for node in &mut nodes.at {
-            node.measure(self);
         }
         Ok(nodes)
     }
@@ -164,22 +183,20 @@ struct Nodes {
     from: Vec<Vec<u32>>,
 }
 
-impl Nodes {
-    /// Runs of nodes that have about so many far edges together.
-    fn batches(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
-        let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
-        for (index, node) in self.at.iter().enumerate() {
-            if held > 0 && held + node.rows > rows {
-                batches.push(from..index);
-                (from, held) = (index, 0);
-            }
-            held += node.rows;
+/// Runs of nodes that have about so many edges together.
+fn batches(nodes: &[NodeAt], edges: usize) -> Vec<std::ops::Range<usize>> {
+    let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
+    for (index, node) in nodes.iter().enumerate() {
+        if held > 0 && held + node.rows > edges {
+            batches.push(from..index);
+            (from, held) = (index, 0);
         }
-        if from < self.at.len() {
-            batches.push(from..self.at.len());
-        }
-        batches
+        held += node.rows;
     }
+    if from < nodes.len() {
+        batches.push(from..nodes.len());
+    }
+    batches
 }
 #[cfg(test)]
 mod tests;

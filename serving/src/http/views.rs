@@ -42,6 +42,7 @@ pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result
         "columns": columns(live),
         "windows": live.definition.windows.iter().map(|window| &window.text).collect::<Vec<_>>(),
         "streams": live.plan.streams.iter().map(|stream| &stream.name).collect::<Vec<_>>(),
+        "max_degree": live.plan.links.as_ref().map(|links| links.max_degree),
         "schedule": live.definition.schedule.as_ref().map(|schedule| schedule.to_string()),
         "sql": live.definition.sql,
     }))

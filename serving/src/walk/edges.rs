@@ -26,12 +26,9 @@ pub(super) struct NodeAt {
 }
 
 impl NodeAt {
-    pub(super) fn new(prefix: &[u8], place: &[u8]) -> Self {
-        Self { prefix: prefix.to_vec(), place: place.to_vec(), rows: 0 }
-    }
-
-    pub(super) fn measure(&mut self, walk: &Walk<'_>) {
-        self.rows = walk.source.edges(walk.view, &self.prefix, &self.place).iter().map(|(_, rows, _)| rows.len()).sum();
+    pub(super) fn measured(walk: &Walk<'_>, prefix: &[u8], place: &[u8]) -> Self {
+        let rows = walk.source.edges(walk.view, prefix, place).iter().map(|(_, rows, _)| rows.len()).sum();
+        Self { prefix: prefix.to_vec(), place: place.to_vec(), rows }
     }
 }
 

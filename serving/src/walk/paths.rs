@@ -22,11 +22,11 @@ impl Walk<'_> {
     /// The newest `most` paths that leave one key: its group keys, the join keys, the end points, and when either edge was last seen. A path
     /// is as old as its older edge: before that there was no link.
     pub(crate) fn paths(&self, groups: &[ArrayRef], most: usize) -> Result<RecordBatch> {
-        let near = self.near_edges(groups, 1)?;
+        let near = EdgeSet::gather(self, Side::Near, &self.keys_at(groups, 1)?)?;
         let nodes = self.nodes(&near)?;
         let thresholds = near.thresholds(1);
         let mut newest: Vec<Path> = Vec::new();
-        for batch in nodes.batches(super::FAR_EDGES) {
+        for batch in super::batches(&nodes.at, super::FAR_EDGES) {
             let far = EdgeSet::gather(self, Side::Far, &nodes.at[batch.clone()])?;
             let live = far.live(self, 0, &self.links.ranges[self.links.existence])?;
             let (near_seen, far_seen) = (near.seen(self)?.clone(), far.seen(self)?.clone());

@@ -12,7 +12,8 @@ use schemas::states::{KeyCodec, Partial, merge_rows};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
 
-use super::Walk;
+use super::edges::EdgeSet;
+use super::{Side, Walk};
 use crate::archive::ArchiveLayer;
 use crate::lookup::{Answers, Source, encode_keys, lookup};
 use crate::sorted::SortedRun;
@@ -94,7 +95,7 @@ impl World {
         let links = self.live.plan.links.clone().unwrap();
         let walk = Walk::new(&self.live, &links, &source, NOW);
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
-        walk.near_edges(&groups, 1).unwrap().len()
+        EdgeSet::gather(&walk, Side::Near, &walk.keys_at(&groups, 1).unwrap()).unwrap().len()
     }
 }
 
@@ -178,6 +179,25 @@ async fn copies_by_doubling_are_what_adding_one_by_one_gives() {
         let logins = (0..5).map(|at| (user(0), format!("d{at}")));
         let answers = World::of(&view(columns, ""), created, logins).await.ask(HUB);
         assert_eq!((number(&answers, 1), number(&answers, 2)), (times as i64 * 5, 5));
+    }
+}
+
+#[tokio::test]
+async fn many_keys_at_once_are_answered_as_one_by_one() {
+    let columns = "count(DISTINCT l.device) AS devices, count(*) AS pairs";
+    // More near edges than are held at once: 40 devices of 3,000 users each.
+    let created = (0..40).flat_map(|device| (0..3_000).map(move |at| (user(at * (device + 1)), format!("d{device}"))));
+    let logins = (0..9_000).map(|at| (user(at * 13), format!("d{}", at % 97)));
+    let world = World::of(&view(columns, ""), created, logins).await;
+    let devices: Vec<String> = (0..40).map(|device| format!("d{device}")).collect();
+    let keys = encode_keys(&world.live, &[Arc::new(StringArray::from(devices.clone()))], 40).unwrap();
+    let keys: Vec<&[u8]> = (0..40).map(|row| keys.value(row)).collect();
+    let all = lookup(&world.live, &Source::Archive(&world.layer), &keys, NOW, &[0, 1, 2]).unwrap();
+    assert!(all.found.iter().any(|found| *found));
+    for (row, device) in devices.iter().enumerate() {
+        let one = world.ask(device);
+        assert_eq!(all.rows.slice(row, 1), one.rows);
+        assert_eq!(all.found[row], one.found[0]);
     }
 }
 

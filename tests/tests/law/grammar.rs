@@ -33,7 +33,7 @@ pub fn view() -> impl Strategy<Value = String> {
     })
 }
 
-const AGGREGATES: [&str; 38] = [
+const AGGREGATES: [&str; 39] = [
     "count(*)",
     "count(x)",
     "count(DISTINCT u)",
@@ -47,6 +47,7 @@ const AGGREGATES: [&str; 38] = [
     "min(d)",
     "max(u)",
     "max(ts)",
+    "max(ts) <= as_of()",
     "stddev(f)",
     "var_pop(x)",
     "sum(DISTINCT x)",

@@ -40,8 +40,11 @@ pub struct Row {
 
 fn row() -> impl Strategy<Value = Row> {
     let age = prop_oneof![0..120_000_000i64, 0..7_200_000_000i64, 0..3 * DAY, 0..100 * DAY, Just(DAY), Just(3_600_000_000), Just(7 * DAY)];
-    let f = prop_oneof![8 => -1e6f64..1e6, 1 => Just(0.0), 1 => Just(1e15)];
-    let values = (prop::option::weighted(0.9, 0u8..4), prop::option::weighted(0.9, -2i32..3), prop::option::weighted(0.8, -1000i64..1000));
+    let infinite = prop_oneof![Just(f64::INFINITY), Just(f64::NEG_INFINITY), Just(f64::NAN)];
+    let f = prop_oneof![40 => -1e6f64..1e6, 5 => Just(0.0), 5 => Just(1e15), 1 => infinite];
+    // As large as sixty of them, doubled, still are: past that the plain SELECT has no answer.
+    let x = prop_oneof![20 => -1000i64..1000, 1 => Just(1i64 << 55), 1 => Just(-(1i64 << 55))];
+    let values = (prop::option::weighted(0.9, 0u8..4), prop::option::weighted(0.9, -2i32..3), prop::option::weighted(0.8, x));
     let more = (
         prop::option::weighted(0.8, -100_000i64..100_000),
         prop::option::weighted(0.8, f),

@@ -59,6 +59,12 @@ pub(super) fn take_apart(aggregate: &Aggregate) -> Result<Joined> {
     let side = |input: &Arc<LogicalPlan>| JoinSide { input: (**input).clone(), via: Vec::new(), conditions: Vec::new() };
     let mut joined = Joined { near: side(&join.left), far: side(&join.right), groups: Vec::new(), apart: Vec::new() };
     for condition in &conditions {
+        if condition.column_refs().is_empty() {
+            // `WHERE false` lets no event of either side through.
+            joined.near.conditions.push(condition.clone());
+            joined.far.conditions.push(condition.clone());
+            continue;
+        }
         match joined.sort(condition)? {
             Conjunct::One(Side::Near, condition) => joined.near.conditions.push(condition),
             Conjunct::One(Side::Far, condition) => joined.far.conditions.push(condition),
