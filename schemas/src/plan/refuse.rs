@@ -227,6 +227,11 @@ impl Check<'_> {
     fn join(&mut self, join: &ast::Join) {
         use ast::JoinOperator as Operator;
         match &join.join_operator {
+            Operator::Join(ast::JoinConstraint::Natural) | Operator::Inner(ast::JoinConstraint::Natural) => self.refuse(
+                &join.relation,
+                "NATURAL JOIN joins on every column of the same name, ids and times among them",
+                "JOIN .. USING (key), or ON a.key = b.key",
+            ),
             Operator::Join(_) | Operator::Inner(_) | Operator::CrossJoin(_) => {}
             _ => self.refuse(
                 &join.relation,

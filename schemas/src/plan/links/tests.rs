@@ -121,6 +121,7 @@ async fn max_degree_is_the_views_and_of_linked_views_alone() {
 async fn what_is_not_exact_is_refused_with_the_nearest_form() {
     let from = "FROM created c JOIN login l ON c.user_id = l.user_id";
     let refused = [
+        ("SELECT c.device, count(*) AS n FROM created c NATURAL JOIN login l GROUP BY c.device".into(), "every column of the same name"),
         (format!("SELECT c.device, count(*) AS n {} GROUP BY c.device", from.replace("JOIN", "LEFT JOIN")), "expected JOIN (inner)|JOIN (inner)"),
         ("SELECT c.device, count(*) AS n FROM created c JOIN login l ON c.user_id = l.user_id JOIN third t ON t.user_id = l.user_id GROUP BY c.device".into(), "three streams"),
         ("SELECT c.device, count(*) AS n FROM created c CROSS JOIN login l GROUP BY c.device".into(), "joined by no equality"),
