@@ -72,6 +72,10 @@ fuzz target seconds *arguments:
 measure:
     cargo test --workspace --lib -- --ignored --nocapture what_an_id_costs a_state_of_ten_thousand
 
+# simulated schedules of faults, so many; prints the faults that fired
+schedules count="100000":
+    BASESTREAM_SCHEDULES={{count}} cargo test --workspace --test simulation schedules_lose -- --nocapture
+
 # how soon a link that was made counts in `up` (prints figures)
 links:
     cargo test --workspace --test law -- --ignored --nocapture how_soon

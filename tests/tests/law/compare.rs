@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use schemas::plan::{ColumnKind, ViewPlan};
 
 /// Stands before the text of a DOUBLE: what has it is compared as a number, all else as it is written.
 const FLOAT: char = '~';
@@ -37,6 +38,32 @@ pub fn same(a: &str, b: &str, scale: f64) -> bool {
         (Ok(x), Ok(y)) if x.is_finite() && y.is_finite() => (x - y).abs() <= tolerance(x, y, scale),
         (Ok(x), Ok(y)) => x.is_nan() == y.is_nan() && (x.is_nan() || x == y),
         _ => a == b,
+    }
+}
+
+/// The sums of the absolute inputs of a case, finite ones.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Inputs {
+    pub x: f64,
+    pub f: f64,
+}
+
+impl Inputs {
+    pub fn of(rows: impl Iterator<Item = (Option<i64>, Option<f64>)>) -> Inputs {
+        rows.fold(Inputs::default(), |sums, (x, f)| Inputs {
+            x: sums.x + x.map_or(0.0, |x| (x as f64).abs()),
+            f: sums.f + f.filter(|f| f.is_finite()).map_or(0.0, f64::abs),
+        })
+    }
+
+    /// What a column's value may be off by, relatively: the inputs that its expression adds up. Other numbers are held to themselves.
+    pub fn scale_of(&self, plan: &ViewPlan, column: &str) -> f64 {
+        let column = plan.columns.iter().find(|known| known.field.name() == column);
+        let Some(ColumnKind::Value(value)) = column.map(|column| &column.kind) else { return 0.0 };
+        let adds_up = |calls: &[&str]| calls.iter().any(|call| value.sql.contains(call));
+        let of_f = if adds_up(&["sum(f)", "avg(f)", "stddev(f)", "corr(x, f)", "regr_slope(f, x)"]) { self.f } else { 0.0 };
+        let of_x = if adds_up(&["avg(x)", "corr(x, f)", "regr_slope(f, x)"]) { self.x } else { 0.0 };
+        of_f + of_x
     }
 }
 

@@ -1,5 +1,8 @@
 //! Ten times what one `up` sustains, for a while: memory stays flat, lookups go on, lag comes back to 0, nothing is lost.
 //!
+//! A worker holds what it read until its checkpoint, at most `checkpoint_bytes`: that is made small here, as otherwise memory would show
+//! how fast the worker reads (faster while nobody produces beside it).
+//!
 //! Left out by default: `just overload` runs it (`BASESTREAM_OVERLOAD_SECONDS`, default 300; `BASESTREAM_OVERLOAD_FACTOR`, default 10;
 //! `BASESTREAM_OVERLOAD_RATE`: what `up` sustains in events a second, where it is known; found by raising the rate otherwise).
 
@@ -131,7 +134,7 @@ impl Up {
         }
         let http = format!("127.0.0.1:{}", free_port().unwrap());
         let config = format!(
-            "[storage]\nurl = \"{}\"\n[catalog]\nurl = \"{}\"\n[log]\nurl = \"{}\"\npartitions = 4\n[serving]\nhttp = \"{http}\"\n",
+            "[storage]\nurl = \"{}\"\n[catalog]\nurl = \"{}\"\n[log]\nurl = \"{}\"\npartitions = 4\n[speed]\ncheckpoint_bytes = \"32MiB\"\n[serving]\nhttp = \"{http}\"\n",
             urls.storage, urls.catalog, urls.log
         );
         std::fs::write(folder.path().join("basestream.toml"), config).unwrap();
