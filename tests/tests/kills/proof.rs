@@ -6,7 +6,9 @@ use basestream_tests::process::{Running, Urls};
 use jobs::Installation;
 use jobs::ledger::{self, PartitionLine};
 use jobs::verify::Verifier;
+use schemas::events::parse_timestamp;
 use schemas::registry::Registry;
+use schemas::tiles::Micros;
 use schemas::vector::{PartitionId, Vector};
 use schemas::{Error, Result};
 
@@ -83,6 +85,7 @@ impl<'a> Quiet<'a> {
 
     /// Recomputes every view from the archive by a batch run. A dead run's lease has to expire first.
     pub async fn recompute(&self) -> Result<()> {
+        let asked_at = basestream_tests::now();
         for view in VIEWS {
             let began = Instant::now();
             loop {
@@ -97,9 +100,24 @@ impl<'a> Quiet<'a> {
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
         }
-        // The node follows within its poll.
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
-        Ok(())
+        self.until_served_from_after(asked_at).await
+    }
+
+    /// Waits until the node answers every view from a snapshot that was made since.
+    async fn until_served_from_after(&self, time: Micros) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let answers = self.answers("the new snapshots").await?;
+            let is_new = |answer: &Sample| parse_timestamp(&answer.snapshot_at).is_ok_and(|made| made >= time);
+            if answers.iter().all(is_new) {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                let made: Vec<_> = answers.iter().map(|answer| (answer.view, &answer.snapshot_at)).collect();
+                return Err(Error::internal(format!("the node does not serve the new snapshots: {made:?}")));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// The ledger of partitions and of each view, read from files.

@@ -25,6 +25,8 @@ pub struct Sample {
     pub of: String,
     pub cut: String,
     pub as_of: String,
+    /// When the snapshot was made that it builds on; empty without one.
+    pub snapshot_at: String,
     pub rows: Vec<Value>,
 }
 
@@ -74,10 +76,10 @@ pub async fn ask(client: &reqwest::Client, port: u16, view: &'static str, of: &s
     }
     let mut value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let meta = |name: &str| value["meta"][name].as_str().unwrap_or_default().to_owned();
-    let (cut, as_of) = (meta("cut"), meta("as_of"));
+    let (cut, as_of, snapshot_at) = (meta("cut"), meta("as_of"), meta("snapshot_at"));
     let Value::Array(mut rows) = value["rows"].take() else { return Err("no rows".to_owned()) };
     rows.sort_by_cached_key(Value::to_string);
-    Ok(Sample { view, of: of.to_owned(), cut, as_of, rows })
+    Ok(Sample { view, of: of.to_owned(), cut, as_of, snapshot_at, rows })
 }
 
 async fn append(client: &reqwest::Client, port: u16, maker: &mut Maker, seen: &mut Seen) {

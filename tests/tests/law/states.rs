@@ -23,6 +23,7 @@ const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, x
     WITH (format = 'json', event_time = 'ts')";
 const BASE: Micros = 1_772_366_400_000_000;
 const DAY: Micros = 86_400_000_000;
+const TEXTS: [&str; 5] = ["", "3", "\u{e9}\u{1F600}", "a \"quoted\" \\ one", "\u{0}"];
 
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -66,7 +67,7 @@ fn row() -> impl Strategy<Value = Row> {
 }
 
 fn batch(rows: &[Row], schema: arrow::datatypes::SchemaRef) -> RecordBatch {
-    let text = |value: Option<u8>| value.map(|value| value.to_string());
+    let text = |value: Option<u8>| value.map(|value| TEXTS[value as usize]);
     let time = || TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.ts)).with_timezone("UTC");
     let decimals: Decimal128Array = rows.iter().map(|row| row.d.map(i128::from)).collect();
     let columns: Vec<ArrayRef> = vec![

@@ -17,6 +17,7 @@ use crate::world::{Fault, Sim};
 pub struct Ctx {
     pub sim: Sim,
     pub name: Rc<str>,
+    kind: Kind,
     parked: Rc<Cell<bool>>,
     step: Rc<Cell<&'static str>>,
 }
@@ -32,7 +33,7 @@ pub struct Actor {
     pub frozen_until: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Worker,
     Reader,
@@ -46,7 +47,7 @@ impl Actor {
         let name: Rc<str> = name.into();
         // Each has a handle of its own, as each process has.
         let sim = Sim { world: sim.world.clone(), catalog: sim.catalog.apart() };
-        let work = Box::pin(work(Ctx { sim, name: name.clone(), parked: parked.clone(), step: step.clone() }));
+        let work = Box::pin(work(Ctx { sim, name: name.clone(), kind, parked: parked.clone(), step: step.clone() }));
         Self { name, kind, work, parked, step, frozen_until: 0 }
     }
 
@@ -71,6 +72,7 @@ impl Ctx {
     /// A step: the schedule says when, and whether, it goes on from here.
     pub async fn step(&self, what: &'static str) {
         self.step.set(what);
+        self.sim.reached(self.kind, what);
         let mut arrived = false;
         poll_fn(|_| {
             if arrived {

@@ -18,15 +18,17 @@ mod views;
 mod worker;
 mod world;
 
-use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use sabotage::Sabotage;
 use schedule::{Outcome, play};
-use world::{FAULTS, Fault};
+use world::{FAULTS, Fault, Fired};
 
 const SCHEDULES: u64 = 400;
+/// In so many, somebody is killed at every step there is.
+const EVERY_STEP_FROM: u64 = 1_500;
 /// A missing check has to show within so many schedules.
 const SCHEDULES_PER_SABOTAGE: u64 = 3_000;
 
@@ -41,19 +43,17 @@ fn played(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
 }
 
 /// Plays seeds on every core until one is violated; answers that, and which faults fired how often.
-fn play_all(seeds: std::ops::Range<u64>, sabotage: Option<Sabotage>) -> (Option<(u64, Outcome)>, BTreeMap<Fault, u64>) {
+fn play_all(seeds: std::ops::Range<u64>, sabotage: Option<Sabotage>) -> (Option<(u64, Outcome)>, Fired) {
     let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
     let play_some = || {
-        let (mut found, mut fired): (Option<(u64, Outcome)>, BTreeMap<Fault, u64>) = (None, BTreeMap::new());
+        let (mut found, mut fired): (Option<(u64, Outcome)>, Fired) = (None, Fired::default());
         while !stop.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds.end {
                 break;
             }
             let outcome = played(seed, sabotage);
-            for (fault, times) in &outcome.fired {
-                *fired.entry(*fault).or_default() += times;
-            }
+            fired.add(&outcome.fired);
             if outcome.violation.is_some() {
                 stop.store(true, Ordering::Relaxed);
                 found = Some((seed, outcome));
@@ -66,12 +66,10 @@ fn play_all(seeds: std::ops::Range<u64>, sabotage: Option<Sabotage>) -> (Option<
         let players: Vec<_> = (0..threads).map(|_| scope.spawn(play_some)).collect();
         players.into_iter().map(|player| player.join().unwrap()).collect()
     });
-    let mut all = BTreeMap::new();
+    let mut all = Fired::default();
     let mut first: Option<(u64, Outcome)> = None;
     for (found, fired) in results {
-        for (fault, times) in fired {
-            *all.entry(fault).or_default() += times;
-        }
+        all.add(&fired);
         if let Some(found) = found
             && first.as_ref().is_none_or(|(seed, _)| found.0 < *seed)
         {
@@ -96,9 +94,20 @@ fn schedules_lose_nothing_and_count_nothing_twice() {
     if let Some((seed, outcome)) = found {
         panic!("seed {seed}: {}\n{}", outcome.violation.unwrap_or_default(), outcome.trace.join("\n"));
     }
-    println!("{schedules} schedules in {:.0} s: {fired:?}", began.elapsed().as_secs_f64());
-    let missing: Vec<&Fault> = FAULTS.iter().filter(|fault| !fired.contains_key(fault)).collect();
+    let told = format!(
+        "simulation: {schedules} schedules in {:.0} s: {:?}, and crashes {:?}",
+        began.elapsed().as_secs_f64(),
+        fired.faults,
+        fired.crashes
+    );
+    let _ = writeln!(std::io::stderr(), "{told}");
+    let missing: Vec<&Fault> = FAULTS.iter().filter(|fault| !fired.faults.contains_key(fault)).collect();
     assert!(missing.is_empty(), "these faults never fired: {missing:?}");
+    if schedules < EVERY_STEP_FROM {
+        return;
+    }
+    let spared: Vec<_> = fired.crashes.iter().filter(|(_, times)| **times == 0).map(|(at, _)| at).collect();
+    assert!(spared.is_empty(), "nobody was ever killed at these steps: {spared:?}");
 }
 
 #[test]

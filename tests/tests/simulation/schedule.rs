@@ -12,7 +12,7 @@ use crate::runner::run_views;
 use crate::sabotage::Sabotage;
 use crate::views::{VIEWS, define};
 use crate::worker::work;
-use crate::world::{Content, Fault, Places, Sim};
+use crate::world::{Content, Fault, Fired, Places, Sim};
 
 /// Short schedules are many; some things take a long one.
 const STEPS: [u64; 8] = [120, 120, 200, 200, 200, 320, 320, 900];
@@ -23,7 +23,7 @@ const STEPS_TO_REST: u64 = 4_000;
 pub struct Outcome {
     pub violation: Option<String>,
     pub trace: Vec<String>,
-    pub fired: std::collections::BTreeMap<Fault, u64>,
+    pub fired: Fired,
 }
 
 struct Schedule {
@@ -166,6 +166,7 @@ impl Schedule {
         let (name, kind, step) = (self.actors[at].name.clone(), self.actors[at].kind, self.actors[at].step());
         let whole = kind == Kind::Worker && self.sim.chance(50);
         self.sim.trace("schedule", format!("kills {name}, which {step}{}", if whole { ", and its process" } else { "" }));
+        self.sim.crashed(kind, step);
         self.sim.fired(match (kind, whole) {
             (Kind::Worker, false) => Fault::WorkerCrashed,
             (Kind::Worker, true) => Fault::ProcessCrashed,
@@ -202,11 +203,11 @@ impl Schedule {
         let Some((partition, from, keeps_others)) = world.group.rebalance(&mut world.rng, politely) else { return };
         world.trace.push(format!("{:>14} group: {} {partition} from {from}", world.now / 1_000, if politely { "asks" } else { "takes" }));
         if !politely && keeps_others {
-            *world.fired.entry(Fault::OneOfTwoLost).or_default() += 1;
+            *world.fired.faults.entry(Fault::OneOfTwoLost).or_default() += 1;
         }
         let owner = self.actors.iter().find(|actor| from.starts_with(&format!("{}.", actor.name)));
         if owner.is_some_and(|owner| matches!(owner.step(), "writes a file" | "asks for a commit" | "has the commit's outcome")) {
-            *world.fired.entry(Fault::RebalancedInCheckpoint).or_default() += 1;
+            *world.fired.faults.entry(Fault::RebalancedInCheckpoint).or_default() += 1;
         }
     }
 

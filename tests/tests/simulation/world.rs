@@ -14,6 +14,7 @@ use schemas::tiles::Micros;
 use schemas::vector::PartitionId;
 use uuid::Uuid;
 
+use crate::actor::Kind;
 use crate::group::Group;
 use crate::log::SimLog;
 use crate::sabotage::Sabotage;
@@ -91,6 +92,25 @@ pub const FAULTS: [Fault; 19] = [
     Fault::CommitRefused,
 ];
 
+/// What befell schedules, and how often.
+#[derive(Debug, Clone, Default)]
+pub struct Fired {
+    pub faults: BTreeMap<Fault, u64>,
+    /// Of every step that an actor of a kind came to: how many were killed there.
+    pub crashes: BTreeMap<(Kind, &'static str), u64>,
+}
+
+impl Fired {
+    pub fn add(&mut self, other: &Fired) {
+        for (fault, times) in &other.faults {
+            *self.faults.entry(*fault).or_default() += times;
+        }
+        for (at, times) in &other.crashes {
+            *self.crashes.entry(*at).or_default() += times;
+        }
+    }
+}
+
 pub struct World {
     pub rng: StdRng,
     pub now: Micros,
@@ -98,7 +118,7 @@ pub struct World {
     pub store: BTreeMap<String, Content>,
     pub group: Group,
     pub trace: Vec<String>,
-    pub fired: BTreeMap<Fault, u64>,
+    pub fired: Fired,
     pub sabotage: Option<Sabotage>,
     /// No more faults: everything is to come to rest.
     pub calm: bool,
@@ -129,7 +149,7 @@ impl Sim {
             store: BTreeMap::new(),
             group,
             trace: Vec::new(),
-            fired: BTreeMap::new(),
+            fired: Fired::default(),
             sabotage,
             calm: false,
             violation: None,
@@ -161,13 +181,23 @@ impl Sim {
         let mut world = self.world.borrow_mut();
         let happens = !world.calm && world.rng.random_ratio(per_mille, 1_000);
         if happens {
-            *world.fired.entry(fault).or_default() += 1;
+            *world.fired.faults.entry(fault).or_default() += 1;
         }
         happens
     }
 
     pub fn fired(&self, fault: Fault) {
-        *self.world.borrow_mut().fired.entry(fault).or_default() += 1;
+        *self.world.borrow_mut().fired.faults.entry(fault).or_default() += 1;
+    }
+
+    /// An actor stands before a step.
+    pub fn reached(&self, kind: Kind, step: &'static str) {
+        self.world.borrow_mut().fired.crashes.entry((kind, step)).or_default();
+    }
+
+    /// It is killed there.
+    pub fn crashed(&self, kind: Kind, step: &'static str) {
+        *self.world.borrow_mut().fired.crashes.entry((kind, step)).or_default() += 1;
     }
 
     pub fn is_sabotaged(&self, sabotage: Sabotage) -> bool {
