@@ -20,14 +20,14 @@ use crate::site::{SESSION_TIMEOUT, Site, embedded};
 use crate::{number, say};
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement of a minute"]
+#[ignore = "a measurement of a minute: `just recovery`"]
 async fn recovery_on_the_embedded_defaults_takes_at_most_three_intervals() {
     let folder = tempfile::tempdir().unwrap();
     measure(embedded(folder.path()), "recovery").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement of two minutes"]
+#[ignore = "a measurement of two minutes: `just recovery`"]
 async fn recovery_on_kafka_takes_at_most_three_intervals_and_the_session_timeout() {
     let Some(urls) = engines("recovery").await else { return };
     measure(urls, &format!("recovery_{}", uuid::Uuid::now_v7().simple())).await.unwrap();

@@ -79,7 +79,7 @@ async fn compare(name: &str, choose: Choose) {
 
 /// `cargo test --workspace --test law -- --ignored --nocapture how_soon`: from the 202 of a login to its link being counted, in `up`.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement of a minute"]
+#[ignore = "a measurement of a minute: `just links`"]
 async fn how_soon_a_new_link_counts() {
     let project = project();
     project.ok(&["apply"]).unwrap();

@@ -222,7 +222,7 @@ mod measured {
     use super::*;
 
     #[tokio::test]
-    #[ignore = "prints times"]
+    #[ignore = "prints times: `just measure`"]
     async fn a_state_of_ten_thousand_checkpoints() {
         measure("sqlite memory", Place::memory().await).await;
         measure("sqlite file", Place::file().await).await;

@@ -17,7 +17,7 @@ fn resident_bytes() -> usize {
 }
 
 #[test]
-#[ignore = "measures"]
+#[ignore = "measures: `just measure`"]
 fn what_an_id_costs() {
     let count = setting("BASESTREAM_IDS", 2_000_000) as i64;
     let memory = setting("BASESTREAM_DEDUP_MEMORY", 256 << 20);
