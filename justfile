@@ -79,3 +79,11 @@ schedules count="100000":
 # how soon a link that was made counts in `up` (prints figures)
 links:
     cargo test --workspace --test law -- --ignored --nocapture how_soon
+
+# one benchmark: just bench links-lookup|links-batch [options] (`--help` lists them; peers need `just oracle`)
+bench *arguments:
+    cargo build --release --workspace && "${CARGO_TARGET_DIR:-target}/release/bench" {{arguments}}
+
+# every benchmark; writes bench/RESULTS.md
+bench-all:
+    bench/run

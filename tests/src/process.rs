@@ -131,7 +131,8 @@ impl Drop for Running {
     }
 }
 
-/// The binary beside this test, as `cargo test --workspace` builds it; `BASESTREAM_BINARY` names another.
+/// The binary beside this program or test, as `cargo build --workspace` and `cargo test --workspace` build it; `BASESTREAM_BINARY`
+/// names another.
 ///
 /// Where it is missing it is built with the whole workspace: another choice of packages is another choice of features, and would
 /// build DataFusion a second time.
@@ -143,8 +144,12 @@ pub fn binary() -> Result<PathBuf> {
     if let Ok(path) = std::env::var("BASESTREAM_BINARY") {
         return Ok(BUILT.get_or_init(|| PathBuf::from(path)).clone());
     }
-    let deps = std::env::current_exe()?;
-    let folder = deps.parent().and_then(Path::parent).ok_or_else(|| Error::internal("the test has no target folder"))?;
+    let this = std::env::current_exe()?;
+    let beside = this.with_file_name("basestream");
+    if beside.exists() {
+        return Ok(BUILT.get_or_init(|| beside).clone());
+    }
+    let folder = this.parent().and_then(Path::parent).ok_or_else(|| Error::internal("the test has no target folder"))?;
     let path = folder.join("basestream");
     if !path.exists() {
         let status = Command::new(env!("CARGO")).args(["build", "--workspace", "--bin", "basestream"]).stdin(Stdio::null()).status()?;

@@ -1,0 +1,106 @@
+//! A process, its wall time and its greatest resident memory.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use schemas::{Error, Result};
+
+/// How often a process's memory is looked at. The kernel keeps the peak: only what is taken in its last moment is missed.
+const POLL: Duration = Duration::from_millis(5);
+
+/// What a process may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub time: Duration,
+    pub memory_bytes: u64,
+}
+
+/// What a process took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    pub stdout: String,
+    pub wall: Duration,
+    pub peak_bytes: u64,
+}
+
+/// Runs a command to its end. Errors: `Limit` when it passed its limits (it is killed then), `Internal` when it failed, with what it
+/// wrote.
+pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    // Files, not pipes: nobody reads while it runs.
+    let (out, err) = (tempfile::NamedTempFile::new()?, tempfile::NamedTempFile::new()?);
+    let began = Instant::now();
+    let mut child = command.stdin(Stdio::null()).stdout(out.reopen()?).stderr(err.reopen()?).spawn()?;
+    let outcome = watch(&mut child, began, limits);
+    if outcome.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait()?;
+    let wall = began.elapsed();
+    let peak_bytes = outcome.map_err(|error| error.with("program", &name))?;
+    let stdout = std::fs::read_to_string(out.path())?;
+    if !status.success() {
+        let stderr = std::fs::read_to_string(err.path())?;
+        let last: Vec<&str> = stderr.lines().rev().take(8).collect();
+        let last = last.into_iter().rev().collect::<Vec<_>>().join(" / ");
+        return Err(Error::internal("a process failed").with("program", name).with("status", status).with("wrote", last));
+    }
+    Ok(Finished { stdout, wall, peak_bytes })
+}
+
+/// Waits for its end; answers its peak.
+fn watch(child: &mut Child, began: Instant, limits: &Limits) -> Result<u64> {
+    let mut peak_bytes = 0;
+    while child.try_wait()?.is_none() {
+        peak_bytes = peak_of(child.id()).unwrap_or(0).max(peak_bytes);
+        if peak_bytes > limits.memory_bytes {
+            return Err(Error::limit(format!("it took more than {} MiB", limits.memory_bytes >> 20)));
+        }
+        if began.elapsed() > limits.time {
+            return Err(Error::limit(format!("it did not end within {} s", limits.time.as_secs())));
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(peak_bytes)
+}
+
+/// VmHWM: the most memory that was ever resident.
+fn peak_of(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { time: Duration::from_secs(20), memory_bytes: 1 << 30 };
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_process_is_measured_to_its_end() {
+        let finished = run(&mut shell("sleep 0.1; echo done"), &LIMITS).unwrap();
+        assert_eq!(finished.stdout, "done\n");
+        assert!(finished.wall >= Duration::from_millis(100) && finished.peak_bytes > 100_000, "{finished:?}");
+    }
+
+    #[test]
+    fn a_process_that_fails_says_what_it_wrote() {
+        let error = run(&mut shell("echo nothing there >&2; exit 3"), &LIMITS).unwrap_err();
+        assert!(error.to_string().contains("nothing there") && error.to_string().contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_process_past_its_limits_is_killed() {
+        let short = Limits { time: Duration::from_millis(100), ..LIMITS };
+        assert_eq!(run(&mut shell("sleep 30"), &short).unwrap_err().kind(), schemas::ErrorKind::Limit);
+        let small = Limits { memory_bytes: 1, ..LIMITS };
+        assert_eq!(run(&mut shell("sleep 30"), &small).unwrap_err().kind(), schemas::ErrorKind::Limit);
+    }
+}

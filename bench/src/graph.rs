@@ -1,0 +1,155 @@
+//! Two streams: users open accounts on devices, and log in from devices. An event is a function of the seed and of its number, so that
+//! every peer gets the same ones, and any part of them can be told by itself.
+
+use schemas::tiles::Micros;
+
+/// 2026-03-01T00:00:00Z: all events are before it.
+pub const END: Micros = 1_772_323_200_000_000;
+const DAY: Micros = 86_400_000_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Account,
+    Login,
+}
+
+/// One account opened, or one login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    pub ts: Micros,
+    pub user: u64,
+    pub device: u64,
+}
+
+/// How many of what, and how they meet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Graph {
+    pub seed: u64,
+    pub users: u64,
+    pub devices: u64,
+    pub accounts: u64,
+    pub logins: u64,
+    /// 1 is uniform; above it the first users and devices have more of the events.
+    pub skew: f64,
+    /// Users log in from so many devices of their own; 0: from any device, each time.
+    pub devices_per_user: u64,
+    /// How long before [`END`] the first account, and the first login, is.
+    pub account_days: i64,
+    pub login_days: i64,
+}
+
+impl Stream {
+    pub const BOTH: [Stream; 2] = [Stream::Account, Stream::Login];
+
+    /// Its name, its topic's and its table's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stream::Account => "create_account",
+            Stream::Login => "login",
+        }
+    }
+}
+
+impl Graph {
+    /// As many events of each kind as give every device `degree` accounts, and every user logins from `degree` devices, on average.
+    pub fn of_degree(degree: u64, devices: u64) -> Graph {
+        let events = devices * degree;
+        Graph {
+            seed: degree,
+            users: devices,
+            devices,
+            accounts: events,
+            logins: events,
+            skew: 1.0,
+            devices_per_user: 0,
+            account_days: 29,
+            login_days: 29,
+        }
+    }
+
+    pub fn count(&self, stream: Stream) -> u64 {
+        match stream {
+            Stream::Account => self.accounts,
+            Stream::Login => self.logins,
+        }
+    }
+
+    /// The event of this number, in the order of time.
+    pub fn event(&self, stream: Stream, number: u64) -> Event {
+        let (tag, days) = match stream {
+            Stream::Account => (1, self.account_days),
+            Stream::Login => (2, self.login_days),
+        };
+        let hash = mix(mix(self.seed, tag), number);
+        let user = self.skewed(self.users, hash);
+        let device = match stream {
+            Stream::Login if self.devices_per_user > 0 => {
+                let own = mix(hash, 3) % self.devices_per_user;
+                self.skewed(self.devices, mix(mix(self.seed, 4), user * self.devices_per_user + own))
+            }
+            _ => self.skewed(self.devices, mix(hash, 5)),
+        };
+        let span = i128::from(days * DAY);
+        let into = span * i128::from(number) / i128::from(self.count(stream).max(1));
+        Event { ts: END - (span - into) as Micros, user, device }
+    }
+
+    /// The newest event's time: `t` of an answer by the event clock.
+    pub fn newest(&self) -> Micros {
+        let newest = |stream| self.count(stream).checked_sub(1).map(|number| self.event(stream, number).ts);
+        Stream::BOTH.into_iter().filter_map(newest).max().unwrap_or(END)
+    }
+
+    /// A key to look up: uniformly chosen among the devices.
+    pub fn device(&self, nth: u64) -> u64 {
+        self.pick(nth, self.devices)
+    }
+
+    /// One of so many, uniformly chosen.
+    pub fn pick(&self, nth: u64, of: u64) -> u64 {
+        mix(self.seed ^ 0x5eed, nth) % of.max(1)
+    }
+
+    fn skewed(&self, of: u64, hash: u64) -> u64 {
+        let unit = (hash >> 11) as f64 / (1u64 << 53) as f64;
+        ((unit.powf(self.skew) * of as f64) as u64).min(of.saturating_sub(1))
+    }
+}
+
+pub fn user_text(user: u64) -> String {
+    format!("u{user:08}")
+}
+
+pub fn device_text(device: u64) -> String {
+    format!("d{device:08}")
+}
+
+/// splitmix64 (Steele, Lea and Flood 2014).
+fn mix(seed: u64, number: u64) -> u64 {
+    let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_the_same_each_time_in_order_and_before_the_end() {
+        let graph = Graph::of_degree(3, 100);
+        let times: Vec<Micros> = (0..graph.logins).map(|number| graph.event(Stream::Login, number).ts).collect();
+        assert!(times.is_sorted() && times.iter().all(|ts| *ts < END) && times.last() == Some(&graph.newest()));
+        assert_eq!(graph.event(Stream::Account, 7), graph.event(Stream::Account, 7));
+        assert_ne!(graph.event(Stream::Account, 7).user, graph.event(Stream::Login, 7).user);
+    }
+
+    #[test]
+    fn users_log_in_from_so_many_devices_of_their_own() {
+        let graph = Graph { devices_per_user: 2, ..Graph::of_degree(30, 50) };
+        let of_first = (0..graph.logins).map(|number| graph.event(Stream::Login, number)).filter(|event| event.user == 1);
+        let devices: std::collections::BTreeSet<u64> = of_first.map(|event| event.device).collect();
+        assert!((1..=2).contains(&devices.len()), "{devices:?}");
+    }
+}

@@ -1,0 +1,157 @@
+//! A real installation in a folder: definitions applied, and generated events in its archive.
+//!
+//! The events are not sent through the log: at 22 million that takes longer than what is measured. They are written by the archive's
+//! own writer and committed as checkpoints, as a worker does it, to partitions that lie behind those of the log. So the log is
+//! empty, and a worker that comes later begins at its start.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use jobs::Installation;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use schemas::Result;
+use schemas::catalog::{CheckpointRange, CheckpointRecord, FileRecord, checkpoint_commit};
+use schemas::definitions::StreamDefinition;
+use schemas::definitions::parse::parse_definitions;
+use schemas::events::event_schema;
+use schemas::functions::Functions;
+use schemas::settings::{FILE_NAME, Settings, Variables};
+use schemas::storage::write_archive;
+use schemas::vector::{Offset, PartitionId};
+use uuid::Uuid;
+
+use crate::graph::{Graph, Stream};
+use crate::rows;
+use crate::view::DEFINITIONS;
+
+/// Partitions of the log, and as many behind them that are in the archive alone.
+const PARTITIONS: u64 = 4;
+/// Events of one checkpoint: about what a worker collects in `speed.checkpoint_bytes`.
+const CHECKPOINT_EVENTS: u64 = 1_000_000;
+/// Files that are made at once.
+const AT_ONCE: usize = 2;
+
+pub struct Installed {
+    pub folder: PathBuf,
+    /// Where `up` answers HTTP.
+    pub http: String,
+    pub installation: Installation,
+}
+
+impl Installed {
+    /// Makes a project in an empty folder, and applies its definitions.
+    pub async fn create(folder: &Path) -> Result<Installed> {
+        let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
+        let config = format!("[log]\npartitions = {PARTITIONS}\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n");
+        for (path, text) in DEFINITIONS.iter().copied().chain([(FILE_NAME, config.as_str())]) {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+            std::fs::write(path, text)?;
+        }
+        let settings = Settings::load(&folder.join(FILE_NAME), &Variables::from_process())?;
+        let installation = Installation::open(&settings, Functions::standard()).await?;
+        let (definitions, mistakes) = parse_definitions(&DEFINITIONS.map(|(path, text)| (Some(path.into()), text.to_owned())));
+        mistakes.into_result()?;
+        installation.apply(&definitions, false).await?;
+        Ok(Installed { folder: folder.to_path_buf(), http, installation })
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.folder.join(FILE_NAME)
+    }
+
+    /// Writes a graph's events into the archive, and commits them.
+    pub async fn archive(&self, graph: &Graph) -> Result<()> {
+        for stream in Stream::BOTH {
+            let definition = self.installation.stream(stream.name()).await?;
+            let identity = self.installation.log.identity(&definition.topic).await?;
+            let parts = chunks(graph.count(stream)).map(|events| self.checkpoint(*graph, stream, definition.clone(), events));
+            let mut written = std::pin::pin!(futures::stream::iter(parts).buffered(AT_ONCE));
+            while let Some((record, file)) = written.try_next().await? {
+                let identities: BTreeMap<PartitionId, String> =
+                    record.ranges.iter().map(|range| (range.partition.clone(), identity.clone())).collect();
+                self.installation.catalog.commit_with_retry(checkpoint_commit(record, vec![file], &identities)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The archive file of a run of events, and what commits it.
+    async fn checkpoint(
+        &self,
+        graph: Graph,
+        stream: Stream,
+        definition: Arc<StreamDefinition>,
+        events: std::ops::Range<u64>,
+    ) -> Result<(CheckpointRecord, FileRecord)> {
+        let id = Uuid::now_v7();
+        let newest = graph.event(stream, events.end - 1).ts;
+        let of_partition = |partition: u64| -> Vec<u64> { events.clone().filter(|number| number % PARTITIONS == partition).collect() };
+        let parts: Vec<(i32, Vec<u64>)> = (0..PARTITIONS).map(|of| ((PARTITIONS + of) as i32, of_partition(of))).collect();
+        let range = |(partition, events): &(i32, Vec<u64>)| {
+            let start = events.first().map(|number| (number / PARTITIONS) as i64)?;
+            Some(CheckpointRange {
+                partition: PartitionId::new(stream.name(), *partition),
+                start: Offset(start),
+                end: Offset(start + events.len() as i64),
+                archived: events.len() as i64,
+                duplicate: 0,
+                dead_lettered: 0,
+                absent: 0,
+                clock: Some(newest),
+                max_event_time: Some(newest),
+                complete_to: Some(newest),
+            })
+        };
+        let ranges = parts.iter().filter_map(range).collect();
+        let made = tokio::task::spawn_blocking(move || {
+            let schema = event_schema(&definition);
+            let filled = parts.iter().filter(|(_, events)| !events.is_empty());
+            let batch = |(partition, events): &(i32, Vec<u64>)| {
+                rows::archived(&graph, stream, &schema, *partition, events, (events[0] / PARTITIONS) as i64)
+            };
+            filled.map(batch).collect::<Result<Vec<_>>>()
+        });
+        let file = write_archive(&self.installation.storage, &stream.name().into(), id, 1, made.await??).await?;
+        let record = CheckpointRecord { id, worker: "bench".into(), committed_at: jobs::now(), revision: 0, ranges };
+        Ok((record, file))
+    }
+}
+
+/// Writes a graph's events as plain Parquet files, `<stream>-<number>.parquet` in a folder.
+pub async fn plain_parquet(graph: &Graph, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for stream in Stream::BOTH {
+        let graph = *graph;
+        let parts = chunks(graph.count(stream)).enumerate().map(|(number, events)| {
+            let path = folder.join(format!("{}-{number:04}.parquet", stream.name()));
+            tokio::task::spawn_blocking(move || write_plain(&graph, stream, events, &path))
+        });
+        let mut written = std::pin::pin!(futures::stream::iter(parts).buffer_unordered(AT_ONCE));
+        while let Some(outcome) = written.try_next().await? {
+            outcome?;
+        }
+    }
+    Ok(())
+}
+
+fn write_plain(graph: &Graph, stream: Stream, events: std::ops::Range<u64>, path: &Path) -> Result<()> {
+    let level = ZstdLevel::try_new(1).unwrap_or_default();
+    // Row groups of DuckDB's own size, compressed as the archive is.
+    let properties =
+        WriterProperties::builder().set_compression(Compression::ZSTD(level)).set_max_row_group_row_count(Some(122_880)).build();
+    let file = std::fs::File::create(path)?;
+    let mut writer = ArrowWriter::try_new(file, rows::plain_schema(), Some(properties))?;
+    writer.write(&rows::plain(graph, stream, &events.collect::<Vec<u64>>())?)?;
+    writer.close()?;
+    Ok(())
+}
+
+/// Runs of events, each of one checkpoint.
+fn chunks(events: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
+    (0..events.div_ceil(CHECKPOINT_EVENTS)).map(move |chunk| chunk * CHECKPOINT_EVENTS..((chunk + 1) * CHECKPOINT_EVENTS).min(events))
+}

@@ -1,0 +1,81 @@
+//! How long single answers took: percentiles by HdrHistogram, to three digits.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use schemas::{Error, Result};
+
+use crate::report::Figure;
+use crate::spread::Spread;
+
+/// What takes longer counts as this.
+const LONGEST_NS: u64 = 600_000_000_000;
+
+/// The durations of one stretch of measuring.
+#[derive(Debug, Clone)]
+pub struct Latencies {
+    nanoseconds: Histogram<u64>,
+    began: Instant,
+    lasted: Duration,
+}
+
+impl Latencies {
+    pub fn begin() -> Result<Latencies> {
+        let nanoseconds =
+            Histogram::new_with_bounds(1, LONGEST_NS, 3).map_err(|error| Error::internal(format!("no histogram: {error}")))?;
+        Ok(Latencies { nanoseconds, began: Instant::now(), lasted: Duration::ZERO })
+    }
+
+    pub fn add(&mut self, took: Duration) {
+        self.nanoseconds.saturating_record(took.as_nanos() as u64);
+        self.lasted = self.began.elapsed();
+    }
+
+    pub fn count(&self) -> u64 {
+        self.nanoseconds.len()
+    }
+
+    fn milliseconds(&self, quantile: f64) -> f64 {
+        self.nanoseconds.value_at_quantile(quantile) as f64 / 1e6
+    }
+
+    fn per_second(&self) -> f64 {
+        self.count() as f64 / self.lasted.as_secs_f64().max(1e-9)
+    }
+}
+
+/// The columns of [`figures`].
+pub const COLUMNS: [&str; 6] = ["lookups", "per second", "p50 ms", "p99 ms", "p99.9 ms", "slowest ms"];
+
+/// Several stretches as one row: what a middle one was, and the least and the greatest.
+pub fn figures(stretches: &[Latencies]) -> Vec<Figure> {
+    let spread = |of: &dyn Fn(&Latencies) -> f64| Spread::of(stretches.iter().map(of));
+    let milliseconds = |quantile: f64| Figure::milliseconds(spread(&|one| one.milliseconds(quantile)));
+    vec![
+        Figure::Count(stretches.iter().map(Latencies::count).sum()),
+        Figure::per_second(spread(&Latencies::per_second)),
+        milliseconds(0.5),
+        milliseconds(0.99),
+        milliseconds(0.999),
+        milliseconds(1.0),
+    ]
+}
+
+/// The middle of the stretches' percentiles, in milliseconds.
+pub fn median_of(stretches: &[Latencies], quantile: f64) -> Option<f64> {
+    Spread::of(stretches.iter().map(|one| one.milliseconds(quantile))).map(|spread| spread.median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_what_was_added() {
+        let mut latencies = Latencies::begin().unwrap();
+        (1..=1_000).for_each(|millis| latencies.add(Duration::from_millis(millis)));
+        let near = |quantile: f64, expected: f64| (latencies.milliseconds(quantile) / expected - 1.0).abs() < 0.001;
+        assert!(near(0.5, 500.0) && near(0.99, 990.0) && near(0.999, 999.0) && near(1.0, 1_000.0), "{latencies:?}");
+        assert_eq!(latencies.count(), 1_000);
+    }
+}

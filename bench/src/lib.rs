@@ -1,0 +1,23 @@
+//! Benchmarks: what a question costs here, and what it costs a peer, in one run on one machine and on the same data.
+//!
+//! ```text
+//! graph --rows--> an installation's archive, and plain Parquet for the peers --> children, measured --> report
+//! ```
+//!
+//! Each benchmark is one function from options to a [`Report`]; `bench` is its command line, `bench/run` runs all of them.
+
+pub mod child;
+pub mod graph;
+pub mod installed;
+pub mod latencies;
+pub mod links_batch;
+pub mod links_lookup;
+pub mod machine;
+pub mod programs;
+pub mod report;
+pub mod rows;
+pub mod spread;
+pub mod view;
+
+pub use programs::Programs;
+pub use report::Report;

@@ -1,0 +1,53 @@
+//! A plain SELECT over the archive, by DataFusion: what `verify` holds answers against. Runs as a process of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use futures::TryStreamExt;
+use jobs::Installation;
+use jobs::verify::{Expected, Verifier};
+use parquet::arrow::ArrowWriter;
+use schemas::functions::Functions;
+use schemas::settings::{Settings, Variables};
+use schemas::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::view::VIEW;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Question {
+    /// The installation's settings.
+    pub config: PathBuf,
+    pub sql: String,
+    pub memory_bytes: u64,
+    /// The file that takes the answer, as Parquet.
+    pub answer: Option<PathBuf>,
+}
+
+/// Answers the question of a file; what is printed says the seconds that it took.
+pub async fn answer(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path)?;
+    let question: Question = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no question: {error}")))?;
+    let settings = Settings::load(&question.config, &Variables::from_process())?;
+    let installation = Installation::open(&settings, Functions::standard()).await?;
+    let verifier = Verifier {
+        catalog: installation.catalog.clone(),
+        storage: installation.storage.clone(),
+        functions: installation.functions.clone(),
+        memory_limit: question.memory_bytes as usize,
+    };
+    let began = Instant::now();
+    let state = installation.catalog.state().await?;
+    let expected = Expected::new(&verifier, &state, VIEW)?;
+    let batches: Vec<RecordBatch> = expected.run(&question.sql, &state.vector()).await?.try_collect().await?;
+    let seconds = began.elapsed().as_secs_f64();
+    if let Some((path, schema)) = question.answer.zip(batches.first().map(RecordBatch::schema)) {
+        let mut writer = ArrowWriter::try_new(std::fs::File::create(path)?, schema, None)?;
+        batches.iter().try_for_each(|batch| writer.write(batch))?;
+        writer.close()?;
+    }
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    Ok(json!({ "seconds": seconds, "rows": rows }).to_string())
+}

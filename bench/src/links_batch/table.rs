@@ -1,0 +1,54 @@
+//! The measurements as a table, with ratios.
+
+use super::Options;
+use super::contender::{Kind, Measured, Outcome};
+use crate::report::{Figure, Table};
+use crate::spread::Spread;
+
+pub(super) fn of(options: &Options, outcomes: &[Outcome], compared: &[Option<usize>], served: (usize, f64)) -> Table {
+    let columns = ["who", "may hold MiB", "seconds", "of DuckDB", "of DataFusion", "whole process s", "peak MiB", "answer"];
+    let unlimited = |kind: Kind| outcomes.iter().find(|outcome| outcome.contender.kind == kind).and_then(seconds);
+    let (duckdb, plain) = (unlimited(Kind::DuckDb), unlimited(Kind::PlainSelect));
+    let row = |(outcome, compared): (&Outcome, &Option<usize>)| {
+        let own = seconds(outcome);
+        let over = |other: &Option<Spread>| Figure::ratio(own.zip(*other).map(|(own, other)| own.over(&other)));
+        vec![
+            Figure::text(outcome.contender.name()),
+            Figure::Count(outcome.contender.memory_bytes >> 20),
+            Figure::seconds(own),
+            over(&duckdb),
+            over(&plain),
+            Figure::seconds(spread(outcome, |measured| measured.wall_s)),
+            Figure::bytes(spread(outcome, |measured| measured.peak_bytes as f64)),
+            Figure::text(told(outcome, *compared, served.0)),
+        ]
+    };
+    let notes = vec![
+        format!("{} repeats in turns; the middle one (least - greatest); peak: resident memory of the process", options.repeats.max(1)),
+        format!("threads: {} of DuckDB, 2 of DataFusion and of the batch run", options.threads),
+        "seconds: DuckDB and DataFusion until the answer is in memory; a batch run until its snapshot is durable and published".to_owned(),
+        format!("reading the published answer in SQL took {:.2} s", served.1),
+    ];
+    Table {
+        title: "The whole answer".into(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: outcomes.iter().zip(compared).map(row).collect(),
+        notes,
+    }
+}
+
+fn seconds(outcome: &Outcome) -> Option<Spread> {
+    spread(outcome, |measured| measured.seconds)
+}
+
+fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {
+    Spread::of(outcome.measured.iter().map(of))
+}
+
+fn told(outcome: &Outcome, compared: Option<usize>, served: usize) -> String {
+    match (&outcome.failure, compared) {
+        (Some(error), _) => format!("gave up: {}", error.message()),
+        (None, Some(rows)) => format!("{rows} rows, alike"),
+        (None, None) => format!("{served} rows"),
+    }
+}

@@ -1,0 +1,147 @@
+//! The command line of the benchmarks.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use basestream_bench::{Programs, Report, links_batch, links_lookup};
+use clap::{Args, Parser, Subcommand};
+use schemas::{Error, Result};
+
+const RESULTS_HEAD: &str = "# Results\n\nWritten by `bench/run`. What is compared in one table was measured in one run; figures of different runs are of different \
+    days. Where there are three, they are the middle one and, in brackets, the least and the greatest.\n";
+
+/// What a question costs here and what it costs a peer, measured in one run.
+#[derive(Debug, Parser)]
+#[command(name = "bench", max_term_width = 110, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
+    LinksBatch(LinksBatch),
+    /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive
+    LinksLookup(LinksLookup),
+    /// Reports of several runs (their JSON files) as Markdown
+    Results { reports: Vec<PathBuf> },
+    /// Answers one question of a file by plain SQL over an archive
+    #[command(hide = true)]
+    PlainSelect { question: PathBuf },
+}
+
+/// What every benchmark takes.
+#[derive(Debug, Args)]
+struct Common {
+    /// Also write the report here
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where the data goes: an empty folder that is kept; a temporary one where nothing is said
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct LinksBatch {
+    #[command(flatten)]
+    common: Common,
+    /// Of 2 million accounts and 20 million logins, of 1 million users and 500 thousand devices
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Users log in from so many devices of their own; 0: from any device, each time
+    #[arg(long, default_value_t = 0)]
+    devices_per_user: u64,
+    #[arg(long, default_value_t = links_batch::Options::default().repeats)]
+    repeats: usize,
+    /// Seconds that one process may take
+    #[arg(long, default_value_t = 600)]
+    timeout: u64,
+}
+
+#[derive(Debug, Args)]
+struct LinksLookup {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, value_delimiter = ',', default_values_t = links_lookup::Options::default().degrees)]
+    degrees: Vec<u64>,
+    #[arg(long, default_value_t = links_lookup::Options::default().devices)]
+    devices: u64,
+    /// Of each stretch of measuring
+    #[arg(long, default_value_t = links_lookup::Options::default().seconds)]
+    seconds: f64,
+    #[arg(long, default_value_t = links_lookup::Options::default().repeats)]
+    repeats: usize,
+    /// Events per second that arrive; 0 leaves that half out
+    #[arg(long, default_value_t = links_lookup::Options::default().rate)]
+    rate: u64,
+}
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let outcome = runtime.map_err(Error::from).and_then(|runtime| runtime.block_on(run(Cli::parse())));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<()> {
+    let command = std::env::args().skip(1).fold("bench".to_owned(), |line, word| format!("{line} {word}"));
+    match cli.command {
+        Command::LinksBatch(args) => {
+            let mut options = links_batch::Options { repeats: args.repeats, ..links_batch::Options::default() };
+            options.graph = links_batch::graph(args.scale);
+            options.graph.devices_per_user = args.devices_per_user;
+            options.timeout = Duration::from_secs(args.timeout);
+            let (folder, _kept) = folder(&args.common)?;
+            show(&links_batch::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::LinksLookup(args) => {
+            let options = links_lookup::Options {
+                degrees: args.degrees,
+                devices: args.devices,
+                seconds: args.seconds,
+                repeats: args.repeats,
+                rate: args.rate,
+                ..links_lookup::Options::default()
+            };
+            let (folder, _kept) = folder(&args.common)?;
+            show(&links_lookup::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Results { reports } => {
+            let sections = reports.iter().map(|path| Report::read_json(path).map(|report| report.markdown()));
+            print!(
+                "{}",
+                sections.collect::<Result<Vec<_>>>()?.into_iter().fold(RESULTS_HEAD.to_owned(), |text, section| text + "\n" + &section)
+            );
+            Ok(())
+        }
+        Command::PlainSelect { question } => {
+            println!("{}", links_batch::plain::answer(&question).await?);
+            Ok(())
+        }
+    }
+}
+
+/// The folder, and what deletes it where it is a temporary one.
+fn folder(common: &Common) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
+    if let Some(folder) = &common.folder {
+        std::fs::create_dir_all(folder)?;
+        if std::fs::read_dir(folder)?.next().is_some() {
+            return Err(Error::input("the folder is not empty").with("folder", folder.display()));
+        }
+        return Ok((std::path::absolute(folder)?, None));
+    }
+    let temporary = tempfile::Builder::new().prefix("basestream-bench-").tempdir()?;
+    Ok((temporary.path().to_path_buf(), Some(temporary)))
+}
+
+fn show(report: &Report, common: &Common) -> Result<()> {
+    println!("{report}");
+    common.json.as_ref().map_or(Ok(()), |path| report.write_json(path))
+}

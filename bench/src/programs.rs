@@ -1,0 +1,41 @@
+//! The programs that are run as processes of their own.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use schemas::{Error, Result};
+
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// This crate's binary.
+    pub bench: PathBuf,
+    pub basestream: PathBuf,
+    /// Python with DuckDB, where it is installed.
+    pub python: Option<PathBuf>,
+}
+
+impl Programs {
+    /// The binaries beside the one that runs.
+    pub fn of_this_binary() -> Result<Programs> {
+        Ok(Programs {
+            bench: std::env::current_exe()?,
+            basestream: basestream_tests::process::binary()?,
+            python: basestream_tests::oracle::python(),
+        })
+    }
+
+    /// A command of a peer that answers one question of a file, in this project's folder of peers.
+    pub fn peer(&self, script: &str) -> Result<Command> {
+        let python =
+            self.python.as_ref().ok_or_else(|| Error::not_found("Python with DuckDB is not installed").with("help", "just oracle"))?;
+        let mut command = Command::new(python);
+        command.arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers").join(script));
+        Ok(command)
+    }
+
+    pub fn duckdb_version(&self) -> Option<String> {
+        let mut command = Command::new(self.python.as_ref()?);
+        let output = command.args(["-c", "import duckdb; print(duckdb.__version__)"]).stderr(Stdio::null()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+}

@@ -1,0 +1,58 @@
+//! Every benchmark at a tiny size, through its processes: none of them rots, and its answers are right. Times are not judged.
+
+use std::path::PathBuf;
+
+use basestream_bench::report::{Figure, Report};
+use basestream_bench::{Programs, links_batch, links_lookup};
+
+fn programs() -> Programs {
+    Programs {
+        bench: PathBuf::from(env!("CARGO_BIN_EXE_bench")),
+        basestream: basestream_tests::process::binary().unwrap(),
+        python: basestream_tests::oracle::python(),
+    }
+}
+
+/// Its JSON is what it was, and both of its texts tell every row.
+fn assert_told(report: &Report) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.json");
+    report.write_json(&path).unwrap();
+    assert_eq!(Report::read_json(&path).unwrap().markdown(), report.markdown());
+    for row in report.tables.iter().flat_map(|table| &table.rows) {
+        let name = row[0].to_string();
+        assert!(report.to_string().contains(&name) && report.markdown().contains(&name), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_answer_of_a_linked_view_is_everybodys() {
+    let options = links_batch::Options { graph: links_batch::graph(0.0005), repeats: 1, ..links_batch::Options::default() };
+    let (programs, folder) = (programs(), tempfile::tempdir().unwrap());
+    // Answers that differ are an error.
+    let report = links_batch::run(&options, &programs, folder.path(), "bench links-batch").await.unwrap();
+    let rows = &report.tables[0].rows;
+    assert_eq!(rows.len(), if programs.python.is_some() { 6 } else { 3 });
+    for row in rows {
+        let told = row.last().unwrap().to_string();
+        let count: usize = told.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"));
+        assert!(count > 100 && row.iter().any(|figure| matches!(figure, Figure::Seconds(_))), "{row:?}");
+    }
+    assert_told(&report);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lookups_of_a_linked_view_are_what_its_events_say() {
+    let options = links_lookup::Options { degrees: vec![3, 30], devices: 60, seconds: 0.2, repeats: 2, rate: 500, checked: 20 };
+    let folder = tempfile::tempdir().unwrap();
+    // A lookup that is not what the events say is an error.
+    let report = links_lookup::run(&options, &programs(), folder.path(), "bench links-lookup").await.unwrap();
+    let (lookups, sizes) = (&report.tables[0], &report.tables[1]);
+    assert_eq!((lookups.rows.len(), sizes.rows.len()), (8, 2));
+    for row in &lookups.rows {
+        assert!(matches!(row[3], Figure::Count(asked) if asked > 0), "{row:?}");
+    }
+    let counted = lookups.rows.iter().filter(|row| matches!(row.last(), Some(Figure::PerSecond(rate)) if rate.median > 0.0));
+    assert_eq!(counted.count(), 4, "{report}");
+    assert_told(&report);
+}
