@@ -19,6 +19,7 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
     pub stdout: String,
+    pub stderr: String,
     pub wall: Duration,
     pub peak_bytes: u64,
 }
@@ -38,14 +39,13 @@ pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished> {
     let status = child.wait()?;
     let wall = began.elapsed();
     let peak_bytes = outcome.map_err(|error| error.with("program", &name))?;
-    let stdout = std::fs::read_to_string(out.path())?;
+    let (stdout, stderr) = (std::fs::read_to_string(out.path())?, std::fs::read_to_string(err.path())?);
     if !status.success() {
-        let stderr = std::fs::read_to_string(err.path())?;
         let last: Vec<&str> = stderr.lines().rev().take(8).collect();
         let last = last.into_iter().rev().collect::<Vec<_>>().join(" / ");
         return Err(Error::internal("a process failed").with("program", name).with("status", status).with("wrote", last));
     }
-    Ok(Finished { stdout, wall, peak_bytes })
+    Ok(Finished { stdout, stderr, wall, peak_bytes })
 }
 
 /// Waits for its end; answers its peak.

@@ -32,6 +32,10 @@ use crate::view::DEFINITIONS;
 const PARTITIONS: u64 = 4;
 /// Events of one checkpoint: about what a worker collects in `speed.checkpoint_bytes`.
 const CHECKPOINT_EVENTS: u64 = 1_000_000;
+/// Where the defaults of the settings put the catalog and the snapshots, and the end of the name of the catalog's copy.
+const CATALOG: &str = "data/catalog.db";
+const SNAPSHOTS: &str = "data/storage/snapshots";
+const KEPT: &str = "kept";
 /// Files that are made at once.
 const AT_ONCE: usize = 2;
 
@@ -62,6 +66,14 @@ impl Installed {
 
     pub fn config(&self) -> PathBuf {
         self.folder.join(FILE_NAME)
+    }
+
+    /// Lets go of it, as it is now: every run can begin here.
+    pub async fn close(self) -> Result<Pristine> {
+        self.installation.close().await;
+        let catalog = self.folder.join(CATALOG);
+        std::fs::copy(&catalog, catalog.with_extension(KEPT))?;
+        Ok(Pristine { config: self.config(), folder: self.folder })
     }
 
     /// Writes a graph's events into the archive, and commits them.
@@ -119,6 +131,37 @@ impl Installed {
         let file = write_archive(&self.installation.storage, &stream.name().into(), id, 1, made.await??).await?;
         let record = CheckpointRecord { id, worker: "bench".into(), committed_at: jobs::now(), revision: 0, ranges };
         Ok((record, file))
+    }
+}
+
+/// A closed installation, without any snapshot.
+pub struct Pristine {
+    pub config: PathBuf,
+    folder: PathBuf,
+}
+
+impl Pristine {
+    /// Forgets all runs since: the next one is a first one.
+    pub fn restore(&self) -> Result<()> {
+        let catalog = self.folder.join(CATALOG);
+        for gone in [catalog.clone(), catalog.with_extension("db-wal"), catalog.with_extension("db-shm")] {
+            ignoring_absence(std::fs::remove_file(gone))?;
+        }
+        ignoring_absence(std::fs::remove_dir_all(self.folder.join(SNAPSHOTS)))?;
+        std::fs::copy(catalog.with_extension(KEPT), &catalog)?;
+        Ok(())
+    }
+
+    pub async fn open(&self) -> Result<Installation> {
+        let settings = Settings::load(&self.config, &Variables::from_process())?;
+        Installation::open(&settings, Functions::standard()).await
+    }
+}
+
+fn ignoring_absence(outcome: std::io::Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::view::Windows;
 
 mod answer;
 mod contender;
+mod parts;
 pub mod plain;
 mod table;
 
@@ -69,6 +70,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     plain_parquet(&options.graph, &parquet).await?;
     let installed = Installed::create(&folder.join("project")).await?;
     installed.archive(&options.graph).await?;
+    let installed = installed.close().await?;
     let site = Site {
         programs,
         installed: &installed,
@@ -80,16 +82,18 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     };
     let contenders = Contender::all(options.peer_memory_bytes, programs.python.is_some());
     let outcomes = contender::measure(&site, &contenders, options.repeats);
+    let installation = installed.open().await?;
     let began = Instant::now();
-    let served = answer::served(&installed.installation).await?;
+    let served = answer::served(&installation).await?;
     let read_s = began.elapsed().as_secs_f64();
+    installation.close().await;
     let compared = answer::compare_all(&served, &outcomes)?;
     let question = format!(
         "How long does the whole answer of a linked view take, over {} accounts and {} logins of {} users on {} devices?",
         options.graph.accounts, options.graph.logins, options.graph.users, options.graph.devices
     );
-    let tables = vec![table::of(options, &outcomes, &compared, (served.len(), read_s))];
-    installed.installation.close().await;
+    let mut tables = vec![table::of(options, &outcomes, &compared, (served.len(), read_s))];
+    tables.extend(table::parts(&outcomes));
     Ok(Report { benchmark: "links-batch".into(), question, context: context.end(), tables })
 }
 

@@ -8,17 +8,18 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::files_of;
+use super::parts::Parts;
 use super::plain::Question;
 use crate::Programs;
 use crate::child::{self, Limits};
 use crate::graph::Stream;
-use crate::installed::Installed;
+use crate::installed::Pristine;
 use crate::view::{Dialect, VIEW, Windows, edges_select, plain_select};
 
 /// What all work on.
 pub(super) struct Site<'a> {
     pub(super) programs: &'a Programs,
-    pub(super) installed: &'a Installed,
+    pub(super) installed: &'a Pristine,
     pub(super) parquet: &'a Path,
     pub(super) folder: &'a Path,
     pub(super) windows: Windows,
@@ -52,6 +53,8 @@ pub(super) struct Measured {
     /// Of the whole process.
     pub(super) wall_s: f64,
     pub(super) peak_bytes: u64,
+    /// Of a batch run.
+    pub(super) parts: Option<Parts>,
 }
 
 pub(super) struct Outcome {
@@ -115,10 +118,18 @@ struct Told {
 
 fn measure_one(site: &Site<'_>, outcome: &Outcome) -> Result<Measured> {
     let mut command = command(site, outcome)?;
+    if outcome.contender.kind == Kind::BatchRun {
+        site.installed.restore()?;
+    }
     let finished = child::run(&mut command, &site.limits)?;
     let told: Told = serde_json::from_str(&finished.stdout)
         .map_err(|error| Error::internal(format!("a process told no seconds: {error}")).with("found", &finished.stdout))?;
-    Ok(Measured { seconds: told.seconds, wall_s: finished.wall.as_secs_f64(), peak_bytes: finished.peak_bytes })
+    Ok(Measured {
+        seconds: told.seconds,
+        wall_s: finished.wall.as_secs_f64(),
+        peak_bytes: finished.peak_bytes,
+        parts: Parts::of(&finished.stderr),
+    })
 }
 
 fn command(site: &Site<'_>, outcome: &Outcome) -> Result<Command> {
@@ -128,7 +139,7 @@ fn command(site: &Site<'_>, outcome: &Outcome) -> Result<Command> {
         Kind::DuckDb => duckdb(site, outcome, &plain_select(&site.windows, Dialect::DuckDb)),
         Kind::DuckDbEdges => duckdb(site, outcome, &edges_select(&site.windows)),
         Kind::PlainSelect => json!(Question {
-            config: site.installed.config(),
+            config: site.installed.config.clone(),
             sql: plain_select(&site.windows, Dialect::DataFusion),
             memory_bytes,
             answer: outcome.answer.clone(),
@@ -163,7 +174,8 @@ fn duckdb(site: &Site<'_>, outcome: &Outcome, sql: &str) -> serde_json::Value {
 
 fn batch_run(site: &Site<'_>, memory_bytes: u64) -> Command {
     let mut command = Command::new(&site.programs.basestream);
-    command.args(["batch", "run", VIEW, "--full", "--json", "--config"]).arg(site.installed.config());
+    command.args(["batch", "run", VIEW, "--full", "--json", "--log-level", "batch=info", "--log-format", "json", "--config"]);
+    command.arg(&site.installed.config);
     command.env("BASESTREAM__BATCH__MEMORY_LIMIT", format!("\"{}MiB\"", memory_bytes >> 20));
     command
 }

@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::contender::{Kind, Measured, Outcome};
+use super::parts::Parts;
 use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
@@ -35,6 +36,20 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], compared: &[Option<usi
         rows: outcomes.iter().zip(compared).map(row).collect(),
         notes,
     }
+}
+
+/// What batch runs spent their time on; `None` where they do not tell.
+pub(super) fn parts(outcomes: &[Outcome]) -> Option<Table> {
+    let row = |outcome: &Outcome| {
+        let parts: Vec<Parts> = outcome.measured.iter().filter_map(|measured| measured.parts).collect();
+        let seconds = |of: fn(&Parts) -> f64| Spread::of(parts.iter().map(of)).map(Figure::Seconds);
+        let figures = [seconds(|parts| parts.edges_s)?, seconds(|parts| parts.join_s)?, seconds(|parts| parts.publish_s)?];
+        Some([Figure::Count(outcome.contender.memory_bytes >> 20)].into_iter().chain(figures).collect())
+    };
+    let rows: Vec<Vec<Figure>> = outcomes.iter().filter_map(row).collect();
+    let columns = ["may hold MiB", "edges s", "join s", "publishing s"].map(str::to_owned).to_vec();
+    let title = "The parts of a batch run".to_owned();
+    (!rows.is_empty()).then_some(Table { title, columns, rows, notes: Vec::new() })
 }
 
 fn seconds(outcome: &Outcome) -> Option<Spread> {
