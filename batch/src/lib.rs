@@ -5,9 +5,11 @@
 //!
 //! ```text
 //! archive --Partial, sort--> states by (bucket, key, tile) --merge, climb the ladder--> buckets --publish--> snapshot
+//!                                                    (a linked view's edges --walk--> its join, materialised --^)
 //! ```
 
 mod decide;
+mod join;
 mod lease;
 mod memory;
 mod mend;

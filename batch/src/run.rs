@@ -20,7 +20,7 @@ use schemas::functions::Functions;
 use schemas::plan::session_config;
 use schemas::registry::{LiveView, Registry};
 use schemas::storage::snapshot::MANIFEST_FORMAT;
-use schemas::storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, write_manifest};
+use schemas::storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, read_manifest, write_manifest};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
 use schemas::{Error, ErrorKind, Result, failpoint};
@@ -28,6 +28,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::decide::{max_event_time, needed_files, switch_version, version_to_run};
+use crate::join::{Join, LocalEdges, unless_damaged};
 use crate::lease::KeepLease;
 use crate::memory::PeakPool;
 use crate::recompute::recompute_plan;
@@ -188,7 +189,19 @@ impl Batch {
             run: run.id,
             floors: floors.clone(),
         };
-        let mut written = writer.write(stream, progress).await?;
+        let mut local = view.plan.links.as_ref().map(|_| self.local_edges(view, buckets)).transpose()?;
+        let mut written = writer.write(stream, local.as_mut(), progress).await?;
+        let joined = match local.zip(view.plan.links.clone()) {
+            Some((local, links)) => {
+                let edges = Arc::new(local.finish()?);
+                let join = Join { storage: self.storage.clone(), view: view.clone(), links, edges, t, run: run.id };
+                let join = join.write(self.manifest_before(state, view).await?.as_ref()).await?;
+                written.bytes += join.files.iter().map(|file| file.bytes).sum::<i64>();
+                written.files.extend(join.files);
+                Some(join.joined)
+            }
+            None => None,
+        };
         run.rows_written = written.rows;
         run.bytes_written = written.bytes;
         run.peak_memory_bytes = pool.peak_bytes() as i64;
@@ -208,8 +221,23 @@ impl Batch {
             filtered: 0,
             expired: 0,
             rows: run.rows_written,
+            joined,
         };
         self.publish(view, run, manifest, written, lease, clock).await
+    }
+
+    fn local_edges(&self, view: &LiveView, buckets: u32) -> Result<LocalEdges> {
+        LocalEdges::create(self.settings.temp_dir.as_deref(), view.plan.state_schema().clone(), buckets)
+    }
+
+    /// The manifest of the snapshot that is served. `None` when there is none, or it is damaged.
+    async fn manifest_before(&self, state: &CatalogState, view: &LiveView) -> Result<Option<Manifest>> {
+        let record = state.snapshot(&view.name, view.version);
+        let file = record.and_then(|record| state.files.iter().find(|file| file.path == record.manifest));
+        match file {
+            Some(file) => unless_damaged(read_manifest(&self.storage, file).await),
+            None => Ok(None),
+        }
     }
 
     async fn publish(

@@ -11,10 +11,12 @@ use schemas::catalog::FileRecord;
 use schemas::plan::ViewPlan;
 use schemas::states::partial::state_rows_of;
 use schemas::states::{KeyCodec, climb, merge_rows};
-use schemas::storage::{BucketFile, BucketWriter, ObjectStorage};
+use schemas::storage::{BucketFile, BucketWriter, ObjectName, ObjectStorage};
 use schemas::tiles::{Level, Micros};
 use schemas::{Error, Result, failpoint};
 use uuid::Uuid;
+
+use crate::join::LocalEdges;
 
 /// A chunk is handed on when it holds this many rows and a key ends.
 const CHUNK_ROWS: usize = 65_536;
@@ -39,25 +41,30 @@ pub(crate) struct SnapshotWriter<'a> {
 
 impl SnapshotWriter<'_> {
     /// Writes every bucket of `states` (the output of the recompute plan). Buckets without a row have no file.
-    pub(crate) async fn write(&self, mut states: SendableRecordBatchStream, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<Written> {
-        let mut written = Written::default();
-        let mut open: Option<OpenBucket> = None;
+    /// `local` takes the same rows, where they are walked afterwards.
+    pub(crate) async fn write(
+        &self,
+        mut states: SendableRecordBatchStream,
+        local: Option<&mut LocalEdges>,
+        progress: &(dyn Fn(i64) + Send + Sync),
+    ) -> Result<Written> {
+        let mut out = Output { written: Written::default(), open: None, local };
         let mut pending = Pending::new(states.schema());
         while let Some(batch) = states.next().await {
             pending.push(batch?);
             while let Some((bucket, chunk)) = pending.take_chunk(false)? {
-                self.append(&mut open, &mut written, bucket, &chunk).await?;
-                progress(written.rows);
+                self.append(&mut out, bucket, &chunk).await?;
+                progress(out.written.rows);
             }
         }
         while let Some((bucket, chunk)) = pending.take_chunk(true)? {
-            self.append(&mut open, &mut written, bucket, &chunk).await?;
+            self.append(&mut out, bucket, &chunk).await?;
         }
-        close(open, &mut written).await?;
-        Ok(written)
+        out.close().await?;
+        Ok(out.written)
     }
 
-    async fn append(&self, open: &mut Option<OpenBucket>, written: &mut Written, bucket: u32, chunk: &RecordBatch) -> Result<()> {
+    async fn append(&self, out: &mut Output<'_>, bucket: u32, chunk: &RecordBatch) -> Result<()> {
         let without_bucket = chunk.project(&(1..chunk.num_columns()).collect::<Vec<_>>())?;
         let rows = state_rows_of(self.plan, &without_bucket)?;
         let merged = merge_rows(self.plan, self.codec, &[rows])?;
@@ -65,20 +72,31 @@ impl SnapshotWriter<'_> {
         if laddered.is_empty() {
             return Ok(());
         }
-        if open.as_ref().is_none_or(|current| current.bucket != bucket) {
-            close(open.take(), written).await?;
+        if out.open.as_ref().is_none_or(|current| current.bucket != bucket) {
+            out.close().await?;
             let metadata = vec![("stamp".to_owned(), self.plan.stamp.clone())];
             let schema = self.plan.state_schema().clone();
-            let writer = BucketWriter::begin(self.storage, (&self.plan.view, self.version), self.run, bucket, schema, metadata).await?;
-            *open = Some(OpenBucket { bucket, writer });
+            let name = ObjectName::Bucket { view: self.plan.view.clone(), version: self.version, run: self.run, bucket };
+            let writer = BucketWriter::begin(self.storage, (name, bucket), schema, metadata).await?;
+            out.open = Some(OpenBucket { bucket, writer });
         }
-        if let Some(current) = open {
+        if let Some(current) = &mut out.open {
             current.writer.push(laddered.batch()).await?;
             failpoint::hit("run.bucket")?;
-            written.rows += laddered.len() as i64;
+            out.written.rows += laddered.len() as i64;
         }
-        Ok(())
+        match &mut out.local {
+            Some(local) => local.push(bucket, &laddered),
+            None => Ok(()),
+        }
     }
+}
+
+/// What is being written.
+struct Output<'a> {
+    written: Written,
+    open: Option<OpenBucket>,
+    local: Option<&'a mut LocalEdges>,
 }
 
 struct OpenBucket {
@@ -86,14 +104,16 @@ struct OpenBucket {
     writer: BucketWriter,
 }
 
-async fn close(open: Option<OpenBucket>, written: &mut Written) -> Result<()> {
-    if let Some(open) = open {
-        let (bucket, file) = open.writer.finish().await?;
-        written.bytes += file.bytes;
-        written.buckets.push(bucket);
-        written.files.push(file);
+impl Output<'_> {
+    async fn close(&mut self) -> Result<()> {
+        if let Some(open) = self.open.take() {
+            let (bucket, file) = open.writer.finish().await?;
+            self.written.bytes += file.bytes;
+            self.written.buckets.push(bucket);
+            self.written.files.push(file);
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Sorted rows that wait for their key, or their bucket, to end.

@@ -25,5 +25,6 @@ pub mod states;
 pub mod storage;
 pub mod tiles;
 pub mod vector;
+pub mod walk;
 
 pub use error::{Error, ErrorKind, Result};

@@ -10,6 +10,7 @@ pub mod merge;
 pub mod nodes;
 pub mod partial;
 pub mod rows;
+pub mod sorted;
 
 pub use answer::{Pieces, answer};
 pub use merge::{climb, merge_rows};

@@ -23,7 +23,7 @@ pub use check::check_file;
 pub use dead_letters::{dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
 pub use parquet_file::{ParquetOptions, read_parquet, write_parquet};
 pub use paths::{ObjectName, made_at};
-pub use snapshot::{BucketFile, BucketWriter, Manifest, bucket_of, read_bucket, read_manifest, write_manifest};
+pub use snapshot::{BucketFile, BucketWriter, Joined, Manifest, bucket_of, read_bucket, read_manifest, write_manifest};
 pub use states_object::{Section, SectionMeta, SegmentRange, StatesObject, write_states_object};
 pub use store::{ObjectStorage, Stored};
 pub use upload::UploadWriter;

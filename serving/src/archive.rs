@@ -21,7 +21,7 @@ use schemas::storage::{ObjectStorage, OffsetRanges, archive_plan};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
 
-use crate::sorted::SortedRun;
+use schemas::states::sorted::SortedRun;
 
 /// One view's states of all archived events up to a vector, and up to a time when the question names one.
 #[derive(Debug)]

@@ -9,15 +9,16 @@ use datafusion::common::ScalarValue;
 use schemas::plan::ColumnKind;
 use schemas::registry::LiveView;
 use schemas::tiles::Micros;
+use schemas::walk::Walk;
 use schemas::{Error, Result};
 
 use crate::archive::{ArchiveLayer, archive_layer};
+use crate::edges::ViewEdges;
 use crate::lookup::{Answers, Source, encode_keys, lookup};
 use crate::meta::{AskedView, Meta};
 use crate::node::Node;
 use crate::sql::Queries;
 use crate::stand::{LoadedView, ServingClock, Stand};
-use crate::walk::Walk;
 
 mod keys;
 
@@ -222,7 +223,7 @@ impl Lookup {
             self.question.estimated.note(live, &self.columns);
         }
         if let Some(links) = live.plan.links.as_ref().filter(|_| self.paths > 0) {
-            answers.paths = Some(Walk::new(live, links, &source, t).paths(&columns, self.paths)?);
+            answers.paths = Some(Walk::new(live, links, &ViewEdges { source: &source, view: live }, t).paths(&columns, self.paths)?);
         }
         Ok(answers)
     }

@@ -10,7 +10,7 @@ use schemas::states::rows::{StateRows, conform};
 use schemas::storage::{Manifest, ObjectStorage, bucket_of, read_bucket};
 use schemas::{Result, failpoint};
 
-use crate::sorted::{SortedFileWriter, SortedRun, map};
+use schemas::states::sorted::{SortedFileWriter, SortedRun, map};
 
 /// A snapshot, ready to be looked up.
 #[derive(Debug)]

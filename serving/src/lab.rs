@@ -17,7 +17,7 @@ use schemas::functions::Functions;
 use schemas::log::{Log, Record};
 use schemas::states::{Partial, climb, merge_rows};
 use schemas::storage::snapshot::MANIFEST_FORMAT;
-use schemas::storage::{BucketWriter, Manifest, ObjectStorage, bucket_of, write_archive, write_manifest};
+use schemas::storage::{BucketWriter, Manifest, ObjectName, ObjectStorage, bucket_of, write_archive, write_manifest};
 use schemas::tiles::Micros;
 use schemas::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
@@ -181,7 +181,8 @@ impl Lab {
                 continue;
             }
             let schema = live.plan.state_schema().clone();
-            let mut writer = BucketWriter::begin(&self.storage, (&live.name, live.version), run, bucket, schema, Vec::new()).await.unwrap();
+            let name = ObjectName::Bucket { view: live.name.clone(), version: live.version, run, bucket };
+            let mut writer = BucketWriter::begin(&self.storage, (name, bucket), schema, Vec::new()).await.unwrap();
             writer.push(laddered.batch()).await.unwrap();
             let (file, record) = writer.finish().await.unwrap();
             rows += laddered.len() as i64;
@@ -204,6 +205,7 @@ impl Lab {
             filtered: 0,
             expired: 0,
             rows,
+            joined: None,
         };
         let file = write_manifest(&self.storage, &manifest).await.unwrap();
         let record = SnapshotRecord {

@@ -12,7 +12,7 @@ use schemas::storage::ObjectStorage;
 use schemas::vector::Vector;
 use schemas::{Error, Result};
 
-use crate::sorted::SortedRun;
+use schemas::states::sorted::SortedRun;
 
 mod plan;
 

@@ -13,6 +13,7 @@
 mod archive;
 mod ask;
 mod copy;
+mod edges;
 pub mod http;
 pub mod json;
 #[cfg(test)]
@@ -21,11 +22,9 @@ mod layers;
 mod lookup;
 mod meta;
 mod node;
-mod sorted;
 mod sql;
 mod stand;
 mod types;
-mod walk;
 
 pub use archive::{ArchiveLayer, archive_layer};
 pub use ask::{Keys, MAX_KEYS, MAX_PATHS, Response};
@@ -34,7 +33,6 @@ pub use layers::{Checkpoints, LayerPlan, after_cut, layer_plan, next_merge};
 pub use lookup::{Answers, Source, encode_keys, lookup, scan, scan_parts};
 pub use meta::Meta;
 pub use node::{Clock, Node, NodeSettings, clean_cache};
-pub use sorted::SortedRun;
 pub use sql::{QueryResponse, parse_as_of};
 pub use stand::{Loaded, LoadedView, LostSnapshot, ServingClock, Stand};
 pub use types::sql_name;

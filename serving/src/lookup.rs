@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use schemas::plan::ViewPlan;
 use schemas::registry::LiveView;
-use schemas::states::rows::{StateRows, find_prefix};
-use schemas::states::{Pieces, answer};
+use schemas::states::sorted::SortedRun;
+use schemas::states::{Pieces, StateRows, answer};
 use schemas::storage::bucket_of;
 use schemas::tiles::Micros;
+use schemas::walk::{Walk, Walked};
 use schemas::{Error, Result};
 
 use crate::archive::ArchiveLayer;
-use crate::sorted::SortedRun;
+use crate::edges::{self, ViewEdges};
 use crate::stand::{LoadedView, Stand};
-use crate::walk::{self, Walk};
 
 /// Where an answer's states come from.
 pub enum Source<'a> {
@@ -38,7 +38,8 @@ pub struct Answers {
 pub fn lookup(view: &LiveView, source: &Source<'_>, keys: &[&[u8]], t: Micros, wanted: &[usize]) -> Result<Answers> {
     if let Some(links) = &view.plan.links {
         let groups = view.codec.nodes()?.groups_of(keys)?;
-        return Walk::new(view, links, source, t).rows(&groups, keys.len(), wanted);
+        let Walked { rows, found, estimated } = Walk::new(view, links, &ViewEdges { source, view }, t).rows(&groups, keys.len(), wanted)?;
+        return Ok(Answers { rows, found, estimated, paths: None });
     }
     let mut pieces = Pieces::default();
     for (index, key) in keys.iter().enumerate() {
@@ -46,38 +47,6 @@ pub fn lookup(view: &LiveView, source: &Source<'_>, keys: &[&[u8]], t: Micros, w
     }
     let (rows, found) = answer(&view.plan, &view.codec, keys, &pieces, t, wanted)?;
     Ok(Answers { rows, found, estimated: false, paths: None })
-}
-
-impl<'a> Source<'a> {
-    /// The rows of all layers whose keys begin so, and whether a layer holds every level; `place` tells the snapshot's bucket.
-    pub(crate) fn edges(&'a self, view: &'a LiveView, prefix: &[u8], place: &[u8]) -> Vec<(&'a StateRows, std::ops::Range<usize>, bool)> {
-        let plain = |run: &'a SortedRun| run.find_prefix(prefix).into_iter().map(|(chunk, rows)| (chunk, rows, false));
-        match self {
-            Source::Archive(layer) => plain(&layer.run).collect(),
-            Source::Layers { stand, view: loaded } => {
-                let snapshot = loaded.snapshot.iter().flat_map(|snapshot| snapshot.bucket_of(place).find_prefix(prefix));
-                let mut found: Vec<_> = snapshot.map(|(chunk, rows)| (chunk, rows, true)).collect();
-                found.extend(loaded.layers.iter().flat_map(|layer| plain(&layer.run)));
-                let fresh = stand.fresh_of(view).map(|rows| (&**rows, find_prefix(rows.keys(), prefix), false));
-                found.extend(fresh.filter(|(_, rows, _)| !rows.is_empty()));
-                found
-            }
-        }
-    }
-
-    /// The chunks that may hold keys of a part, and whether all of a chunk's keys are of it.
-    pub(crate) fn chunks(&'a self, view: &'a LiveView, part: u32) -> Vec<(&'a StateRows, bool)> {
-        match self {
-            Source::Archive(layer) => layer.run.chunks().iter().map(|chunk| (chunk, false)).collect(),
-            Source::Layers { stand, view: loaded } => {
-                let bucket = loaded.snapshot.as_ref().and_then(|snapshot| snapshot.buckets().get(part as usize));
-                let mut chunks: Vec<_> = bucket.iter().flat_map(|bucket| bucket.chunks()).map(|chunk| (chunk, true)).collect();
-                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(|chunk| (chunk, false)));
-                chunks.extend(stand.fresh_of(view).map(|rows| (&**rows, false)));
-                chunks
-            }
-        }
-    }
 }
 
 impl Source<'_> {
@@ -116,7 +85,7 @@ pub fn scan_parts(source: &Source<'_>) -> u32 {
 /// All rows of one part that exist at `t`.
 pub fn scan(view: &LiveView, source: &Source<'_>, part: u32, t: Micros, wanted: &[usize]) -> Result<RecordBatch> {
     if let Some(links) = &view.plan.links {
-        return walk::scan(view, links, source, part, t, wanted).map(|(rows, _)| rows);
+        return edges::scan((view, links), source, part, t, wanted).map(|(rows, _)| rows);
     }
     let parts = scan_parts(source);
     let mut keys = KeyIndex::default();

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `<view>` | its answer: a lookup where WHERE names every key, else a scan of what the SELECT names |
 //! | `<view>__batch`, `<view>__speed` | the kept states: the snapshot's, and those after its cut |
+//! | `<linked view>__batch` | its join as of the snapshot's cut; the kept edges, of all layers, are `<linked view>__edges` |
 //! | `<stream>` | the accepted events up to the committed vector |
 //! | `system.*` | `runs`, `checkpoints`, `partitions`, `views`, `handover` |
 
@@ -24,6 +25,7 @@ use crate::node::Node;
 
 mod equality;
 mod events;
+mod joined;
 mod params;
 mod queries;
 mod source;

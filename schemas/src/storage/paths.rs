@@ -29,6 +29,8 @@ pub enum ObjectName {
     RebuiltStates { checkpoint: Uuid, rebuild: Uuid },
     /// `snapshots/<view>/<version>/<run>/<bucket>.parquet`, the bucket with at least five digits.
     Bucket { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
+    /// `snapshots/<view>/<version>/<run>/joined/<bucket>.parquet`: rows of a linked view's materialised join.
+    Joined { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
     /// `snapshots/<view>/<version>/<run>/manifest.json`
     Manifest { view: Arc<str>, version: u32, run: Uuid },
 }
@@ -39,7 +41,7 @@ impl ObjectName {
             ObjectName::Archive { .. } | ObjectName::RebuiltArchive { .. } => FileKind::Archive,
             ObjectName::DeadLetters { .. } | ObjectName::RebuiltDeadLetters { .. } => FileKind::DeadLetters,
             ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => FileKind::States,
-            ObjectName::Bucket { .. } => FileKind::Snapshot,
+            ObjectName::Bucket { .. } | ObjectName::Joined { .. } => FileKind::Snapshot,
             ObjectName::Manifest { .. } => FileKind::Manifest,
         }
     }
@@ -52,13 +54,13 @@ impl ObjectName {
             | ObjectName::RebuiltDeadLetters { checkpoint, .. }
             | ObjectName::States { checkpoint }
             | ObjectName::RebuiltStates { checkpoint, .. } => Some(*checkpoint),
-            ObjectName::Bucket { .. } | ObjectName::Manifest { .. } => None,
+            ObjectName::Bucket { .. } | ObjectName::Joined { .. } | ObjectName::Manifest { .. } => None,
         }
     }
 
     pub fn run(&self) -> Option<Uuid> {
         match self {
-            ObjectName::Bucket { run, .. } | ObjectName::Manifest { run, .. } => Some(*run),
+            ObjectName::Bucket { run, .. } | ObjectName::Joined { run, .. } | ObjectName::Manifest { run, .. } => Some(*run),
             _ => None,
         }
     }
@@ -72,7 +74,7 @@ impl ObjectName {
             ObjectName::RebuiltArchive { rebuild, .. }
             | ObjectName::RebuiltDeadLetters { rebuild, .. }
             | ObjectName::RebuiltStates { rebuild, .. } => made_at(*rebuild),
-            ObjectName::Bucket { .. } | ObjectName::Manifest { .. } => None,
+            ObjectName::Bucket { .. } | ObjectName::Joined { .. } | ObjectName::Manifest { .. } => None,
         }
     }
 
@@ -81,7 +83,7 @@ impl ObjectName {
         match self {
             ObjectName::Archive { stream, .. } | ObjectName::DeadLetters { stream, .. } => Some(stream),
             ObjectName::RebuiltArchive { stream, .. } | ObjectName::RebuiltDeadLetters { stream, .. } => Some(stream),
-            ObjectName::Bucket { view, .. } | ObjectName::Manifest { view, .. } => Some(view),
+            ObjectName::Bucket { view, .. } | ObjectName::Joined { view, .. } | ObjectName::Manifest { view, .. } => Some(view),
             ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => None,
         }
     }
@@ -125,6 +127,9 @@ impl fmt::Display for ObjectName {
             ObjectName::RebuiltStates { checkpoint, rebuild } => write!(f, "states/{checkpoint}/{rebuild}.states"),
             ObjectName::Bucket { view, version, run, bucket } => {
                 write!(f, "snapshots/{}/{version}/{run}/{bucket:05}.parquet", Escaped(view))
+            }
+            ObjectName::Joined { view, version, run, bucket } => {
+                write!(f, "snapshots/{}/{version}/{run}/joined/{bucket:05}.parquet", Escaped(view))
             }
             ObjectName::Manifest { view, version, run } => write!(f, "snapshots/{}/{version}/{run}/manifest.json", Escaped(view)),
         }
@@ -170,6 +175,12 @@ fn parse(text: &str) -> Option<ObjectName> {
                 file => Some(ObjectName::Bucket { view, version, run, bucket: file.strip_suffix(".parquet")?.parse().ok()? }),
             }
         }
+        ["snapshots", view, version, run, "joined", file] => Some(ObjectName::Joined {
+            view: unescape(view)?,
+            version: version.parse().ok()?,
+            run: Uuid::try_parse(run).ok()?,
+            bucket: file.strip_suffix(".parquet")?.parse().ok()?,
+        }),
         _ => None,
     }
 }

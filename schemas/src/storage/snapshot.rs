@@ -54,6 +54,22 @@ pub struct Manifest {
     pub expired: i64,
     /// State rows in all files.
     pub rows: i64,
+    /// The join of a linked view, materialised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined: Option<Joined>,
+}
+
+/// A linked view's rows as of a snapshot's cut: what a scan of the view along the snapshot's edges answers at `t`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Joined {
+    pub t: Micros,
+    /// In the order of the buckets, of which a key's near edges tell its own.
+    pub files: Vec<BucketFile>,
+    pub rows: i64,
+    /// Of these, rows carried over from the snapshot before: no edge that they depend on changed.
+    pub carried: i64,
+    /// Some rows are estimates: nodes had more neighbours than a walk follows.
+    pub estimated: bool,
 }
 
 /// One bucket's file.
@@ -141,13 +157,10 @@ impl BucketWriter {
     /// `metadata` is kept in the file under `basestream.<key>`.
     pub async fn begin(
         storage: &ObjectStorage,
-        (view, version): (&Arc<str>, u32),
-        run: Uuid,
-        bucket: u32,
+        (name, bucket): (ObjectName, u32),
         schema: SchemaRef,
         metadata: Vec<(String, String)>,
     ) -> Result<Self> {
-        let name = ObjectName::Bucket { view: view.clone(), version, run, bucket };
         let options = ParquetOptions { row_group_rows: ROW_GROUP_ROWS, metadata, ..ParquetOptions::default() };
         let upload = ParquetUpload::begin(storage, &name, schema, &options).await?;
         Ok(Self { name, bucket, upload })

@@ -1,4 +1,5 @@
-//! `<view>__batch` and `<view>__speed`: the kept states, readable. The snapshot's, and those after its cut.
+//! `<view>__batch` and `<view>__speed`: the kept states, readable. The snapshot's, and those after its cut. Of a linked view both together
+//! are `<view>__edges`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,6 +29,18 @@ pub(super) enum Layer {
     Batch,
     /// Those of the checkpoints after its cut, and the fresh ones.
     Speed,
+    /// Both.
+    All,
+}
+
+impl Layer {
+    fn name(self) -> &'static str {
+        match self {
+            Layer::Batch => "batch",
+            Layer::Speed => "speed",
+            Layer::All => "all",
+        }
+    }
 }
 
 pub(super) struct StatesTable {
@@ -48,16 +61,16 @@ impl StatesTable {
     fn chunks(&self) -> Result<Vec<StateRows>> {
         let stand = &self.question.stand;
         let loaded = stand.view(&self.view)?;
-        Ok(match self.layer {
-            Layer::Batch => {
-                let buckets = loaded.snapshot.iter().flat_map(|snapshot| snapshot.buckets());
-                buckets.flat_map(|bucket| bucket.chunks().iter().cloned()).collect()
-            }
-            Layer::Speed => {
-                let committed = loaded.layers.iter().flat_map(|layer| layer.run.chunks().iter().cloned());
-                committed.chain(stand.fresh_of(&loaded.live).map(|rows| (**rows).clone())).collect()
-            }
-        })
+        let mut chunks: Vec<StateRows> = Vec::new();
+        if self.layer != Layer::Speed {
+            let buckets = loaded.snapshot.iter().flat_map(|snapshot| snapshot.buckets());
+            chunks.extend(buckets.flat_map(|bucket| bucket.chunks().iter().cloned()));
+        }
+        if self.layer != Layer::Batch {
+            chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks().iter().cloned()));
+            chunks.extend(stand.fresh_of(&loaded.live).map(|rows| (**rows).clone()));
+        }
+        Ok(chunks)
     }
 }
 
@@ -88,12 +101,7 @@ impl TableProvider for StatesTable {
         let schema = Arc::new(self.schema.project(&columns)?);
         let chunks = self.chunks()?;
         let rows: usize = chunks.iter().map(StateRows::len).sum();
-        let detail = format!(
-            "view={} layer={} chunks={} rows={rows}",
-            self.view,
-            if self.layer == Layer::Batch { "batch" } else { "speed" },
-            chunks.len()
-        );
+        let detail = format!("view={} layer={} chunks={} rows={rows}", self.view, self.layer.name(), chunks.len());
         let (level, shown) = (self.level, schema.clone());
         let open = move |_| {
             let (columns, shown) = (columns.clone(), shown.clone());

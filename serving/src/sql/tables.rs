@@ -13,6 +13,7 @@ use schemas::{Error, Result};
 use crate::ask::Question;
 use crate::node::Node;
 use crate::sql::events::EventsTable;
+use crate::sql::joined::JoinedTable;
 use crate::sql::states::{Layer, StatesTable};
 use crate::sql::system::SystemTable;
 use crate::sql::view::ViewTable;
@@ -62,7 +63,13 @@ pub(super) fn register(session: &SessionContext, node: &Node, question: &Questio
         let Ok(loaded) = question.stand.view(name) else { continue };
         let live = loaded.live.clone();
         let states = |layer| Arc::new(StatesTable::new(question.clone(), &live.plan, layer));
-        session.register_table(public(&batch_name(name)), states(Layer::Batch))?;
+        if live.plan.links.is_some() {
+            let joined = JoinedTable { queries: queries.clone(), question: question.clone(), live: live.clone() };
+            session.register_table(public(&batch_name(name)), Arc::new(joined))?;
+            session.register_table(public(&edges_name(name)), states(Layer::All))?;
+        } else {
+            session.register_table(public(&batch_name(name)), states(Layer::Batch))?;
+        }
         session.register_table(public(&speed_name(name)), states(Layer::Speed))?;
         let table = ViewTable { queries: queries.clone(), question: question.clone(), live };
         session.register_table(public(name), Arc::new(table))?;
@@ -94,9 +101,16 @@ fn speed_name(view: &str) -> String {
     format!("{view}__speed")
 }
 
+fn edges_name(view: &str) -> String {
+    format!("{view}__edges")
+}
+
 fn names(stand: &Stand) -> BTreeSet<String> {
     let registry = &stand.loaded.registry;
-    let views = registry.views.iter().flat_map(|view| [view.name.to_string(), batch_name(&view.name), speed_name(&view.name)]);
+    let views = registry.views.iter().flat_map(|view| {
+        let edges = view.plan.links.as_ref().map(|_| edges_name(&view.name));
+        [view.name.to_string(), batch_name(&view.name), speed_name(&view.name)].into_iter().chain(edges)
+    });
     views.chain(registry.streams.keys().map(|name| name.to_string())).collect()
 }
 

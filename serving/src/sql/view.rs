@@ -21,11 +21,11 @@ use schemas::{Error, Result};
 
 use crate::archive::ArchiveLayer;
 use crate::ask::{Lookup, Question};
+use crate::edges;
 use crate::lookup::{Source, scan, scan_parts};
 use crate::sql::Queries;
 use crate::sql::equality::keys_named;
 use crate::sql::source::SourceExec;
-use crate::walk;
 
 /// Batches are handed on in pieces of this many rows at the most.
 const BATCH_ROWS: usize = 8_192;
@@ -148,7 +148,7 @@ impl Scan {
         };
         let t = self.question.t(&self.live);
         let Some(links) = &self.live.plan.links else { return scan(&self.live, &source, part, t, &self.columns) };
-        let (rows, estimated) = walk::scan(&self.live, links, &source, part, t, &self.columns)?;
+        let (rows, estimated) = edges::scan((&self.live, links), &source, part, t, &self.columns)?;
         if estimated {
             self.question.estimated.note(&self.live, &self.columns);
         }

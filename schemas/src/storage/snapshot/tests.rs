@@ -25,6 +25,7 @@ fn manifest(files: Vec<BucketFile>) -> Manifest {
         filtered: 2,
         expired: 1,
         rows: 18,
+        joined: None,
     }
 }
 
@@ -81,7 +82,8 @@ async fn a_bucket_streams_out_and_in() {
     let view: Arc<str> = "v".into();
     let begin = |bucket| {
         let metadata = vec![("stamp".to_string(), "x".to_string())];
-        BucketWriter::begin(&storage, (&view, 2), run, bucket, batch(0, 0).schema(), metadata)
+        let name = ObjectName::Bucket { view: view.clone(), version: 2, run, bucket };
+        BucketWriter::begin(&storage, (name, bucket), batch(0, 0).schema(), metadata)
     };
     let mut writer = begin(5).await.unwrap();
     for part in 0..20 {

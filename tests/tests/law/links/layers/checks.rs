@@ -6,6 +6,20 @@ impl Installation {
     pub(super) async fn check(&self) {
         self.check_scan(None).await;
         self.check_lookups().await;
+        self.check_materialised().await;
+    }
+
+    /// What the last run joined is the plain SELECT as of its cut and time, whichever rows it carried over.
+    async fn check_materialised(&self) {
+        let Ok(stand) = self.node.stand() else { return };
+        let Some(snapshot) = stand.view("v").ok().and_then(|loaded| loaded.snapshot.clone()) else { return };
+        let (manifest, asked) = (&snapshot.manifest, self.node.query("SELECT * FROM v__batch", Vec::new()).await);
+        let asked = asked.unwrap_or_else(|error| self.fail(&error));
+        let meta = asked.meta.clone();
+        let batches = asked.collect().await.unwrap_or_else(|error| self.fail(&error));
+        let t = manifest.joined.as_ref().unwrap_or_else(|| self.fail(&"a run of a linked view did not join")).t;
+        let (expected, keys) = self.expected_at(manifest.version, &manifest.cut, t, false).await;
+        self.compare(&format!("the join of {}", manifest.cut), &rows_of(&batches, None, keys), &expected, &meta);
     }
 
     /// What the node answers is the plain SELECT over the accepted events before the answer's vector.

@@ -6,14 +6,14 @@
 use std::collections::{BinaryHeap, HashSet};
 use std::ops::Range;
 
+use crate::error::Result;
+use crate::plan::links::Side;
+use crate::states::StateRows;
 use arrow::array::{Array, ArrayRef, BinaryArray};
-use schemas::Result;
-use schemas::plan::links::Side;
-use schemas::states::StateRows;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::walk::Walk;
 use crate::walk::edges::{Alive, EdgeSet, NodeAt};
+use crate::walk::{LayerRows, Walk};
 
 /// Rows whose neighbours are hashed at once.
 const ROWS: usize = 8_192;
@@ -46,7 +46,7 @@ impl Threshold {
 }
 
 /// The k-th smallest hash of a node's live neighbours; `None` when it has no more than are followed. Holds k hashes, however many there are.
-pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[(&StateRows, Range<usize>, bool)]) -> Result<Option<u64>> {
+pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[LayerRows<'_>]) -> Result<Option<u64>> {
     let most = walk.links.max_degree;
     let (mut smallest, mut known) = (BinaryHeap::with_capacity(most + 2), HashSet::with_capacity(most + 2));
     let mut beyond = false;
@@ -75,7 +75,7 @@ pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[(&StateRows, Rang
 }
 
 pub(super) fn far_threshold(walk: &Walk<'_>, node: &NodeAt) -> Result<Option<u64>> {
-    let layers = walk.source.edges(walk.view, &node.prefix, &node.place);
+    let layers = walk.layers.beginning(&node.prefix, &node.place);
     threshold(walk, Side::Far, &layers)
 }
 

@@ -9,12 +9,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::error::Result;
+use crate::plan::links::{EdgeLayout, LinkAggregate, Over};
 use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array};
 use arrow::compute::cast;
 use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::DataType;
-use schemas::Result;
-use schemas::plan::links::{EdgeLayout, LinkAggregate, Over};
 
 use crate::walk::degree::Threshold;
 use crate::walk::edges::Ids;

@@ -9,22 +9,21 @@
 
 use std::collections::HashMap;
 
+use crate::error::Result;
+use crate::plan::links::{Ends, LinkPlan, Side};
+use crate::registry::LiveView;
+use crate::states::answer::project;
+use crate::tiles::Micros;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
-use schemas::Result;
-use schemas::plan::links::{Ends, LinkPlan, Side};
-use schemas::registry::LiveView;
-use schemas::states::answer::project;
-use schemas::tiles::Micros;
-
-use crate::lookup::{Answers, Source};
 
 mod degree;
 mod edges;
 mod estimate;
+mod layers;
 mod merge;
 mod pairs;
-pub(crate) mod paths;
+mod paths;
 mod scan;
 
 use degree::Threshold;
@@ -32,7 +31,7 @@ use edges::{EdgeSet, Ids, NodeAt};
 use merge::Merging;
 use pairs::Pair;
 
-pub(crate) use scan::scan;
+pub use layers::{Buckets, EdgeLayers, LayerRows};
 
 /// Near edges that are held at once, of as many keys as that is.
 const NEAR_EDGES: usize = 65_536;
@@ -43,21 +42,30 @@ const PAIRS: usize = 65_536;
 
 /// What a walk is of.
 #[derive(Clone, Copy)]
-pub(crate) struct Walk<'a> {
-    pub(crate) view: &'a LiveView,
-    pub(crate) links: &'a LinkPlan,
-    pub(crate) source: &'a Source<'a>,
-    pub(crate) t: Micros,
+pub struct Walk<'a> {
+    pub view: &'a LiveView,
+    pub links: &'a LinkPlan,
+    pub layers: &'a dyn EdgeLayers,
+    pub t: Micros,
+}
+
+/// What a walk found, in the order of the keys asked.
+pub struct Walked {
+    pub rows: RecordBatch,
+    /// Which keys have a row.
+    pub found: Vec<bool>,
+    /// Nodes had more neighbours than are followed: their values are estimates.
+    pub estimated: bool,
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) fn new(view: &'a LiveView, links: &'a LinkPlan, source: &'a Source<'a>, t: Micros) -> Self {
-        Self { view, links, source, t }
+    pub fn new(view: &'a LiveView, links: &'a LinkPlan, layers: &'a dyn EdgeLayers, t: Micros) -> Self {
+        Self { view, links, layers, t }
     }
 
     /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long as their near
     /// edges are few.
-    pub(crate) fn rows(&self, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Answers> {
+    pub fn rows(&self, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Walked> {
         let at = self.keys_at(groups, rows)?;
         let together = batches(&at, NEAR_EDGES);
         if together.len() < 2 {
@@ -72,10 +80,10 @@ impl<'a> Walk<'a> {
             estimated |= answers.estimated;
         }
         let rows = concat_batches(&parts[0].schema(), &parts)?;
-        Ok(Answers { rows, found, estimated, paths: None })
+        Ok(Walked { rows, found, estimated })
     }
 
-    fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt], wanted: &[usize]) -> Result<Answers> {
+    fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt], wanted: &[usize]) -> Result<Walked> {
         let rows = at.len();
         let near = EdgeSet::gather(self, Side::Near, at)?;
         let mut merging = Merging::new(self, &near, wanted, rows)?;
@@ -93,11 +101,7 @@ impl<'a> Walk<'a> {
         }
         let (values, found) = merging.finish(groups)?;
         let estimated = thresholds.iter().any(Threshold::is_sampled);
-        Ok(Answers { rows: self.project(&values, wanted)?, found, estimated, paths: None })
-    }
-
-    fn project(&self, values: &RecordBatch, wanted: &[usize]) -> Result<RecordBatch> {
-        project(&self.view.plan, values, wanted)
+        Ok(Walked { rows: project(&self.view.plan, &values, wanted)?, found, estimated })
     }
 
     /// Where the near edges that leave these keys are found.

@@ -1,22 +1,20 @@
 use std::sync::Arc;
 
+use crate::catalog::DefinitionStatus;
+use crate::definitions::{Definitions, StreamDefinition, parse};
+use crate::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
+use crate::functions::Functions;
+use crate::plan::{Planned, Planner, planning_session};
+use crate::registry::LiveView;
+use crate::states::{KeyCodec, Partial, merge_rows};
+use crate::tiles::Micros;
 use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::Int64Type;
-use schemas::catalog::DefinitionStatus;
-use schemas::definitions::{Definitions, StreamDefinition, parse};
-use schemas::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
-use schemas::functions::Functions;
-use schemas::plan::{Planned, Planner, planning_session};
-use schemas::registry::LiveView;
-use schemas::states::{KeyCodec, Partial, merge_rows};
-use schemas::tiles::Micros;
-use schemas::vector::Vector;
 
+use super::Walked;
 use super::edges::EdgeSet;
 use super::{Side, Walk};
-use crate::archive::ArchiveLayer;
-use crate::lookup::{Answers, Source, encode_keys, lookup};
-use crate::sorted::SortedRun;
+use crate::states::sorted::SortedRun;
 
 const NOW: Micros = 1_772_452_800_000_000;
 const HUB: &str = "hub";
@@ -59,7 +57,7 @@ fn events(stream: &StreamDefinition, links: impl Iterator<Item = Event>) -> Reco
 
 struct World {
     live: LiveView,
-    layer: ArchiveLayer,
+    run: SortedRun,
 }
 
 impl World {
@@ -79,27 +77,31 @@ impl World {
         let mut states = partial.states("created", &[events(&streams[0], created)]).await.unwrap();
         states.extend(partial.states("login", &[events(&streams[1], login)]).await.unwrap());
         let rows = merge_rows(&plan, &codec, &states).unwrap();
-        let layer = ArchiveLayer { run: SortedRun::in_memory(rows), vector: Vector::new() };
+        let run = SortedRun::in_memory(rows);
         let live = LiveView { name: "links".into(), version: 1, status: DefinitionStatus::Active, definition: Arc::new(view), plan, codec };
-        World { live, layer }
+        World { live, run }
     }
 
-    fn ask(&self, device: &str) -> Answers {
-        let keys = encode_keys(&self.live, &[Arc::new(StringArray::from(vec![device]))], 1).unwrap();
+    fn ask_all(&self, devices: &[String]) -> Walked {
         let wanted: Vec<usize> = (0..self.live.plan.columns.len()).collect();
-        lookup(&self.live, &Source::Archive(&self.layer), &[keys.value(0)], NOW, &wanted).unwrap()
+        let links = self.live.plan.links.clone().unwrap();
+        let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(devices.to_vec()))];
+        Walk::new(&self.live, &links, &self.run, NOW).rows(&groups, devices.len(), &wanted).unwrap()
+    }
+
+    fn ask(&self, device: &str) -> Walked {
+        self.ask_all(&[device.to_owned()])
     }
 
     fn near_edges(&self, device: &str) -> usize {
-        let source = Source::Archive(&self.layer);
         let links = self.live.plan.links.clone().unwrap();
-        let walk = Walk::new(&self.live, &links, &source, NOW);
+        let walk = Walk::new(&self.live, &links, &self.run, NOW);
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
         EdgeSet::gather(&walk, Side::Near, &walk.keys_at(&groups, 1).unwrap()).unwrap().len()
     }
 }
 
-fn number(answers: &Answers, column: usize) -> i64 {
+fn number(answers: &Walked, column: usize) -> i64 {
     answers.rows.column(column).as_primitive::<Int64Type>().value(0)
 }
 
@@ -190,9 +192,7 @@ async fn many_keys_at_once_are_answered_as_one_by_one() {
     let logins = (0..9_000).map(|at| (user(at * 13), format!("d{}", at % 97)));
     let world = World::of(&view(columns, ""), created, logins).await;
     let devices: Vec<String> = (0..40).map(|device| format!("d{device}")).collect();
-    let keys = encode_keys(&world.live, &[Arc::new(StringArray::from(devices.clone()))], 40).unwrap();
-    let keys: Vec<&[u8]> = (0..40).map(|row| keys.value(row)).collect();
-    let all = lookup(&world.live, &Source::Archive(&world.layer), &keys, NOW, &[0, 1, 2]).unwrap();
+    let all = world.ask_all(&devices);
     assert!(all.found.iter().any(|found| *found));
     for (row, device) in devices.iter().enumerate() {
         let one = world.ask(device);

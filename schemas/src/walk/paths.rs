@@ -1,11 +1,12 @@
 //! The paths behind a linked view's row: which node links which end points, with both events' times, newest first.
 
+use crate::definitions::timestamp_type;
+use crate::error::Result;
+use crate::plan::links::Side;
+use crate::tiles::Micros;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
-use schemas::Result;
-use schemas::plan::links::Side;
-use schemas::tiles::Micros;
 use std::sync::Arc;
 
 use crate::walk::Walk;
@@ -21,7 +22,7 @@ struct Path {
 impl Walk<'_> {
     /// The newest `most` paths that leave one key: its group keys, the join keys, the end points, and when either edge was last seen. A path
     /// is as old as its older edge: before that there was no link.
-    pub(crate) fn paths(&self, groups: &[ArrayRef], most: usize) -> Result<RecordBatch> {
+    pub fn paths(&self, groups: &[ArrayRef], most: usize) -> Result<RecordBatch> {
         let near = EdgeSet::gather(self, Side::Near, &self.keys_at(groups, 1)?)?;
         let nodes = self.nodes(&near)?;
         let thresholds = near.thresholds(1);
@@ -66,7 +67,7 @@ impl Walk<'_> {
         let keys = layout.groups.clone().chain(layout.via.clone()).chain(layout.near_ends.clone()).chain(layout.far_ends.clone());
         let mut fields: Vec<Field> = keys.map(|key| self.view.plan.keys[key].as_ref().clone()).collect();
         for name in ["near_at", "far_at"] {
-            fields.push(Field::new(name, schemas::definitions::timestamp_type(), true));
+            fields.push(Field::new(name, timestamp_type(), true));
         }
         let schema = Arc::new(Schema::new(fields));
         let columns = (0..schema.fields().len()).map(|column| {

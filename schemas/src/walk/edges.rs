@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::error::{Error, Result};
+use crate::plan::links::{EdgeKind, PairRange, Side};
+use crate::states::answer::{merged, merged_states};
+use crate::states::{Pieces, StateRows};
+use crate::tiles::Micros;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use arrow_row::{RowConverter, SortField};
-use schemas::plan::links::{EdgeKind, PairRange, Side};
-use schemas::states::answer::{merged, merged_states};
-use schemas::states::{Pieces, StateRows};
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
 
-use crate::walk::Walk;
 use crate::walk::degree::{self, Threshold};
+use crate::walk::{LayerRows, Walk};
 
 /// Where a node's edges are found.
 pub(super) struct NodeAt {
@@ -27,7 +27,7 @@ pub(super) struct NodeAt {
 
 impl NodeAt {
     pub(super) fn measured(walk: &Walk<'_>, prefix: &[u8], place: &[u8]) -> Self {
-        let rows = walk.source.edges(walk.view, prefix, place).iter().map(|(_, rows, _)| rows.len()).sum();
+        let rows = walk.layers.beginning(prefix, place).iter().map(|(_, rows, _)| rows.len()).sum();
         Self { prefix: prefix.to_vec(), place: place.to_vec(), rows }
     }
 }
@@ -52,7 +52,7 @@ impl<'a> EdgeSet<'a> {
         let mut found = Found::default();
         let mut sampled = HashMap::new();
         for (index, node) in nodes.iter().enumerate() {
-            let layers = walk.source.edges(walk.view, &node.prefix, &node.place);
+            let layers = walk.layers.beginning(&node.prefix, &node.place);
             let rows: usize = layers.iter().map(|(_, rows, _)| rows.len()).sum();
             let most = if rows > walk.links.max_degree { degree::threshold(walk, side, &layers)? } else { None };
             if let Some(most) = most {
@@ -177,10 +177,8 @@ struct Found<'a> {
     pieces: Pieces<'a>,
 }
 
-type Layer<'a> = (&'a StateRows, Range<usize>, bool);
-
 impl<'a> Found<'a> {
-    fn add_node(&mut self, walk: &Walk<'_>, side: Side, node: u32, layers: &[Layer<'a>], most: Option<u64>) -> Result<()> {
+    fn add_node(&mut self, walk: &Walk<'_>, side: Side, node: u32, layers: &[LayerRows<'a>], most: Option<u64>) -> Result<()> {
         let mut known: HashMap<&'a [u8], u32> = HashMap::new();
         for (rows, range, laddered) in layers {
             let alive = Alive::of(walk, side, rows)?;

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
+use crate::states::rows::{StateRows, find_prefix};
 use arrow::array::{AsArray, BinaryArray, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -11,8 +13,6 @@ use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
 use arrow_ipc::root_as_footer;
 use arrow_ipc::writer::FileWriter;
-use schemas::states::rows::{StateRows, find_prefix};
-use schemas::{Error, Result};
 
 /// The first column of a local file: the encoded key of each row.
 const ENCODED_KEY: &str = "__key";

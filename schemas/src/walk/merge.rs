@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
+use crate::plan::ColumnKind;
+use crate::plan::links::{LinkAggregate, Over, Side};
+use crate::states::merge::groups_accumulator;
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray, UInt32Array};
 use arrow::compute::{cast, concat, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use schemas::plan::ColumnKind;
-use schemas::plan::links::{LinkAggregate, Over, Side};
-use schemas::states::merge::groups_accumulator;
-use schemas::{Error, Result};
 
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;

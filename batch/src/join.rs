@@ -1,0 +1,265 @@
+//! The materialised join of a linked view: its rows as of a run's cut and time, walked along the edges the run has just written.
+//!
+//! ```text
+//! edges, mapped --diff with the snapshot before--> keys whose row may have changed --walk--> rows
+//!                                                  the other keys' rows ----carried over----^
+//! ```
+//!
+//! The edges are deduplicated, and lie in local files: what is held in memory is bounded by `max_degree`, not by the pairs.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use datafusion::physical_expr::utils::collect_columns;
+use futures::{StreamExt, TryStreamExt, stream};
+use schemas::catalog::FileRecord;
+use schemas::plan::links::LinkPlan;
+use schemas::plan::{ColumnKind, ViewPlan};
+use schemas::registry::LiveView;
+use schemas::states::StateRows;
+use schemas::states::rows::conform;
+use schemas::storage::scan::read_file_as;
+use schemas::storage::{BucketFile, BucketWriter, Joined, Manifest, ObjectName, ObjectStorage, read_bucket};
+use schemas::tiles::Micros;
+use schemas::walk::{Buckets, EdgeLayers, Walk};
+use schemas::{Error, ErrorKind, Result};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+mod changed;
+mod local;
+
+use changed::{Changed, changed};
+pub(crate) use local::LocalEdges;
+
+/// Parts that are worked on at once.
+const AT_ONCE: usize = 2;
+/// Past this many changed keys and nodes all rows are joined anew: to know them would take more than they save.
+const MOST_CHANGED: usize = 500_000;
+
+/// A join under way.
+#[derive(Clone)]
+pub(crate) struct Join {
+    pub(crate) storage: ObjectStorage,
+    pub(crate) view: LiveView,
+    pub(crate) links: Arc<LinkPlan>,
+    pub(crate) edges: Arc<Buckets>,
+    pub(crate) t: Micros,
+    pub(crate) run: Uuid,
+}
+
+/// What a join wrote.
+#[derive(Debug)]
+pub(crate) struct WrittenJoin {
+    pub(crate) joined: Joined,
+    pub(crate) files: Vec<FileRecord>,
+}
+
+impl Join {
+    /// Joins every key, or, where the snapshot before has a join of the same edges' form, those whose edges changed since.
+    pub(crate) async fn write(&self, before: Option<&Manifest>) -> Result<WrittenJoin> {
+        let before = before.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?))).filter(|(manifest, _)| self.follows(manifest));
+        let changed = match before {
+            Some((manifest, joined)) => {
+                let changed = unless_damaged(self.changed_since(manifest, joined.t).await)?.flatten();
+                changed.map(|changed| (Arc::new(changed), joined))
+            }
+            None => None,
+        };
+        let parts = stream::iter((0..self.edges.parts()).map(|part| {
+            let kept = changed.as_ref().map(|(changed, joined)| {
+                let file = joined.files.iter().find(|file| file.bucket == part).cloned();
+                (changed.clone(), Kept { file, estimated: joined.estimated })
+            });
+            self.clone().part(part, kept)
+        }));
+        let written: Vec<Part> = parts.buffered(AT_ONCE).try_collect().await?;
+        let sum = |of: fn(&Part) -> i64| written.iter().map(of).sum::<i64>();
+        let (walked, carried) = (sum(|part| part.walked), sum(|part| part.carried));
+        info!(view = %self.view.name, run = %self.run, walked, carried, "the join is written");
+        metrics::counter!("basestream_batch_joined_rows_total", "view" => self.view.name.to_string(), "how" => "walked")
+            .increment(walked as u64);
+        metrics::counter!("basestream_batch_joined_rows_total", "view" => self.view.name.to_string(), "how" => "carried")
+            .increment(carried as u64);
+        let estimated = written.iter().any(|part| part.estimated);
+        let (files, records) = written.into_iter().filter_map(|part| part.file).unzip();
+        Ok(WrittenJoin { joined: Joined { t: self.t, files, rows: walked + carried, carried, estimated }, files: records })
+    }
+
+    /// Whether rows of that snapshot's join may be carried over: the same edges in the same buckets, and no column that changes with time alone.
+    fn follows(&self, before: &Manifest) -> bool {
+        let plan = &self.view.plan;
+        before.stamp == plan.stamp
+            && before.bucket_count == self.edges.parts()
+            && self.keys_shown().is_some()
+            && !names_time(plan, &self.links)
+    }
+
+    /// `None`: too much changed.
+    async fn changed_since(&self, before: &Manifest, t: Micros) -> Result<Option<Changed>> {
+        let mut changed = Changed::default();
+        let parts = stream::iter((0..self.edges.parts()).map(|part| self.changed_in(part, before.file_of(part), t)));
+        let mut parts = std::pin::pin!(parts.buffered(AT_ONCE));
+        while let Some(part) = parts.try_next().await? {
+            changed.extend(part);
+            if changed.len() > MOST_CHANGED {
+                return Ok(None);
+            }
+        }
+        Ok(Some(changed))
+    }
+
+    async fn changed_in(&self, part: u32, old: Option<&BucketFile>, t: Micros) -> Result<Changed> {
+        let plan = &self.view.plan;
+        let mut rows = Vec::new();
+        if let Some(file) = old {
+            let mut batches = read_bucket(&self.storage, file).await?;
+            while let Some(batch) = batches.try_next().await? {
+                let batch = conform(plan.state_schema(), &batch)?;
+                let keys = self.view.codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
+                rows.push(StateRows::from_sorted(batch, keys));
+            }
+        }
+        let join = self.clone();
+        tokio::task::spawn_blocking(move || changed(&join.view, &join.links, (&rows, join.edges.0[part as usize].chunks()), (t, join.t)))
+            .await?
+    }
+
+    /// Writes one part: rows carried over, then those that are walked.
+    async fn part(self, part: u32, kept: Option<(Arc<Changed>, Kept)>) -> Result<Part> {
+        let carried = match kept {
+            Some((changed, kept)) => unless_damaged(self.carry(part, changed, kept).await)?,
+            None => None,
+        };
+        let (again, carried, mut estimated) = match carried {
+            Some(carried) => (Some(carried.again), carried.rows, carried.estimated),
+            None => (None, Vec::new(), false),
+        };
+        let mut output = PartOutput { join: &self, part, writer: None };
+        for batch in &carried {
+            output.push(batch).await?;
+        }
+        let (send, mut rows) = mpsc::channel(2);
+        let join = self.clone();
+        let walking = tokio::task::spawn_blocking(move || join.walk(part, again.as_ref(), &send));
+        let mut walked = 0;
+        while let Some(batch) = rows.recv().await {
+            walked += batch.num_rows() as i64;
+            output.push(&batch).await?;
+        }
+        estimated |= walking.await??;
+        let carried = carried.iter().map(|batch| batch.num_rows() as i64).sum();
+        Ok(Part { file: output.finish().await?, walked, carried, estimated })
+    }
+
+    /// The rows of a part that stay as they were, read whole: nothing is written of a damaged file.
+    async fn carry(&self, part: u32, changed: Arc<Changed>, kept: Kept) -> Result<Carried> {
+        let join = self.clone();
+        let again = tokio::task::spawn_blocking(move || changed.keys_of(&join.view, &join.links, &join.edges, part)).await??;
+        let mut carried = Carried { again, rows: Vec::new(), estimated: false };
+        let Some(file) = kept.file else { return Ok(carried) };
+        let codec = self.view.codec.nodes()?;
+        let keys = self.keys_shown().ok_or_else(|| Error::internal("a group key is no column of its view"))?;
+        let mut batches = read_file_as(&self.storage, (&file).into(), self.view.plan.output_schema()).await?;
+        while let Some(batch) = batches.try_next().await? {
+            let groups: Vec<_> = keys.iter().map(|column| batch.column(*column).clone()).collect();
+            let near = codec.near(&groups, batch.num_rows())?;
+            let stays: BooleanArray = near.iter().map(|key| key.map(|key| !carried.again.contains(key))).collect();
+            carried.rows.push(filter_record_batch(&batch, &stays)?);
+            carried.estimated |= kept.estimated;
+        }
+        Ok(carried)
+    }
+
+    /// Where the group keys stand among the view's columns, in their own order.
+    fn keys_shown(&self) -> Option<Vec<usize>> {
+        let columns = &self.view.plan.columns;
+        let of = |key: usize| columns.iter().position(|column| matches!(column.kind, ColumnKind::Key(of) if of == key));
+        (0..self.links.keys.len()).map(of).collect()
+    }
+
+    /// Walks the keys of a part, or those of them that are asked. Answers whether a row is estimated.
+    fn walk(&self, part: u32, only: Option<&HashSet<Vec<u8>>>, send: &mpsc::Sender<RecordBatch>) -> Result<bool> {
+        let wanted: Vec<usize> = (0..self.view.plan.columns.len()).collect();
+        let is_asked = |key: &[u8]| only.is_none_or(|only| only.contains(key));
+        Walk::new(&self.view, &self.links, &*self.edges, self.t).scan(part, &wanted, &is_asked, &mut |batch| {
+            send.blocking_send(batch).map_err(|_| Error::internal("the join's writer is gone"))
+        })
+    }
+}
+
+/// What the snapshot before has of a part.
+struct Kept {
+    file: Option<BucketFile>,
+    estimated: bool,
+}
+
+/// What stays of it.
+struct Carried {
+    /// Keys that are walked again.
+    again: HashSet<Vec<u8>>,
+    rows: Vec<RecordBatch>,
+    estimated: bool,
+}
+
+struct Part {
+    file: Option<(BucketFile, FileRecord)>,
+    walked: i64,
+    carried: i64,
+    estimated: bool,
+}
+
+/// A part's file, begun with its first row.
+struct PartOutput<'a> {
+    join: &'a Join,
+    part: u32,
+    writer: Option<BucketWriter>,
+}
+
+impl PartOutput<'_> {
+    async fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        if self.writer.is_none() {
+            let view = &self.join.view;
+            let name = ObjectName::Joined { view: view.name.clone(), version: view.version, run: self.join.run, bucket: self.part };
+            let schema = view.plan.output_schema();
+            self.writer = Some(BucketWriter::begin(&self.join.storage, (name, self.part), schema, Vec::new()).await?);
+        }
+        match &mut self.writer {
+            Some(writer) => writer.push(batch).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn finish(self) -> Result<Option<(BucketFile, FileRecord)>> {
+        match self.writer {
+            Some(writer) => writer.finish().await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// A damaged snapshot is no reason to fail the run that replaces it: nothing is carried over from it.
+pub(crate) fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            warn!(%error, "the snapshot before is damaged: its join is not carried over");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a column asks for the time itself (`as_of()`).
+fn names_time(plan: &ViewPlan, links: &LinkPlan) -> bool {
+    plan.columns.iter().any(|column| match &column.kind {
+        ColumnKind::Value(value) => collect_columns(&value.expr).iter().any(|column| column.index() == links.keys.len()),
+        ColumnKind::Key(_) => false,
+    })
+}

@@ -1,0 +1,110 @@
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use schemas::catalog::DefinitionStatus;
+use schemas::definitions::{Definitions, parse};
+use schemas::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
+use schemas::functions::Functions;
+use schemas::plan::{Planned, Planner, planning_session};
+use schemas::states::sorted::SortedRun;
+use schemas::states::{KeyCodec, Partial, climb, merge_rows};
+
+use super::*;
+
+const DAY: Micros = 86_400_000_000;
+const NOW: Micros = 1_772_452_800_000_000;
+
+const STREAM: &str = "CREATE STREAM login (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, user_id TEXT, device TEXT) \
+    WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '1m', key = 'user_id')";
+
+/// A login: its user, its device and how many days ago it was.
+type Login = (&'static str, &'static str, i64);
+
+struct World {
+    view: LiveView,
+    links: Arc<LinkPlan>,
+}
+
+impl World {
+    async fn of(columns: &str) -> World {
+        let sql = format!(
+            "CREATE VIEW links WITH (windows = '30d') AS SELECT a.device, {columns} FROM login a JOIN login b ON a.user_id = b.user_id GROUP BY a.device"
+        );
+        let view = parse::parse_view(&sql).unwrap();
+        let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()] };
+        let Planned::Kept(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
+        let (codec, links) = (Arc::new(KeyCodec::of(&plan).unwrap()), plan.links.clone().unwrap());
+        let view = LiveView { name: "links".into(), version: 1, status: DefinitionStatus::Active, definition: Arc::new(view), plan, codec };
+        World { view, links }
+    }
+
+    /// A snapshot's one bucket, made at `t`.
+    async fn edges(&self, logins: &[Login], t: Micros) -> Buckets {
+        let stream = parse::parse_stream(STREAM).unwrap();
+        let schema = plan_schema(&stream);
+        let times = || TimestampMicrosecondArray::from_iter_values(logins.iter().map(|login| NOW - login.2 * DAY)).with_timezone("UTC");
+        let column = |name: &str| -> ArrayRef {
+            match name {
+                "ts" | EVENT_TIME => Arc::new(times()),
+                "user_id" => Arc::new(StringArray::from_iter_values(logins.iter().map(|login| login.0))),
+                "device" => Arc::new(StringArray::from_iter_values(logins.iter().map(|login| login.1))),
+                "id" => Arc::new(StringArray::from_iter_values((0..logins.len()).map(|at| at.to_string()))),
+                SOURCE => Arc::new(StringArray::from_iter_values(logins.iter().map(|_| "login"))),
+                PARTITION => Arc::new(arrow::array::Int32Array::from_iter_values(logins.iter().map(|_| 0))),
+                OFFSET => Arc::new(Int64Array::from_iter_values(0..logins.len() as i64)),
+                other => panic!("unknown column {other}"),
+            }
+        };
+        let events = RecordBatch::try_new(schema.clone(), schema.fields().iter().map(|field| column(field.name())).collect()).unwrap();
+        let mut partial = Partial::new(self.view.plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
+        let states = partial.states("login", &[events]).await.unwrap();
+        let merged = merge_rows(&self.view.plan, &self.view.codec, &states).unwrap();
+        let laddered = climb(&self.view.plan, &self.view.codec, &merged, &self.view.plan.floors(t)).unwrap();
+        Buckets(vec![SortedRun::in_memory(laddered)])
+    }
+
+    /// The devices whose rows may have changed.
+    async fn changed(&self, old: (&[Login], Micros), new: (&[Login], Micros)) -> Vec<String> {
+        let (before, after) = (self.edges(old.0, old.1).await, self.edges(new.0, new.1).await);
+        let chunks = (before.0[0].chunks(), after.0[0].chunks());
+        let found = changed(&self.view, &self.links, chunks, (old.1, new.1)).unwrap();
+        let keys = found.keys_of(&self.view, &self.links, &after, 0).unwrap();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let groups = self.view.codec.nodes().unwrap().groups_of(&keys).unwrap();
+        let mut devices: Vec<String> = groups[0].as_string::<i32>().iter().flatten().map(str::to_owned).collect();
+        devices.sort();
+        devices
+    }
+}
+
+const LIVENESS: &str = "count(DISTINCT b.device) AS devices";
+const COUNTED: &str = "count(*) AS pairs";
+const LOGINS: [Login; 4] = [("u1", "d1", 3), ("u1", "d2", 3), ("u2", "d3", 3), ("u2", "d4", 20)];
+
+#[tokio::test]
+async fn nothing_changed_where_no_edge_and_no_window_did() {
+    for columns in [LIVENESS, COUNTED] {
+        let world = World::of(columns).await;
+        assert_eq!(world.changed((&LOGINS, NOW), (&LOGINS, NOW + DAY)).await, Vec::<String>::new(), "{columns}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_edge_changes_the_keys_of_its_node_and_no_others() {
+    for columns in [LIVENESS, COUNTED] {
+        let world = World::of(columns).await;
+        let more: Vec<Login> = LOGINS.into_iter().chain([("u1", "d9", 0)]).collect();
+        assert_eq!(world.changed((&LOGINS, NOW), (&more, NOW)).await, ["d1", "d2", "d9"], "{columns}");
+        assert_eq!(world.changed((&more, NOW), (&LOGINS, NOW)).await, ["d1", "d2", "d9"], "{columns}, and one that is gone");
+    }
+}
+
+#[tokio::test]
+async fn an_edge_that_a_window_passed_over_changes_the_keys_of_its_node() {
+    for columns in [LIVENESS, COUNTED] {
+        let world = World::of(columns).await;
+        // d4's login of 20 days ago leaves the window of 30 days within the next 11.
+        assert_eq!(world.changed((&LOGINS, NOW), (&LOGINS, NOW + 11 * DAY)).await, ["d3", "d4"], "{columns}");
+        assert_eq!(world.changed((&LOGINS, NOW + 11 * DAY), (&LOGINS, NOW + 12 * DAY)).await, Vec::<String>::new(), "{columns}");
+    }
+}

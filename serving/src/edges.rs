@@ -1,0 +1,75 @@
+//! The layers of a linked view's edges, as a walk finds them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::Schema;
+use schemas::Result;
+use schemas::plan::links::LinkPlan;
+use schemas::registry::LiveView;
+use schemas::states::StateRows;
+use schemas::states::rows::find_prefix;
+use schemas::tiles::Micros;
+use schemas::walk::{EdgeLayers, LayerRows, Walk};
+
+use crate::lookup::{Source, scan_parts};
+
+/// A view's edges in a source.
+#[derive(Clone, Copy)]
+pub(crate) struct ViewEdges<'a> {
+    pub(crate) source: &'a Source<'a>,
+    pub(crate) view: &'a LiveView,
+}
+
+impl EdgeLayers for ViewEdges<'_> {
+    fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
+        let with = |laddered: bool| move |(chunk, rows): (_, Range<usize>)| (chunk, rows, laddered);
+        match self.source {
+            Source::Archive(layer) => layer.run.find_prefix(prefix).into_iter().map(with(false)).collect(),
+            Source::Layers { stand, view: loaded } => {
+                let snapshot = loaded.snapshot.iter().flat_map(|snapshot| snapshot.bucket_of(place).find_prefix(prefix));
+                let mut found: Vec<LayerRows<'_>> = snapshot.map(with(true)).collect();
+                found.extend(loaded.layers.iter().flat_map(|layer| layer.run.find_prefix(prefix)).map(with(false)));
+                let fresh = stand.fresh_of(self.view).map(|rows| (&**rows, find_prefix(rows.keys(), prefix)));
+                found.extend(fresh.filter(|(_, rows)| !rows.is_empty()).map(with(false)));
+                found
+            }
+        }
+    }
+
+    fn parts(&self) -> u32 {
+        scan_parts(self.source)
+    }
+
+    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
+        match self.source {
+            Source::Archive(layer) => layer.run.chunks().iter().map(|chunk| (chunk, false)).collect(),
+            Source::Layers { stand, view: loaded } => {
+                let bucket = loaded.snapshot.as_ref().and_then(|snapshot| snapshot.buckets().get(part as usize));
+                let mut chunks: Vec<_> = bucket.iter().flat_map(|bucket| bucket.chunks()).map(|chunk| (chunk, true)).collect();
+                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(|chunk| (chunk, false)));
+                chunks.extend(stand.fresh_of(self.view).map(|rows| (&**rows, false)));
+                chunks
+            }
+        }
+    }
+}
+
+/// All rows of one part that exist at `t`, and whether one of them is estimated.
+pub(crate) fn scan(
+    (view, links): (&LiveView, &LinkPlan),
+    source: &Source<'_>,
+    part: u32,
+    t: Micros,
+    wanted: &[usize],
+) -> Result<(RecordBatch, bool)> {
+    let fields: Vec<_> = wanted.iter().map(|column| view.plan.columns[*column].field.clone()).collect();
+    let mut batches = Vec::new();
+    let estimated = Walk::new(view, links, &ViewEdges { source, view }, t).scan(part, wanted, &|_| true, &mut |batch| {
+        batches.push(batch);
+        Ok(())
+    })?;
+    Ok((concat_batches(&Arc::new(Schema::new(fields)), &batches)?, estimated))
+}

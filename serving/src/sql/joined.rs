@@ -1,0 +1,69 @@
+//! `<view>__batch` of a linked view: its join, materialised by the batch run that made the snapshot, as of that run's cut and time.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use schemas::registry::LiveView;
+use schemas::storage::scan::scan_files;
+use schemas::{Error, Result};
+
+use crate::ask::Question;
+use crate::sql::Queries;
+
+pub(super) struct JoinedTable {
+    pub(super) queries: Queries,
+    pub(super) question: Question,
+    pub(super) live: LiveView,
+}
+
+impl fmt::Debug for JoinedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinedTable({})", self.live.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for JoinedTable {
+    fn schema(&self) -> SchemaRef {
+        self.live.plan.output_schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.live.plan.columns.len()).collect());
+        Ok(self.plan(columns, session.config().target_partitions())?)
+    }
+}
+
+impl JoinedTable {
+    fn plan(&self, columns: Vec<usize>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        let snapshot = self.question.stand.view(&self.live.name)?.snapshot.as_ref();
+        let joined = snapshot.map(|snapshot| {
+            snapshot.manifest.joined.as_ref().ok_or_else(|| {
+                let message = format!("the snapshot of \"{}\" was made before joins were materialised", self.live.name);
+                Error::unavailable(message).with("help", format_args!("`basestream batch run {}` makes a new one", self.live.name))
+            })
+        });
+        let joined = joined.transpose()?;
+        if joined.is_some_and(|joined| joined.estimated) {
+            self.question.estimated.note(&self.live, &columns);
+        }
+        let files = joined.iter().flat_map(|joined| &joined.files).map(Into::into).collect();
+        scan_files(self.queries.storage(), files, self.schema(), columns, None, partitions)
+    }
+}
