@@ -35,7 +35,8 @@ pub(super) struct LookupArgs {
 #[command(after_help = "Examples:\n  basestream query 'SELECT * FROM device_velocity ORDER BY txns_1h DESC LIMIT 10'\n  \
     basestream query \"SET as_of = '2026-05-01T12:00:00Z'; SELECT count(*) FROM device_velocity\"\n  \
     basestream query 'SELECT * FROM system.handover'\n\n\
-    Tables: <view>, <view>__batch and <view>__speed (the states), <stream> (accepted events), system.runs, system.checkpoints,\n\
+    Tables: <view>, <view>__batch and <view>__speed (the states; of a linked view __batch is its join as of the\n\
+    last run, and __edges the states), <stream> (accepted events), system.runs, system.checkpoints,\n\
     system.partitions, system.views, system.handover")]
 pub(super) struct QueryArgs {
     /// One SELECT; `-` reads it from standard input

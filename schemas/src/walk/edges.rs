@@ -1,7 +1,6 @@
 //! Edges that leave some nodes, from all layers, merged.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::plan::links::{EdgeKind, PairRange, Side};

@@ -28,6 +28,7 @@ use super::plain::{answer, question, scale};
 use crate::compare::{rows_of, same};
 
 mod checks;
+mod rounds;
 
 const NAMES: [&str; 2] = ["a", "b"];
 const PARTITIONS: u32 = 2;
