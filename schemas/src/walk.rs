@@ -7,10 +7,8 @@
 //! Base and fresh edges are walked together, each layer's rows found by the beginning of their keys. Near edges are held all at once
 //! (at most `max_degree` for a key), far edges a batch of nodes at a time: memory is bounded by the degree, not by the pairs.
 
-use std::collections::HashMap;
-
 use crate::error::Result;
-use crate::plan::links::{Ends, LinkPlan, Side};
+use crate::plan::links::{LinkPlan, Side};
 use crate::registry::LiveView;
 use crate::states::answer::project;
 use crate::tiles::Micros;
@@ -20,16 +18,17 @@ use arrow::compute::concat_batches;
 mod degree;
 mod edges;
 mod estimate;
+mod ids;
 mod layers;
+mod meet;
 mod merge;
-mod pairs;
 mod paths;
 mod scan;
 
 use degree::Threshold;
-use edges::{EdgeSet, Ids, NodeAt};
+use edges::{EdgeSet, NodeAt};
+use meet::Meeting;
 use merge::Merging;
-use pairs::Pair;
 
 pub use layers::{Buckets, EdgeLayers, LayerRows};
 
@@ -37,8 +36,6 @@ pub use layers::{Buckets, EdgeLayers, LayerRows};
 const NEAR_EDGES: usize = 65_536;
 /// Far edges that are held at once.
 const FAR_EDGES: usize = 262_144;
-/// Pairs that are handed on at once.
-const PAIRS: usize = 65_536;
 
 /// What a walk is of.
 #[derive(Clone, Copy)]
@@ -83,61 +80,54 @@ impl<'a> Walk<'a> {
         Ok(Walked { rows, found, estimated })
     }
 
-    fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt], wanted: &[usize]) -> Result<Walked> {
+    fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt<'a>], wanted: &[usize]) -> Result<Walked> {
         let rows = at.len();
-        let near = EdgeSet::gather(self, Side::Near, at)?;
-        let mut merging = Merging::new(self, &near, wanted, rows)?;
+        let near = EdgeSet::gather(self, Side::Near, at.iter())?;
         let nodes = self.nodes(&near)?;
         let mut thresholds = near.thresholds(rows);
         self.thin(&near, &nodes, &mut thresholds)?;
-        merging.estimate(&thresholds);
-        for batch in batches(&nodes.at, FAR_EDGES) {
-            let mut far = EdgeSet::gather(self, Side::Far, &nodes.at[batch.clone()])?;
-            if thresholds.iter().any(Threshold::samples_far) {
-                far.hash(self)?;
-            }
-            merging.hold_far(&far)?;
-            self.pair(&near, &nodes.from[batch], &far, &thresholds, &mut |pairs| merging.take(&near, &far, pairs))?;
-        }
+        let mut merging = Merging::new(self, &near, wanted, &thresholds)?;
+        self.meet(&near, &nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
         let (values, found) = merging.finish(groups)?;
         let estimated = thresholds.iter().any(Threshold::is_sampled);
         Ok(Walked { rows: project(&self.view.plan, &values, wanted)?, found, estimated })
     }
 
     /// Where the near edges that leave these keys are found.
-    fn keys_at(&self, groups: &[ArrayRef], rows: usize) -> Result<Vec<NodeAt>> {
+    fn keys_at(&self, groups: &[ArrayRef], rows: usize) -> Result<Vec<NodeAt<'a>>> {
         let codec = self.view.codec.nodes()?;
         let (prefixes, places) = (codec.near(groups, rows)?, codec.near_places(groups, rows)?);
-        Ok((0..rows).map(|row| NodeAt::measured(self, prefixes.value(row), places.value(row))).collect())
+        Ok((0..rows).map(|row| NodeAt::find(self, prefixes.value(row), places.value(row))).collect())
     }
 
     /// The nodes that live near edges lead to, with the edges that do.
-    fn nodes(&self, near: &EdgeSet<'_>) -> Result<Nodes> {
+    fn nodes(&self, near: &EdgeSet<'_>) -> Result<Nodes<'a>> {
         let codec = self.view.codec.nodes()?;
-        let via = &near.keys[self.links.layout.via.clone()];
-        let prefixes = codec.far(via, near.len())?;
+        let prefixes = codec.far(&near.keys(self, &self.links.layout.via)?, near.len())?;
         let live = near.live(self, 0, &self.links.ranges[self.links.existence])?;
         let mut nodes = Nodes::default();
-        let mut known: HashMap<&[u8], usize> = HashMap::new();
+        let mut known: hashbrown::HashMap<&[u8], usize> = hashbrown::HashMap::with_capacity(near.len());
         for edge in (0..near.len()).filter(|edge| live[*edge]) {
             let prefix = prefixes.value(edge);
             let next = nodes.at.len();
             let node = *known.entry(prefix).or_insert(next);
             if node == next {
-                nodes.at.push(NodeAt::measured(self, prefix, prefix));
-                nodes.from.push(Vec::new());
+                nodes.at.push(NodeAt::find(self, prefix, prefix));
             }
-            nodes.from[node].push(edge as u32);
+            nodes.reached.push((edge as u32, node));
         }
         Ok(nodes)
     }
 
     /// Where a node has more neighbours than are followed, every key that reaches it sees the same sample of end points: those whose
     /// hash is under the least threshold of its nodes.
-    fn thin(&self, near: &EdgeSet<'_>, nodes: &Nodes, thresholds: &mut [Threshold]) -> Result<()> {
-        for (node, from) in nodes.at.iter().zip(&nodes.from).filter(|(node, _)| node.rows > self.links.max_degree) {
-            let Some(most) = degree::far_threshold(self, node)? else { continue };
-            for edge in from {
+    fn thin(&self, near: &EdgeSet<'_>, nodes: &Nodes<'_>, thresholds: &mut [Threshold]) -> Result<()> {
+        if nodes.at.iter().all(|node| node.rows <= self.links.max_degree) {
+            return Ok(());
+        }
+        let of_node = nodes.at.iter().map(|node| node.threshold(self, Side::Far)).collect::<Result<Vec<_>>>()?;
+        for (edge, node) in &nodes.reached {
+            if let Some(most) = of_node[*node] {
                 let threshold = &mut thresholds[near.node[*edge as usize] as usize];
                 threshold.far = threshold.far.min(most);
             }
@@ -145,50 +135,50 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Tells the pairs of near and far edges that meet and whose end points differ where WHERE says so, a bounded number at a time.
-    fn pair(
-        &self,
-        near: &EdgeSet<'_>,
-        from: &[Vec<u32>],
-        far: &EdgeSet<'_>,
-        thresholds: &[Threshold],
-        take: &mut dyn FnMut(&[Pair]) -> Result<()>,
-    ) -> Result<()> {
-        let apart: Vec<(Ids, Ids)> = self.links.apart.iter().map(|at| ends_of(&self.links.ends[*at], near, far)).collect::<Result<_>>()?;
-        let mut pairs = Vec::with_capacity(PAIRS.min(far.len() * 2));
-        for edge in 0..far.len() {
-            for other in &from[far.node[edge] as usize] {
-                let group = near.node[*other as usize];
-                let differ = apart.iter().all(|(near, far)| near.differs(*other as usize, far, edge));
-                if !differ || !thresholds[group as usize].keeps(far, edge) {
-                    continue;
+    /// Brings near edges, in the order of their keys, together with the far edges of their nodes, a bounded number of these at a time.
+    fn meet(&self, near: &EdgeSet<'_>, nodes: &Nodes<'a>, thresholds: &[Threshold], take: &mut Take<'_>) -> Result<()> {
+        let mut place: Vec<Option<u32>> = vec![None; nodes.at.len()];
+        let mut from = 0;
+        while from < nodes.reached.len() {
+            let (mut together, mut held, mut to) = (Vec::new(), 0, from);
+            while to < nodes.reached.len() {
+                let node = nodes.reached[to].1;
+                if place[node].is_none() {
+                    if held > 0 && held + nodes.at[node].rows > FAR_EDGES {
+                        break;
+                    }
+                    place[node] = Some(together.len() as u32);
+                    together.push(node);
+                    held += nodes.at[node].rows;
                 }
-                pairs.push(Pair { group, near: *other, far: edge as u32 });
-                if pairs.len() == PAIRS {
-                    take(&pairs)?;
-                    pairs.clear();
-                }
+                to += 1;
             }
+            let mut far = EdgeSet::gather(self, Side::Far, together.iter().map(|node| &nodes.at[*node]))?;
+            if thresholds.iter().any(Threshold::samples_far) {
+                far.hash(self)?;
+            }
+            let of_place = far.edges_of_nodes(together.len());
+            let far_edges = |node: usize| place[node].map_or(0..0, |place| of_place[place as usize].clone());
+            let edges: Vec<_> = nodes.reached[from..to].iter().map(|(edge, node)| (*edge, far_edges(*node))).collect();
+            take(&Meeting { near, far: &far, edges: &edges, thresholds })?;
+            together.iter().for_each(|node| place[*node] = None);
+            from = to;
         }
-        if pairs.is_empty() { Ok(()) } else { take(&pairs) }
+        Ok(())
     }
 }
 
-/// The end points of both sides as numbers: equal where the values are.
-fn ends_of(ends: &Ends, near: &EdgeSet<'_>, far: &EdgeSet<'_>) -> Result<(Ids, Ids)> {
-    let mut numbers = HashMap::new();
-    Ok((Ids::of(&near.keys[ends.near], &mut numbers)?, Ids::of(&far.keys[ends.far], &mut numbers)?))
-}
+type Take<'t> = dyn FnMut(&Meeting<'_>) -> Result<()> + 't;
 
-/// Nodes, each once, with the near edges that lead to it.
+/// Nodes, each once, and the near edges that lead to them, in the order of their keys.
 #[derive(Default)]
-struct Nodes {
-    at: Vec<NodeAt>,
-    from: Vec<Vec<u32>>,
+struct Nodes<'a> {
+    at: Vec<NodeAt<'a>>,
+    reached: Vec<(u32, usize)>,
 }
 
 /// Runs of nodes that have about so many edges together.
-fn batches(nodes: &[NodeAt], edges: usize) -> Vec<std::ops::Range<usize>> {
+fn batches(nodes: &[NodeAt<'_>], edges: usize) -> Vec<std::ops::Range<usize>> {
     let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
     for (index, node) in nodes.iter().enumerate() {
         if held > 0 && held + node.rows > edges {

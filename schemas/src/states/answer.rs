@@ -65,11 +65,10 @@ pub fn answer(
     Ok((project(plan, &values, wanted)?, found))
 }
 
-/// The merged values of these `uses` (indices into the plan's) for each key, a column each after the keys' own: what a walk along
-/// edges asks.
-pub fn merged(plan: &ViewPlan, codec: &KeyCodec, keys: &[&[u8]], pieces: &Pieces<'_>, t: Micros, uses: &[usize]) -> Result<Vec<ArrayRef>> {
+/// The merged values of these `uses` (indices into the plan's) for each of so many keys, a column each: what a walk along edges asks.
+pub fn merged(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, uses: &[usize]) -> Result<Vec<ArrayRef>> {
     let mut selections: Vec<Selection> = Vec::new();
-    let mut columns = codec.decode(keys.iter().copied())?;
+    let mut columns = Vec::with_capacity(uses.len());
     for index in uses {
         let usage = plan.uses[*index];
         if !selections.iter().any(|selection| selection.range == usage.range) {
@@ -77,7 +76,7 @@ pub fn merged(plan: &ViewPlan, codec: &KeyCodec, keys: &[&[u8]], pieces: &Pieces
         }
         let selection = selections.iter().find(|selection| selection.range == usage.range);
         let selection = selection.ok_or_else(|| Error::internal("a range was not selected"))?;
-        columns.push(merge_state(plan, usage.state, selection, pieces, keys.len())?);
+        columns.push(merge_state(plan, usage.state, selection, pieces, keys)?);
     }
     Ok(columns)
 }

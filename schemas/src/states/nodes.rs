@@ -55,12 +55,12 @@ impl NodeCodec {
 
     /// The join keys alone: what a near edge leads to.
     pub fn via(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
-        self.via.encode(&columns[self.layout.via.clone()], rows)
+        self.via.encode(columns, rows)
     }
 
     /// The far end points alone: what a far edge leads to.
     pub fn far_ends(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
-        self.far_ends.encode(&columns[self.layout.far_ends.clone()], rows)
+        self.far_ends.encode(columns, rows)
     }
 
     /// The group keys that these beginnings of near edges stand for.

@@ -12,7 +12,7 @@ use crate::states::StateRows;
 use arrow::array::{Array, ArrayRef, BinaryArray};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::walk::edges::{Alive, EdgeSet, NodeAt};
+use crate::walk::edges::{Alive, EdgeSet};
 use crate::walk::{LayerRows, Walk};
 
 /// Rows whose neighbours are hashed at once.
@@ -41,7 +41,7 @@ impl Threshold {
     }
 
     pub(super) fn keeps(&self, far: &EdgeSet<'_>, edge: usize) -> bool {
-        self.far == u64::MAX || far.hashes.as_ref().is_none_or(|hashes| hashes[edge] <= self.far)
+        self.far == u64::MAX || far.hash_of(edge).is_none_or(|hash| hash <= self.far)
     }
 }
 
@@ -74,11 +74,6 @@ pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[LayerRows<'_>]) -
     Ok(if beyond { smallest.peek().copied() } else { None })
 }
 
-pub(super) fn far_threshold(walk: &Walk<'_>, node: &NodeAt) -> Result<Option<u64>> {
-    let layers = walk.layers.beginning(&node.prefix, &node.place);
-    threshold(walk, Side::Far, &layers)
-}
-
 /// Which of these rows lead to a neighbour that is followed.
 pub(super) fn followed(walk: &Walk<'_>, side: Side, rows: &StateRows, range: Range<usize>, most: u64) -> Result<Vec<bool>> {
     let mut followed = Vec::with_capacity(range.len());
@@ -89,18 +84,25 @@ pub(super) fn followed(walk: &Walk<'_>, side: Side, rows: &StateRows, range: Ran
 }
 
 fn hashes_of(walk: &Walk<'_>, side: Side, rows: &StateRows, range: Range<usize>) -> Result<Vec<u64>> {
-    let keys = &rows.batch().columns()[..walk.view.plan.keys.len()];
-    let keys: Vec<ArrayRef> = keys.iter().map(|key| key.slice(range.start, range.len())).collect();
-    hashes(walk, side, &keys)
+    let ends = &rows.batch().columns()[leads_to(walk, side).clone()];
+    let ends: Vec<ArrayRef> = ends.iter().map(|key| key.slice(range.start, range.len())).collect();
+    hashes(walk, side, &ends, range.len())
 }
 
-/// The hash of what each edge leads to: the join keys of a near edge, the end points of a far one.
-pub(super) fn hashes(walk: &Walk<'_>, side: Side, keys: &[ArrayRef]) -> Result<Vec<u64>> {
+/// The key columns that say what an edge leads to: the join keys of a near edge, the end points of a far one.
+pub(super) fn leads_to<'a>(walk: &Walk<'a>, side: Side) -> &'a Range<usize> {
+    match side {
+        Side::Near => &walk.links.layout.via,
+        Side::Far => &walk.links.layout.far_ends,
+    }
+}
+
+/// The hash of what each edge leads to.
+pub(super) fn hashes(walk: &Walk<'_>, side: Side, ends: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
     let codec = walk.view.codec.nodes()?;
-    let rows = keys.first().map_or(0, |key| key.len());
     let encoded: BinaryArray = match side {
-        Side::Near => codec.via(keys, rows)?,
-        Side::Far => codec.far_ends(keys, rows)?,
+        Side::Near => codec.via(ends, rows)?,
+        Side::Far => codec.far_ends(ends, rows)?,
     };
     Ok((0..rows).map(|row| xxh3_64(encoded.value(row))).collect())
 }

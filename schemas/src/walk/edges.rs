@@ -1,86 +1,119 @@
 //! Edges that leave some nodes, from all layers, merged.
 
 use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, TimestampMicrosecondArray, new_empty_array};
+use arrow::compute::interleave;
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
 use crate::error::{Error, Result};
 use crate::plan::links::{EdgeKind, PairRange, Side};
 use crate::states::answer::{merged, merged_states};
 use crate::states::{Pieces, StateRows};
 use crate::tiles::Micros;
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
-use arrow_row::{RowConverter, SortField};
-
 use crate::walk::degree::{self, Threshold};
 use crate::walk::{LayerRows, Walk};
 
-/// Where a node's edges are found.
-pub(super) struct NodeAt {
-    /// How their encoded keys begin.
-    pub(super) prefix: Vec<u8>,
-    /// What tells their bucket.
-    pub(super) place: Vec<u8>,
+/// A node, and where its edges are found.
+pub(super) struct NodeAt<'a> {
+    layers: Vec<LayerRows<'a>>,
     /// State rows of them in all layers.
     pub(super) rows: usize,
 }
 
-impl NodeAt {
-    pub(super) fn measured(walk: &Walk<'_>, prefix: &[u8], place: &[u8]) -> Self {
-        let rows = walk.layers.beginning(prefix, place).iter().map(|(_, rows, _)| rows.len()).sum();
-        Self { prefix: prefix.to_vec(), place: place.to_vec(), rows }
+impl<'a> NodeAt<'a> {
+    /// The node whose edges' encoded keys begin so; `place` tells their bucket.
+    pub(super) fn find(walk: &Walk<'a>, prefix: &[u8], place: &[u8]) -> Self {
+        let layers = walk.layers.beginning(prefix, place);
+        let rows = layers.iter().map(|(_, rows, _)| rows.len()).sum();
+        Self { layers, rows }
+    }
+
+    /// The greatest hash that is followed, where there are too many edges.
+    pub(super) fn threshold(&self, walk: &Walk<'_>, side: Side) -> Result<Option<u64>> {
+        if self.rows > walk.links.max_degree { degree::threshold(walk, side, &self.layers) } else { Ok(None) }
     }
 }
 
-/// The edges of some nodes. Each edge has a number; `keys` are its key columns.
+/// The edges of some nodes, in the order of the nodes. Each edge has a number.
 pub(super) struct EdgeSet<'a> {
-    pub(super) keys: Vec<ArrayRef>,
     /// The index of the node that each edge leaves.
     pub(super) node: Vec<u32>,
     /// Hashes of what each edge leads to, once they are asked for.
-    pub(super) hashes: Option<Vec<u64>>,
+    hashes: Option<Vec<u64>>,
     /// Of each node that has too many edges: the greatest hash that is followed.
     sampled: HashMap<u32, u64>,
     side: Side,
+    found: Found<'a>,
+    /// [`EdgeKind::Full`]: the rows to be merged.
     pieces: Pieces<'a>,
     /// Merged values by their index among the edge plan's uses.
     values: HashMap<usize, ArrayRef>,
 }
 
 impl<'a> EdgeSet<'a> {
-    pub(super) fn gather(walk: &Walk<'a>, side: Side, nodes: &[NodeAt]) -> Result<EdgeSet<'a>> {
+    pub(super) fn gather<'n>(walk: &Walk<'a>, side: Side, nodes: impl Iterator<Item = &'n NodeAt<'a>>) -> Result<EdgeSet<'a>>
+    where
+        'a: 'n,
+    {
         let mut found = Found::default();
         let mut sampled = HashMap::new();
-        for (index, node) in nodes.iter().enumerate() {
-            let layers = walk.layers.beginning(&node.prefix, &node.place);
-            let rows: usize = layers.iter().map(|(_, rows, _)| rows.len()).sum();
-            let most = if rows > walk.links.max_degree { degree::threshold(walk, side, &layers)? } else { None };
+        for (index, node) in nodes.enumerate() {
+            let most = node.threshold(walk, side)?;
             if let Some(most) = most {
                 sampled.insert(index as u32, most);
             }
-            found.add_node(walk, side, index as u32, &layers, most)?;
+            found.add_node(walk, side, index as u32, &node.layers, most)?;
         }
-        let uses = uses_of(walk, side)?;
-        let columns = merged(&walk.view.plan, &walk.view.codec, &found.keys, &found.pieces, walk.t, &uses)?;
-        let (keys, values) = columns.split_at(walk.view.plan.keys.len());
-        Ok(EdgeSet {
-            keys: keys.to_vec(),
-            node: found.node,
-            hashes: None,
-            sampled,
-            side,
-            pieces: found.pieces,
-            values: uses.into_iter().zip(values.iter().cloned()).collect(),
-        })
+        let node = std::mem::take(&mut found.node);
+        let mut edges = EdgeSet { node, hashes: None, sampled, side, found, pieces: Pieces::default(), values: HashMap::new() };
+        edges.merge(walk)?;
+        Ok(edges)
     }
 
-    /// Hashes what each edge leads to, for keys of which a sample is followed.
-    pub(super) fn hash(&mut self, walk: &Walk<'_>) -> Result<()> {
-        self.hashes = Some(degree::hashes(walk, self.side, &self.keys)?);
+    fn merge(&mut self, walk: &Walk<'_>) -> Result<()> {
+        let plan = &walk.view.plan;
+        let uses = uses_of(walk, self.side)?;
+        if walk.links.kind == EdgeKind::Liveness {
+            for usage in uses {
+                let seen = self.found.last_seen(plan.state_offset(plan.uses[usage].state), self.len())?;
+                self.values.insert(usage, seen);
+            }
+            return Ok(());
+        }
+        for rows in &self.found.rows {
+            self.pieces.add(self.found.batches[rows.batch], rows.from..rows.to, rows.edge, rows.laddered);
+        }
+        let merged = merged(plan, &self.pieces, self.len(), walk.t, &uses)?;
+        self.values = uses.into_iter().zip(merged).collect();
         Ok(())
     }
 
     pub(super) fn len(&self) -> usize {
         self.node.len()
+    }
+
+    /// A key column of the edges.
+    pub(super) fn key(&self, walk: &Walk<'_>, column: usize) -> Result<ArrayRef> {
+        self.found.key(column).map(|key| key.unwrap_or_else(|| new_empty_array(walk.view.plan.keys[column].data_type())))
+    }
+
+    pub(super) fn keys(&self, walk: &Walk<'_>, columns: &Range<usize>) -> Result<Vec<ArrayRef>> {
+        columns.clone().map(|column| self.key(walk, column)).collect()
+    }
+
+    /// Hashes what each edge leads to, for keys of which a sample is followed.
+    pub(super) fn hash(&mut self, walk: &Walk<'_>) -> Result<()> {
+        let ends = self.keys(walk, degree::leads_to(walk, self.side))?;
+        self.hashes = Some(degree::hashes(walk, self.side, &ends, self.len())?);
+        Ok(())
+    }
+
+    /// The hash of what an edge leads to, where it was asked for.
+    pub(super) fn hash_of(&self, edge: usize) -> Option<u64> {
+        self.hashes.as_ref().map(|hashes| hashes[edge])
     }
 
     /// Whether each edge has an event in its side's range that meets a condition.
@@ -117,6 +150,17 @@ impl<'a> EdgeSet<'a> {
         let range = walk.links.edge_range(&walk.view.plan, range);
         let range = range.ok_or_else(|| Error::internal("a linked view asks for a range that its edges do not keep"))?;
         merged_states(&walk.view.plan, &self.pieces, walk.t, state, range, self.len())
+    }
+
+    /// The edges of each node.
+    pub(super) fn edges_of_nodes(&self, nodes: usize) -> Vec<Range<u32>> {
+        let mut edges = vec![0..0; nodes];
+        for (edge, node) in self.node.iter().enumerate() {
+            let of_node = &mut edges[*node as usize];
+            let from = if of_node.start == of_node.end { edge as u32 } else { of_node.start };
+            *of_node = from..edge as u32 + 1;
+        }
+        edges
     }
 
     /// Per node, how much of its edges is followed.
@@ -158,8 +202,7 @@ impl<'a> Alive<'a> {
     pub(super) fn of(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
         let longest = &walk.links.ranges[walk.links.existence];
         let range = if side == Side::Near { &longest.near } else { &longest.far };
-        let seen = rows.batch().column(walk.view.plan.state_offset(walk.links.seen)).as_primitive_opt::<TimestampMicrosecondType>();
-        let seen = seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))?;
+        let seen = timestamps(rows.batch(), walk.view.plan.state_offset(walk.links.seen))?;
         Ok(Alive { seen: seen.values(), from: range.at(walk.t).from })
     }
 
@@ -168,70 +211,90 @@ impl<'a> Alive<'a> {
     }
 }
 
-/// State rows under one node, by edge.
+fn timestamps(batch: &RecordBatch, column: usize) -> Result<&TimestampMicrosecondArray> {
+    let seen = batch.column(column).as_primitive_opt::<TimestampMicrosecondType>();
+    seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))
+}
+
+/// State rows under some nodes, by edge.
 #[derive(Default)]
 struct Found<'a> {
-    keys: Vec<&'a [u8]>,
+    batches: Vec<&'a RecordBatch>,
+    /// The node that each edge leaves.
     node: Vec<u32>,
-    pieces: Pieces<'a>,
+    /// One row of each edge: its batch and its place there.
+    one_row: Vec<(usize, usize)>,
+    rows: Vec<EdgeRows>,
+}
+
+/// Rows of one edge in one batch.
+struct EdgeRows {
+    edge: u32,
+    batch: usize,
+    from: usize,
+    to: usize,
+    laddered: bool,
 }
 
 impl<'a> Found<'a> {
     fn add_node(&mut self, walk: &Walk<'_>, side: Side, node: u32, layers: &[LayerRows<'a>], most: Option<u64>) -> Result<()> {
-        let mut known: HashMap<&'a [u8], u32> = HashMap::new();
+        let mut known: hashbrown::HashMap<&'a [u8], u32> = hashbrown::HashMap::new();
         for (rows, range, laddered) in layers {
             let alive = Alive::of(walk, side, rows)?;
             let followed = most.map(|most| degree::followed(walk, side, rows, range.clone(), most)).transpose()?;
+            let batch = self.batch(rows.batch());
             let keys = rows.keys();
             let mut from = range.start;
             while from < range.end {
                 let key = keys.value(from);
                 let to = (from + 1..range.end).find(|row| keys.value(*row) != key).unwrap_or(range.end);
                 if (from..to).any(|row| alive.holds(row)) && followed.as_ref().is_none_or(|followed| followed[from - range.start]) {
-                    let edge = *known.entry(key).or_insert_with(|| {
-                        self.keys.push(key);
+                    let next = self.node.len() as u32;
+                    // An edge has its rows of one layer together; only another layer's may be of an edge that is known.
+                    let edge = if layers.len() == 1 { next } else { *known.entry(key).or_insert(next) };
+                    if edge == next {
                         self.node.push(node);
-                        self.keys.len() as u32 - 1
-                    });
-                    self.pieces.add(rows.batch(), from..to, edge, *laddered);
+                        self.one_row.push((batch, from));
+                    }
+                    self.rows.push(EdgeRows { edge, batch, from, to, laddered: *laddered });
                 }
                 from = to;
             }
         }
         Ok(())
     }
-}
 
-/// Values as numbers, equal where they are; none for NULL.
-pub(super) struct Ids(Vec<Option<u32>>);
-
-impl Ids {
-    /// `numbers` holds those given so far, by the values' encoding.
-    pub(super) fn of(values: &ArrayRef, numbers: &mut HashMap<Vec<u8>, u32>) -> Result<Ids> {
-        let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
-        let rows = converter.convert_columns(std::slice::from_ref(values))?;
-        let mut ids = Vec::with_capacity(values.len());
-        for row in 0..values.len() {
-            if values.is_null(row) {
-                ids.push(None);
-                continue;
+    fn batch(&mut self, batch: &'a RecordBatch) -> usize {
+        // Nodes that are found one after the other mostly lie in few batches: the last ones are looked at first.
+        match self.batches.iter().rposition(|known| std::ptr::eq(*known, batch)) {
+            Some(place) => place,
+            None => {
+                self.batches.push(batch);
+                self.batches.len() - 1
             }
-            let next = numbers.len() as u32;
-            let bytes = rows.row(row);
-            ids.push(Some(match numbers.get(bytes.as_ref()) {
-                Some(known) => *known,
-                None => *numbers.entry(bytes.as_ref().to_vec()).or_insert(next),
-            }));
         }
-        Ok(Ids(ids))
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<u32> {
-        self.0[index]
+    /// A key column, a value for each edge; `None` without edges.
+    fn key(&self, column: usize) -> Result<Option<ArrayRef>> {
+        if self.one_row.is_empty() {
+            return Ok(None);
+        }
+        let columns: Vec<&dyn Array> = self.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+        Ok(Some(interleave(&columns, &self.one_row)?))
     }
 
-    /// `<>` as SQL has it: not true of a NULL.
-    pub(super) fn differs(&self, index: usize, other: &Ids, at: usize) -> bool {
-        matches!((self.0[index], other.0[at]), (Some(one), Some(two)) if one != two)
+    /// The greatest of a column of timestamps over each edge's rows.
+    fn last_seen(&self, column: usize, edges: usize) -> Result<ArrayRef> {
+        let columns = self.batches.iter().map(|batch| timestamps(batch, column)).collect::<Result<Vec<_>>>()?;
+        let mut seen: Vec<Option<Micros>> = vec![None; edges];
+        for rows in &self.rows {
+            let column = columns[rows.batch];
+            for row in (rows.from..rows.to).filter(|row| column.is_valid(*row)) {
+                let last = &mut seen[rows.edge as usize];
+                *last = (*last).max(Some(column.value(row)));
+            }
+        }
+        Ok(Arc::new(TimestampMicrosecondArray::from(seen).with_timezone("UTC")))
     }
 }

@@ -17,16 +17,13 @@ use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::DataType;
 
 use crate::walk::degree::Threshold;
-use crate::walk::edges::Ids;
-use crate::walk::pairs::Pair;
+use crate::walk::meet::Pair;
 
 pub(super) struct Estimate {
     method: Method,
     /// The end points are those of far edges, which are looked at in shares too.
     of_far_ends: bool,
     thresholds: Vec<Threshold>,
-    /// Numbers of end points, the same in every batch of pairs.
-    numbers: HashMap<Vec<u8>, u32>,
     /// Per key that is sampled: its end points with the followed neighbours through which each was seen.
     seen: HashMap<u32, HashSet<(u32, u32)>>,
 }
@@ -46,23 +43,14 @@ impl Estimate {
             (Over::States { .. }, "count" | "sum") => Method::Total,
             _ => Method::OfTheSample,
         };
-        Self { method, of_far_ends, thresholds: thresholds.to_vec(), numbers: HashMap::new(), seen: HashMap::new() }
+        Self { method, of_far_ends, thresholds: thresholds.to_vec(), seen: HashMap::new() }
     }
 
-    /// Notes the end points of these pairs.
-    pub(super) fn meet(&mut self, ends: &ArrayRef, pairs: &[Pair]) -> Result<()> {
-        if self.method != Method::Different {
-            return Ok(());
+    /// Notes through which near edge an end point was reached.
+    pub(super) fn note(&mut self, pair: &Pair, end: u32) {
+        if self.method == Method::Different && self.thresholds[pair.group as usize].is_sampled() {
+            self.seen.entry(pair.group).or_default().insert((end, pair.near));
         }
-        let ids = Ids::of(ends, &mut self.numbers)?;
-        for (at, pair) in pairs.iter().enumerate() {
-            if let Some(id) = ids.get(at)
-                && self.thresholds[pair.group as usize].is_sampled()
-            {
-                self.seen.entry(pair.group).or_default().insert((id, pair.near));
-            }
-        }
-        Ok(())
     }
 
     /// The values with those of sampled keys estimated.

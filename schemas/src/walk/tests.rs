@@ -97,7 +97,7 @@ impl World {
         let links = self.live.plan.links.clone().unwrap();
         let walk = Walk::new(&self.live, &links, &self.run, NOW);
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
-        EdgeSet::gather(&walk, Side::Near, &walk.keys_at(&groups, 1).unwrap()).unwrap().len()
+        EdgeSet::gather(&walk, Side::Near, walk.keys_at(&groups, 1).unwrap().iter()).unwrap().len()
     }
 }
 
