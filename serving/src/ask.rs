@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use datafusion::common::ScalarValue;
 use schemas::plan::ColumnKind;
 use schemas::registry::LiveView;
@@ -39,7 +40,7 @@ pub struct Response {
     /// All columns of the view. A key that is not found has its row too: counts 0, the rest NULL.
     pub rows: RecordBatch,
     pub found: Vec<bool>,
-    /// The linking paths of a linked view's key, newest first, where they were asked for.
+    /// The linking paths of a linked view's keys, in the order of the keys and newest first, where they were asked for.
     pub paths: Option<RecordBatch>,
     pub meta: Meta,
 }
@@ -52,9 +53,9 @@ impl Node {
         self.lookup_with_paths(view, keys, as_of, 0).await
     }
 
-    /// The same for one key of a view over a JOIN, with at most so many of the paths that link it: [`Response::paths`].
+    /// The same for keys of a view over a JOIN, with at most so many of the paths that link each: [`Response::paths`].
     ///
-    /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN, or of several keys; `Limit` past [`MAX_PATHS`].
+    /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN; `Limit` where they could be more than [`MAX_PATHS`].
     pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: usize) -> Result<Response> {
         let begun = Instant::now();
         let question = Question::over(self.stand()?, as_of, &[view])?;
@@ -86,8 +87,9 @@ fn check_paths(view: &LoadedView, keys: usize, paths: usize) -> Result<()> {
         _ if view.live.plan.links.is_none() => {
             Err(Error::input(format!("the view \"{}\" has no JOIN, so that no paths link its keys: expected no paths", view.live.name)))
         }
-        _ if keys != 1 => Err(Error::input(format!("the paths of {keys} keys: expected one key"))),
-        _ if paths > MAX_PATHS => Err(Error::limit(format!("{paths} paths in one lookup: expected at most {MAX_PATHS}"))),
+        _ if paths.saturating_mul(keys) > MAX_PATHS => {
+            Err(Error::limit(format!("{paths} paths of each of {keys} keys in one lookup: expected at most {MAX_PATHS} paths in all")))
+        }
         _ => Ok(()),
     }
 }
@@ -182,7 +184,7 @@ pub(crate) struct Lookup {
     pub(crate) keys: Vec<Vec<ScalarValue>>,
     /// Indices of the plan's columns.
     pub(crate) columns: Vec<usize>,
-    /// Of one key of a linked view: how many paths are told.
+    /// Of each key of a linked view: how many paths are told.
     pub(crate) paths: usize,
 }
 
@@ -223,7 +225,11 @@ impl Lookup {
             self.question.estimated.note(live, &self.columns);
         }
         if let Some(links) = live.plan.links.as_ref().filter(|_| self.paths > 0) {
-            answers.paths = Some(Walk::new(live, links, &ViewEdges { source: &source, view: live }, t).paths(&columns, self.paths)?);
+            let edges = ViewEdges { source: &source, view: live };
+            let walk = Walk::new(live, links, &edges, t);
+            let of_key = |key| walk.paths(&columns.iter().map(|column| column.slice(key, 1)).collect::<Vec<_>>(), self.paths);
+            let paths = (0..self.keys.len()).map(of_key).collect::<Result<Vec<_>>>()?;
+            answers.paths = paths.first().map(|first| concat_batches(&first.schema(), &paths)).transpose()?;
         }
         Ok(answers)
     }

@@ -155,6 +155,13 @@ impl Lab {
         self.fresh.publish(layer, [(id, NOW + 1)]);
     }
 
+    /// One more view, served from the archive's events.
+    pub(crate) async fn define_view(&self, name: &str, sql: &str) {
+        let add = vec![definition(DefinitionKind::View, name, sql)];
+        self.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+        self.node.refresh().await.unwrap();
+    }
+
     /// Publishes a snapshot of all that is committed.
     pub(crate) async fn snapshot(&self, view: &str) {
         self.node.refresh().await.unwrap();

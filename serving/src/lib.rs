@@ -29,7 +29,7 @@ mod types;
 pub use archive::{ArchiveLayer, archive_layer};
 pub use ask::{Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use copy::SnapshotCopy;
-pub use layers::{Checkpoints, LayerPlan, after_cut, layer_plan, next_merge};
+pub use layers::{Checkpoints, LayerPlan, LayerRun, after_cut, layer_plan, next_merge};
 pub use lookup::{Answers, Source, encode_keys, lookup, scan, scan_parts};
 pub use meta::Meta;
 pub use node::{Clock, Node, NodeSettings, clean_cache};

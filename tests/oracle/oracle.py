@@ -21,7 +21,7 @@ import duckdb
 MAX_FUTURE_US = 10_000_000
 DEDUP_WITHIN_US = 20_000_000
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
-READS = {"totals": ["payments"], "devices": ["payments"], "users": ["clicks"], "activity": ["payments", "clicks"]}
+READS = {"totals": ["payments"], "devices": ["payments"], "users": ["clicks"], "activity": ["payments", "clicks"], "links": ["payments", "clicks"], "shared": ["payments"]}
 VIEWS = {
     "totals": """
         SELECT count(*) AS payments, sum(amount) AS amount, count(DISTINCT user_id) AS users, max(ts) AS newest FROM p""",
@@ -41,6 +41,18 @@ VIEWS = {
         FROM c WHERE ts >= $minute GROUP BY user_id""",
     "activity": """
         SELECT user_id, count(*) AS events FROM (SELECT user_id FROM p UNION ALL SELECT user_id FROM c) GROUP BY user_id""",
+    "links": """
+        SELECT p.device_id,
+               count(*) FILTER (p.ts >= $minute AND c.ts >= $minute) AS pairs_1m, count(*) AS pairs_1h,
+               sum(c.page) FILTER (p.ts >= $minute AND c.ts >= $minute) AS pages_1m, sum(c.page) AS pages_1h,
+               count(DISTINCT c.page) FILTER (p.ts >= $minute AND c.ts >= $minute) AS different_1m, count(DISTINCT c.page) AS different_1h,
+               count(DISTINCT p.user_id) FILTER (p.ts >= $minute AND c.ts >= $minute) AS users_1m, count(DISTINCT p.user_id) AS users_1h
+        FROM p JOIN c ON p.user_id = c.user_id
+        WHERE p.status = 'ok' AND c.page < 40 AND p.ts >= $hour AND c.ts >= $hour GROUP BY p.device_id""",
+    "shared": """
+        SELECT a.device_id, count(DISTINCT b.device_id) FILTER (b.device_id <> a.device_id) AS devices, count(DISTINCT a.user_id) AS users
+        FROM p a JOIN p b ON a.user_id = b.user_id
+        WHERE b.status = 'declined' AND a.ts >= $hour AND b.ts >= $minute GROUP BY a.device_id""",
 }
 TIMES = {"newest", "last_seen"}
 

@@ -104,6 +104,36 @@ async fn many_rows_come_in_the_order_of_their_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_paths_of_many_rows_come_in_the_order_of_their_keys_and_newest_first() {
+    let client = Client::new().await;
+    client
+        .lab
+        .define_view(
+            "alike",
+            "CREATE VIEW alike AS SELECT mine.device, count(DISTINCT theirs.device) AS devices FROM payments mine \
+             JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device",
+        )
+        .await;
+    let ask = async |body: &str| client.post("/v1/views/alike/rows", body).await;
+    let answer = ask(r#"{"keys": [{"device": "c<&"}, {"device": "b"}, {"device": "a"}], "paths": 2}"#).await.json();
+    assert_eq!(answer["found"], json!([true, false, true]));
+    let path = |device: &str, other: &str, near_at: &str, far_at: &str| {
+        let (near_at, far_at) = (format!("2026-03-02T{near_at}:00Z"), format!("2026-03-02T{far_at}:00Z"));
+        json!({"device": device, "via_status": "ok", "far_device": other, "near_at": near_at, "far_at": far_at})
+    };
+    let expected = [path("c<&", "a", "11:50", "11:45"), path("a", "c<&", "11:45", "11:50")];
+    assert_eq!(answer["paths"], json!(expected));
+    assert!(ask(r#"{"keys": [{"device": "a"}]}"#).await.json().get("paths").is_none());
+
+    let (status, detail) = ask(r#"{"keys": [{"device": "a"}, {"device": "b"}], "paths": 5001}"#).await.problem();
+    assert!(status == 413 && detail.contains("5001 paths of each of 2 keys"), "{status} {detail}");
+    let (status, detail) = client.post("/v1/views/velocity/rows", r#"{"keys": [{"device": "a"}], "paths": 1}"#).await.problem();
+    assert!(status == 400 && detail.contains("no JOIN"), "{status} {detail}");
+    let (status, detail) = ask(r#"{"keys": [{"device": "a"}], "paths": "many"}"#).await.problem();
+    assert!(status == 400 && detail.contains("paths"), "{status} {detail}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sql_is_answered_as_json_and_as_an_arrow_stream() {
     let client = Client::new().await;
     let query = r#"{"query": "SELECT device, amount_7d FROM velocity WHERE device = $1", "params": ["a"]}"#;

@@ -121,21 +121,27 @@ struct Rows {
     keys: Vec<Map<String, Value>>,
     #[serde(default)]
     as_of: Option<String>,
+    /// Of each key of a linked view: how many paths are told.
+    #[serde(default)]
+    paths: usize,
 }
 
 /// `POST /v1/views/{view}/rows`
 pub(super) async fn rows(State(app): State<App>, Name(view): Name, Body(body): Body) -> Result<Response, Problem> {
-    let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null}"#)?;
+    let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "paths": 0}"#)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
-    let response = app.node.lookup(&view, Keys::Json(asked.keys), as_of).await?;
+    let response = app.node.lookup_with_paths(&view, Keys::Json(asked.keys), as_of, asked.paths).await?;
+    let paths = response.paths.as_ref().map(json_rows).transpose()?;
     let rows = json_rows(&response.rows)?;
-    Ok(Json(RowsAnswer { rows, found: response.found, meta: response.meta }).into_response())
+    Ok(Json(RowsAnswer { rows, found: response.found, paths, meta: response.meta }).into_response())
 }
 
 #[derive(Serialize)]
 struct RowsAnswer {
     rows: Vec<Box<RawValue>>,
     found: Vec<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<Vec<Box<RawValue>>>,
     meta: Meta,
 }
 

@@ -67,7 +67,10 @@ struct Copy {
 impl Copy {
     async fn of(original: &Path) -> Copy {
         let folder = tempfile::tempdir().unwrap();
-        copy_all(original, folder.path());
+        for database in ["catalog.db", "log/log.db"] {
+            copy_database(&original.join(database), &folder.path().join(database)).await;
+        }
+        copy_all(&original.join("storage"), &folder.path().join("storage"));
         let url = |name: &str| format!("\"file://{}\"", folder.path().join(name).display());
         let text = format!(
             "[storage]\nurl = {}\n[catalog]\nurl = \"sqlite://{}\"\n[log]\nurl = {}\n[serving]\nclock = \"event\"\n",
@@ -198,6 +201,14 @@ impl Way {
         }
         std::fs::write(path, content).unwrap();
     }
+}
+
+/// What a database holds, whoever still has it open: its files come and go beside it.
+async fn copy_database(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+    let pool = sqlx::SqlitePool::connect(&format!("sqlite://{}", from.display())).await.unwrap();
+    sqlx::query("VACUUM INTO ?1").bind(to.display().to_string()).execute(&pool).await.unwrap();
+    pool.close().await;
 }
 
 fn copy_all(from: &Path, to: &Path) {

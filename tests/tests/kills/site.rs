@@ -1,4 +1,4 @@
-//! The installation that is killed: two streams, four views, and settings under which everything happens often.
+//! The installation that is killed: two streams, six views, two of them linked, and settings under which everything happens often.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use schemas::functions::Functions;
 use schemas::settings::{Settings, Variables};
 
 /// The views, in the order in which they are asked.
-pub const VIEWS: [&str; 4] = ["totals", "devices", "users", "activity"];
+pub const VIEWS: [&str; 6] = ["totals", "devices", "users", "activity", "links", "shared"];
 /// Of a Kafka group's member: so long after its death it is noticed.
 pub const SESSION_TIMEOUT: Duration = Duration::from_millis(1_500);
 pub const STREAMS: [&str; 2] = ["payments", "clicks"];
@@ -49,6 +49,22 @@ const ACTIVITY: &str = "CREATE VIEW activity WITH (every = '2s') AS
 SELECT user_id, count(*) AS events
 FROM (SELECT ts, user_id FROM payments UNION ALL SELECT ts, user_id FROM clicks) e GROUP BY user_id;\n";
 
+/// Both streams, with multiplicities: a row per edge and tile.
+const LINKS: &str = "CREATE VIEW links WITH (windows = '1m, 1h', every = '1s') AS
+SELECT p.device_id,
+       count(*)                  AS pairs,
+       sum(c.page)               AS pages,
+       count(DISTINCT c.page)    AS different,
+       count(DISTINCT p.user_id) AS users
+FROM payments p JOIN clicks c ON p.user_id = c.user_id WHERE p.status = 'ok' AND c.page < 40 GROUP BY p.device_id;\n";
+
+/// A stream and itself, with a window for each side: when each edge was last seen.
+const SHARED: &str = "CREATE VIEW shared WITH (every = '1s') AS
+SELECT mine.device_id,
+       count(DISTINCT theirs.device_id) FILTER (WHERE theirs.device_id <> mine.device_id AND within(mine.ts, '1h') AND within(theirs.ts, '1m')) AS devices,
+       count(DISTINCT mine.user_id)     FILTER (WHERE within(mine.ts, '1h') AND within(theirs.ts, '1m')) AS users
+FROM payments mine JOIN payments theirs ON mine.user_id = theirs.user_id WHERE theirs.status = 'declined' GROUP BY mine.device_id;\n";
+
 /// One installation on disk, with its services.
 pub struct Site {
     pub project: Project,
@@ -84,6 +100,8 @@ impl Site {
             ("views/devices.sql", DEVICES.to_owned()),
             ("views/users.sql", USERS.to_owned()),
             ("views/activity.sql", ACTIVITY.to_owned()),
+            ("views/links.sql", LINKS.to_owned()),
+            ("views/shared.sql", SHARED.to_owned()),
         ];
         let project = Project::of_files(&files, http)?;
         project.ok(&["apply"])?;

@@ -37,21 +37,31 @@ struct Partition {
 
 struct Entry {
     record: Record,
-    id: Option<String>,
-    event_time: Micros,
+    event: Option<Event>,
     /// Whether the rules make it an event.
     accepted: bool,
 }
 
+/// What a record that can be read says: somebody did something on a device.
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub id: String,
+    pub time: Micros,
+    pub user: String,
+    pub device: String,
+}
+
+/// A stream as the product knows it.
+pub fn definition(stream: &str) -> StreamDefinition {
+    let sql = format!(
+        "CREATE STREAM {stream} (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, user_id TEXT NOT NULL, device TEXT NOT NULL) \
+         WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m')"
+    );
+    parse_stream(&sql).unwrap()
+}
+
 impl SimLog {
     pub fn new() -> Self {
-        let definition = |name: &str| -> StreamDefinition {
-            let sql = format!(
-                "CREATE STREAM {name} (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) \
-                 WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m')"
-            );
-            parse_stream(&sql).unwrap()
-        };
         let ids = STREAMS.iter().flat_map(|(name, count)| (0..*count).map(move |partition| PartitionId::new(*name, partition)));
         Self {
             partitions: ids.map(|id| (id, Partition::default())).collect(),
@@ -95,28 +105,24 @@ impl SimLog {
             // A broker's clock may go back a little.
             let timestamp = now - rng.random_range(0..3) * 1_000_000;
             let clock = partition.clock.max(timestamp);
+            let future = MAX_FUTURE.as_micros() as Micros;
             let entry = match rng.random_range(0..10) {
-                0 => Entry { record: record(partition.end, timestamp, "{\"id\": 7"), id: None, event_time: 0, accepted: false },
+                0 => Entry { record: record(partition.end, timestamp, "{\"id\": 7"), event: None, accepted: false },
                 1 => {
-                    self.next_id += 1;
-                    let ahead = clock + MAX_FUTURE.as_micros() as Micros + 1 + rng.random_range(0..1_000_000);
-                    entry(partition, timestamp, format!("e{}", self.next_id), ahead, false)
+                    let ahead = clock + future + 1 + rng.random_range(0..1_000_000);
+                    let event = new_event(&mut self.next_id, rng, ahead);
+                    entry(partition, timestamp, event, false)
                 }
                 2 | 3 if !partition.records.is_empty() => {
                     let again = rng.random_range(0..partition.records.len());
-                    match partition.records[again].id.clone() {
-                        Some(id) => {
-                            let event_time = partition.records[again].event_time;
-                            let accepted = event_time - clock <= MAX_FUTURE.as_micros() as Micros && !is_known(partition, &id, clock);
-                            entry(partition, timestamp, id, event_time, accepted)
-                        }
-                        None => continue,
-                    }
+                    let Some(event) = partition.records[again].event.clone() else { continue };
+                    let accepted = event.time - clock <= future && !is_known(partition, &event.id, clock);
+                    entry(partition, timestamp, event, accepted)
                 }
                 _ => {
-                    self.next_id += 1;
-                    let event_time = timestamp - rng.random_range(0..7_200) * 1_000_000;
-                    entry(partition, timestamp, format!("e{}", self.next_id), event_time, true)
+                    let time = timestamp - rng.random_range(0..7_200) * 1_000_000;
+                    let event = new_event(&mut self.next_id, rng, time);
+                    entry(partition, timestamp, event, true)
                 }
             };
             partition.clock = clock;
@@ -140,24 +146,49 @@ impl SimLog {
 
     /// The events of these streams before a vector, by the rules alone.
     pub fn events_before(&self, streams: &[Arc<str>], vector: &Vector) -> Vec<Place> {
-        let mut places = Vec::new();
-        for (id, partition) in self.partitions.iter().filter(|(id, _)| streams.contains(&id.stream)) {
-            let accepted = partition.records.iter().filter(|entry| entry.accepted && entry.record.offset < vector.get(id));
-            places.extend(accepted.map(|entry| Place { partition: id.clone(), offset: entry.record.offset.0 }));
-        }
-        places
+        let of_streams = streams.iter().flat_map(|stream| self.accepted(stream, vector));
+        of_streams.map(|(id, entry)| Place { partition: id.clone(), offset: entry.record.offset.0 }).collect()
+    }
+
+    /// What those of one stream say.
+    pub fn said_before(&self, stream: &str, vector: &Vector) -> Vec<&Event> {
+        self.accepted(stream, vector).filter_map(|(_, entry)| entry.event.as_ref()).collect()
+    }
+
+    /// What the record at a place says.
+    pub fn event(&self, place: &Place) -> Option<&Event> {
+        let records = &self.partitions.get(&place.partition)?.records;
+        let at = records.binary_search_by_key(&place.offset, |entry| entry.record.offset.0).ok()?;
+        records[at].event.as_ref()
+    }
+
+    fn accepted<'a>(&'a self, stream: &str, vector: &Vector) -> impl Iterator<Item = (&'a PartitionId, &'a Entry)> {
+        let of_stream = self.partitions.iter().filter(move |(id, _)| &*id.stream == stream);
+        of_stream.flat_map(move |(id, partition)| {
+            let accepted = partition.records.iter().filter(move |entry| entry.accepted && entry.record.offset < vector.get(id));
+            accepted.map(move |entry| (id, entry))
+        })
     }
 }
 
 /// Whether an event of this id was accepted at most `dedup_within` before the partition's clock.
 fn is_known(partition: &Partition, id: &str, clock: Micros) -> bool {
     let within = DEDUP_WITHIN.as_micros() as Micros;
-    partition.records.iter().any(|before| before.accepted && before.id.as_deref() == Some(id) && clock - before.record.timestamp <= within)
+    let of_id = |entry: &Entry| entry.accepted && entry.event.as_ref().is_some_and(|event| event.id == id);
+    partition.records.iter().any(|before| of_id(before) && clock - before.record.timestamp <= within)
 }
 
-fn entry(partition: &Partition, timestamp: Micros, id: String, event_time: Micros, accepted: bool) -> Entry {
-    let json = format!("{{\"id\": \"{id}\", \"ts\": \"{}\"}}", format_timestamp(event_time));
-    Entry { record: record(partition.end, timestamp, &json), id: Some(id), event_time, accepted }
+/// Few users and devices, so that they meet.
+fn new_event(next_id: &mut u64, rng: &mut StdRng, time: Micros) -> Event {
+    *next_id += 1;
+    let (user, device) = (rng.random_range(0..9), rng.random_range(0..5));
+    Event { id: format!("e{next_id}"), time, user: format!("u{user}"), device: format!("d{device}") }
+}
+
+fn entry(partition: &Partition, timestamp: Micros, event: Event, accepted: bool) -> Entry {
+    let Event { id, time, user, device } = &event;
+    let json = format!(r#"{{"id": "{id}", "ts": "{}", "user_id": "{user}", "device": "{device}"}}"#, format_timestamp(*time));
+    Entry { record: record(partition.end, timestamp, &json), event: Some(event), accepted }
 }
 
 fn record(offset: i64, timestamp: Micros, json: &str) -> Record {

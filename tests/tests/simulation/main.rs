@@ -9,6 +9,7 @@
 mod actor;
 mod collector;
 mod group;
+mod links;
 mod log;
 mod reader;
 mod runner;
@@ -161,4 +162,9 @@ fn part_of_a_unit_makes_a_schedule_fail() {
 #[test]
 fn two_catalog_states_in_one_query_make_a_schedule_fail() {
     is_noticed(Sabotage::TwoStatesPerQuery);
+}
+
+#[test]
+fn the_sides_of_a_join_of_two_catalog_states_make_a_schedule_fail() {
+    is_noticed(Sabotage::SidesOfTwoStates);
 }

@@ -12,8 +12,9 @@ use serving::{Checkpoints, layer_plan, next_merge};
 use uuid::Uuid;
 
 use crate::actor::Ctx;
+use crate::links::{expected, walked};
 use crate::sabotage::Sabotage;
-use crate::views::{VIEWS, streams_of};
+use crate::views::{VIEWS, link_of, streams_of};
 use crate::world::{Content, Places};
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -208,12 +209,42 @@ async fn answer(ctx: &Ctx, loaded: &Arc<Loaded>, fresh: Option<&Fresh<Places>>) 
             continue;
         }
         let view = &loaded.views[&version];
-        let mut places: Places = view.snapshot.to_vec();
-        places.extend(view.runs.iter().flat_map(|run| run.places.iter().cloned()));
-        places.extend(own.layers.iter().filter_map(|layer| layer.states.get(&version)).flat_map(|states| states.iter().cloned()));
-        check(ctx, name, places, &vector);
+        let kept: Vec<&Places> = [&*view.snapshot].into_iter().chain(view.runs.iter().map(|run| &*run.places)).collect();
+        let fresh: Vec<&Places> = own.layers.iter().filter_map(|layer| layer.states.get(&version)).map(|states| &**states).collect();
+        match link_of(name) {
+            None => check(ctx, name, kept.into_iter().chain(fresh).flatten().cloned().collect(), &vector),
+            Some((_, far)) if far != "a" && ctx.sim.is_sabotaged(Sabotage::SidesOfTwoStates) => {
+                let again = load(ctx, None).await?;
+                let of = |is_far: bool, places: &Places| -> Places {
+                    places.iter().filter(|place| (&*place.partition.stream == far) == is_far).cloned().collect()
+                };
+                let Some(later) = again.views.get(&version) else { continue };
+                let near = kept.iter().chain(&fresh).map(|places| of(false, places));
+                let far = [&*later.snapshot].into_iter().chain(later.runs.iter().map(|run| &*run.places)).map(|places| of(true, places));
+                let sides: Vec<Places> = near.chain(far).collect();
+                check_links(ctx, name, &sides.iter().collect::<Vec<_>>(), &[], &vector)?;
+            }
+            Some(_) => check_links(ctx, name, &kept, &fresh, &vector)?,
+        }
     }
     Ok(())
+}
+
+fn check_links(ctx: &Ctx, view: &str, kept: &[&Places], fresh: &[&Places], vector: &Vector) -> Result<()> {
+    let (served, expected) = {
+        let log = &ctx.sim.world.borrow().log;
+        (walked(log, view, kept, fresh)?, expected(log, view, vector))
+    };
+    if served == expected {
+        let pairs: i64 = served.iter().map(|(_, pairs, _)| pairs).sum();
+        ctx.sim.trace(&ctx.name, format!("answers {view} at {vector} with {pairs} pairs"));
+        return Ok(());
+    }
+    let only = |rows: &[(String, i64, String)], others: &[(String, i64, String)]| -> Vec<String> {
+        rows.iter().filter(|row| !others.contains(row)).map(|(device, pairs, ends)| format!("{device} {pairs} {ends}")).collect()
+    };
+    let (found, missing) = (only(&served, &expected), only(&expected, &served));
+    Ok(ctx.sim.violated(format!("{view} at {vector}: found {found:?}, expected {missing:?}")))
 }
 
 fn check(ctx: &Ctx, view: &str, mut served: Places, vector: &Vector) {

@@ -13,7 +13,7 @@ use schemas::vector::Vector;
 use schemas::{Error, ErrorKind, Result};
 
 use crate::actor::Ctx;
-use crate::views::{VIEWS, streams_of};
+use crate::views::streams_of;
 use crate::world::{Content, Fault, Places};
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -22,7 +22,8 @@ const LEASE: Duration = Duration::from_secs(60);
 pub async fn run_views(ctx: Ctx) {
     loop {
         ctx.step("looks what is due").await;
-        let view = VIEWS[ctx.sim.pick(VIEWS.len())];
+        let run = ctx.sim.world.borrow().run;
+        let view = run[ctx.sim.pick(run.len())];
         match round(&ctx, view).await {
             Ok(()) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {

@@ -21,6 +21,8 @@ pub enum Sabotage {
     PartOfAUnit,
     /// A query over two views reads the catalog once for each.
     TwoStatesPerQuery,
+    /// A linked view's far side is read of a later catalog state than its near side.
+    SidesOfTwoStates,
 }
 
 impl Sabotage {

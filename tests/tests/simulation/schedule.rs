@@ -7,6 +7,7 @@ use schemas::vector::Vector;
 
 use crate::actor::{Actor, Kind};
 use crate::collector::collect;
+use crate::links::plan_links;
 use crate::reader::serve;
 use crate::runner::run_views;
 use crate::sabotage::Sabotage;
@@ -38,6 +39,7 @@ struct Schedule {
 
 /// Plays the schedule of a seed.
 pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
+    plan_links().await;
     let sim = Sim::new(seed, sabotage).await;
     for view in VIEWS {
         sim.catalog.commit(define(sim.id(), view, 1, sim.now())).await.unwrap();

@@ -1,4 +1,4 @@
-//! The views of the simulation: which streams each reads.
+//! The views of the simulation: which streams each reads, and which of them are linked.
 
 use std::sync::Arc;
 
@@ -6,19 +6,35 @@ use schemas::catalog::{Add, Commit, DefinitionKind, DefinitionRecord, Definition
 use schemas::tiles::Micros;
 use uuid::Uuid;
 
-pub const VIEWS: [&str; 2] = ["of_a", "of_both"];
+pub const VIEWS: [&str; 4] = ["of_a", "of_both", "linked", "twins"];
+
+/// Who did something in `a` on a device, and what they did in `b`: how many pairs of events, and each event of `b` by its id.
+const LINKED: &str = "CREATE VIEW linked AS SELECT near.device, count(*) AS pairs, array_agg(DISTINCT far.id ORDER BY far.id) AS ends \
+    FROM a near JOIN b far ON near.user_id = far.user_id GROUP BY near.device";
+/// The same of `a` and itself: what the device's users did besides.
+const TWINS: &str = "CREATE VIEW twins AS SELECT near.device, count(*) AS pairs, array_agg(DISTINCT far.id ORDER BY far.id) AS ends \
+    FROM a near JOIN a far ON near.user_id = far.user_id WHERE near.id <> far.id GROUP BY near.device";
 
 pub fn streams_of(view: &str) -> Vec<Arc<str>> {
     match view {
-        "of_a" => vec!["a".into()],
+        "of_a" | "twins" => vec!["a".into()],
         _ => vec!["a".into(), "b".into()],
+    }
+}
+
+/// The definition of a linked view, and the stream of its far side.
+pub fn link_of(view: &str) -> Option<(&'static str, &'static str)> {
+    match view {
+        "linked" => Some((LINKED, "b")),
+        "twins" => Some((TWINS, "a")),
+        _ => None,
     }
 }
 
 /// Puts a version of a view into the catalog; the first ones are served at once.
 pub fn define(id: Uuid, view: &str, version: u32, now: Micros) -> Commit {
     let status = if version == 1 { DefinitionStatus::Active } else { DefinitionStatus::Building };
-    let sql = format!("the places of {view}");
+    let sql = link_of(view).map_or_else(|| format!("the places of {view}"), |(sql, _)| sql.to_owned());
     let record = DefinitionRecord { kind: DefinitionKind::View, name: view.into(), version, sql, status, created_at: now };
     Commit { id, add: vec![Add::Definition(record)], ..Commit::default() }
 }

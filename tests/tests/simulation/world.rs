@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use schemas::catalog::{Catalog, FileRecord};
 use schemas::fresh::ViewVersion;
@@ -18,6 +19,7 @@ use crate::actor::Kind;
 use crate::group::Group;
 use crate::log::SimLog;
 use crate::sabotage::Sabotage;
+use crate::views::VIEWS;
 
 /// One event's place: what a state counts here. States are the places of the events they hold, so that nothing can cancel out.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,6 +122,8 @@ pub struct World {
     pub trace: Vec<String>,
     pub fired: Fired,
     pub sabotage: Option<Sabotage>,
+    /// The views that are run: few, so that runs of one view meet.
+    pub run: [&'static str; 2],
     /// No more faults: everything is to come to rest.
     pub calm: bool,
     /// What went wrong first.
@@ -142,6 +146,8 @@ impl Sim {
         let group = Group::new(log.partitions().cloned().collect());
         // Some day in 2024, in microseconds.
         let now = 1_710_000_000_000_000 + rng.random_range(0..86_400_000_000i64);
+        let mut run = VIEWS;
+        run.shuffle(&mut rng);
         let world = World {
             rng,
             now,
@@ -151,6 +157,7 @@ impl Sim {
             trace: Vec::new(),
             fired: Fired::default(),
             sabotage,
+            run: [run[0], run[1]],
             calm: false,
             violation: None,
             deleted: BTreeSet::new(),

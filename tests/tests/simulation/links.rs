@@ -1,0 +1,140 @@
+//! The answers of the simulation's linked views: the places of each layer are made edges, and the product walks them. What it finds
+//! is held against the pairs that the log's events are by the rules alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array};
+use arrow::util::display::array_value_to_string;
+use schemas::Result;
+use schemas::catalog::{CatalogState, DefinitionStatus};
+use schemas::definitions::{Definitions, parse};
+use schemas::fresh::FreshLayer;
+use schemas::functions::Functions;
+use schemas::plan::{Planned, Planner};
+use schemas::registry::{LiveView, Registry};
+use schemas::states::{KeyCodec, StateRows};
+use schemas::vector::Vector;
+use serving::{Checkpoints, LayerRun, Loaded, LoadedView, ServingClock, SortedRun, Source, Stand, scan};
+use tokio::sync::OnceCell;
+
+use crate::log::{Event, STREAMS, SimLog, definition};
+use crate::views::{VIEWS, link_of};
+use crate::world::{Place, Places};
+
+static PLANNED: OnceCell<BTreeMap<&str, LiveView>> = OnceCell::const_new();
+
+/// A row: the pairs of a device, and the ids of their far events.
+type Row = (String, i64, String);
+
+/// Plans the linked views, once in this process.
+pub async fn plan_links() {
+    PLANNED.get_or_init(planned).await;
+}
+
+async fn planned() -> BTreeMap<&'static str, LiveView> {
+    let streams: Vec<_> = STREAMS.iter().map(|(stream, _)| definition(stream)).collect();
+    let mut views = BTreeMap::new();
+    for (view, (sql, _)) in VIEWS.into_iter().filter_map(|view| Some((view, link_of(view)?))) {
+        let definition = parse::parse_view(sql).unwrap();
+        let project = Definitions { streams: streams.clone(), views: vec![definition.clone()] };
+        let planned = Planner::new(&project, Functions::standard()).plan(&definition).await;
+        let Ok(Planned::Kept(plan)) = planned else { panic!("{sql} is not planned") };
+        let codec = Arc::new(KeyCodec::of(&plan).unwrap());
+        let (name, status) = (view.into(), DefinitionStatus::Active);
+        views.insert(view, LiveView { name, version: 1, status, definition: Arc::new(definition), plan, codec });
+    }
+    views
+}
+
+/// What the product finds, walking these layers: those of snapshot and checkpoints, and the fresh ones.
+pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> Result<Vec<Row>> {
+    let live = PLANNED.get().and_then(|planned| planned.get(view)).unwrap();
+    let version = (live.name.clone(), live.version);
+    let mut layers = Vec::new();
+    for places in kept {
+        let run = Arc::new(SortedRun::in_memory(edges(log, live, places)?));
+        layers.push(LayerRun { checkpoints: Checkpoints::default(), run });
+    }
+    let mut on_top = Vec::new();
+    for places in fresh {
+        let states = BTreeMap::from([(version.clone(), Arc::new(edges(log, live, places)?))]);
+        on_top.push(Arc::new(FreshLayer { start: Vector::new(), end: Vector::new(), states, max_event_time: BTreeMap::new() }));
+    }
+    let loaded = LoadedView { live: live.clone(), snapshot: None, lost: None, layers };
+    let stand = Stand {
+        loaded: Arc::new(Loaded {
+            state: Arc::new(CatalogState::default()),
+            registry: Arc::new(Registry::default()),
+            vector: Vector::new(),
+            views: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        }),
+        fresh: on_top,
+        vector: Vector::new(),
+        now: 0,
+        clock: ServingClock::Event,
+        complete_to: BTreeMap::new(),
+    };
+    let wanted: Vec<usize> = (0..live.plan.columns.len()).collect();
+    rows_of(&scan(live, &Source::Layers { stand: &stand, view: &loaded }, 0, 0, &wanted)?)
+}
+
+/// The edges of these places' events, each a state row of its own: what Partial makes of an event alone.
+fn edges(log: &SimLog, live: &LiveView, places: &[Place]) -> Result<StateRows> {
+    let far_stream = link_of(&live.name).map_or("", |(_, far)| far);
+    let mut edges: Vec<(bool, &Event)> = Vec::new();
+    for place in places {
+        let event = log.event(place).unwrap();
+        edges.extend((&*place.partition.stream == "a").then_some((false, event)));
+        edges.extend((&*place.partition.stream == far_stream).then_some((true, event)));
+    }
+    let text = |of: &dyn Fn(&(bool, &Event)) -> Option<String>| -> ArrayRef { Arc::new(edges.iter().map(of).collect::<StringArray>()) };
+    let mut columns: Vec<ArrayRef> = Vec::new();
+    for key in &live.plan.keys {
+        columns.push(match key.name().as_str() {
+            "far_side" => Arc::new(edges.iter().map(|(far, _)| Some(*far)).collect::<BooleanArray>()),
+            "device" => text(&|(far, event)| (!far).then(|| event.device.clone())),
+            "via_user_id" => text(&|(_, event)| Some(event.user.clone())),
+            "near_id" => text(&|(far, event)| (!far).then(|| event.id.clone())),
+            "far_id" => text(&|(far, event)| far.then(|| event.id.clone())),
+            other => panic!("an edge has no {other}"),
+        });
+    }
+    let time = |of: &dyn Fn(&Event) -> i64| -> ArrayRef {
+        Arc::new(TimestampMicrosecondArray::from_iter_values(edges.iter().map(|(_, event)| of(event))).with_timezone("UTC"))
+    };
+    columns.push(Arc::new(UInt8Array::from_value(live.plan.finest().code(), edges.len())));
+    columns.push(time(&|event| live.plan.finest().floor(event.time)));
+    columns.push(Arc::new(Int64Array::from_value(1, edges.len())));
+    columns.push(time(&|event| event.time));
+    StateRows::sort(&live.plan, &live.codec, &[RecordBatch::try_new(live.plan.state_schema().clone(), columns)?])
+}
+
+fn rows_of(batch: &RecordBatch) -> Result<Vec<Row>> {
+    let text = |column: usize, row: usize| array_value_to_string(batch.column(column), row);
+    let mut rows = Vec::new();
+    for row in 0..batch.num_rows() {
+        rows.push((text(0, row)?, text(1, row)?.parse().unwrap_or(-1), text(2, row)?));
+    }
+    rows.sort();
+    Ok(rows)
+}
+
+/// What is true: every event of `a` with every one of the far side.
+pub fn expected(log: &SimLog, view: &str, vector: &Vector) -> Vec<Row> {
+    let (_, far_stream) = link_of(view).unwrap();
+    let (near, far) = (log.said_before("a", vector), log.said_before(far_stream, vector));
+    let mut devices: BTreeMap<&str, (i64, BTreeSet<&str>)> = BTreeMap::new();
+    for near in near {
+        for far in far.iter().filter(|far| far.user == near.user && (far_stream != "a" || far.id != near.id)) {
+            let (pairs, ends) = devices.entry(&near.device).or_default();
+            *pairs += 1;
+            ends.insert(&far.id);
+        }
+    }
+    let row = |(device, (pairs, ends)): (&str, (i64, BTreeSet<&str>))| {
+        (device.to_owned(), pairs, format!("[{}]", ends.into_iter().collect::<Vec<_>>().join(", ")))
+    };
+    devices.into_iter().map(row).collect()
+}
