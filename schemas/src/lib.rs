@@ -24,6 +24,7 @@ pub mod settings;
 pub mod states;
 pub mod storage;
 pub mod tiles;
+pub mod types;
 pub mod vector;
 pub mod walk;
 

@@ -24,7 +24,6 @@ mod meta;
 mod node;
 mod sql;
 mod stand;
-mod types;
 
 pub use archive::{ArchiveLayer, archive_layer};
 pub use ask::{Keys, MAX_KEYS, MAX_PATHS, Response};
@@ -33,6 +32,6 @@ pub use layers::{Checkpoints, LayerPlan, LayerRun, after_cut, layer_plan, next_m
 pub use lookup::{Answers, Source, encode_keys, lookup, scan, scan_parts};
 pub use meta::Meta;
 pub use node::{Clock, Node, NodeSettings, clean_cache};
+pub use schemas::types::sql_name;
 pub use sql::{QueryResponse, parse_as_of};
 pub use stand::{Loaded, LoadedView, LostSnapshot, ServingClock, Stand};
-pub use types::sql_name;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use datafusion::common::Span;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::ViewTable;
 use datafusion::datasource::empty::EmptyTable;
@@ -64,7 +65,9 @@ impl Planner {
         let session = self.session(view).await?;
         let query = parse(&session, view)?;
         let shape = refuse::check(&query, view, &self.functions)?;
-        let plan = analyse(&session, &query).await.map_err(|error| at_error(view, error))?;
+        let logical = logical(&session, &query).await.map_err(|error| at_error(view, error))?;
+        links::check_key_types(&logical).map_err(|found| at_span(view, found.span, &found.error))?;
+        let plan = analysed(&session, logical).map_err(|error| at_error(view, error))?;
         if shape == Shape::Staging {
             return self.staging(view, &plan);
         }
@@ -100,7 +103,7 @@ impl Planner {
             return links::plan(view, session, top, aggregate, &self.streams);
         }
         if links::has_join(&aggregate.input) {
-            return Err(Error::input("a JOIN stands below the view's own FROM: expected it in the view's SELECT itself, over streams"));
+            return Err(Error::internal("the view's text let a join through below its own FROM"));
         }
         if view.max_degree.is_some() {
             return Err(Error::input("max_degree bounds the walk of a view over a JOIN, and this view has none: expected no max_degree"));
@@ -146,7 +149,7 @@ impl Planner {
                 ));
                 return Err(at_select(view, &error));
             }
-            let plan = analyse(session, &query).await.map_err(|error| at_error(named, error))?;
+            let plan = logical(session, &query).await.and_then(|plan| analysed(session, plan)).map_err(|error| at_error(named, error))?;
             let table = Arc::new(ViewTable::new(plan, Some(named.select.clone())));
             session.register_table(&*named.name, table).map_err(|error| at_error(view, error))?;
         }
@@ -168,11 +171,14 @@ fn parse(session: &SessionContext, view: &ViewDefinition) -> Result<ast::Query, 
     }
 }
 
-/// The logical plan after DataFusion's analyser: types coerced, `count(*)` spelled out; nothing rewritten for speed.
-async fn analyse(session: &SessionContext, query: &ast::Query) -> Result<LogicalPlan, DataFusionError> {
+/// What the text says, as it says it.
+async fn logical(session: &SessionContext, query: &ast::Query) -> Result<LogicalPlan, DataFusionError> {
+    session.state().statement_to_plan(Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))))).await
+}
+
+/// The plan after DataFusion's analyser: types coerced, `count(*)` spelled out; nothing rewritten for speed.
+fn analysed(session: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
     let state = session.state();
-    let statement = Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
-    let plan = state.statement_to_plan(statement).await?;
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
 }
 
@@ -229,10 +235,13 @@ pub(super) fn at_select(view: &ViewDefinition, error: &Error) -> Diagnostics {
 /// DataFusion's error, at the place it names when it names one.
 fn at_error(view: &ViewDefinition, error: DataFusionError) -> Diagnostics {
     let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    at_span(view, span, &Error::from(error))
+}
+
+fn at_span(view: &ViewDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
     let (line, column) = match span {
         Some(span) => refuse::place(view, span.start.line, span.start.column),
         None => (view.select_line, view.select_column),
     };
-    let message = Error::from(error).message().to_owned();
-    refuse::one(view, line, column, &message)
+    refuse::one(view, line, column, error.message())
 }

@@ -11,7 +11,7 @@ use datafusion::sql::unparser::expr_to_sql;
 
 use crate::definitions::{StreamDefinition, ViewDefinition};
 use crate::error::{Error, Result};
-use crate::plan::{AS_OF, EVENTS, Use, within};
+use crate::plan::{AS_OF, EVENTS, Use, links, within};
 use crate::tiles::{Level, Range};
 
 /// The aggregates whose answers are estimates, or depend (slightly) on the order of merging.
@@ -218,7 +218,7 @@ impl<R: Reach> Fan<'_, R> {
             let Some(name) = name else {
                 return Err(Error::input(format!(
                     "GROUP BY {} is not among the SELECT's columns: expected each key as a column, so that a row can be asked for",
-                    sql_of(expr)
+                    self.sql_of(expr)
                 )));
             };
             self.columns.keys.push(name);
@@ -251,7 +251,7 @@ impl<R: Reach> Fan<'_, R> {
         let (mut uses, mut ranges) = (Vec::new(), Vec::new());
         let bare_count = matches!(self.index_of(expr), Some(index) if index >= self.groups() && self.calls[index - self.groups()].is_count);
         let approximate = self.calls_in(expr).iter().any(|call| self.calls[*call].approximate);
-        let sql = sql_of(&self.with_calls_spelled_out(expr)?);
+        let sql = self.sql_of(&self.with_calls_spelled_out(expr)?);
         let rewritten = expr.clone().transform_down(|node| {
             if matches!(&node, Expr::ScalarFunction(function) if function.func.name() == "as_of") {
                 return Ok(Transformed::yes(Expr::Column(Column::from_name(AS_OF))));
@@ -301,6 +301,10 @@ impl<R: Reach> Fan<'_, R> {
 
     fn groups(&self) -> usize {
         self.aggregate.group_expr.len()
+    }
+
+    fn sql_of(&self, expr: &Expr) -> String {
+        if links::is_linked(self.aggregate) { qualified_sql_of(expr) } else { sql_of(expr) }
     }
 
     /// The output of the Aggregate that a column above it names.
@@ -364,17 +368,24 @@ pub(super) fn position_or_push<T: PartialEq>(items: &mut Vec<T>, item: T) -> usi
     })
 }
 
-/// An expression as SQL, without table names where it reads one table alone.
+/// An expression over one table as SQL, without its name.
 pub(super) fn sql_of(expr: &Expr) -> String {
-    let tables: std::collections::BTreeSet<_> = expr.column_refs().into_iter().filter_map(|column| column.relation.clone()).collect();
-    let bare = expr.clone().transform_down(|node| match node {
-        Expr::Column(column) if tables.len() < 2 && column.relation.is_some() => {
-            Ok(Transformed::yes(Expr::Column(Column::from_name(column.name))))
-        }
+    written(expr, |column| Column::from_name(column.name))
+}
+
+/// An expression over the sides of a join as SQL, each column with its table's name.
+pub(super) fn qualified_sql_of(expr: &Expr) -> String {
+    written(expr, |column| column)
+}
+
+/// From the leaves up, so that what stands in a cast is reached. Casts are those of types that were brought together: they are not told.
+fn written(expr: &Expr, name: impl Fn(Column) -> Column) -> String {
+    let told = expr.clone().transform_up(|node| match node {
+        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(name(column)))),
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
         other => Ok(Transformed::no(other)),
     });
-    let bare = bare.map_or_else(|_| expr.clone(), |bare| bare.data);
-    let text = expr_to_sql(&bare).map_or_else(|_| bare.schema_name().to_string(), |sql| sql.to_string());
+    let told = told.map_or_else(|_| expr.clone(), |told| told.data);
+    let text = expr_to_sql(&told).map_or_else(|_| told.schema_name().to_string(), |sql| sql.to_string());
     text.replace("count(1)", "count(*)")
 }

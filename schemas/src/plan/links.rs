@@ -25,8 +25,10 @@ use crate::tiles::{Level, Range};
 
 mod calls;
 mod edges;
+mod keys;
 mod split;
 
+pub(super) use keys::check_key_types;
 pub(super) use split::has_join;
 
 /// Neighbours that a walk follows from one node, where WITH (max_degree = ..) does not say.
@@ -37,6 +39,8 @@ pub const MAX_DEGREE: usize = 10_000;
 pub struct LinkPlan {
     /// The group keys, under the names of the view's columns.
     pub keys: Vec<FieldRef>,
+    /// The names that the SELECT gives its two tables, near and far.
+    pub tables: [String; 2],
     pub layout: EdgeLayout,
     pub kind: EdgeKind,
     /// Past this many neighbours of one node a walk takes a sample of them, and estimates.
@@ -213,6 +217,7 @@ pub(super) fn plan(
     plan.columns = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, session)?;
     plan.links = Some(Arc::new(LinkPlan {
         keys,
+        tables: [joined.near.table(), joined.far.table()],
         layout: edges.layout.clone(),
         kind,
         max_degree: view.max_degree.map_or(MAX_DEGREE, |most| most as usize),

@@ -8,10 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use datafusion::common::ScalarValue;
 use schemas::definitions::timestamp_type;
 use schemas::events::{parse_date, parse_timestamp};
+use schemas::types::sql_name;
 use schemas::{Error, Result};
 use serde_json::Value;
-
-use crate::types::sql_name;
 
 /// JSON numbers with more digits than this may have lost some on their way through a float.
 const EXACT_DIGITS: usize = 15;

@@ -7,6 +7,7 @@ use schemas::catalog::{Add, Commit, RunRecord, RunStatus};
 use schemas::plan::ColumnKind;
 use schemas::registry::LiveView;
 use schemas::tiles::Micros;
+use schemas::types::sql_name;
 use schemas::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +21,6 @@ use crate::ask::Keys;
 use crate::json::rows as json_rows;
 use crate::meta::Meta;
 use crate::sql::parse_as_of;
-use crate::types::sql_name;
 
 /// `GET /v1/views/{view}`
 pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {

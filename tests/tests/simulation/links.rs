@@ -13,9 +13,10 @@ use schemas::fresh::FreshLayer;
 use schemas::functions::Functions;
 use schemas::plan::{Planned, Planner};
 use schemas::registry::{LiveView, Registry};
+use schemas::states::sorted::SortedRun;
 use schemas::states::{KeyCodec, StateRows};
 use schemas::vector::Vector;
-use serving::{Checkpoints, LayerRun, Loaded, LoadedView, ServingClock, SortedRun, Source, Stand, scan};
+use serving::{Checkpoints, LayerRun, Loaded, LoadedView, ServingClock, Source, Stand, scan};
 use tokio::sync::OnceCell;
 
 use crate::log::{Event, STREAMS, SimLog, definition};

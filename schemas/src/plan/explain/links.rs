@@ -33,13 +33,14 @@ pub(super) fn explain(plan: &ViewPlan, links: &LinkPlan) -> LinksExplanation {
     LinksExplanation { kind, kept, max_degree: links.max_degree }
 }
 
-/// The walk as a join of the edges with themselves.
+/// The walk as a join of the edges with themselves, each side under the name that the view gives its table.
 pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
+    let [near, far] = &links.tables;
     let mut lines = Vec::new();
     for column in &plan.columns {
         let name = column.field.name();
         match &column.kind {
-            ColumnKind::Key(_) => lines.push(format!("near.{name}")),
+            ColumnKind::Key(_) => lines.push(format!("{near}.{name}")),
             ColumnKind::Value(value) => {
                 let ranges: Vec<String> = value.ranges.iter().map(|range| over(links, *range)).filter(|over| !over.is_empty()).collect();
                 let ranges = if ranges.is_empty() { "all time".to_owned() } else { ranges.join("; ") };
@@ -47,13 +48,13 @@ pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
             }
         }
     }
-    let edges = format!("(SELECT * FROM {0}__batch UNION ALL SELECT * FROM {0}__speed)", plan.view);
     let via: Vec<&str> = plan.keys[links.layout.via.clone()].iter().map(|key| key.name().as_str()).collect();
     let side = plan.keys[0].name();
-    let keys: Vec<String> = links.keys.iter().map(|key| format!("near.{}", key.name())).collect();
-    let mut sql = format!("SELECT {}\nFROM {edges} near JOIN {edges} far USING ({})", lines.join(",\n       "), via.join(", "));
+    let keys: Vec<String> = links.keys.iter().map(|key| format!("{near}.{}", key.name())).collect();
+    let (columns, via) = (lines.join(",\n       "), via.join(", "));
+    let mut sql = format!("SELECT {columns}\nFROM {0}__edges {near} JOIN {0}__edges {far} USING ({via})", plan.view);
     let existence = Some(over(links, links.existence)).filter(|over| !over.is_empty());
-    let conditions: Vec<String> = [format!("NOT near.{side}"), format!("far.{side}")].into_iter().chain(existence).collect();
+    let conditions: Vec<String> = [format!("NOT {near}.{side}"), format!("{far}.{side}")].into_iter().chain(existence).collect();
     let _ = write!(sql, "\nWHERE {}\nGROUP BY {}", conditions.join(" AND "), keys.join(", "));
     sql
 }
@@ -65,6 +66,6 @@ fn over(links: &LinkPlan, range: usize) -> String {
         EdgeKind::Liveness => format!("s{}", links.seen),
         EdgeKind::Full => "tile".to_owned(),
     };
-    let near = edges_text(&format!("near.{column}"), &range.near);
-    near.into_iter().chain(edges_text(&format!("far.{column}"), &range.far)).collect::<Vec<_>>().join(" AND ")
+    let [near, far] = links.tables.each_ref().map(|table| format!("{table}.{column}"));
+    edges_text(&near, &range.near).into_iter().chain(edges_text(&far, &range.far)).collect::<Vec<_>>().join(" AND ")
 }

@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Aggregate, Expr};
 
 use crate::definitions::StreamDefinition;
 use crate::error::{Error, Result};
-use crate::plan::columns::{Call, counts_all, is_approximate, position_or_push, sql_of, strip_alias};
+use crate::plan::columns::{Call, counts_all, is_approximate, position_or_push, qualified_sql_of, strip_alias};
 use crate::plan::links::split::{Conjunct, Joined};
 use crate::plan::links::{PairRange, Side};
 use crate::plan::within;
@@ -95,7 +95,7 @@ impl Parser<'_> {
                 Conjunct::Equal(..) => {
                     return Err(Error::input(format!(
                         "the FILTER compares the two sides: {}; expected = in ON or WHERE, where it joins",
-                        sql_of(condition)
+                        qualified_sql_of(condition)
                     )));
                 }
             }
@@ -108,7 +108,7 @@ impl Parser<'_> {
         {
             call.near = Some(and(call.near.take(), argument.clone().is_not_null()));
         }
-        call.sql = sql_of(&spelled(&call));
+        call.sql = qualified_sql_of(&spelled(&call));
         let range = match ranges {
             (None, None) => None,
             (near, far) => Some(PairRange { near: near.unwrap_or(Range::ALL), far: far.unwrap_or(Range::ALL) }),
@@ -152,7 +152,7 @@ impl Parser<'_> {
         if !matches!(argument, Expr::Literal(..)) && self.side(argument)? == Side::Near && self.joined.via(argument).is_none() {
             return Err(Error::input(format!(
                 "{name}({}) reads the side of the group keys: expected a column of the other side; keep it in a view of its own stream",
-                sql_of(argument)
+                qualified_sql_of(argument)
             )));
         }
         Ok(Argument::Events { idempotent })
@@ -160,7 +160,7 @@ impl Parser<'_> {
 
     fn side(&self, expr: &Expr) -> Result<Side> {
         self.joined.side_of(expr).ok_or_else(|| {
-            Error::input(format!("{} reads both sides of the JOIN: expected columns of one side in an aggregate", sql_of(expr)))
+            Error::input(format!("{} reads both sides of the JOIN: expected columns of one side in an aggregate", qualified_sql_of(expr)))
         })
     }
 

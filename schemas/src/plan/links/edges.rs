@@ -1,27 +1,21 @@
-//! The edges of a linked view as an ordinary state table: both sides under one list of columns, keys before conditions before
-//! arguments, and the states that are kept of them.
+//! What the edges of a linked view hold: their keys, the conditions of either side, and the states that are kept of them. The
+//! [`table`] of both sides' events is made of it, and what the view's [`aggregates`] merge.
 
-use std::sync::Arc;
-
-use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::common::Column;
 use datafusion::functions_aggregate::expr_fn::{count, max};
-use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
-use datafusion::physical_expr::aggregate::{AggregateFunctionExpr, LoweredAggregateBuilder};
-use datafusion::prelude::SessionContext;
+use datafusion::logical_expr::{Expr, lit};
 
 use crate::error::{Error, Result};
 use crate::events::EVENT_TIME;
-use crate::plan::Use;
-use crate::plan::columns::{Columns, Reach, StateCall, events_state, is_approximate, position_or_push, sql_of};
+use crate::plan::columns::{StateCall, events_state, position_or_push, qualified_sql_of};
 use crate::plan::links::calls::{Argument, LinkCall};
 use crate::plan::links::split::Joined;
-use crate::plan::links::{Condition, EdgeKind, EdgeLayout, EndPoint, Ends, LinkAggregate, Over, PairRange, Side};
-use crate::plan::lower::simplify_inputs;
-use crate::tiles::Range;
+use crate::plan::links::{Condition, EdgeKind, EdgeLayout, EndPoint, Ends, Side};
+
+mod aggregates;
+mod table;
+
+use table::{argument_column, flag_column};
 
 /// The key column that tells the sides apart: false is the side of the group keys.
 const SIDE: &str = "far_side";
@@ -190,7 +184,7 @@ impl<'a> Edges<'a> {
                 *argument = Expr::Column(Column::from_name(argument_column(at)));
             }
         }
-        let sql = sql_of(&Expr::AggregateFunction(call.function.clone()));
+        let sql = qualified_sql_of(&Expr::AggregateFunction(call.function.clone()));
         let far = call.far.as_ref().map(|condition| (Side::Far, condition));
         let flag = far.map(|(side, expr)| self.flag(side, expr));
         let (call, sql) = self.filtered(Expr::AggregateFunction(function), sql, far, flag)?;
@@ -202,11 +196,10 @@ impl<'a> Edges<'a> {
     }
 
     fn filtered(&self, call: Expr, sql: String, condition: Option<(Side, &Expr)>, flag: Option<usize>) -> Result<(Expr, String)> {
-        let (Some((side, condition)), Some(flag)) = (condition, flag) else { return Ok((call, sql)) };
+        let (Some((_, condition)), Some(flag)) = (condition, flag) else { return Ok((call, sql)) };
         let Expr::AggregateFunction(mut function) = call else { return Err(Error::internal("a state is an aggregate")) };
         function.params.filter = Some(Box::new(Expr::Column(Column::from_name(flag_column(flag)))));
-        let of = if side == Side::Near { "near" } else { "far" };
-        Ok((Expr::AggregateFunction(function), format!("{sql} FILTER (WHERE {of}: {})", sql_of(condition))))
+        Ok((Expr::AggregateFunction(function), format!("{sql} FILTER (WHERE {})", qualified_sql_of(condition))))
     }
 
     fn state(&mut self, call: Expr, sql: String) -> usize {
@@ -223,103 +216,10 @@ impl<'a> Edges<'a> {
         self.states.push(StateCall { call, sql, function, approximate: false });
         self.states.len() - 1
     }
-
-    /// The aggregate over both sides' edges, and the states, ranges and uses that are kept of them.
-    pub(super) fn columns(&self, ranges: &[PairRange]) -> Result<(Aggregate, Columns)> {
-        let union = LogicalPlan::Union(Union::try_new_with_loose_types(vec![
-            Arc::new(self.events_of(Side::Near)?),
-            Arc::new(self.events_of(Side::Far)?),
-        ])?);
-        let groups = (0..self.key_names.len()).map(|key| Expr::Column(Column::from_name(key_column(key)))).collect();
-        let aggregate = Aggregate::try_new(Arc::new(union), groups, vec![self.states[0].call.clone()])?;
-        let mut columns = Columns { keys: self.key_names.clone(), ..Columns::default() };
-        columns.states = self.states.clone();
-        match self.kind {
-            EdgeKind::Liveness => columns.ranges.push(Range::ALL),
-            EdgeKind::Full => {
-                for range in ranges.iter().flat_map(|range| [range.near, range.far]) {
-                    position_or_push(&mut columns.ranges, range);
-                }
-            }
-        }
-        let longest = Range::longest(&columns.ranges);
-        columns.existence = position_or_push(&mut columns.ranges, longest);
-        for state in self.conditions.iter().map(|condition| condition.state).chain([self.seen]) {
-            for range in 0..columns.ranges.len() {
-                position_or_push(&mut columns.uses, Use { state, range });
-            }
-        }
-        Ok((aggregate, columns))
-    }
-
-    /// One side's events under the columns that both share.
-    fn events_of(&self, side: Side) -> Result<LogicalPlan> {
-        let of = self.joined.side(side);
-        let null_of = |expr: &Expr, other: Side| -> Result<Expr> {
-            let data_type = expr.get_type(self.joined.side(other).input.schema())?;
-            Ok(lit(ScalarValue::try_new_null(&data_type)?))
-        };
-        let own = |exprs: &[Expr], of: Side| -> Result<Vec<Expr>> {
-            exprs.iter().map(|expr| if of == side { Ok(expr.clone()) } else { null_of(expr, of) }).collect()
-        };
-        let mut exprs = vec![lit(side == Side::Far)];
-        exprs.extend(own(&self.joined.groups, Side::Near)?);
-        exprs.extend(of.via.iter().cloned());
-        exprs.extend(own(&self.near_ends, Side::Near)?);
-        exprs.extend(own(&self.far_ends, Side::Far)?);
-        let names: Vec<String> = (0..exprs.len()).map(key_column).collect();
-        exprs.extend(self.flags.iter().map(|(of, flag)| if *of == side { flag.clone() } else { lit(false) }));
-        exprs.extend(own(&self.arguments, Side::Far)?);
-        let names = names.into_iter().chain((0..self.flags.len()).map(flag_column)).chain((0..self.arguments.len()).map(argument_column));
-        let exprs = exprs.into_iter().zip(names).map(|(expr, name)| expr.alias(name)).collect();
-        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(of.filtered()?))?))
-    }
-
-    pub(super) fn aggregates(&self, calls: &[LinkCall], session: &SessionContext) -> Result<Vec<LinkAggregate>> {
-        let lowered = calls.iter().zip(&self.placed).map(|(call, placed)| {
-            let over = match (&call.argument, &placed.over) {
-                (Argument::Ends(side, argument), PlacedOver::Ends(end)) => {
-                    let data_type = argument.get_type(self.joined.side(*side).input.schema())?;
-                    Over::Ends { aggregate: over_ends(&call.function, argument, data_type, session)?, argument: *end }
-                }
-                (Argument::Events { idempotent }, PlacedOver::State(state)) => Over::States { state: *state, idempotent: *idempotent },
-                _ => return Err(Error::internal("an aggregate of a linked view changed what it is over")),
-            };
-            Ok(LinkAggregate {
-                sql: call.sql.clone(),
-                function: call.function.func.name().to_owned(),
-                near: placed.near,
-                far: placed.far,
-                apart: placed.apart.clone(),
-                over,
-                approximate: is_approximate(call.function.func.name()),
-            })
-        });
-        lowered.collect()
-    }
 }
 
 fn last_seen() -> Expr {
     max(Expr::Column(Column::from_name(EVENT_TIME)))
-}
-
-/// An aggregate of the end points themselves: what the plain SELECT would compute over the pairs.
-fn over_ends(
-    function: &AggregateFunction,
-    argument: &Expr,
-    data_type: DataType,
-    session: &SessionContext,
-) -> Result<Arc<AggregateFunctionExpr>> {
-    let schema = Schema::new(vec![Field::new("x", data_type, true)]);
-    let logical = Arc::new(DFSchema::try_from(schema.clone())?);
-    let x = Expr::Column(Column::from_name("x"));
-    let mut function = function.clone();
-    let inputs = function.params.args.iter_mut().chain(function.params.order_by.iter_mut().map(|sort| &mut sort.expr));
-    inputs.filter(|input| *input == argument).for_each(|input| *input = x.clone());
-    let call = simplify_inputs(Expr::AggregateFunction(function), &logical, session)?;
-    let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
-    let lowered = LoweredAggregateBuilder::new(&call, &logical, &schema, &props, &context).with_name("x").build()?;
-    Ok(lowered.aggregate)
 }
 
 fn layout([groups, via, near_ends, far_ends]: [usize; 4]) -> EdgeLayout {
@@ -329,16 +229,4 @@ fn layout([groups, via, near_ends, far_ends]: [usize; 4]) -> EdgeLayout {
         at - count..at
     };
     EdgeLayout { groups: next(groups), via: next(via), near_ends: next(near_ends), far_ends: next(far_ends) }
-}
-
-fn key_column(index: usize) -> String {
-    format!("c{index}")
-}
-
-fn flag_column(index: usize) -> String {
-    format!("f{index}")
-}
-
-fn argument_column(index: usize) -> String {
-    format!("x{index}")
 }

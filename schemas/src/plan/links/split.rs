@@ -8,7 +8,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, Filter, Join, LogicalPlan, Operator};
 
 use crate::error::{Error, Result};
-use crate::plan::columns::{sql_of, strip_alias};
+use crate::plan::columns::{qualified_sql_of, strip_alias};
 use crate::plan::links::Side;
 
 /// A join of two streams, the side of the group keys first.
@@ -40,19 +40,8 @@ pub(super) enum Conjunct {
 pub(super) fn take_apart(aggregate: &Aggregate) -> Result<Joined> {
     let mut conditions = Vec::new();
     let join = join_below(&aggregate.input, &mut conditions)?;
-    if join.join_type != JoinType::Inner {
-        return Err(Error::input(format!(
-            "a {} JOIN is not kept: an event without partner would have to leave when its partner comes; expected JOIN (inner), or a view of \
-             each stream joined in a query",
-            join.join_type.to_string().to_uppercase()
-        )));
-    }
-    for side in [&join.left, &join.right] {
-        if has_join(side) {
-            return Err(Error::input(
-                "three streams are joined: a walk has two hops; expected a JOIN of two streams, and a second view for the third",
-            ));
-        }
+    if join.join_type != JoinType::Inner || has_join(&join.left) || has_join(&join.right) {
+        return Err(Error::internal("the view's text let a join through that is not one of two streams"));
     }
     conditions.extend(join.filter.iter().flat_map(|filter| split_conjunction(filter)).cloned());
     conditions.extend(join.on.iter().map(|(left, right)| left.clone().eq(right.clone())));
@@ -158,7 +147,7 @@ impl Joined {
             ));
         }
         let own: Vec<Option<Side>> = groups.iter().filter(|group| self.via(group).is_none()).map(|group| self.side_of(group)).collect();
-        let of_both = own.iter().position(Option::is_none).map(|at| sql_of(&groups[at]));
+        let of_both = own.iter().position(Option::is_none).map(|at| qualified_sql_of(&groups[at]));
         let mixed = own.contains(&Some(Side::Near)) && own.contains(&Some(Side::Far));
         if mixed || of_both.is_some() {
             return Err(Error::input(
@@ -182,6 +171,12 @@ impl Joined {
 }
 
 impl JoinSide {
+    /// The name that the SELECT gives it.
+    pub(super) fn table(&self) -> String {
+        let tables = self.input.schema().iter().filter_map(|(table, _)| table);
+        tables.map(|table| table.table().to_owned()).next().unwrap_or_default()
+    }
+
     /// The side's events that can join: they meet its conditions, and no join key is NULL.
     pub(super) fn filtered(&self) -> Result<LogicalPlan> {
         let not_null = self.via.iter().map(|via| via.clone().is_not_null());
@@ -195,6 +190,6 @@ fn both_sides(condition: &Expr) -> Error {
     Error::input(format!(
         "the condition {} compares the two sides of the JOIN: expected conditions over one side each, = between join keys, and <> between end \
          points",
-        sql_of(condition)
+        qualified_sql_of(condition)
     ))
 }
