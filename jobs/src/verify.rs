@@ -29,6 +29,7 @@ pub mod http;
 pub mod log;
 mod pin;
 pub mod plain;
+pub mod spread;
 pub mod values;
 
 pub use compare::Difference;
@@ -125,7 +126,10 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
     }
     let question = expected.ask(Moment { t: answer.t, as_of: answer.as_of })?;
     let rows = expected.rows(&question, &answer.vector).await?;
-    let crowded = compare::Crowded { keys: expected.crowded(&question, &answer.vector).await?, max_degree: question.max_degree };
+    let keys = expected.crowded(&question, &answer.vector).await?;
+    let is_crowded = keys.iter().any(|batch| batch.num_rows() > 0);
+    let weights = if is_crowded { expected.weights(&question, &answer.vector).await? } else { Vec::new() };
+    let crowded = compare::Crowded { keys, weights, max_degree: question.max_degree };
     let compared = compare::compare(&question.columns, &answer, rows, &crowded).await?;
     Ok(Report {
         view: view.into(),

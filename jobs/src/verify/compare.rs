@@ -1,9 +1,9 @@
 //! Comparing served rows with expected ones, key by key and column by column.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Int64Type, Schema};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema};
 use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::SendableRecordBatchStream;
@@ -12,7 +12,8 @@ use schemas::{Error, Result};
 use serde::Serialize;
 
 use super::Answer;
-use super::plain::PlainColumn;
+use super::plain::{Part, PlainColumn};
+use super::spread::Spread;
 use super::values::{Tolerance, equal};
 
 /// How many differences a report spells out.
@@ -43,6 +44,8 @@ pub struct Compared {
 pub struct Crowded {
     /// The key columns, in their order.
     pub keys: Vec<RecordBatch>,
+    /// What the error of their estimates depends on ([`super::plain::Plain::weights_sql`]).
+    pub weights: Vec<RecordBatch>,
     pub max_degree: u32,
 }
 
@@ -84,7 +87,7 @@ struct Side {
     keys: Vec<usize>,
     converter: RowConverter,
     rows: HashMap<Vec<u8>, usize>,
-    crowded: HashSet<Vec<u8>>,
+    crowded: HashMap<Vec<u8>, Spread>,
     max_degree: u32,
 }
 
@@ -113,7 +116,7 @@ impl Side {
         let nullable: Vec<_> = fields.iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(std::sync::Arc::new(Schema::new(nullable)), ordered, &options)?;
-        let mut side = Side { batch, keys, converter, rows: HashMap::new(), crowded: HashSet::new(), max_degree: 0 };
+        let mut side = Side { batch, keys, converter, rows: HashMap::new(), crowded: HashMap::new(), max_degree: 0 };
         side.index(compared)?;
         Ok(Some(side))
     }
@@ -122,7 +125,28 @@ impl Side {
         self.max_degree = crowded.max_degree;
         for batch in crowded.keys.iter().filter(|batch| batch.num_columns() > 0) {
             let rows = self.converter.convert_columns(batch.columns())?;
-            self.crowded.extend(rows.iter().map(|row| row.as_ref().to_vec()));
+            self.crowded.extend(rows.iter().map(|row| (row.as_ref().to_vec(), Spread::default())));
+        }
+        crowded.weights.iter().try_for_each(|batch| self.weigh(batch))
+    }
+
+    /// Takes in rows of the weights: the part's index, the keys, the numbers.
+    fn weigh(&mut self, batch: &RecordBatch) -> Result<()> {
+        let (part, rest) = batch.columns().split_first().ok_or_else(|| Error::internal("weights have no part"))?;
+        let (keys, numbers) = rest.split_at(self.keys.len().min(rest.len()));
+        let keys = self.converter.convert_columns(keys)?;
+        let part = arrow::compute::cast(part, &DataType::Int64)?;
+        let part = part.as_primitive::<Int64Type>();
+        let numbers = numbers.iter().map(|number| arrow::compute::cast(number, &DataType::Float64)).collect::<Result<Vec<_>, _>>()?;
+        let number =
+            |column: &ArrayRef, row: usize| if column.is_null(row) { 0.0 } else { column.as_primitive::<Float64Type>().value(row) };
+        for row in 0..batch.num_rows() {
+            let Some(spread) = self.crowded.get_mut(keys.row(row).as_ref()) else { continue };
+            let part = Part::ALL.get(part.value(row) as usize).ok_or_else(|| Error::internal("weights name an unknown part"))?;
+            spread.add(
+                *part,
+                numbers.chunks(2).map(|pair| (number(&pair[0], row), pair.get(1).map_or(0.0, |most| number(most, row)))).collect(),
+            );
         }
         Ok(())
     }
@@ -150,21 +174,22 @@ impl Side {
         let mut pairs = Vec::with_capacity(expected.num_rows());
         for row in 0..expected.num_rows() {
             let key = encoded.key(row);
-            let crowded = self.crowded.contains(&key);
-            compared.crowded += u64::from(crowded);
+            let crowded = self.crowded.get(&key);
+            compared.crowded += u64::from(crowded.is_some());
             match self.rows.get(&key) {
                 Some(found) => {
                     seen[*found] = true;
                     pairs.push((*found, row, crowded));
                 }
                 // None of those that were followed met another event.
-                None if crowded => {}
+                None if crowded.is_some() => {}
                 None => {
                     let key = key_text(expected, &self.keys, row);
                     compared.add(|| Difference { key, column: "*".into(), served: "no row".into(), expected: "a row".into() });
                 }
             }
         }
+        let mut total = 0;
         for (index, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_key) {
             let (ours, theirs) = (self.batch.column(index), expected.column(index));
             let distinct = column
@@ -175,8 +200,8 @@ impl Side {
             for (served, row, crowded) in &pairs {
                 let distinct = distinct.filter(|counts| counts.is_valid(*row)).map(|counts| counts.value(*row));
                 let tolerance = match crowded {
-                    true => Tolerance::of_crowded(column, self.max_degree),
-                    false => Tolerance::of(column).given(distinct, answer.without_nan),
+                    Some(spread) => Tolerance::of_crowded(column, spread.bound(total, self.max_degree)),
+                    None => Tolerance::of(column).given(distinct, answer.without_nan),
                 };
                 if !equal(ours, *served, theirs, *row, tolerance) {
                     compared.add(|| Difference {
@@ -187,6 +212,7 @@ impl Side {
                     });
                 }
             }
+            total += usize::from(column.is_total);
         }
         Ok(())
     }

@@ -20,8 +20,10 @@ mod join;
 mod select;
 mod sides;
 mod span;
+mod weights;
 
 pub use select::PlainColumn;
+pub use weights::Part;
 
 /// `max_degree` of a view that does not say: told here once more.
 const MAX_DEGREE: u32 = 10_000;
@@ -50,6 +52,8 @@ pub struct Plain {
     pub read_sql: String,
     /// Of a joined view: the keys that may be answered by an estimate, because more lies behind them than is followed.
     pub crowded_sql: Option<String>,
+    /// What the error of such an estimate depends on: a [`Part`]'s index, the keys, and two numbers for each column that is a total.
+    pub weights_sql: Option<String>,
     /// Past so many neighbours a joined view is estimated.
     pub max_degree: u32,
 }
@@ -65,14 +69,17 @@ pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dy
     select::count_read(top_select(&mut read.query)?, &read.sides)?;
     let (counts_sql, read_sql) = (counts.to_string(), read.query.to_string());
     let max_degree = view.max_degree.unwrap_or(MAX_DEGREE);
-    let mut crowded_sql = None;
+    let (mut crowded_sql, mut weights_sql) = (None, None);
     if sides.is_joined() {
         let keys: Vec<_> = rewritten.columns.iter().filter(|column| column.is_key).map(|key| (key.sql.clone(), key.name.clone())).collect();
         let group_by = top_select(&mut query)?.group_by.clone();
         let told = join::crowd(top_select(&mut crowded)?, &sides, &group_by, &keys, max_degree).map_err(about)?;
         crowded_sql = told.then(|| crowded.to_string());
+        let mut weighed = query.clone();
+        let told = weights::weigh(top_select(&mut weighed)?, &sides, &rewritten, moment).map_err(about)?;
+        weights_sql = told.then(|| weighed.to_string());
     }
-    Ok(Plain { sql: query.to_string(), columns: rewritten.columns, reads, counts_sql, read_sql, crowded_sql, max_degree })
+    Ok(Plain { sql: query.to_string(), columns: rewritten.columns, reads, counts_sql, read_sql, crowded_sql, weights_sql, max_degree })
 }
 
 /// The SELECT that holds the view's columns.

@@ -12,6 +12,8 @@ const DIGESTS: [&str; 3] = ["approx_percentile_cont", "approx_percentile_cont_wi
 const DIGEST_RELATIVE: f64 = 0.02;
 const FLOAT_RELATIVE: f64 = 1e-9;
 const FLOAT_ABSOLUTE: f64 = 1e-9;
+/// What rounding an estimate to a whole number takes or adds, and a little.
+const ROUNDED: f64 = 1.0;
 
 /// How far two values of a column may be apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,9 +31,9 @@ enum Kind {
     TopK,
     /// Not comparable: `top_k` is past its capacity, or a sample was followed that bounds no such value.
     Any,
-    /// A count of which a sample was followed; one of different values is too small rather than too great.
+    /// A count or a sum of which a sample was followed; one of different values is too small rather than too great.
     Sampled {
-        relative: f64,
+        bound: f64,
         from_below: bool,
     },
 }
@@ -50,13 +52,12 @@ impl Tolerance {
         Tolerance { kind, without_nan: false }
     }
 
-    /// What may be said of a row with more than `max_degree` neighbours: a count lies within six standard errors at either hop, of
-    /// 1 / sqrt(max_degree) each; a count of different values is estimated from below.
-    pub fn of_crowded(column: &PlainColumn, max_degree: u32) -> Tolerance {
-        let relative = 12.0 / f64::from(max_degree.max(1)).sqrt();
-        let different = column.sql.to_uppercase().contains("DISTINCT");
-        let is_estimated = column.is_count || column.functions == ["approx_distinct"];
-        let kind = if is_estimated { Kind::Sampled { relative, from_below: different } } else { Kind::Any };
+    /// What may be said of a row of which a sample was followed: a count or a sum is within `bound` of what it estimates; a count of
+    /// different values is estimated from below, and may be above by twice that, as each neighbour counts about twice in it.
+    pub fn of_crowded(column: &PlainColumn, bound: f64) -> Tolerance {
+        let from_below = column.sql.to_uppercase().contains("DISTINCT");
+        let bound = if from_below { 2.0 * bound } else { bound };
+        let kind = if column.is_total { Kind::Sampled { bound, from_below } } else { Kind::Any };
         Tolerance { kind, without_nan: false }
     }
 
@@ -92,13 +93,15 @@ pub fn equal(served: &ArrayRef, i: usize, expected: &ArrayRef, j: usize, toleran
     if tolerance.kind == Kind::Any {
         return true;
     }
-    if let Kind::Sampled { relative, from_below } = tolerance.kind {
+    if let Kind::Sampled { bound, from_below } = tolerance.kind {
         let both = if served.is_null(i) || expected.is_null(j) { None } else { as_float(served, i).zip(as_float(expected, j)) };
         return match both {
             Some((served, expected)) => {
-                served <= expected * (1.0 + relative) + 1.0 && (from_below || served >= expected * (1.0 - relative) - 1.0)
+                let bound = bound + FLOAT_RELATIVE * expected.abs() + ROUNDED;
+                served <= expected + bound && (from_below || served >= expected - bound)
             }
-            None => served.is_null(i) == expected.is_null(j),
+            // Of a sum none of what was followed may have anything.
+            None => served.is_null(i),
         };
     }
     match (served.is_null(i), expected.is_null(j)) {

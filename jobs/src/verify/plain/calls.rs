@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, ObjectNamePart,
-    OrderByExpr, VisitMut, VisitorMut, visit_expressions,
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
+    ObjectNamePart, OrderByExpr, Select, VisitMut, VisitorMut, visit_expressions,
 };
 use schemas::tiles::{Level, Micros};
 use schemas::{Error, Result};
@@ -59,6 +59,42 @@ pub(super) fn counts_repeated(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) 
         _ => ControlFlow::Continue(()),
     })
     .is_break()
+}
+
+/// What is counted by its different values, and what must differ from the other side.
+pub(super) fn end_points(select: &Select, sides: &Sides) -> Vec<Expr> {
+    let mut found = Vec::new();
+    let _: ControlFlow<()> = visit_expressions(select, |expr| {
+        match expr {
+            Expr::BinaryOp { left, op: BinaryOperator::NotEq, right } if sides.named_in(expr).len() > 1 => {
+                found.extend([(**left).clone(), (**right).clone()]);
+            }
+            Expr::Function(call) => {
+                if let FunctionArguments::List(list) = &call.args
+                    && (list.duplicate_treatment == Some(DuplicateTreatment::Distinct) || name_of(call) == "approx_distinct")
+                    && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(value))) = list.args.first()
+                {
+                    found.push(value.clone());
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// True for a count or a sum alone, of values or of different ones: what an estimate is made of.
+pub(super) fn is_total(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_total(inner),
+        Expr::Function(call) if call.over.is_none() => match (name_of(call).as_str(), &call.args) {
+            ("count" | "approx_distinct", _) => true,
+            ("sum", FunctionArguments::List(list)) => list.duplicate_treatment != Some(DuplicateTreatment::Distinct),
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// For each call of `function`, how many different values it is given, as SQL.

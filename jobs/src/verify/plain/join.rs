@@ -47,7 +47,7 @@ fn of_side(side: &Side, items: &[&str], conditions: &[String]) -> String {
     format!("SELECT {} FROM {}{filter}", items.join(", "), side.relation)
 }
 
-fn replace(select: &mut Select, items: &[&str], counts: &[String]) -> Result<()> {
+pub(super) fn replace(select: &mut Select, items: &[&str], counts: &[String]) -> Result<()> {
     let sql = format!("SELECT {} FROM ({}) AS sides", items.join(", "), counts.join(" UNION ALL "));
     *select = top_select(&mut parse_query(&sql)?)?.clone();
     Ok(())
@@ -64,9 +64,7 @@ pub(super) fn crowd(
     keys: &[(String, String)],
     max_degree: u32,
 ) -> Result<bool> {
-    let GroupByExpr::Expressions(groups, _) = group_by else { return Ok(false) };
-    let near: std::collections::BTreeSet<usize> = groups.iter().flat_map(|group| sides.named_in(group)).collect();
-    let [near] = near.into_iter().collect::<Vec<_>>()[..] else { return Ok(false) };
+    let (Some(near), GroupByExpr::Expressions(groups, _)) = (near_of(sides, group_by), group_by) else { return Ok(false) };
     let far = 1 - near;
     let Passing { conditions, equal } = passing(sides, select)?;
     let items: Vec<String> = keys.iter().map(|(key, name)| format!("{key} AS {}", quoted(name))).collect();
@@ -88,14 +86,24 @@ pub(super) fn crowd(
     Ok(true)
 }
 
-struct Passing {
-    /// Per side, what its events must meet to be in any pair, whatever the other side has.
-    conditions: Vec<Vec<String>>,
-    /// The join keys, of either side.
-    equal: Vec<[String; 2]>,
+/// The side of the group keys, where they tell it.
+pub(super) fn near_of(sides: &Sides, group_by: &GroupByExpr) -> Option<usize> {
+    let GroupByExpr::Expressions(groups, _) = group_by else { return None };
+    let near: std::collections::BTreeSet<usize> = groups.iter().flat_map(|group| sides.named_in(group)).collect();
+    match near.into_iter().collect::<Vec<_>>()[..] {
+        [near] => Some(near),
+        _ => None,
+    }
 }
 
-fn passing(sides: &Sides, select: &Select) -> Result<Passing> {
+pub(super) struct Passing {
+    /// Per side, what its events must meet to be in any pair, whatever the other side has.
+    pub(super) conditions: Vec<Vec<String>>,
+    /// The join keys, of either side.
+    pub(super) equal: Vec<[String; 2]>,
+}
+
+pub(super) fn passing(sides: &Sides, select: &Select) -> Result<Passing> {
     let mut equal = Vec::new();
     let mut passing = vec![Vec::new(); sides.sides.len()];
     for column in &sides.using {

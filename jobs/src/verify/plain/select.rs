@@ -21,6 +21,8 @@ pub struct PlainColumn {
     pub functions: Vec<String>,
     /// It is a `count(..)` and nothing around it.
     pub is_count: bool,
+    /// It is a count or a sum and nothing around it: of a linked view, what a sample estimates.
+    pub is_total: bool,
     /// Its expression, as the view has it.
     pub sql: String,
     /// A further column of the answer, named so: the greatest number of different values that a `top_k` of this one counts.
@@ -32,6 +34,8 @@ pub(super) struct Rewritten {
     pub(super) columns: Vec<PlainColumn>,
     /// As far back as states are kept.
     kept: Reach,
+    /// As far back as an event gives its key a row.
+    pub(super) existence: Reach,
 }
 
 /// Rewrites the SELECT in place.
@@ -57,7 +61,7 @@ pub(super) fn rewrite(
     if grouped && let Some(condition) = sides.condition(&existence, moment.t) {
         select.having = Some(parse_expr(&format!("{} > 0", events(Some(&condition))))?);
     }
-    Ok(Rewritten { columns: fan.columns, kept })
+    Ok(Rewritten { columns: fan.columns, kept, existence })
 }
 
 /// Turns the SELECT into the counts of the ledger: what passes WHERE, and what of that is before the longest window.
@@ -130,7 +134,7 @@ impl Fan<'_> {
     fn column(&mut self, name: String, mut expr: Expr, functions: Vec<String>, otherwise: &Reach) -> Result<()> {
         let sql = expr.to_string();
         let is_key = functions.is_empty() && !calls::mentions(&expr, "as_of");
-        let bare_count = calls::is_bare_count(&expr);
+        let (bare_count, is_total) = (calls::is_bare_count(&expr), calls::is_total(&expr));
         let Fan { view, sides, is_aggregate, t, .. } = *self;
         let mut reaches = calls::Rewriting { sides, otherwise, precision: view.precision, is_aggregate, t }.rewrite(&mut expr)?;
         self.reaches.extend(reaches.iter().cloned());
@@ -151,7 +155,7 @@ impl Fan<'_> {
             let text = if let [one] = distinct.as_slice() { one.clone() } else { format!("greatest({})", distinct.join(", ")) };
             self.helpers.push(parse_item(&format!("{text} AS {}", quoted(helper)))?);
         }
-        self.columns.push(PlainColumn { name, is_key, functions, is_count: bare_count, sql, distinct: helper });
+        self.columns.push(PlainColumn { name, is_key, functions, is_count: bare_count, is_total, sql, distinct: helper });
         Ok(())
     }
 

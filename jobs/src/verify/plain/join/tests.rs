@@ -224,6 +224,37 @@ async fn keys_behind_which_more_lies_than_is_followed_are_told() {
     assert_eq!(answer(&crowded, &accounts, &[event(0, "v", "x", 1), event(0, "v", "x", 1)]).await, ["a", "c"]);
 }
 
+#[tokio::test]
+async fn what_each_neighbour_adds_to_a_total_is_told() {
+    let view = "CREATE VIEW v WITH (windows = '1d', every = '1h') AS SELECT c.device_id AS d, count(*) AS n, max(l.points) AS most, \
+        sum(l.points) AS s, count(DISTINCT l.device_id) FILTER (WHERE l.device_id <> c.device_id) AS others \
+        FROM create_account c JOIN login l ON c.user_id = l.user_id WHERE l.points > 0 GROUP BY c.device_id";
+    // Of `a` the user u has two accounts and logs in from x twice and from y; v from x. The fourth login is too old, the fifth does not pass.
+    let accounts =
+        [event(0, "u", "a", 0), event(0, "u", "a", 0), event(0, "v", "a", 0), event(0, "w", "a", 0), event(2 * DAY, "t", "a", 0)];
+    let logins = [
+        event(0, "u", "x", 1),
+        event(0, "u", "x", 2),
+        event(0, "u", "y", 4),
+        event(2 * DAY, "u", "z", 9),
+        event(0, "u", "q", 0),
+        event(0, "v", "x", 10),
+    ];
+    let sql = rewritten(&[view], at(NOW)).unwrap().weights_sql.unwrap();
+    let expected = [
+        // u adds 6 pairs, 14 points and 2 devices, v 1, 10 and 1.
+        "0 a 37.0 6.0 296.0 14.0 5.0 2.0",
+        // x adds 5, 16 and 1, y 2, 8 and 1.
+        "1 a 29.0 5.0 320.0 16.0 2.0 1.0",
+        // u and x 4 and 6, u and y 2 and 8, v and x 1 and 10.
+        "2 a 21.0 4.0 200.0 10.0 3.0 1.0",
+        // u, v and w live; u leads to two devices.
+        "3 a 3.0 0.0 0.0 0.0 0.0 0.0",
+        "4 a 2.0 0.0 0.0 0.0 0.0 0.0",
+    ];
+    assert_eq!(answer(&sql, &accounts, &logins).await, expected);
+}
+
 #[test]
 fn what_is_no_join_of_two_is_refused() {
     let from = |from: &str| format!("CREATE VIEW v AS SELECT c.device_id, count(*) AS n FROM {from} GROUP BY c.device_id");

@@ -1,0 +1,67 @@
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+
+/// A key whose near nodes add so much each, of end points of their own.
+fn spread(weights: &[f64]) -> Spread {
+    let squares = |weights: &[f64]| vec![(weights.iter().map(|w| w * w).sum(), weights.iter().fold(0.0f64, |most, w| most.max(w.abs())))];
+    let mut spread = Spread::default();
+    spread.add(Part::Nodes, squares(weights));
+    spread.add(Part::Ends, squares(weights));
+    spread.add(Part::Pairs, squares(weights));
+    spread.add(Part::NearDegree, vec![(weights.len() as f64, 0.0)]);
+    spread.add(Part::FarDegree, vec![(1.0, 0.0)]);
+    spread
+}
+
+/// What a walk estimates: the smallest hashes of as many as there are weights, and what they add over the greatest of them.
+fn estimate(weights: &[f64], followed: usize, random: &mut StdRng) -> f64 {
+    let mut hashed: Vec<(f64, f64)> = weights.iter().map(|weight| (random.random(), *weight)).collect();
+    hashed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    hashed.truncate(followed);
+    hashed.iter().map(|(_, weight)| weight).sum::<f64>() / hashed.last().map_or(1.0, |(hash, _)| *hash)
+}
+
+fn kinds() -> [(&'static str, Vec<f64>); 4] {
+    let alike = vec![3.0; 2_000];
+    let skewed = (1..=2_000).map(|rank| 40_000.0 / f64::from(rank)).collect();
+    let mut one = vec![1.0; 2_000];
+    one[7] = 5_000.0;
+    let both_signs = (0..2_000).map(|at| if at % 2 == 0 { 50.0 } else { -49.0 }).collect();
+    [("alike", alike), ("skewed", skewed), ("one has most", one), ("both signs", both_signs)]
+}
+
+#[test]
+fn right_estimates_lie_within_the_bound_whatever_the_weights() {
+    let mut random = StdRng::seed_from_u64(7);
+    for (kind, weights) in kinds() {
+        let total: f64 = weights.iter().sum();
+        for followed in [2usize, 20, 200, 1_000, 1_999] {
+            let bound = spread(&weights).bound(0, followed as u32);
+            let worst = (0..400).map(|_| (estimate(&weights, followed, &mut random) - total).abs()).fold(0.0, f64::max);
+            assert!(worst <= bound, "{kind}, {followed} followed: off by {worst}, bound {bound}");
+        }
+    }
+}
+
+/// A bound of the number of neighbours alone would call these wrong.
+#[test]
+fn the_bound_is_that_of_the_weights() {
+    let of_number_alone = |total: f64, followed: f64| 12.0 / followed.sqrt() * total;
+    let [(_, alike), (_, skewed), (_, one), (_, both)] = kinds();
+    let bound = |weights: &[f64], followed: u32| spread(weights).bound(0, followed);
+    assert!(bound(&alike, 400) < of_number_alone(6_000.0, 400.0));
+    assert!(bound(&one, 1_000) > of_number_alone(7_000.0, 1_000.0));
+    assert!(bound(&both, 1_000) > of_number_alone(1_000.0, 1_000.0));
+    let mut random = StdRng::seed_from_u64(9);
+    let total: f64 = skewed.iter().sum();
+    let worst = (0..400).map(|_| (estimate(&skewed, 1_000, &mut random) - total).abs()).fold(0.0, f64::max);
+    assert!(worst > bound(&skewed, 1_000) / 20.0, "{worst} is far below {}", bound(&skewed, 1_000));
+}
+
+#[test]
+fn where_all_are_followed_nothing_may_be_off() {
+    assert_eq!(spread(&[1.0, 2.0, 3.0]).bound(0, 3), 0.0);
+    assert!(spread(&[1.0, 2.0, 3.0]).bound(0, 2) > 0.0);
+}
