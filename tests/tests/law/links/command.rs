@@ -30,7 +30,7 @@ const DEVICE_LOGINS: &str = "CREATE VIEW device_logins WITH (windows = '1d, 90d'
            count(*) FILTER (WHERE within(l.ts, '31d', '1d')) AS before \
     FROM create_account c, login l WHERE c.user_id = l.user_id AND l.score > 0.1 GROUP BY c.device_id;";
 const DEVICE_CROWD: &str = "CREATE VIEW device_crowd WITH (windows = '30d', every = '3h', max_degree = 400) AS \
-    SELECT c.device_id, count(*) AS logins, count(DISTINCT l.device_id) AS devices, count(DISTINCT c.user_id) AS users \
+    SELECT c.device_id, count(*) AS logins, sum(l.amount) AS amount, count(DISTINCT l.device_id) AS devices, count(DISTINCT c.user_id) AS users \
     FROM create_account c JOIN login l ON c.user_id = l.user_id GROUP BY c.device_id;";
 /// With how many rows that may be estimates.
 const VIEWS: [(&str, u64); 3] = [("device_links", 0), ("device_logins", 0), ("device_crowd", 1)];
