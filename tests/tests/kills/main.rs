@@ -114,6 +114,7 @@ async fn prove(site: &Site, replayed: Urls, seed: u64, least: u64) -> Result<()>
     quiet.verify()?;
     quiet.recompute().await?;
     same(&served, &quiet.answers("the full recompute").await?)?;
+    quiet.materialised(&served).await?;
     quiet.ledger().await?;
     quiet.end().await?;
     same(&served, &replay(site, replayed).await?)?;

@@ -1,4 +1,4 @@
-//! After quiet: served == oracle == plain SQL over the archive == full recompute == replay, and the ledger balances.
+//! After quiet: served == oracle == plain SQL over the archive == full recompute == what runs joined == replay, and the ledger balances.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use schemas::vector::{PartitionId, Vector};
 use schemas::{Error, Result};
 
 use crate::reader::{Sample, ask};
-use crate::site::{STREAMS, Site, VIEWS};
+use crate::site::{LINKED, STREAMS, Site, VIEWS};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -52,7 +52,7 @@ impl<'a> Quiet<'a> {
     /// All rows of each view, at the log's end.
     pub async fn answers(&self, of: &str) -> Result<Vec<Sample>> {
         let client = reqwest::Client::new();
-        let port = self.site.project.http.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        let port = self.port();
         let mut answers = Vec::new();
         for view in VIEWS {
             let began = Instant::now();
@@ -101,6 +101,26 @@ impl<'a> Quiet<'a> {
             }
         }
         self.until_served_from_after(asked_at).await
+    }
+
+    /// What the last runs joined is what a walk answers: nothing came since, and by the events' clock no time went by.
+    pub async fn materialised(&self, served: &[Sample]) -> Result<()> {
+        let client = reqwest::Client::new();
+        for (view, joined) in LINKED {
+            let found = ask(&client, self.port(), joined, "what the last run joined").await.map_err(Error::internal)?;
+            let walked = served.iter().find(|sample| sample.view == view);
+            let walked = walked.ok_or_else(|| Error::internal(format!("{view} was not asked")))?;
+            if found.rows != walked.rows {
+                let other = found.rows.iter().find(|row| !walked.rows.contains(row));
+                let (rows, expected) = (found.rows.len(), walked.rows.len());
+                return Err(Error::corrupt(format!("{joined} has {rows} rows, a walk {expected}; no walk has {other:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn port(&self) -> u16 {
+        self.site.project.http.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
     }
 
     /// Waits until the node answers every view from a snapshot that was made since.

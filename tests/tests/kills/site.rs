@@ -11,6 +11,8 @@ use schemas::settings::{Settings, Variables};
 
 /// The views, in the order in which they are asked.
 pub const VIEWS: [&str; 6] = ["totals", "devices", "users", "activity", "links", "shared"];
+/// The linked ones, each with the table of its last run's join.
+pub const LINKED: [(&str, &str); 2] = [("links", "links__batch"), ("shared", "shared__batch")];
 /// Of a Kafka group's member: so long after its death it is noticed.
 pub const SESSION_TIMEOUT: Duration = Duration::from_millis(1_500);
 pub const STREAMS: [&str; 2] = ["payments", "clicks"];
@@ -50,7 +52,7 @@ SELECT user_id, count(*) AS events
 FROM (SELECT ts, user_id FROM payments UNION ALL SELECT ts, user_id FROM clicks) e GROUP BY user_id;\n";
 
 /// Both streams, with multiplicities: a row per edge and tile.
-const LINKS: &str = "CREATE VIEW links WITH (windows = '1m, 1h', every = '1s') AS
+const LINKS: &str = "CREATE VIEW links WITH (windows = '1m, 1h', every = '4s') AS
 SELECT p.device_id,
        count(*)                  AS pairs,
        sum(c.page)               AS pages,
@@ -59,7 +61,7 @@ SELECT p.device_id,
 FROM payments p JOIN clicks c ON p.user_id = c.user_id WHERE p.status = 'ok' AND c.page < 40 GROUP BY p.device_id;\n";
 
 /// A stream and itself, with a window for each side: when each edge was last seen.
-const SHARED: &str = "CREATE VIEW shared WITH (every = '1s') AS
+const SHARED: &str = "CREATE VIEW shared WITH (every = '4s') AS
 SELECT mine.device_id,
        count(DISTINCT theirs.device_id) FILTER (WHERE theirs.device_id <> mine.device_id AND within(mine.ts, '1h') AND within(theirs.ts, '1m')) AS devices,
        count(DISTINCT mine.user_id)     FILTER (WHERE within(mine.ts, '1h') AND within(theirs.ts, '1m')) AS users
