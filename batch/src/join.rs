@@ -10,8 +10,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::physical_expr::utils::collect_columns;
 use futures::{StreamExt, TryStreamExt, stream};
 use schemas::catalog::FileRecord;
@@ -21,6 +22,7 @@ use schemas::registry::LiveView;
 use schemas::states::StateRows;
 use schemas::states::rows::conform;
 use schemas::storage::scan::read_file_as;
+use schemas::storage::snapshot::{ESTIMATED, JOIN_FORMAT};
 use schemas::storage::{BucketFile, BucketWriter, Joined, Manifest, ObjectName, ObjectStorage, read_bucket};
 use schemas::tiles::Micros;
 use schemas::walk::{Buckets, EdgeLayers, Walk};
@@ -32,7 +34,7 @@ use uuid::Uuid;
 mod changed;
 mod local;
 
-use changed::{Changed, changed};
+use changed::{Changed, changed, keys_of};
 pub(crate) use local::LocalEdges;
 
 /// Parts that are worked on at once.
@@ -61,7 +63,8 @@ pub(crate) struct WrittenJoin {
 impl Join {
     /// Joins every key, or, where the snapshot before has a join of the same edges' form, those whose edges changed since.
     pub(crate) async fn write(&self, before: Option<&Manifest>) -> Result<WrittenJoin> {
-        let before = before.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?))).filter(|(manifest, _)| self.follows(manifest));
+        let before = before.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?)));
+        let before = before.filter(|(manifest, joined)| joined.format == JOIN_FORMAT && self.follows(manifest));
         let changed = match before {
             Some((manifest, joined)) => {
                 let changed = unless_damaged(self.changed_since(manifest, joined.t).await)?.flatten();
@@ -70,10 +73,8 @@ impl Join {
             None => None,
         };
         let parts = stream::iter((0..self.edges.parts()).map(|part| {
-            let kept = changed.as_ref().map(|(changed, joined)| {
-                let file = joined.files.iter().find(|file| file.bucket == part).cloned();
-                (changed.clone(), Kept { file, estimated: joined.estimated })
-            });
+            let kept =
+                changed.as_ref().map(|(changed, joined)| (changed.clone(), joined.files.iter().find(|file| file.bucket == part).cloned()));
             self.clone().part(part, kept)
         }));
         let written: Vec<Part> = parts.buffered(AT_ONCE).try_collect().await?;
@@ -86,7 +87,10 @@ impl Join {
             .increment(carried as u64);
         let estimated = written.iter().any(|part| part.estimated);
         let (files, records) = written.into_iter().filter_map(|part| part.file).unzip();
-        Ok(WrittenJoin { joined: Joined { t: self.t, files, rows: walked + carried, carried, estimated }, files: records })
+        Ok(WrittenJoin {
+            joined: Joined { format: JOIN_FORMAT, t: self.t, files, rows: walked + carried, carried, estimated },
+            files: records,
+        })
     }
 
     /// Whether rows of that snapshot's join may be carried over: the same edges in the same buckets, and no column that changes with time alone.
@@ -99,17 +103,20 @@ impl Join {
     }
 
     /// `None`: too much changed.
-    async fn changed_since(&self, before: &Manifest, t: Micros) -> Result<Option<Changed>> {
-        let mut changed = Changed::default();
+    async fn changed_since(&self, before: &Manifest, t: Micros) -> Result<Option<AllChanged>> {
+        let mut all = AllChanged::default();
         let parts = stream::iter((0..self.edges.parts()).map(|part| self.changed_in(part, before.file_of(part), t)));
         let mut parts = std::pin::pin!(parts.buffered(AT_ONCE));
-        while let Some(part) = parts.try_next().await? {
-            changed.extend(part);
-            if changed.len() > MOST_CHANGED {
+        let mut count = 0;
+        while let Some(Changed { near, far }) = parts.try_next().await? {
+            count += near.len() + far.len();
+            if count > MOST_CHANGED {
                 return Ok(None);
             }
+            all.near.push(near);
+            all.far.extend(far);
         }
-        Ok(Some(changed))
+        Ok(Some(all))
     }
 
     async fn changed_in(&self, part: u32, old: Option<&BucketFile>, t: Micros) -> Result<Changed> {
@@ -129,16 +136,13 @@ impl Join {
     }
 
     /// Writes one part: rows carried over, then those that are walked.
-    async fn part(self, part: u32, kept: Option<(Arc<Changed>, Kept)>) -> Result<Part> {
+    async fn part(self, part: u32, kept: Option<(Arc<AllChanged>, Option<BucketFile>)>) -> Result<Part> {
         let carried = match kept {
-            Some((changed, kept)) => unless_damaged(self.carry(part, changed, kept).await)?,
+            Some((changed, file)) => unless_damaged(self.carry(part, changed, file).await)?,
             None => None,
         };
-        let (again, carried, mut estimated) = match carried {
-            Some(carried) => (Some(carried.again), carried.rows, carried.estimated),
-            None => (None, Vec::new(), false),
-        };
-        let mut output = PartOutput { join: &self, part, writer: None };
+        let (again, carried) = carried.map_or((None, Vec::new()), |carried| (Some(carried.again), carried.rows));
+        let mut output = PartOutput { join: &self, part, writer: None, estimated: false };
         for batch in &carried {
             output.push(batch).await?;
         }
@@ -150,28 +154,38 @@ impl Join {
             walked += batch.num_rows() as i64;
             output.push(&batch).await?;
         }
-        estimated |= walking.await??;
+        walking.await??;
         let carried = carried.iter().map(|batch| batch.num_rows() as i64).sum();
+        let estimated = output.estimated;
         Ok(Part { file: output.finish().await?, walked, carried, estimated })
     }
 
     /// The rows of a part that stay as they were, read whole: nothing is written of a damaged file.
-    async fn carry(&self, part: u32, changed: Arc<Changed>, kept: Kept) -> Result<Carried> {
+    async fn carry(&self, part: u32, changed: Arc<AllChanged>, file: Option<BucketFile>) -> Result<Carried> {
         let join = self.clone();
-        let again = tokio::task::spawn_blocking(move || changed.keys_of(&join.view, &join.links, &join.edges, part)).await??;
-        let mut carried = Carried { again, rows: Vec::new(), estimated: false };
-        let Some(file) = kept.file else { return Ok(carried) };
+        let again = tokio::task::spawn_blocking(move || {
+            keys_of((&join.view, &join.links), &join.edges, part, &changed.near[part as usize], &changed.far)
+        })
+        .await??;
+        let mut carried = Carried { again, rows: Vec::new() };
+        let Some(file) = file else { return Ok(carried) };
         let codec = self.view.codec.nodes()?;
         let keys = self.keys_shown().ok_or_else(|| Error::internal("a group key is no column of its view"))?;
-        let mut batches = read_file_as(&self.storage, (&file).into(), self.view.plan.output_schema()).await?;
+        let mut batches = read_file_as(&self.storage, (&file).into(), self.schema()).await?;
         while let Some(batch) = batches.try_next().await? {
             let groups: Vec<_> = keys.iter().map(|column| batch.column(*column).clone()).collect();
             let near = codec.near(&groups, batch.num_rows())?;
             let stays: BooleanArray = near.iter().map(|key| key.map(|key| !carried.again.contains(key))).collect();
             carried.rows.push(filter_record_batch(&batch, &stays)?);
-            carried.estimated |= kept.estimated;
         }
         Ok(carried)
+    }
+
+    /// The view's columns, and whether a row is an estimate.
+    fn schema(&self) -> SchemaRef {
+        let columns = self.view.plan.output_schema().fields().clone();
+        let estimated = Arc::new(Field::new(ESTIMATED, DataType::Boolean, false));
+        Arc::new(Schema::new(columns.iter().cloned().chain([estimated]).collect::<Vec<_>>()))
     }
 
     /// Where the group keys stand among the view's columns, in their own order.
@@ -181,28 +195,32 @@ impl Join {
         (0..self.links.keys.len()).map(of).collect()
     }
 
-    /// Walks the keys of a part, or those of them that are asked. Answers whether a row is estimated.
-    fn walk(&self, part: u32, only: Option<&HashSet<Vec<u8>>>, send: &mpsc::Sender<RecordBatch>) -> Result<bool> {
+    /// Walks the keys of a part, or those of them that are asked.
+    fn walk(&self, part: u32, only: Option<&HashSet<Vec<u8>>>, send: &mpsc::Sender<RecordBatch>) -> Result<()> {
         let wanted: Vec<usize> = (0..self.view.plan.columns.len()).collect();
         let is_asked = |key: &[u8]| only.is_none_or(|only| only.contains(key));
-        Walk::new(&self.view, &self.links, &*self.edges, self.t).scan(part, &wanted, &is_asked, &mut |batch| {
+        let schema = self.schema();
+        Walk::new(&self.view, &self.links, &*self.edges, self.t).scan(part, &wanted, &is_asked, &mut |batch, estimated| {
+            let columns = batch.columns().iter().cloned().chain([Arc::new(estimated) as ArrayRef]).collect();
+            let batch = RecordBatch::try_new(schema.clone(), columns)?;
             send.blocking_send(batch).map_err(|_| Error::internal("the join's writer is gone"))
         })
     }
 }
 
-/// What the snapshot before has of a part.
-struct Kept {
-    file: Option<BucketFile>,
-    estimated: bool,
+/// What changed since the snapshot before.
+#[derive(Default)]
+struct AllChanged {
+    /// Keys by their part.
+    near: Vec<HashSet<Vec<u8>>>,
+    far: HashSet<Vec<u8>>,
 }
 
-/// What stays of it.
+/// What stays of a part.
 struct Carried {
     /// Keys that are walked again.
     again: HashSet<Vec<u8>>,
     rows: Vec<RecordBatch>,
-    estimated: bool,
 }
 
 struct Part {
@@ -217,6 +235,8 @@ struct PartOutput<'a> {
     join: &'a Join,
     part: u32,
     writer: Option<BucketWriter>,
+    /// A row that was written is an estimate.
+    estimated: bool,
 }
 
 impl PartOutput<'_> {
@@ -227,9 +247,9 @@ impl PartOutput<'_> {
         if self.writer.is_none() {
             let view = &self.join.view;
             let name = ObjectName::Joined { view: view.name.clone(), version: view.version, run: self.join.run, bucket: self.part };
-            let schema = view.plan.output_schema();
-            self.writer = Some(BucketWriter::begin(&self.join.storage, (name, self.part), schema, Vec::new()).await?);
+            self.writer = Some(BucketWriter::begin(&self.join.storage, (name, self.part), self.join.schema(), Vec::new()).await?);
         }
+        self.estimated |= batch.columns().last().and_then(|flags| flags.as_boolean_opt()).is_some_and(|flags| flags.true_count() > 0);
         match &mut self.writer {
             Some(writer) => writer.push(batch).await,
             None => Ok(()),

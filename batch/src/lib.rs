@@ -20,4 +20,4 @@ mod write;
 pub use decide::{needed_files, switch_version, version_to_run};
 pub use memory::PeakPool;
 pub use mend::Mended;
-pub use run::{Batch, BatchSettings, Clock, RunRequest, RunTime};
+pub use run::{Batch, BatchSettings, Clock, EVENTS_PER_BUCKET, RunRequest, RunTime};

@@ -43,6 +43,8 @@ pub struct BatchSettings {
     pub temp_dir: Option<PathBuf>,
     /// How long a run's lease lives without being renewed.
     pub lease: Duration,
+    /// A snapshot has a bucket for about so many events, at most 256: [`EVENTS_PER_BUCKET`] outside of tests.
+    pub events_per_bucket: u64,
 }
 
 /// What is asked of a run.
@@ -66,6 +68,8 @@ pub enum RunTime {
     /// The greatest event time of the view's streams at the cut.
     EventClock,
 }
+
+pub const EVENTS_PER_BUCKET: u64 = 500_000;
 
 /// How often a switch of versions is tried anew because something else was committed meanwhile.
 const SWITCH_ATTEMPTS: usize = 20;
@@ -175,7 +179,7 @@ impl Batch {
         let horizon = floors.iter().map(|(_, floor)| *floor).min().flatten();
         let files = needed_files(state, &streams, &cut, horizon);
         run.events_read = files.iter().map(|file| file.rows).sum();
-        let buckets = buckets_for(run.events_read);
+        let buckets = buckets_for(run.events_read, self.settings.events_per_bucket);
         let pool = Arc::new(PeakPool::new(self.settings.memory_limit_bytes));
         let session = self.session(pool.clone())?;
         let source = |stream: &StreamDefinition| self.scan(stream, &files, &cut);
@@ -189,8 +193,10 @@ impl Batch {
             run: run.id,
             floors: floors.clone(),
         };
-        let mut local = view.plan.links.as_ref().map(|_| self.local_edges(view, buckets)).transpose()?;
+        let local = || LocalEdges::new(self.settings.temp_dir.clone(), view.plan.state_schema().clone(), buckets);
+        let mut local = view.plan.links.as_ref().map(|_| local());
         let mut written = writer.write(stream, local.as_mut(), progress).await?;
+        info!(view = %run.view, run = %run.id, rows = written.rows, "the states are written");
         let joined = match local.zip(view.plan.links.clone()) {
             Some((local, links)) => {
                 let edges = Arc::new(local.finish()?);
@@ -224,10 +230,6 @@ impl Batch {
             joined,
         };
         self.publish(view, run, manifest, written, lease, clock).await
-    }
-
-    fn local_edges(&self, view: &LiveView, buckets: u32) -> Result<LocalEdges> {
-        LocalEdges::create(self.settings.temp_dir.as_deref(), view.plan.state_schema().clone(), buckets)
     }
 
     /// The manifest of the snapshot that is served. `None` when there is none, or it is damaged.
@@ -325,7 +327,6 @@ impl Batch {
     }
 }
 
-/// About half a million events to a bucket.
-fn buckets_for(events: i64) -> u32 {
-    (events.max(0) as u64 / 500_000 + 1).next_power_of_two().min(256) as u32
+fn buckets_for(events: i64, per_bucket: u64) -> u32 {
+    (events.max(0) as u64 / per_bucket.max(1) + 1).next_power_of_two().min(256) as u32
 }

@@ -104,6 +104,7 @@ impl Installation {
             memory_limit_bytes: to_usize(self.settings.batch.memory_limit),
             temp_dir: self.settings.batch.temp_dir.clone(),
             lease: self.settings.batch.lease,
+            events_per_bucket: batch::EVENTS_PER_BUCKET,
         };
         Batch {
             catalog: self.catalog.clone(),

@@ -5,15 +5,16 @@
 //! ```
 //!
 //! Base and fresh edges are walked together, each layer's rows found by the beginning of their keys. Near edges are held all at once
-//! (at most `max_degree` for a key), far edges a batch of nodes at a time: memory is bounded by the degree, not by the pairs.
+//! (of at most `max_degree` nodes for a key), far edges a batch of nodes at a time: memory is bounded by the degree, not by the pairs.
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
 
 use crate::error::Result;
 use crate::plan::links::{LinkPlan, Side};
 use crate::registry::LiveView;
 use crate::states::answer::project;
 use crate::tiles::Micros;
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::concat_batches;
 
 mod degree;
 mod edges;
@@ -51,8 +52,8 @@ pub struct Walked {
     pub rows: RecordBatch,
     /// Which keys have a row.
     pub found: Vec<bool>,
-    /// Nodes had more neighbours than are followed: their values are estimates.
-    pub estimated: bool,
+    /// Of which keys a node had more neighbours than are followed: their values are estimates.
+    pub estimated: Vec<bool>,
 }
 
 impl<'a> Walk<'a> {
@@ -68,13 +69,14 @@ impl<'a> Walk<'a> {
         if together.len() < 2 {
             return self.rows_together(groups, &at, wanted);
         }
-        let (mut parts, mut found, mut estimated) = (Vec::with_capacity(together.len()), Vec::with_capacity(rows), false);
+        let (mut parts, mut found, mut estimated) =
+            (Vec::with_capacity(together.len()), Vec::with_capacity(rows), Vec::with_capacity(rows));
         for keys in together {
             let of_keys: Vec<ArrayRef> = groups.iter().map(|group| group.slice(keys.start, keys.len())).collect();
             let answers = self.rows_together(&of_keys, &at[keys], wanted)?;
             parts.push(answers.rows);
             found.extend(answers.found);
-            estimated |= answers.estimated;
+            estimated.extend(answers.estimated);
         }
         let rows = concat_batches(&parts[0].schema(), &parts)?;
         Ok(Walked { rows, found, estimated })
@@ -89,7 +91,7 @@ impl<'a> Walk<'a> {
         let mut merging = Merging::new(self, &near, wanted, &thresholds)?;
         self.meet(&near, &nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
         let (values, found) = merging.finish(groups)?;
-        let estimated = thresholds.iter().any(Threshold::is_sampled);
+        let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
         Ok(Walked { rows: project(&self.view.plan, &values, wanted)?, found, estimated })
     }
 
@@ -116,6 +118,7 @@ impl<'a> Walk<'a> {
             }
             nodes.reached.push((edge as u32, node));
         }
+        nodes.reached.sort_by_key(|(edge, node)| (near.node[*edge as usize], *node));
         Ok(nodes)
     }
 
@@ -159,7 +162,7 @@ impl<'a> Walk<'a> {
             }
             let of_place = far.edges_of_nodes(together.len());
             let far_edges = |node: usize| place[node].map_or(0..0, |place| of_place[place as usize].clone());
-            let edges: Vec<_> = nodes.reached[from..to].iter().map(|(edge, node)| (*edge, far_edges(*node))).collect();
+            let edges: Vec<_> = nodes.reached[from..to].iter().map(|(edge, node)| (*edge, *node as u32, far_edges(*node))).collect();
             take(&Meeting { near, far: &far, edges: &edges, thresholds })?;
             together.iter().for_each(|node| place[*node] = None);
             from = to;
@@ -170,7 +173,7 @@ impl<'a> Walk<'a> {
 
 type Take<'t> = dyn FnMut(&Meeting<'_>) -> Result<()> + 't;
 
-/// Nodes, each once, and the near edges that lead to them, in the order of their keys.
+/// Nodes, each once, and the near edges that lead to them, in the order of their keys and nodes.
 #[derive(Default)]
 struct Nodes<'a> {
     at: Vec<NodeAt<'a>>,

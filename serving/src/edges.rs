@@ -66,10 +66,11 @@ pub(crate) fn scan(
     wanted: &[usize],
 ) -> Result<(RecordBatch, bool)> {
     let fields: Vec<_> = wanted.iter().map(|column| view.plan.columns[*column].field.clone()).collect();
-    let mut batches = Vec::new();
-    let estimated = Walk::new(view, links, &ViewEdges { source, view }, t).scan(part, wanted, &|_| true, &mut |batch| {
+    let (mut batches, mut any) = (Vec::new(), false);
+    Walk::new(view, links, &ViewEdges { source, view }, t).scan(part, wanted, &|_| true, &mut |batch, estimated| {
         batches.push(batch);
+        any |= estimated.true_count() > 0;
         Ok(())
     })?;
-    Ok((concat_batches(&Arc::new(Schema::new(fields)), &batches)?, estimated))
+    Ok((concat_batches(&Arc::new(Schema::new(fields)), &batches)?, any))
 }

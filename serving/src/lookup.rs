@@ -39,7 +39,7 @@ pub fn lookup(view: &LiveView, source: &Source<'_>, keys: &[&[u8]], t: Micros, w
     if let Some(links) = &view.plan.links {
         let groups = view.codec.nodes()?.groups_of(keys)?;
         let Walked { rows, found, estimated } = Walk::new(view, links, &ViewEdges { source, view }, t).rows(&groups, keys.len(), wanted)?;
-        return Ok(Answers { rows, found, estimated, paths: None });
+        return Ok(Answers { rows, found, estimated: estimated.contains(&true), paths: None });
     }
     let mut pieces = Pieces::default();
     for (index, key) in keys.iter().enumerate() {

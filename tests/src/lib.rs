@@ -21,6 +21,9 @@ use serving::{Node, NodeSettings, ServingClock};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+/// Events to a snapshot's bucket.
+const FEW_EVENTS: u64 = 20;
+
 /// One installation on embedded parts.
 pub struct Lab {
     pub folder: tempfile::TempDir,
@@ -119,13 +122,18 @@ impl Lab {
         self.batch_within(view, t, 256 << 20).await
     }
 
-    /// A run that may hold so many bytes.
+    /// A run that may hold so many bytes. Snapshots have several buckets even of few events.
     pub async fn batch_within(&self, view: &str, t: batch::RunTime, memory_limit_bytes: usize) -> Result<RunRecord> {
         let batch = batch::Batch {
             catalog: self.catalog.clone(),
             storage: self.storage.clone(),
             functions: self.functions.clone(),
-            settings: batch::BatchSettings { memory_limit_bytes, temp_dir: None, lease: Duration::from_secs(30) },
+            settings: batch::BatchSettings {
+                memory_limit_bytes,
+                temp_dir: None,
+                lease: Duration::from_secs(30),
+                events_per_bucket: FEW_EVENTS,
+            },
             worker: "lab".into(),
         };
         let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t };

@@ -8,84 +8,76 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::TimestampMicrosecondType;
-use arrow_row::{RowConverter, Rows, SortField};
-use schemas::plan::links::{EdgeKind, LinkPlan, PairRange, Side};
+use schemas::Result;
+use schemas::plan::links::LinkPlan;
 use schemas::registry::LiveView;
 use schemas::states::StateRows;
 use schemas::states::rows::{levels, tiles};
-use schemas::tiles::{Micros, Range};
+use schemas::tiles::Micros;
 use schemas::walk::{Buckets, EdgeLayers};
-use schemas::{Error, Result};
+
+mod compare;
+
+use compare::Comparing;
 
 /// Keys and nodes with changed edges, by how the edges' keys begin.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    near: HashSet<Vec<u8>>,
-    far: HashSet<Vec<u8>>,
+    /// Of one part: a key's near edges lie together.
+    pub(super) near: HashSet<Vec<u8>>,
+    /// Of any part.
+    pub(super) far: HashSet<Vec<u8>>,
 }
 
-impl Changed {
-    pub(super) fn len(&self) -> usize {
-        self.near.len() + self.far.len()
-    }
-
-    pub(super) fn extend(&mut self, other: Changed) {
-        self.near.extend(other.near);
-        self.far.extend(other.far);
-    }
-
-    /// The keys of a part whose rows may have changed, those that have no edges any more included.
-    pub(super) fn keys_of(&self, view: &LiveView, links: &LinkPlan, edges: &Buckets, part: u32) -> Result<HashSet<Vec<u8>>> {
-        let codec = view.codec.nodes()?;
-        let mut keys = self.near.clone();
-        for (rows, _) in edges.chunks(part) {
-            let near = codec.near_rows(rows.batch())?;
-            let of = |columns: &std::ops::Range<usize>| -> Vec<ArrayRef> {
-                rows.batch().columns()[columns.clone()].iter().map(|key| key.slice(near.start, near.len())).collect()
-            };
-            let groups = codec.near(&of(&links.layout.groups), near.len())?;
-            let nodes = codec.far(&of(&links.layout.via), near.len())?;
-            for row in 0..near.len() {
-                if self.far.contains(nodes.value(row)) && !keys.contains(groups.value(row)) {
-                    keys.insert(groups.value(row).to_vec());
-                }
+/// The keys of a part whose rows may have changed: those that have no edges any more (`near`) included.
+pub(super) fn keys_of(
+    (view, links): (&LiveView, &LinkPlan),
+    edges: &Buckets,
+    part: u32,
+    near: &HashSet<Vec<u8>>,
+    far: &HashSet<Vec<u8>>,
+) -> Result<HashSet<Vec<u8>>> {
+    let codec = view.codec.nodes()?;
+    let mut keys = near.clone();
+    for (rows, _) in edges.chunks(part) {
+        let near = codec.near_rows(rows.batch())?;
+        let of = |columns: &std::ops::Range<usize>| -> Vec<ArrayRef> {
+            rows.batch().columns()[columns.clone()].iter().map(|key| key.slice(near.start, near.len())).collect()
+        };
+        let groups = codec.near(&of(&links.layout.groups), near.len())?;
+        let nodes = codec.far(&of(&links.layout.via), near.len())?;
+        for row in 0..near.len() {
+            if far.contains(nodes.value(row)) && !keys.contains(groups.value(row)) {
+                keys.insert(groups.value(row).to_vec());
             }
         }
-        Ok(keys)
     }
+    Ok(keys)
 }
 
 /// What changed in one bucket between two snapshots' rows, made for times `t`.
 pub(super) fn changed(view: &LiveView, links: &LinkPlan, (old, new): (&[StateRows], &[StateRows]), t: (Micros, Micros)) -> Result<Changed> {
-    let old_states = old.iter().map(|rows| encoded_states(view, rows)).collect::<Result<Vec<_>>>()?;
-    let new_states = new.iter().map(|rows| encoded_states(view, rows)).collect::<Result<Vec<_>>>()?;
-    let passed = Passed::new(links, t);
+    let comparing = Comparing::new(view, links, (old, new), t)?;
     let (mut in_old, mut in_new) = (vec![Vec::new(); old.len()], vec![Vec::new(); new.len()]);
     let (mut left, mut right) = (Cursor::start(old)?, Cursor::start(new)?);
     loop {
-        match (&left, &right) {
-            (None, None) => break,
-            (Some(at), None) => in_old[at.chunk].push(at.row as u32),
-            (None, Some(at)) => in_new[at.chunk].push(at.row as u32),
-            (Some(one), Some(two)) => match one.place().cmp(&two.place()) {
-                Ordering::Less => in_old[one.chunk].push(one.row as u32),
-                Ordering::Greater => in_new[two.chunk].push(two.row as u32),
-                Ordering::Equal => {
-                    let same = old_states[one.chunk].row(one.row) == new_states[two.chunk].row(two.row);
-                    if !same || passed.over(view, links, &new[two.chunk], two.row)? {
-                        in_new[two.chunk].push(two.row as u32);
-                    }
-                }
-            },
-        }
         let order = match (&left, &right) {
-            (Some(one), Some(two)) => one.place().cmp(&two.place()),
+            (None, None) => break,
             (Some(_), None) => Ordering::Less,
-            _ => Ordering::Greater,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(one), Some(two)) => one.place().cmp(&two.place()),
         };
+        let one = left.as_ref().filter(|_| order.is_le()).map(|at| (at.chunk, at.row));
+        let two = right.as_ref().filter(|_| order.is_ge()).map(|at| (at.chunk, at.row));
+        if comparing.differ(one, two) {
+            match (two, one) {
+                (Some((chunk, row)), _) => in_new[chunk].push(row as u32),
+                (None, Some((chunk, row))) => in_old[chunk].push(row as u32),
+                (None, None) => {}
+            }
+        }
         if order.is_le() {
             left = left.map(|at| at.next(old)).transpose()?.flatten();
         }
@@ -132,66 +124,11 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The states of rows as bytes, equal where the states are.
-fn encoded_states(view: &LiveView, rows: &StateRows) -> Result<Rows> {
-    let states = &rows.batch().columns()[view.plan.state_offset(0)..];
-    let fields = states.iter().map(|state| SortField::new(state.data_type().clone())).collect();
-    Ok(RowConverter::new(fields)?.convert_columns(states)?)
-}
-
-/// The stretches of event time that an edge of a window passed over, on either side.
-struct Passed {
-    near: Vec<(Micros, Micros)>,
-    far: Vec<(Micros, Micros)>,
-}
-
-impl Passed {
-    fn new(links: &LinkPlan, (before, now): (Micros, Micros)) -> Self {
-        let of = |side: fn(&PairRange) -> Range| {
-            let mut passed = Vec::new();
-            for range in links.ranges.iter().map(side) {
-                let (one, two) = (range.at(before), range.at(now));
-                for (one, two) in one.from.zip(two.from).into_iter().chain(one.to.zip(two.to)).filter(|(one, two)| one != two) {
-                    passed.push((one.min(two), one.max(two)));
-                }
-            }
-            passed
-        };
-        Self { near: of(|range| range.near), far: of(|range| range.far) }
-    }
-
-    fn over(&self, view: &LiveView, links: &LinkPlan, rows: &StateRows, row: usize) -> Result<bool> {
-        let passed = if side_of(rows, row)? == Side::Near { &self.near } else { &self.far };
-        let holds = |time: Micros| passed.iter().any(|(from, to)| (*from..*to).contains(&time));
-        if passed.is_empty() {
-            return Ok(false);
-        }
-        if links.kind == EdgeKind::Full {
-            return Ok(holds(tiles(rows.batch())?[row]));
-        }
-        for condition in &links.conditions {
-            let seen = rows.batch().column(view.plan.state_offset(condition.state)).as_primitive_opt::<TimestampMicrosecondType>();
-            let seen = seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))?;
-            if seen.is_valid(row) && holds(seen.value(row)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
-fn side_of(rows: &StateRows, row: usize) -> Result<Side> {
-    let side = rows.batch().column(0).as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))?;
-    Ok(if side.value(row) { Side::Far } else { Side::Near })
-}
-
 /// Notes what these rows' edges leave.
 fn add(view: &LiveView, links: &LinkPlan, chunk: &StateRows, rows: Vec<u32>, found: &mut Changed) -> Result<()> {
     let codec = view.codec.nodes()?;
-    let (mut near, mut far) = (Vec::new(), Vec::new());
-    for row in rows {
-        if side_of(chunk, row as usize)? == Side::Near { near.push(row) } else { far.push(row) }
-    }
+    let near_rows = codec.near_rows(chunk.batch())?.end;
+    let (near, far): (Vec<u32>, Vec<u32>) = rows.into_iter().partition(|row| (*row as usize) < near_rows);
     let of = |columns: &std::ops::Range<usize>, rows: &[u32]| -> Result<Vec<ArrayRef>> {
         let rows = UInt32Array::from(rows.to_vec());
         chunk.batch().columns()[columns.clone()].iter().map(|key| Ok(take(key, &rows, None)?)).collect()

@@ -74,9 +74,13 @@ impl SortedFileWriter {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| at(path, error))?;
         }
+        Self::to_file(File::create(path).map_err(|error| at(path, error))?, state_schema)
+    }
+
+    /// To a file that is open.
+    pub fn to_file(file: File, state_schema: &SchemaRef) -> Result<Self> {
         let schema = file_schema(state_schema);
-        let file = std::io::BufWriter::new(File::create(path).map_err(|error| at(path, error))?);
-        Ok(Self { writer: FileWriter::try_new(file, &schema)?, schema })
+        Ok(Self { writer: FileWriter::try_new(std::io::BufWriter::new(file), &schema)?, schema })
     }
 
     pub fn write(&mut self, rows: &StateRows) -> Result<()> {
@@ -98,18 +102,22 @@ fn file_schema(state_schema: &SchemaRef) -> SchemaRef {
 
 /// Maps a file that [`SortedFileWriter`] finished. Nothing is read until it is touched.
 pub fn map(path: &Path) -> Result<SortedRun> {
-    let file = File::open(path).map_err(|error| at(path, error))?;
-    let mapped = map_file(&file).map_err(|error| at(path, error))?;
+    map_file(&File::open(path).map_err(|error| at(path, error))?).map_err(|error| error.with("file", path.display()))
+}
+
+/// Likewise, a file that is open.
+pub fn map_file(file: &File) -> Result<SortedRun> {
+    let mapped = pages_of(file)?;
     let mapped_bytes = mapped.len();
     let buffer = Buffer::from(bytes::Bytes::from_owner(mapped));
-    let chunks = decode(&buffer).map_err(|error| error.with("file", path.display()))?;
-    Ok(SortedRun { chunks, mapped_bytes })
+    Ok(SortedRun { chunks: decode(&buffer)?, mapped_bytes })
 }
 
 /// The file is this process's own, written once and never changed while it is mapped.
 #[allow(unsafe_code)]
-fn map_file(file: &File) -> std::io::Result<memmap2::Mmap> {
-    // SAFETY: the cache folder belongs to this process (it is locked at start) and finished files are only ever unlinked.
+fn pages_of(file: &File) -> std::io::Result<memmap2::Mmap> {
+    // SAFETY: the file has no name any more, or lies in a cache folder that belongs to this process (it is locked at start), where
+    // finished files are only ever unlinked.
     unsafe { memmap2::Mmap::map(file) }
 }
 

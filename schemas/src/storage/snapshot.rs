@@ -21,6 +21,12 @@ use crate::vector::Vector;
 /// Raised when an older release could misread what we write; fields that it may ignore are no reason.
 pub const MANIFEST_FORMAT: u32 = 1;
 
+/// See [`Joined::format`].
+pub const JOIN_FORMAT: u32 = 1;
+
+/// A column of a joined file, after the view's: whether the row is an estimate.
+pub const ESTIMATED: &str = "__estimated";
+
 const ROW_GROUP_ROWS: usize = 64 * 1024;
 
 /// Says what a snapshot is and names its files. Stored as JSON; unknown fields are ignored.
@@ -62,6 +68,8 @@ pub struct Manifest {
 /// A linked view's rows as of a snapshot's cut: what a scan of the view along the snapshot's edges answers at `t`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Joined {
+    /// Raised when walks answer otherwise than before: rows of another format are not carried over.
+    pub format: u32,
     pub t: Micros,
     /// In the order of the buckets, of which a key's near edges tell its own.
     pub files: Vec<BucketFile>,

@@ -1,24 +1,25 @@
 //! Nodes with more neighbours than are followed: a walk takes those with the smallest hash, at both hops alike.
 //!
 //! Bottom-k sampling (Cohen and Kaplan, "Summarizing data using bottom-k sketches", PODC 2007): the k smallest of uniform hashes are a
-//! uniform sample without replacement, and the k-th of them, as a fraction of the hashes' range, the share of neighbours that is kept.
+//! uniform sample without replacement, and the one after them, as a fraction of the hashes' range, the share of neighbours that is kept:
+//! with it, and not the k-th, what is divided by the share is unbiased.
 
 use std::collections::{BinaryHeap, HashSet};
 use std::ops::Range;
 
-use crate::error::Result;
-use crate::plan::links::Side;
-use crate::states::StateRows;
 use arrow::array::{Array, ArrayRef, BinaryArray};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::error::Result;
+use crate::plan::links::Side;
+use crate::states::StateRows;
 use crate::walk::edges::{Alive, EdgeSet};
 use crate::walk::{LayerRows, Walk};
 
 /// Rows whose neighbours are hashed at once.
 const ROWS: usize = 8_192;
 
-/// The greatest hashes that a key's walk follows, at either hop. `u64::MAX`: all.
+/// A key's walk follows what hashes below these, at either hop. `u64::MAX`: all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Threshold {
     pub(super) near: u64,
@@ -41,44 +42,42 @@ impl Threshold {
     }
 
     pub(super) fn keeps(&self, far: &EdgeSet<'_>, edge: usize) -> bool {
-        self.far == u64::MAX || far.hash_of(edge).is_none_or(|hash| hash <= self.far)
+        self.far == u64::MAX || far.hash_of(edge).is_none_or(|hash| hash < self.far)
     }
 }
 
-/// The k-th smallest hash of a node's live neighbours; `None` when it has no more than are followed. Holds k hashes, however many there are.
+/// The smallest hash of a node's live neighbours that is not followed; `None` when all are. Holds as many hashes as are followed, and one,
+/// however many there are.
 pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[LayerRows<'_>]) -> Result<Option<u64>> {
     let most = walk.links.max_degree;
     let (mut smallest, mut known) = (BinaryHeap::with_capacity(most + 2), HashSet::with_capacity(most + 2));
-    let mut beyond = false;
     for (rows, range, _) in layers {
         let alive = Alive::of(walk, side, rows)?;
         for from in range.clone().step_by(ROWS) {
             let hashes = hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))?;
             for hash in hashes.into_iter().enumerate().filter(|(at, _)| alive.holds(from + at)).map(|(_, hash)| hash) {
-                if smallest.len() >= most && smallest.peek().is_some_and(|greatest| hash > *greatest) {
-                    beyond = true;
+                if smallest.len() > most && smallest.peek().is_some_and(|greatest| hash > *greatest) {
                     continue;
                 }
                 if known.insert(hash) {
                     smallest.push(hash);
                 }
-                if smallest.len() > most
+                if smallest.len() > most + 1
                     && let Some(greatest) = smallest.pop()
                 {
                     known.remove(&greatest);
-                    beyond = true;
                 }
             }
         }
     }
-    Ok(if beyond { smallest.peek().copied() } else { None })
+    Ok(if smallest.len() > most { smallest.peek().copied() } else { None })
 }
 
 /// Which of these rows lead to a neighbour that is followed.
 pub(super) fn followed(walk: &Walk<'_>, side: Side, rows: &StateRows, range: Range<usize>, most: u64) -> Result<Vec<bool>> {
     let mut followed = Vec::with_capacity(range.len());
     for from in range.clone().step_by(ROWS) {
-        followed.extend(hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))?.into_iter().map(|hash| hash <= most));
+        followed.extend(hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))?.into_iter().map(|hash| hash < most));
     }
     Ok(followed)
 }

@@ -7,15 +7,15 @@
 //!   share of end points that was looked at. It is a lower bound in expectation, and exact where every end point has one neighbour.
 //! - Other aggregates (min, max, avg, arrays) are those of the sample.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use crate::error::Result;
-use crate::plan::links::{EdgeLayout, LinkAggregate, Over};
 use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array};
 use arrow::compute::cast;
 use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::DataType;
 
+use crate::error::Result;
+use crate::plan::links::{EdgeLayout, LinkAggregate, Over};
 use crate::walk::degree::Threshold;
 use crate::walk::meet::Pair;
 
@@ -24,8 +24,10 @@ pub(super) struct Estimate {
     /// The end points are those of far edges, which are looked at in shares too.
     of_far_ends: bool,
     thresholds: Vec<Threshold>,
-    /// Per key that is sampled: its end points with the followed neighbours through which each was seen.
-    seen: HashMap<u32, HashSet<(u32, u32)>>,
+    /// Per key that is sampled: how many end points were seen through one followed neighbour, and through two.
+    through: HashMap<u32, (u64, u64)>,
+    /// The key under way, with the neighbour through which each of its end points was seen last, and through how many (at most three).
+    current: Option<(u32, HashMap<u32, (u32, u8)>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,18 +45,36 @@ impl Estimate {
             (Over::States { .. }, "count" | "sum") => Method::Total,
             _ => Method::OfTheSample,
         };
-        Self { method, of_far_ends, thresholds: thresholds.to_vec(), seen: HashMap::new() }
+        Self { method, of_far_ends, thresholds: thresholds.to_vec(), through: HashMap::new(), current: None }
     }
 
-    /// Notes through which near edge an end point was reached.
+    /// Notes through which neighbour an end point was reached. Pairs come key after key, and of a key neighbour after neighbour.
     pub(super) fn note(&mut self, pair: &Pair, end: u32) {
-        if self.method == Method::Different && self.thresholds[pair.group as usize].is_sampled() {
-            self.seen.entry(pair.group).or_default().insert((end, pair.near));
+        if self.method != Method::Different || !self.thresholds[pair.group as usize].is_sampled() {
+            return;
+        }
+        if self.current.as_ref().is_none_or(|(key, _)| *key != pair.group) {
+            self.end_key();
+            self.current = Some((pair.group, HashMap::new()));
+        }
+        if let Some((_, seen)) = &mut self.current {
+            let (last, times) = seen.entry(end).or_insert((pair.node, 1));
+            if *last != pair.node {
+                (*last, *times) = (pair.node, (*times + 1).min(3));
+            }
+        }
+    }
+
+    fn end_key(&mut self) {
+        if let Some((key, seen)) = self.current.take() {
+            let through = |count: u8| seen.values().filter(|(_, times)| *times == count).count() as u64;
+            self.through.insert(key, (through(1), through(2)));
         }
     }
 
     /// The values with those of sampled keys estimated.
-    pub(super) fn scale(&self, values: &ArrayRef) -> Result<ArrayRef> {
+    pub(super) fn scale(&mut self, values: &ArrayRef) -> Result<ArrayRef> {
+        self.end_key();
         if self.method == Method::OfTheSample {
             return Ok(values.clone());
         }
@@ -78,12 +98,8 @@ impl Estimate {
         match self.method {
             Method::Total => value / (near * far),
             Method::Different => {
-                let mut neighbours: HashMap<u32, u32> = HashMap::new();
-                for (end, _) in self.seen.get(&(key as u32)).into_iter().flatten() {
-                    *neighbours.entry(*end).or_default() += 1;
-                }
-                let through = |count: u32| neighbours.values().filter(|neighbours| **neighbours == count).count() as f64;
-                different(value, through(1), through(2), near) / if self.of_far_ends { far } else { 1.0 }
+                let (once, twice) = self.through.get(&(key as u32)).copied().unwrap_or_default();
+                different(value, once as f64, twice as f64, near) / if self.of_far_ends { far } else { 1.0 }
             }
             Method::OfTheSample => value,
         }

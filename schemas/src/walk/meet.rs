@@ -12,30 +12,32 @@ pub(super) struct Pair {
     pub(super) group: u32,
     pub(super) near: u32,
     pub(super) far: u32,
+    /// The node they meet in.
+    pub(super) node: u32,
 }
 
 /// End points that have to differ: of near edges, and of far ones.
 pub(super) type Apart<'a> = (&'a Ids, &'a Ids);
 
-/// Near edges, in the order of their keys, each with the far edges of the node it leads to.
+/// Near edges, in the order of their keys and of the nodes they lead to, each with its node and the far edges of that.
 pub(super) struct Meeting<'a> {
     pub(super) near: &'a EdgeSet<'a>,
     pub(super) far: &'a EdgeSet<'a>,
-    pub(super) edges: &'a [(u32, Range<u32>)],
+    pub(super) edges: &'a [(u32, u32, Range<u32>)],
     pub(super) thresholds: &'a [Threshold],
 }
 
 impl Meeting<'_> {
-    /// Tells the pairs of live edges whose end points differ, in the order of the keys.
+    /// Tells the pairs of live edges whose end points differ, in the order of the keys, and of each key node after node.
     #[inline]
     pub(super) fn pairs(&self, (near_live, far_live): (&[bool], &[bool]), apart: &[Apart<'_>], mut take: impl FnMut(Pair)) {
-        for (near, of_node) in self.edges.iter().filter(|(near, _)| near_live[*near as usize]) {
+        for (near, node, of_node) in self.edges.iter().filter(|(near, ..)| near_live[*near as usize]) {
             let group = self.near.node[*near as usize];
             let threshold = &self.thresholds[group as usize];
             for far in of_node.clone().filter(|far| far_live[*far as usize]) {
                 let differ = apart.iter().all(|(of_near, of_far)| of_near.differs(*near as usize, of_far, far as usize));
                 if differ && threshold.keeps(self.far, far as usize) {
-                    take(Pair { group, near: *near, far });
+                    take(Pair { group, near: *near, far, node: *node });
                 }
             }
         }

@@ -1,14 +1,15 @@
 //! The paths behind a linked view's row: which node links which end points, with both events' times, newest first.
 
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
+
 use crate::definitions::timestamp_type;
 use crate::error::Result;
 use crate::plan::links::Side;
 use crate::tiles::Micros;
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::take;
-use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
-use std::sync::Arc;
-
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use crate::walk::ids::{EndIds, Numbers, apart};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{filter, filter_record_batch};
 
 use crate::error::Result;
 use crate::states::StateRows;
@@ -14,25 +14,25 @@ use crate::walk::{Walk, Walked};
 const KEYS: usize = 1_024;
 
 impl Walk<'_> {
-    /// Hands on the rows of one part that exist, some keys at a time; answers whether one of them is estimated. `only` says which keys,
-    /// by how their near edges begin.
+    /// Hands on the rows of one part that exist, some keys at a time, and which of them are estimated. `only` says which keys, by how their
+    /// near edges begin.
     pub fn scan(
         &self,
         part: u32,
         wanted: &[usize],
         only: &dyn Fn(&[u8]) -> bool,
-        take: &mut dyn FnMut(RecordBatch) -> Result<()>,
-    ) -> Result<bool> {
+        take: &mut dyn FnMut(RecordBatch, BooleanArray) -> Result<()>,
+    ) -> Result<()> {
         let keys: Vec<Vec<u8>> = self.keys_of(part)?.into_iter().filter(|key| only(key)).collect();
-        let mut any = false;
         for keys in keys.chunks(KEYS) {
             let prefixes: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let groups = self.view.codec.nodes()?.groups_of(&prefixes)?;
             let Walked { rows, found, estimated } = self.rows(&groups, keys.len(), wanted)?;
-            take(filter_record_batch(&rows, &BooleanArray::from(found))?)?;
-            any |= estimated;
+            let found = BooleanArray::from(found);
+            let estimated = filter(&BooleanArray::from(estimated), &found)?.as_boolean().clone();
+            take(filter_record_batch(&rows, &found)?, estimated)?;
         }
-        Ok(any)
+        Ok(())
     }
 
     /// How the near edges of this part's group keys begin.

@@ -52,6 +52,10 @@ impl TableProvider for JoinedTable {
 
 impl JoinedTable {
     fn plan(&self, columns: Vec<usize>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.question.as_of.is_some() {
+            let message = format!("\"{0}__batch\" is as of its batch run: it takes no as_of", self.live.name);
+            return Err(Error::input(message).with("help", format_args!("\"{}\" answers at any time", self.live.name)));
+        }
         let snapshot = self.question.stand.view(&self.live.name)?.snapshot.as_ref();
         let joined = snapshot.map(|snapshot| {
             snapshot.manifest.joined.as_ref().ok_or_else(|| {

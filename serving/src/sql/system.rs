@@ -245,6 +245,7 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
         .text("windows", rows, |view| Some(view.live.definition.windows.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(", ")))
         .text("cut", rows, |view| view.snapshot.map(|snapshot| &snapshot.cut))
         .time("snapshot_at", rows, |view| view.snapshot.map(|snapshot| snapshot.made_at))
+        .time("joined_as_of", rows, |view| view.snapshot.and_then(|snapshot| snapshot.joined.as_ref()).map(|joined| joined.t))
         .text("snapshot_run", rows, |view| view.snapshot.map(|snapshot| snapshot.run))
         .integer("snapshot_events", rows, |view| view.snapshot.map(|snapshot| snapshot.events))
         .integer("snapshot_rows", rows, |view| view.snapshot.map(|snapshot| snapshot.rows))

@@ -107,7 +107,12 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
         catalog: lab.catalog.clone(),
         storage: lab.storage.clone(),
         functions: lab.functions.clone(),
-        settings: BatchSettings { memory_limit_bytes: 64 << 20, temp_dir: None, lease: Duration::from_secs(30) },
+        settings: BatchSettings {
+            memory_limit_bytes: 64 << 20,
+            temp_dir: None,
+            lease: Duration::from_secs(30),
+            events_per_bucket: batch::EVENTS_PER_BUCKET,
+        },
         worker: "lab".into(),
     };
     let request =

@@ -67,7 +67,12 @@ async fn run(lab: &Lab, memory_limit_bytes: usize) -> RunRecord {
         catalog: lab.catalog.clone(),
         storage: lab.storage.clone(),
         functions: lab.functions.clone(),
-        settings: BatchSettings { memory_limit_bytes, temp_dir: None, lease: Duration::from_secs(30) },
+        settings: BatchSettings {
+            memory_limit_bytes,
+            temp_dir: None,
+            lease: Duration::from_secs(30),
+            events_per_bucket: batch::EVENTS_PER_BUCKET,
+        },
         worker: "lab".into(),
     };
     let request = RunRequest { view: "v".into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };

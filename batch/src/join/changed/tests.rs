@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use arrow::array::{Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use schemas::catalog::DefinitionStatus;
 use schemas::definitions::{Definitions, parse};
 use schemas::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
@@ -68,7 +68,7 @@ impl World {
         let (before, after) = (self.edges(old.0, old.1).await, self.edges(new.0, new.1).await);
         let chunks = (before.0[0].chunks(), after.0[0].chunks());
         let found = changed(&self.view, &self.links, chunks, (old.1, new.1)).unwrap();
-        let keys = found.keys_of(&self.view, &self.links, &after, 0).unwrap();
+        let keys = keys_of((&self.view, &self.links), &after, 0, &found.near, &found.far).unwrap();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let groups = self.view.codec.nodes().unwrap().groups_of(&keys).unwrap();
         let mut devices: Vec<String> = groups[0].as_string::<i32>().iter().flatten().map(str::to_owned).collect();
@@ -105,8 +105,17 @@ async fn an_edge_that_a_window_passed_over_changes_the_keys_of_its_node() {
         let world = World::of(columns).await;
         // d4's login of 20 days ago leaves the window of 30 days within the next 11.
         assert_eq!(world.changed((&LOGINS, NOW), (&LOGINS, NOW + 11 * DAY)).await, ["d3", "d4"], "{columns}");
+        assert_eq!(world.changed((&LOGINS, NOW + 11 * DAY), (&LOGINS, NOW)).await, ["d3", "d4"], "{columns}, and backwards");
         if columns == LIVENESS {
             assert_eq!(world.changed((&LOGINS, NOW + 11 * DAY), (&LOGINS, NOW + 12 * DAY)).await, Vec::<String>::new());
         }
     }
+}
+
+#[tokio::test]
+async fn an_edge_that_is_seen_again_changes_what_counts_events_and_not_what_asks_for_links() {
+    let again: Vec<Login> = LOGINS.into_iter().chain([("u1", "d1", 0)]).collect();
+    let changed = World::of(LIVENESS).await.changed((&LOGINS, NOW), (&again, NOW)).await;
+    assert_eq!(changed, Vec::<String>::new());
+    assert_eq!(World::of(COUNTED).await.changed((&LOGINS, NOW), (&again, NOW)).await, ["d1", "d2"]);
 }

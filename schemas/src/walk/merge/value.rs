@@ -121,7 +121,7 @@ impl Value {
             Merge::Count(counts) => Arc::new(Int64Array::from(std::mem::take(counts))),
             Merge::Accumulate(accumulate) => accumulate.finish()?,
         };
-        match &self.estimate {
+        match &mut self.estimate {
             Some(estimate) => estimate.scale(&values),
             None => Ok(values),
         }

@@ -1,0 +1,140 @@
+//! Whether an edge may answer otherwise than it did in the snapshot before.
+
+use arrow::array::{Array, AsArray, BooleanArray, TimestampMicrosecondArray};
+use arrow::datatypes::TimestampMicrosecondType;
+use arrow_row::{RowConverter, Rows, SortField};
+use schemas::plan::links::{EdgeKind, LinkPlan, PairRange};
+use schemas::registry::LiveView;
+use schemas::states::StateRows;
+use schemas::states::rows::tiles;
+use schemas::tiles::{Micros, Range};
+use schemas::{Error, Result};
+
+/// A row: its chunk, and its place there.
+type Place = (usize, usize);
+
+/// Rows of two snapshots, made to be compared.
+pub(super) enum Comparing<'a> {
+    /// An edge answers by whether it is live in each range, under each condition: it may be seen again and stay what it was.
+    Liveness { old: Vec<Seen<'a>>, new: Vec<Seen<'a>>, near: Vec<Edge>, far: Vec<Edge> },
+    /// A row answers by its states, while its tile is in a range.
+    Full { old: Vec<Rows>, new: Vec<Counted<'a>>, near: Vec<(Micros, Micros)>, far: Vec<(Micros, Micros)> },
+}
+
+/// The left edge of a range before and now, for a condition (index). `None`: all time.
+pub(super) struct Edge {
+    condition: usize,
+    before: Option<Micros>,
+    now: Option<Micros>,
+}
+
+/// When edges were last seen, under each condition.
+pub(super) struct Seen<'a> {
+    far: &'a BooleanArray,
+    last: Vec<&'a TimestampMicrosecondArray>,
+}
+
+/// Rows of tiles.
+pub(super) struct Counted<'a> {
+    far: &'a BooleanArray,
+    tiles: &'a [Micros],
+    states: Rows,
+}
+
+impl<'a> Comparing<'a> {
+    pub(super) fn new(
+        view: &LiveView,
+        links: &LinkPlan,
+        (old, new): (&'a [StateRows], &'a [StateRows]),
+        t: (Micros, Micros),
+    ) -> Result<Self> {
+        let seen = |rows: &'a [StateRows]| rows.iter().map(|rows| Seen::of(view, links, rows)).collect::<Result<Vec<_>>>();
+        Ok(match links.kind {
+            EdgeKind::Liveness => Comparing::Liveness {
+                old: seen(old)?,
+                new: seen(new)?,
+                near: edges(links, |range| range.near, t),
+                far: edges(links, |range| range.far, t),
+            },
+            EdgeKind::Full => Comparing::Full {
+                old: old.iter().map(|rows| encoded_states(view, rows)).collect::<Result<_>>()?,
+                new: new.iter().map(|rows| Counted::of(view, rows)).collect::<Result<_>>()?,
+                near: passed(links, |range| range.near, t),
+                far: passed(links, |range| range.far, t),
+            },
+        })
+    }
+
+    /// Whether a row that was, or is, or both, may answer otherwise.
+    pub(super) fn differ(&self, old: Option<Place>, new: Option<Place>) -> bool {
+        match self {
+            Comparing::Liveness { old: was, new: is, near, far } => {
+                let (was, is) = (old.map(|(chunk, row)| (&was[chunk], row)), new.map(|(chunk, row)| (&is[chunk], row)));
+                let is_far = was.or(is).is_some_and(|(rows, row)| rows.far.value(row));
+                let live =
+                    |at: Option<(&Seen<'_>, usize)>, condition, from| at.is_some_and(|(rows, row)| rows.is_live(row, condition, from));
+                let edges = if is_far { far } else { near };
+                edges.iter().any(|edge| live(was, edge.condition, edge.before) != live(is, edge.condition, edge.now))
+            }
+            Comparing::Full { old: was, new: is, near, far } => {
+                let (Some((old_chunk, old_row)), Some((chunk, row))) = (old, new) else { return true };
+                let rows = &is[chunk];
+                let passed = if rows.far.value(row) { far } else { near };
+                let tile = rows.tiles[row];
+                was[old_chunk].row(old_row) != rows.states.row(row) || passed.iter().any(|(from, to)| (*from..*to).contains(&tile))
+            }
+        }
+    }
+}
+
+impl<'a> Seen<'a> {
+    fn of(view: &LiveView, links: &LinkPlan, rows: &'a StateRows) -> Result<Self> {
+        let last = links.conditions.iter().map(|condition| {
+            let seen = rows.batch().column(view.plan.state_offset(condition.state)).as_primitive_opt::<TimestampMicrosecondType>();
+            seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))
+        });
+        Ok(Self { far: side(rows)?, last: last.collect::<Result<_>>()? })
+    }
+
+    fn is_live(&self, row: usize, condition: usize, from: Option<Micros>) -> bool {
+        let seen = self.last[condition];
+        seen.is_valid(row) && from.is_none_or(|from| from <= seen.value(row))
+    }
+}
+
+impl<'a> Counted<'a> {
+    fn of(view: &LiveView, rows: &'a StateRows) -> Result<Self> {
+        Ok(Self { far: side(rows)?, tiles: tiles(rows.batch())?, states: encoded_states(view, rows)? })
+    }
+}
+
+fn side(rows: &StateRows) -> Result<&BooleanArray> {
+    rows.batch().column(0).as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))
+}
+
+/// The states of rows as bytes, equal where the states are.
+fn encoded_states(view: &LiveView, rows: &StateRows) -> Result<Rows> {
+    let states = &rows.batch().columns()[view.plan.state_offset(0)..];
+    let fields = states.iter().map(|state| SortField::new(state.data_type().clone())).collect();
+    Ok(RowConverter::new(fields)?.convert_columns(states)?)
+}
+
+fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<Edge> {
+    let of = |condition| {
+        let ranges = links.ranges.iter().map(side);
+        ranges.map(move |range| Edge { condition, before: range.at(before).from, now: range.at(now).from })
+    };
+    (0..links.conditions.len()).flat_map(of).collect()
+}
+
+/// The stretches of event time that an edge of a range passed over.
+fn passed(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<(Micros, Micros)> {
+    let mut passed = Vec::new();
+    for range in links.ranges.iter().map(side) {
+        let (one, two) = (range.at(before), range.at(now));
+        for (one, two) in one.from.zip(two.from).into_iter().chain(one.to.zip(two.to)).filter(|(one, two)| one != two) {
+            passed.push((one.min(two), one.max(two)));
+        }
+    }
+    passed
+}
