@@ -1,7 +1,7 @@
 //! The whole answer of a linked view over all events: by plain SQL elsewhere, by plain SQL here, and by a batch run.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use schemas::Result;
 
@@ -81,18 +81,13 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         limits: Limits { time: options.timeout, memory_bytes: options.process_memory_bytes },
     };
     let contenders = Contender::all(options.peer_memory_bytes, programs.python.is_some());
-    let outcomes = contender::measure(&site, &contenders, options.repeats);
-    let installation = installed.open().await?;
-    let began = Instant::now();
-    let served = answer::served(&installation).await?;
-    let read_s = began.elapsed().as_secs_f64();
-    installation.close().await;
-    let compared = answer::compare_all(&served, &outcomes)?;
+    let outcomes = contender::measure(&site, &contenders, options.repeats).await;
+    answer::compare_all(&outcomes)?;
     let question = format!(
         "How long does the whole answer of a linked view take, over {} accounts and {} logins of {} users on {} devices?",
         options.graph.accounts, options.graph.logins, options.graph.users, options.graph.devices
     );
-    let mut tables = vec![table::of(options, &outcomes, &compared, (served.len(), read_s))];
+    let mut tables = vec![table::of(options, &outcomes)];
     tables.extend(table::parts(&outcomes));
     Ok(Report { benchmark: "links-batch".into(), question, context: context.end(), tables })
 }

@@ -32,12 +32,14 @@ async fn the_whole_answer_of_a_linked_view_is_everybodys() {
     // Answers that differ are an error.
     let report = links_batch::run(&options, &programs, folder.path(), "bench links-batch").await.unwrap();
     let rows = &report.tables[0].rows;
-    assert_eq!(rows.len(), if programs.python.is_some() { 6 } else { 3 });
+    assert_eq!(rows.len(), if programs.python.is_some() { 7 } else { 4 });
     for row in rows {
         let told = row.last().unwrap().to_string();
         let count: usize = told.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"));
         assert!(count > 100 && row.iter().any(|figure| matches!(figure, Figure::Seconds(_))), "{row:?}");
     }
+    let parts = &report.tables[1].rows;
+    assert_eq!(parts.len(), 3, "{report}");
     assert_told(&report);
 }
 

@@ -5,47 +5,49 @@ use std::path::Path;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
-use jobs::Installation;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use schemas::{Error, Result};
 
 use super::contender::Outcome;
+use crate::installed::Pristine;
 use crate::view::{VALUES, VIEW};
 
 /// Keys with their values, in the order of the keys.
 pub(super) type Answer = Vec<(String, [i64; 5])>;
 
-/// What the installation's snapshot answers.
-pub(super) async fn served(installation: &Installation) -> Result<Answer> {
+/// What the last batch run joined.
+pub(super) async fn joined(installed: &Pristine) -> Result<Answer> {
+    let installation = installed.open().await?;
     let node = installation.node(None).await?;
     let columns = VALUES.join(", ");
-    let response = node.query(&format!("SELECT device_id, {columns} FROM {VIEW}"), Vec::new()).await?;
-    rows(&response.collect().await?)
+    let response = node.query(&format!("SELECT device_id, {columns} FROM {VIEW}__batch"), Vec::new()).await?;
+    let answer = rows(&response.collect().await?)?;
+    installation.close().await;
+    Ok(answer)
 }
 
-/// Of each outcome, how many rows were alike; `None` where there is no file. Any difference is an error.
-pub(super) fn compare_all(served: &Answer, outcomes: &[Outcome]) -> Result<Vec<Option<usize>>> {
-    let compare = |outcome: &Outcome| -> Result<Option<usize>> {
-        let Some(path) = &outcome.answer else { return Ok(None) };
-        let answer = read(path)?;
-        same(served, &answer).map_err(|error| error.with("other", outcome.contender.name()))?;
-        Ok(Some(answer.len()))
-    };
-    outcomes.iter().map(compare).collect()
+/// Any difference between two answers is an error.
+pub(super) fn compare_all(outcomes: &[Outcome]) -> Result<()> {
+    let mut told = outcomes.iter().filter_map(|outcome| Some((outcome.contender.name(), outcome.answer.as_ref()?)));
+    let Some((name, first)) = told.next() else { return Err(Error::internal("nobody answered")) };
+    for (other, answer) in told {
+        same(first, answer).map_err(|error| error.with("one", &name).with("another", other))?;
+    }
+    Ok(())
 }
 
-fn same(served: &Answer, other: &Answer) -> Result<()> {
-    if let Some((ours, theirs)) = served.iter().zip(other).find(|(ours, theirs)| ours != theirs) {
+fn same(first: &Answer, other: &Answer) -> Result<()> {
+    if let Some((one, two)) = first.iter().zip(other).find(|(one, two)| one != two) {
         let error = Error::internal("two answers differ");
-        return Err(error.with("ours", format!("{ours:?}")).with("theirs", format!("{theirs:?}")));
+        return Err(error.with("one has", format!("{one:?}")).with("the other", format!("{two:?}")));
     }
-    match served.len() == other.len() {
+    match first.len() == other.len() {
         true => Ok(()),
-        false => Err(Error::internal("two answers have other keys").with("ours", served.len()).with("theirs", other.len())),
+        false => Err(Error::internal("two answers have other keys").with("one has", first.len()).with("the other", other.len())),
     }
 }
 
-fn read(path: &Path) -> Result<Answer> {
+pub(super) fn read(path: &Path) -> Result<Answer> {
     let file = std::fs::File::open(path).map_err(|error| Error::from(error).with("file", path.display()))?;
     let batches = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?.collect::<Result<Vec<_>, _>>()?;
     rows(&batches)

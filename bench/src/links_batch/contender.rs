@@ -7,6 +7,7 @@ use schemas::{Error, Result};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::answer::{self, Answer};
 use super::files_of;
 use super::parts::Parts;
 use super::plain::Question;
@@ -35,8 +36,10 @@ pub(super) enum Kind {
     DuckDbEdges,
     /// Plain SQL over the archive, by our own engine without the layers.
     PlainSelect,
-    /// `basestream batch run`.
+    /// `basestream batch run`, the first of its view.
     BatchRun,
+    /// The next one: nothing is new, and the join's rows are carried over.
+    BatchAgain,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +65,10 @@ pub(super) struct Outcome {
     pub(super) measured: Vec<Measured>,
     /// Why it was given up.
     pub(super) failure: Option<Error>,
-    /// Where its answer is, in a file; a batch run's is in the installation.
-    pub(super) answer: Option<PathBuf>,
+    /// Of the last repeat.
+    pub(super) answer: Option<Answer>,
+    /// The file that takes a peer's answer.
+    file: PathBuf,
 }
 
 impl Contender {
@@ -74,8 +79,13 @@ impl Contender {
         if duckdb {
             all.extend([of(Kind::DuckDb, peer_memory_bytes), of(Kind::DuckDb, 1 << 30), of(Kind::DuckDbEdges, peer_memory_bytes)]);
         }
-        all.extend([of(Kind::PlainSelect, peer_memory_bytes), of(Kind::BatchRun, 4 << 30), of(Kind::BatchRun, 1 << 30)]);
+        all.extend([of(Kind::PlainSelect, peer_memory_bytes), of(Kind::BatchRun, 1 << 30)]);
+        all.extend([of(Kind::BatchRun, 4 << 30), of(Kind::BatchAgain, 4 << 30)]);
         all
+    }
+
+    fn is_run(&self) -> bool {
+        matches!(self.kind, Kind::BatchRun | Kind::BatchAgain)
     }
 
     pub(super) fn name(&self) -> String {
@@ -84,30 +94,40 @@ impl Contender {
             Kind::DuckDbEdges => "DuckDB, edges deduplicated by hand",
             Kind::PlainSelect => "DataFusion, plain SQL over the archive",
             Kind::BatchRun => "basestream batch run",
+            Kind::BatchAgain => "basestream batch run again, nothing new",
         };
         name.to_owned()
     }
 }
 
 /// Runs everybody so many times, in turns. Who fails once is not asked again.
-pub(super) fn measure(site: &Site<'_>, contenders: &[Contender], repeats: usize) -> Vec<Outcome> {
+pub(super) async fn measure(site: &Site<'_>, contenders: &[Contender], repeats: usize) -> Vec<Outcome> {
     let outcome = |(number, contender): (usize, &Contender)| {
-        let answer = (contender.kind != Kind::BatchRun).then(|| site.folder.join(format!("answer-{number}.parquet")));
-        Outcome { contender: *contender, measured: Vec::new(), failure: None, answer }
+        let file = site.folder.join(format!("answer-{number}.parquet"));
+        Outcome { contender: *contender, measured: Vec::new(), failure: None, answer: None, file }
     };
     let mut outcomes: Vec<Outcome> = contenders.iter().enumerate().map(outcome).collect();
-    for _ in 0..repeats.max(1) {
+    let repeats = repeats.max(1);
+    for repeat in 1..=repeats {
         for outcome in outcomes.iter_mut().filter(|outcome| outcome.failure.is_none()) {
-            match measure_one(site, outcome) {
-                Ok(measured) => outcome.measured.push(measured),
-                Err(error) => {
-                    eprintln!("{} ({} MiB): {error}", outcome.contender.name(), outcome.contender.memory_bytes >> 20);
-                    (outcome.failure, outcome.answer) = (Some(error), None);
-                }
+            if let Err(error) = one_more(site, outcome, repeat == repeats).await {
+                eprintln!("{} ({} MiB): {error}", outcome.contender.name(), outcome.contender.memory_bytes >> 20);
+                outcome.failure = Some(error);
             }
         }
     }
     outcomes
+}
+
+async fn one_more(site: &Site<'_>, outcome: &mut Outcome, is_last: bool) -> Result<()> {
+    outcome.measured.push(measure_one(site, outcome)?);
+    if is_last {
+        outcome.answer = Some(match outcome.contender.is_run() {
+            true => answer::joined(site.installed).await?,
+            false => answer::read(&outcome.file)?,
+        });
+    }
+    Ok(())
 }
 
 /// What each process prints, among other things.
@@ -135,14 +155,14 @@ fn measure_one(site: &Site<'_>, outcome: &Outcome) -> Result<Measured> {
 fn command(site: &Site<'_>, outcome: &Outcome) -> Result<Command> {
     let Contender { kind, memory_bytes } = outcome.contender;
     let question = match kind {
-        Kind::BatchRun => return Ok(batch_run(site, memory_bytes)),
+        Kind::BatchRun | Kind::BatchAgain => return Ok(batch_run(site, memory_bytes)),
         Kind::DuckDb => duckdb(site, outcome, &plain_select(&site.windows, Dialect::DuckDb)),
         Kind::DuckDbEdges => duckdb(site, outcome, &edges_select(&site.windows)),
         Kind::PlainSelect => json!(Question {
             config: site.installed.config.clone(),
             sql: plain_select(&site.windows, Dialect::DataFusion),
             memory_bytes,
-            answer: outcome.answer.clone(),
+            answer: Some(outcome.file.clone()),
         }),
     };
     let path = site.folder.join("question.json");
@@ -168,13 +188,13 @@ fn duckdb(site: &Site<'_>, outcome: &Outcome, sql: &str) -> serde_json::Value {
         "threads": site.threads,
         "memory_limit": format!("{}MiB", outcome.contender.memory_bytes >> 20),
         "temp_directory": site.folder.join("duckdb-spilled"),
-        "answer": outcome.answer,
+        "answer": outcome.file,
     })
 }
 
 fn batch_run(site: &Site<'_>, memory_bytes: u64) -> Command {
     let mut command = Command::new(&site.programs.basestream);
-    command.args(["batch", "run", VIEW, "--full", "--json", "--log-level", "batch=info", "--log-format", "json", "--config"]);
+    command.args(["batch", "run", VIEW, "--json", "--log-level", "batch=info", "--log-format", "json", "--config"]);
     command.arg(&site.installed.config);
     command.env("BASESTREAM__BATCH__MEMORY_LIMIT", format!("\"{}MiB\"", memory_bytes >> 20));
     command

@@ -6,11 +6,11 @@ use super::parts::Parts;
 use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
-pub(super) fn of(options: &Options, outcomes: &[Outcome], compared: &[Option<usize>], served: (usize, f64)) -> Table {
+pub(super) fn of(options: &Options, outcomes: &[Outcome]) -> Table {
     let columns = ["who", "may hold MiB", "seconds", "of DuckDB", "of DataFusion", "whole process s", "peak MiB", "answer"];
     let unlimited = |kind: Kind| outcomes.iter().find(|outcome| outcome.contender.kind == kind).and_then(seconds);
     let (duckdb, plain) = (unlimited(Kind::DuckDb), unlimited(Kind::PlainSelect));
-    let row = |(outcome, compared): (&Outcome, &Option<usize>)| {
+    let row = |outcome: &Outcome| {
         let own = seconds(outcome);
         let over = |other: &Option<Spread>| Figure::ratio(own.zip(*other).map(|(own, other)| own.over(&other)));
         vec![
@@ -21,19 +21,18 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], compared: &[Option<usi
             over(&plain),
             Figure::seconds(spread(outcome, |measured| measured.wall_s)),
             Figure::bytes(spread(outcome, |measured| measured.peak_bytes as f64)),
-            Figure::text(told(outcome, *compared, served.0)),
+            Figure::text(told(outcome)),
         ]
     };
     let notes = vec![
         format!("{} repeats in turns; the middle one (least - greatest); peak: resident memory of the process", options.repeats.max(1)),
         format!("threads: {} of DuckDB, 2 of DataFusion and of the batch run", options.threads),
         "seconds: DuckDB and DataFusion until the answer is in memory; a batch run until its snapshot is durable and published".to_owned(),
-        format!("reading the published answer in SQL took {:.2} s", served.1),
     ];
     Table {
         title: "The whole answer".into(),
         columns: columns.map(str::to_owned).to_vec(),
-        rows: outcomes.iter().zip(compared).map(row).collect(),
+        rows: outcomes.iter().map(row).collect(),
         notes,
     }
 }
@@ -44,10 +43,11 @@ pub(super) fn parts(outcomes: &[Outcome]) -> Option<Table> {
         let parts: Vec<Parts> = outcome.measured.iter().filter_map(|measured| measured.parts).collect();
         let seconds = |of: fn(&Parts) -> f64| Spread::of(parts.iter().map(of)).map(Figure::Seconds);
         let figures = [seconds(|parts| parts.edges_s)?, seconds(|parts| parts.join_s)?, seconds(|parts| parts.publish_s)?];
-        Some([Figure::Count(outcome.contender.memory_bytes >> 20)].into_iter().chain(figures).collect())
+        let who = [Figure::text(outcome.contender.name()), Figure::Count(outcome.contender.memory_bytes >> 20)];
+        Some(who.into_iter().chain(figures).collect())
     };
     let rows: Vec<Vec<Figure>> = outcomes.iter().filter_map(row).collect();
-    let columns = ["may hold MiB", "edges s", "join s", "publishing s"].map(str::to_owned).to_vec();
+    let columns = ["who", "may hold MiB", "edges s", "join s", "publishing s"].map(str::to_owned).to_vec();
     let title = "The parts of a batch run".to_owned();
     (!rows.is_empty()).then_some(Table { title, columns, rows, notes: Vec::new() })
 }
@@ -60,10 +60,10 @@ fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {
     Spread::of(outcome.measured.iter().map(of))
 }
 
-fn told(outcome: &Outcome, compared: Option<usize>, served: usize) -> String {
-    match (&outcome.failure, compared) {
+fn told(outcome: &Outcome) -> String {
+    match (&outcome.failure, &outcome.answer) {
         (Some(error), _) => format!("gave up: {}", error.message()),
-        (None, Some(rows)) => format!("{rows} rows, alike"),
-        (None, None) => format!("{served} rows"),
+        (None, Some(answer)) => format!("{} rows, as all others", answer.len()),
+        (None, None) => "-".to_owned(),
     }
 }
