@@ -1,4 +1,4 @@
-//! A process, its wall time and its greatest resident memory.
+//! A process: its wall time, its processor time and its greatest resident memory.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,8 +21,19 @@ pub struct Finished {
     pub stdout: String,
     pub stderr: String,
     pub wall: Duration,
+    pub used: Used,
+}
+
+/// What a process used, up to the last moment it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Used {
+    /// User and system time of all its threads: what others take of the machine is not in it.
+    pub processor_s: f64,
     pub peak_bytes: u64,
 }
+
+/// Linux counts processor time in hundredths of a second.
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Runs a command to its end. Errors: `Limit` when it passed its limits (it is killed then), `Internal` when it failed, with what it
 /// wrote.
@@ -38,22 +49,23 @@ pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished> {
     }
     let status = child.wait()?;
     let wall = began.elapsed();
-    let peak_bytes = outcome.map_err(|error| error.with("program", &name))?;
+    let used = outcome.map_err(|error| error.with("program", &name))?;
     let (stdout, stderr) = (std::fs::read_to_string(out.path())?, std::fs::read_to_string(err.path())?);
     if !status.success() {
         let last: Vec<&str> = stderr.lines().rev().take(8).collect();
         let last = last.into_iter().rev().collect::<Vec<_>>().join(" / ");
         return Err(Error::internal("a process failed").with("program", name).with("status", status).with("wrote", last));
     }
-    Ok(Finished { stdout, stderr, wall, peak_bytes })
+    Ok(Finished { stdout, stderr, wall, used })
 }
 
-/// Waits for its end; answers its peak.
-fn watch(child: &mut Child, began: Instant, limits: &Limits) -> Result<u64> {
-    let mut peak_bytes = 0;
+/// Waits for its end; answers what it used.
+fn watch(child: &mut Child, began: Instant, limits: &Limits) -> Result<Used> {
+    let mut used = Used::default();
     while child.try_wait()?.is_none() {
-        peak_bytes = peak_of(child.id()).unwrap_or(0).max(peak_bytes);
-        if peak_bytes > limits.memory_bytes {
+        used.peak_bytes = peak_of(child.id()).unwrap_or(0).max(used.peak_bytes);
+        used.processor_s = processor_of(child.id()).unwrap_or(0.0).max(used.processor_s);
+        if used.peak_bytes > limits.memory_bytes {
             return Err(Error::limit(format!("it took more than {} MiB", limits.memory_bytes >> 20)));
         }
         if began.elapsed() > limits.time {
@@ -61,7 +73,15 @@ fn watch(child: &mut Child, began: Instant, limits: &Limits) -> Result<u64> {
         }
         std::thread::sleep(POLL);
     }
-    Ok(peak_bytes)
+    Ok(used)
+}
+
+/// The 14th and 15th field of `stat`: user and system time. The second one is a name in brackets, with anything in it.
+fn processor_of(process: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |nth: usize| fields.get(nth)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }
 
 /// VmHWM: the most memory that was ever resident.
@@ -85,9 +105,10 @@ mod tests {
 
     #[test]
     fn a_process_is_measured_to_its_end() {
-        let finished = run(&mut shell("sleep 0.1; echo done"), &LIMITS).unwrap();
+        let finished = run(&mut shell("i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; sleep 0.1; echo done"), &LIMITS).unwrap();
         assert_eq!(finished.stdout, "done\n");
-        assert!(finished.wall >= Duration::from_millis(100) && finished.peak_bytes > 100_000, "{finished:?}");
+        let Used { processor_s, peak_bytes } = finished.used;
+        assert!(finished.wall >= Duration::from_millis(100) && peak_bytes > 100_000 && processor_s > 0.01, "{finished:?}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::files_of;
 use super::parts::Parts;
 use super::plain::Question;
 use crate::Programs;
-use crate::child::{self, Limits};
+use crate::child::{self, Limits, Used};
 use crate::graph::Stream;
 use crate::installed::Pristine;
 use crate::view::{Dialect, VIEW, Windows, edges_select, plain_select};
@@ -55,7 +55,7 @@ pub(super) struct Measured {
     pub(super) seconds: f64,
     /// Of the whole process.
     pub(super) wall_s: f64,
-    pub(super) peak_bytes: u64,
+    pub(super) used: Used,
     /// Of a batch run.
     pub(super) parts: Option<Parts>,
 }
@@ -144,12 +144,7 @@ fn measure_one(site: &Site<'_>, outcome: &Outcome) -> Result<Measured> {
     let finished = child::run(&mut command, &site.limits)?;
     let told: Told = serde_json::from_str(&finished.stdout)
         .map_err(|error| Error::internal(format!("a process told no seconds: {error}")).with("found", &finished.stdout))?;
-    Ok(Measured {
-        seconds: told.seconds,
-        wall_s: finished.wall.as_secs_f64(),
-        peak_bytes: finished.peak_bytes,
-        parts: Parts::of(&finished.stderr),
-    })
+    Ok(Measured { seconds: told.seconds, wall_s: finished.wall.as_secs_f64(), used: finished.used, parts: Parts::of(&finished.stderr) })
 }
 
 fn command(site: &Site<'_>, outcome: &Outcome) -> Result<Command> {

@@ -7,9 +7,21 @@ use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
 pub(super) fn of(options: &Options, outcomes: &[Outcome]) -> Table {
-    let columns = ["who", "may hold MiB", "seconds", "of DuckDB", "of DataFusion", "whole process s", "peak MiB", "answer"];
-    let unlimited = |kind: Kind| outcomes.iter().find(|outcome| outcome.contender.kind == kind).and_then(seconds);
-    let (duckdb, plain) = (unlimited(Kind::DuckDb), unlimited(Kind::PlainSelect));
+    let columns = [
+        "who",
+        "may hold MiB",
+        "seconds",
+        "of DuckDB",
+        "of DataFusion",
+        "process: wall s",
+        "processor s",
+        "of DuckDB",
+        "peak MiB",
+        "answer",
+    ];
+    let first = |kind: Kind| outcomes.iter().find(|outcome| outcome.contender.kind == kind);
+    let (duckdb, plain) = (first(Kind::DuckDb).and_then(seconds), first(Kind::PlainSelect).and_then(seconds));
+    let duckdb_processor = first(Kind::DuckDb).and_then(processor);
     let row = |outcome: &Outcome| {
         let own = seconds(outcome);
         let over = |other: &Option<Spread>| Figure::ratio(own.zip(*other).map(|(own, other)| own.over(&other)));
@@ -20,12 +32,17 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome]) -> Table {
             over(&duckdb),
             over(&plain),
             Figure::seconds(spread(outcome, |measured| measured.wall_s)),
-            Figure::bytes(spread(outcome, |measured| measured.peak_bytes as f64)),
+            Figure::seconds(processor(outcome)),
+            Figure::ratio(processor(outcome).zip(duckdb_processor).map(|(own, other)| own.over(&other))),
+            Figure::bytes(spread(outcome, |measured| measured.used.peak_bytes as f64)),
             Figure::text(told(outcome)),
         ]
     };
     let notes = vec![
-        format!("{} repeats in turns; the middle one (least - greatest); peak: resident memory of the process", options.repeats.max(1)),
+        format!(
+            "{} repeats in turns; the middle one (least - greatest); peak: resident memory of the process; processor: user and system time of all its threads",
+            options.repeats.max(1)
+        ),
         format!("threads: {} of DuckDB, 2 of DataFusion and of the batch run", options.threads),
         "seconds: DuckDB and DataFusion until the answer is in memory; a batch run until its snapshot is durable and published".to_owned(),
     ];
@@ -54,6 +71,10 @@ pub(super) fn parts(outcomes: &[Outcome]) -> Option<Table> {
 
 fn seconds(outcome: &Outcome) -> Option<Spread> {
     spread(outcome, |measured| measured.seconds)
+}
+
+fn processor(outcome: &Outcome) -> Option<Spread> {
+    spread(outcome, |measured| measured.used.processor_s)
 }
 
 fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {
