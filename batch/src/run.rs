@@ -200,7 +200,6 @@ impl Batch {
         let joined = match local.zip(view.plan.links.clone()) {
             Some((local, links)) => {
                 let edges = Arc::new(local.finish()?);
-                info!(view = %view.name, run = %run.id, rows = written.rows, "the edges are written");
                 let join = Join { storage: self.storage.clone(), view: view.clone(), links, edges, t, run: run.id };
                 let join = join.write(self.manifest_before(state, view).await?.as_ref()).await?;
                 written.bytes += join.files.iter().map(|file| file.bytes).sum::<i64>();
