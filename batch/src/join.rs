@@ -26,7 +26,7 @@ use schemas::storage::snapshot::{ESTIMATED, JOIN_FORMAT};
 use schemas::storage::{BucketFile, BucketWriter, Joined, Manifest, ObjectName, ObjectStorage, read_bucket};
 use schemas::tiles::Micros;
 use schemas::walk::{Buckets, EdgeLayers, Walk};
-use schemas::{Error, ErrorKind, Result};
+use schemas::{Error, Result};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;
@@ -67,7 +67,7 @@ impl Join {
         let before = before.filter(|(manifest, joined)| joined.format == JOIN_FORMAT && self.follows(manifest));
         let changed = match before {
             Some((manifest, joined)) => {
-                let changed = unless_damaged(self.changed_since(manifest, joined.t).await)?.flatten();
+                let changed = if_readable(self.changed_since(manifest, joined.t).await).flatten();
                 changed.map(|changed| (Arc::new(changed), joined))
             }
             None => None,
@@ -138,7 +138,7 @@ impl Join {
     /// Writes one part: rows carried over, then those that are walked.
     async fn part(self, part: u32, kept: Option<(Arc<AllChanged>, Option<BucketFile>)>) -> Result<Part> {
         let carried = match kept {
-            Some((changed, file)) => unless_damaged(self.carry(part, changed, file).await)?,
+            Some((changed, file)) => if_readable(self.carry(part, changed, file).await),
             None => None,
         };
         let (again, carried) = carried.map_or((None, Vec::new()), |carried| (Some(carried.again), carried.rows));
@@ -264,16 +264,9 @@ impl PartOutput<'_> {
     }
 }
 
-/// A damaged snapshot is no reason to fail the run that replaces it: nothing is carried over from it.
-pub(crate) fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
-    match read {
-        Ok(read) => Ok(Some(read)),
-        Err(error) if error.kind() == ErrorKind::Corrupt => {
-            warn!(%error, "the snapshot before is damaged: its join is not carried over");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
+/// A snapshot that cannot be read is no reason to fail the run that replaces it: nothing is carried over from it.
+pub(crate) fn if_readable<T>(read: Result<T>) -> Option<T> {
+    read.inspect_err(|error| warn!(%error, "the snapshot before cannot be read: its join is not carried over")).ok()
 }
 
 /// Whether a column asks for the time itself (`as_of()`).

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::decide::{max_event_time, needed_files, switch_version, version_to_run};
-use crate::join::{Join, LocalEdges, unless_damaged};
+use crate::join::{Join, LocalEdges, if_readable};
 use crate::lease::KeepLease;
 use crate::memory::PeakPool;
 use crate::recompute::recompute_plan;
@@ -201,7 +201,7 @@ impl Batch {
             Some((local, links)) => {
                 let edges = Arc::new(local.finish()?);
                 let join = Join { storage: self.storage.clone(), view: view.clone(), links, edges, t, run: run.id };
-                let join = join.write(self.manifest_before(state, view).await?.as_ref()).await?;
+                let join = join.write(self.manifest_before(state, view).await.as_ref()).await?;
                 written.bytes += join.files.iter().map(|file| file.bytes).sum::<i64>();
                 written.files.extend(join.files);
                 Some(join.joined)
@@ -232,14 +232,11 @@ impl Batch {
         self.publish(view, run, manifest, written, lease, clock).await
     }
 
-    /// The manifest of the snapshot that is served. `None` when there is none, or it is damaged.
-    async fn manifest_before(&self, state: &CatalogState, view: &LiveView) -> Result<Option<Manifest>> {
+    /// The manifest of the snapshot that is served. `None` when there is none, or it cannot be read.
+    async fn manifest_before(&self, state: &CatalogState, view: &LiveView) -> Option<Manifest> {
         let record = state.snapshot(&view.name, view.version);
         let file = record.and_then(|record| state.files.iter().find(|file| file.path == record.manifest));
-        match file {
-            Some(file) => unless_damaged(read_manifest(&self.storage, file).await),
-            None => Ok(None),
-        }
+        if_readable(read_manifest(&self.storage, file?).await)
     }
 
     async fn publish(

@@ -10,6 +10,7 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use schemas::registry::LiveView;
+use schemas::storage::Joined;
 use schemas::storage::scan::scan_files;
 use schemas::{Error, Result};
 
@@ -56,18 +57,28 @@ impl JoinedTable {
             let message = format!("\"{0}__batch\" is as of its batch run: it takes no as_of", self.live.name);
             return Err(Error::input(message).with("help", format_args!("\"{}\" answers at any time", self.live.name)));
         }
-        let snapshot = self.question.stand.view(&self.live.name)?.snapshot.as_ref();
-        let joined = snapshot.map(|snapshot| {
-            snapshot.manifest.joined.as_ref().ok_or_else(|| {
-                let message = format!("the snapshot of \"{}\" was made before joins were materialised", self.live.name);
-                Error::unavailable(message).with("help", format_args!("`basestream batch run {}` makes a new one", self.live.name))
-            })
-        });
-        let joined = joined.transpose()?;
-        if joined.is_some_and(|joined| joined.estimated) {
+        let joined = self.joined()?;
+        if joined.estimated {
             self.question.estimated.note(&self.live, &columns);
         }
-        let files = joined.iter().flat_map(|joined| &joined.files).map(Into::into).collect();
+        let files = joined.files.iter().map(Into::into).collect();
         scan_files(self.queries.storage(), files, self.schema(), columns, None, partitions)
+    }
+    /// Never an empty table for a join that is not there: who exports it would not notice.
+    fn joined(&self) -> Result<&Joined> {
+        let (name, stand) = (&self.live.name, &self.question.stand);
+        let missing = |what: &str| {
+            let error = Error::unavailable(format!("\"{name}__batch\" cannot be read: {what}"));
+            error.with("help", format_args!("`basestream batch run {name}` makes a new one"))
+        };
+        match &stand.view(name)?.snapshot {
+            Some(snapshot) => {
+                snapshot.manifest.joined.as_ref().ok_or_else(|| missing("its snapshot was made before joins were materialised"))
+            }
+            None if stand.loaded.state.snapshot(name, self.live.version).is_some() => {
+                Err(missing("the last run's snapshot could not be loaded"))
+            }
+            None => Err(missing("no batch run of this version of the view has ended yet")),
+        }
     }
 }

@@ -103,7 +103,12 @@ impl<'a> Edges<'a> {
     }
 
     fn name_keys(&mut self, group_names: &[String]) {
-        let mut names = vec![SIDE.to_owned()];
+        // The group keys keep the names that their user gave them; what the edges add makes way.
+        let mut side = SIDE.to_owned();
+        while group_names.contains(&side) {
+            side.push('_');
+        }
+        let mut names: Vec<String> = std::iter::once(side).chain(group_names.iter().cloned()).collect();
         let named = |prefix: &str, expr: &Expr| match expr {
             Expr::Column(column) => format!("{prefix}{}", column.name),
             _ => format!("{prefix}value"),
@@ -111,7 +116,7 @@ impl<'a> Edges<'a> {
         let via = self.joined.near.via.iter().map(|expr| named("via_", expr));
         let near = self.near_ends.iter().map(|expr| named("near_", expr));
         let far = self.far_ends.iter().map(|expr| named("far_", expr));
-        for mut name in group_names.iter().cloned().chain(via).chain(near).chain(far) {
+        for mut name in via.chain(near).chain(far) {
             while names.contains(&name) {
                 name.push('_');
             }

@@ -38,6 +38,18 @@ fn names(plan: &ViewPlan) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn a_group_key_keeps_its_name_whatever_the_edges_call_their_own() {
+    let (plan, links) = linked(
+        "",
+        "SELECT c.device AS far_side, c.ip AS via_user_id, count(DISTINCT l.device) AS linked \
+         FROM created c JOIN login l ON c.user_id = l.user_id GROUP BY c.device, c.ip",
+    )
+    .await;
+    assert_eq!(links.keys.iter().map(|key| key.name().as_str()).collect::<Vec<_>>(), ["far_side", "via_user_id"]);
+    assert_eq!(names(&plan), ["far_side_", "far_side", "via_user_id", "via_user_id_", "far_device"]);
+}
+
+#[tokio::test]
 async fn different_end_points_need_only_when_an_edge_was_last_seen() {
     let (plan, links) = linked(
         "WITH (windows = '7d, 30d')",
