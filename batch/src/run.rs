@@ -122,12 +122,23 @@ impl Batch {
         match self.attempt(&state, run.clone(), request, lease, clock, progress).await {
             Ok(run) => Ok(run),
             Err(error) => {
-                let error = with_help(error);
+                let error = self.with_limit(with_help(error));
                 let finder = Finder { name: &self.worker, now: clock() };
                 report_damage(&self.catalog, &self.storage, &state, std::slice::from_ref(&error), finder).await;
                 self.record_failure(run, &error, clock()).await;
                 Err(error)
             }
+        }
+    }
+
+    /// DataFusion names settings of its own; ours is the one to raise.
+    fn with_limit(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Limit => {
+                let limit_mib = self.settings.memory_limit_bytes >> 20;
+                error.with("help", format_args!("raise `memory_limit` in [batch], which is {limit_mib} MiB"))
+            }
+            _ => error,
         }
     }
 
