@@ -122,18 +122,14 @@ impl Lab {
         self.batch_within(view, t, 256 << 20).await
     }
 
-    /// A run that may hold so many bytes. Snapshots have several buckets even of few events.
+    /// A run that may hold so many bytes. With little memory snapshots have several buckets even of few events.
     pub async fn batch_within(&self, view: &str, t: batch::RunTime, memory_limit_bytes: usize) -> Result<RunRecord> {
+        let events_per_bucket = if memory_limit_bytes < 256 << 20 { FEW_EVENTS } else { batch::EVENTS_PER_BUCKET };
         let batch = batch::Batch {
             catalog: self.catalog.clone(),
             storage: self.storage.clone(),
             functions: self.functions.clone(),
-            settings: batch::BatchSettings {
-                memory_limit_bytes,
-                temp_dir: None,
-                lease: Duration::from_secs(30),
-                events_per_bucket: FEW_EVENTS,
-            },
+            settings: batch::BatchSettings { memory_limit_bytes, temp_dir: None, lease: Duration::from_secs(30), events_per_bucket },
             worker: "lab".into(),
         };
         let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t };
