@@ -195,5 +195,6 @@ fn batches(nodes: &[NodeAt<'_>], edges: usize) -> Vec<std::ops::Range<usize>> {
     }
     batches
 }
+
 #[cfg(test)]
 mod tests;

@@ -64,6 +64,7 @@ impl JoinedTable {
         let files = joined.files.iter().map(Into::into).collect();
         scan_files(self.queries.storage(), files, self.schema(), columns, None, partitions)
     }
+
     /// Never an empty table for a join that is not there: who exports it would not notice.
     fn joined(&self) -> Result<&Joined> {
         let (name, stand) = (&self.live.name, &self.question.stand);

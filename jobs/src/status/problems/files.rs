@@ -1,6 +1,7 @@
 //! Files: damaged ones, ones that should be gone, and ones that somebody keeps from going.
 
 use schemas::catalog::{DamageRecord, DefinitionKind, SnapshotRecord};
+use schemas::storage::ObjectName;
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
 
@@ -21,7 +22,12 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
 }
 
 fn damaged(DamageRecord { path, error, found_by, .. }: &DamageRecord) -> Problem {
+    let is_joined = matches!(path.parse(), Ok(ObjectName::Joined { .. }));
     let (effect, next_step) = match path.split('/').next().unwrap_or_default() {
+        "snapshots" if is_joined => (
+            "`__batch` of its view fails; the view's own answers are made from edges, and stay as they are",
+            "none while a scheduler runs: it runs the view at once; else `basestream repair`",
+        ),
         "states" => (
             "none on answers: its states are computed from the archive",
             "none while a scheduler runs: it makes the file again from the archive; else `basestream repair`",

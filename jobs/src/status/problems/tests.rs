@@ -269,6 +269,17 @@ const CASES: &[Case] = &[
     (
         Fault::FileDamaged,
         Severity::Error,
+        |facts| facts.state.damages.push(damage("snapshots/v/1/00000000-0000-0000-0000-00000000004d/joined/00000.parquet")),
+        [
+            "the file snapshots/v/1/00000000-0000-0000-0000-00000000004d/joined/00000.parquet is damaged or missing",
+            "found 3 bytes, expected 900 (found by p-1)",
+            "`__batch` of its view fails; the view's own answers are made from edges, and stay as they are",
+            "none while a scheduler runs: it runs the view at once; else `basestream repair`",
+        ],
+    ),
+    (
+        Fault::FileDamaged,
+        Severity::Error,
         |facts| {
             facts.stamps.insert(("v".into(), 1), Err("it is gone".into()));
         },

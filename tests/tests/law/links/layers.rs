@@ -214,6 +214,13 @@ pub async fn holds(view: &View, steps: &[Step]) {
     installation.check_ledger().await;
 }
 
+/// What it leaves running is given a second to end.
+fn run(case: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(case);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+}
+
 fn cases() -> u32 {
     std::env::var("BASESTREAM_LAW_LAYER_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(16)
 }
@@ -222,9 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 300, ..ProptestConfig::default() })]
     #[test]
     fn what_the_real_layers_serve_of_a_linked_view_equals_the_plain_join(view in view(), steps in prop::collection::vec(step(), 1..10)) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(holds(&view, &steps));
-        runtime.shutdown_timeout(Duration::from_secs(1));
+        run(holds(&view, &steps));
     }
 }
 
@@ -244,7 +249,5 @@ fn an_inequality_that_is_said_twice_is_one() {
     };
     let event =
         |id: u16| Event { id, ts: BASE, k: Some("b"), j: Some(i32::from(id)), u: Some("c"), w: None, x: None, d: None, f: None, o: None };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(holds(&view, &[Step::Append(0, vec![event(1), event(2)])]));
-    runtime.shutdown_timeout(Duration::from_secs(1));
+    run(holds(&view, &[Step::Append(0, vec![event(1), event(2)])]));
 }

@@ -1,5 +1,7 @@
 //! The law for the materialised join: many events and a run, then rounds of few events, each with a run, that carry most rows over.
 
+use schemas::storage::Joined;
+
 use super::*;
 
 /// What happens between two runs: time passes, and events come.
@@ -44,14 +46,12 @@ proptest! {
         first in prop::collection::vec((0..2usize, event()), 40..80),
         rounds in prop::collection::vec(round(), 1..4),
     ) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(async { drop(hold(&view, first, rounds).await) });
-        runtime.shutdown_timeout(Duration::from_secs(1));
+        run(async { drop(hold(&view, first, rounds).await) });
     }
 }
 
-#[test]
-fn a_new_link_is_joined_and_the_other_rows_are_carried_over() {
+/// How many k share a u, over one stream and itself.
+fn neighbours() -> View {
     let source = Source { stream: 0, through: Through::Nothing };
     let count = Column {
         aggregate: Aggregate::CountDistinct(Side::L, Of::K),
@@ -60,7 +60,7 @@ fn a_new_link_is_joined_and_the_other_rows_are_carried_over() {
         c_within: None,
         l_within: None,
     };
-    let view = View {
+    View {
         windows: Vec::new(),
         c: source,
         l: source,
@@ -69,15 +69,61 @@ fn a_new_link_is_joined_and_the_other_rows_are_carried_over() {
         group: &[Of::K],
         wheres: Vec::new(),
         columns: vec![count],
-    };
-    let event = |id: u16, k, u| Event { id, ts: BASE, k: Some(k), j: None, u: Some(u), w: None, x: None, d: None, f: None, o: None };
-    let first = vec![(0, event(1, "", "")), (0, event(2, "b", "b")), (0, event(3, "B", "B")), (0, event(4, "c", "c"))];
-    let round = Round { passes: 0, events: vec![(0, event(5, "B", "c"))] };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let installation = runtime.block_on(hold(&view, first, vec![round]));
-    let snapshot = installation.node.stand().unwrap().view("v").unwrap().snapshot.clone().unwrap();
-    let joined = snapshot.manifest.joined.as_ref().unwrap();
-    assert_eq!((joined.rows, joined.carried), (4, 2), "B and c are linked now; the rows of the others stay");
-    drop(installation);
-    runtime.shutdown_timeout(Duration::from_secs(1));
+    }
+}
+
+fn link(id: u16, k: &'static str, u: &'static str) -> (usize, Event) {
+    (0, Event { id, ts: BASE, k: Some(k), j: None, u: Some(u), w: None, x: None, d: None, f: None, o: None })
+}
+
+fn apart() -> Vec<(usize, Event)> {
+    vec![link(1, "", ""), link(2, "b", "b"), link(3, "B", "B"), link(4, "c", "c")]
+}
+
+impl Installation {
+    fn joined(&self) -> Joined {
+        let snapshot = self.node.stand().unwrap().view("v").unwrap().snapshot.clone().unwrap();
+        snapshot.manifest.joined.clone().unwrap()
+    }
+}
+
+#[test]
+fn a_new_link_is_joined_and_the_other_rows_are_carried_over() {
+    run(async {
+        let round = Round { passes: 0, events: vec![link(5, "B", "c")] };
+        let joined = hold(&neighbours(), apart(), vec![round]).await.joined();
+        assert_eq!((joined.rows, joined.carried), (4, 2), "B and c are linked now; the rows of the others stay");
+    });
+}
+
+#[test]
+fn what_cannot_be_read_of_the_join_before_is_walked_again() {
+    run(async {
+        let mut installation = hold(&neighbours(), apart(), Vec::new()).await;
+        for file in installation.joined().files {
+            let path = installation.lab.path().join("storage").join(&file.path);
+            assert!(path.exists(), "{}", path.display());
+            std::fs::write(path, "no Parquet").unwrap();
+        }
+        // What is materialised cannot be asked while it is damaged: the run comes without a check before it.
+        installation.append(0, &[link(5, "B", "c").1]).await;
+        let worker = installation.lab.worker("one", Duration::from_secs(3_600), Some(installation.fresh.clone()));
+        while !installation.node.stand().unwrap().vector.covers(&installation.ends) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        worker.finish().await.unwrap();
+        installation.take(&Step::Run).await;
+        let joined = installation.joined();
+        assert_eq!((joined.rows, joined.carried), (4, 0));
+    });
+}
+
+#[test]
+fn a_join_that_was_not_made_is_an_error_and_no_empty_table() {
+    run(async {
+        let installation = Installation::new(&neighbours()).await;
+        let error = installation.node.query("SELECT * FROM v__batch", Vec::new()).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("no batch run of this version of the view has ended yet"), "{error}");
+    });
 }
