@@ -136,8 +136,9 @@ impl<'a> Seats<'a> {
         let mut arguments = vec![role.arguments().to_owned()];
         match role {
             Role::Batch => {
-                // One snapshot after the other of one view: the former of two is the collector's.
-                let view = VIEWS.choose(&mut self.random).copied().filter(|_| !self.is_calm).unwrap_or(VIEWS[0]);
+                // In calm one view after the other: states that every view's snapshot holds are the collector's.
+                let next = VIEWS[self.tally.lives.get(&role).map_or(0, |lives| *lives as usize) % VIEWS.len()];
+                let view = VIEWS.choose(&mut self.random).copied().filter(|_| !self.is_calm).unwrap_or(next);
                 arguments.extend(["run".to_owned(), view.to_owned()]);
             }
             Role::Ingest => arguments.extend(["payments".to_owned(), self.file()?.display().to_string()]),

@@ -80,6 +80,18 @@ pub fn collectable(state: &CatalogState, retention: &BTreeMap<Arc<str>, Duration
     }
 }
 
+/// A snapshot that replaced another one.
+struct Successor<'s> {
+    published_at: Micros,
+    cut: &'s Vector,
+}
+
+impl<'s> Successor<'s> {
+    fn current(snapshot: &'s SnapshotRecord) -> Self {
+        Self { published_at: snapshot.published_at, cut: &snapshot.cut }
+    }
+}
+
 /// Who needs what: the facts that the questions below share.
 struct Need<'s> {
     state: &'s CatalogState,
@@ -122,22 +134,37 @@ impl<'s> Need<'s> {
             Some(run) if matches!(run.status, RunStatus::Requested | RunStatus::Running) => false,
             // It was never published: nobody can have read it.
             Some(run) if run.status == RunStatus::Failed => true,
-            Some(run) => self.is_behind_readers(self.state.snapshot(&run.view, run.version)),
+            Some(run) => self.is_behind_readers(self.successor_of(run)),
             // So long ago that the state does not hold the run any more; any version of its view may have replaced it.
             None => {
                 let of_view: Vec<_> = self.state.snapshots.iter().filter(|s| Some(&s.view) == file.subject.as_ref()).collect();
-                if of_view.is_empty() { self.pins.is_empty() } else { of_view.into_iter().all(|s| self.is_behind_readers(Some(s))) }
+                if of_view.is_empty() {
+                    self.pins.is_empty()
+                } else {
+                    of_view.into_iter().all(|s| self.is_behind_readers(Some(Successor::current(s))))
+                }
             }
         }
     }
 
+    /// What replaced a run's snapshot: the next one of its version, not the one of now, which a view that runs often has replaced a moment
+    /// ago.
+    fn successor_of(&self, run: &RunRecord) -> Option<Successor<'s>> {
+        let is_next = |other: &&RunRecord| {
+            other.status == RunStatus::Succeeded && other.view == run.view && other.version == run.version && other.ended_at > run.ended_at
+        };
+        let next = self.state.runs.iter().filter(is_next).min_by_key(|other| other.ended_at);
+        let next = next.and_then(|next| Some(Successor { published_at: next.ended_at?, cut: next.cut.as_ref()? }));
+        next.or_else(|| self.state.snapshot(&run.view, run.version).map(Successor::current))
+    }
+
     /// Whether every reader is past what `successor` replaced. Without a successor the view version is gone, and any reader
     /// could be one of its last.
-    fn is_behind_readers(&self, successor: Option<&SnapshotRecord>) -> bool {
+    fn is_behind_readers(&self, successor: Option<Successor<'_>>) -> bool {
         match successor {
             Some(successor) => {
                 let settled = successor.published_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
-                settled && self.pins.iter().all(|pin| pin.covers(&successor.cut))
+                settled && self.pins.iter().all(|pin| pin.covers(successor.cut))
             }
             None => self.pins.is_empty(),
         }

@@ -74,6 +74,19 @@ fn a_snapshot_replaced_a_moment_ago_is_kept_for_queries_that_just_began() {
 }
 
 #[test]
+fn a_view_that_runs_often_does_not_keep_all_its_snapshots() {
+    let minutes_ago = |minutes: i64| Some(NOW - minutes * 60_000_000);
+    let ended = |number, minutes| RunRecord { ended_at: minutes_ago(minutes), ..run(number, RunStatus::Succeeded, "s/0:20") };
+    let mut state = state();
+    state.snapshots[0].published_at = NOW - 60_000_000;
+    state.runs = vec![ended(2, 1), ended(5, 6), ended(4, 11), ended(1, 16)];
+    state.files = vec![snapshot_file("new", 2), snapshot_file("6", 5), snapshot_file("11", 4), snapshot_file("16", 1)];
+    assert_eq!(doomed(&state), ["16"], "replaced eleven minutes ago; that of eleven minutes ago was replaced six minutes ago");
+    state.leases = vec![lease(NOW + 1, Some("s/0:10"))];
+    assert_eq!(doomed(&state), Vec::<String>::new(), "a reader may stand on it");
+}
+
+#[test]
 fn a_running_run_keeps_its_files_and_its_cut() {
     let mut state = state();
     state.runs.push(run(3, RunStatus::Running, "s/0:10"));
