@@ -59,12 +59,23 @@ pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished> {
     Ok(Finished { stdout, stderr, wall, used })
 }
 
+/// What a process used so far; `None` when it is gone.
+pub fn used_by(process: u32) -> Option<Used> {
+    Some(Used { processor_s: processor_of(process)?, peak_bytes: peak_of(process)? })
+}
+
+impl Used {
+    /// What was seen before stays: a process that ends has no memory any more.
+    pub fn at_least(self, before: Used) -> Used {
+        Used { processor_s: self.processor_s.max(before.processor_s), peak_bytes: self.peak_bytes.max(before.peak_bytes) }
+    }
+}
+
 /// Waits for its end; answers what it used.
 fn watch(child: &mut Child, began: Instant, limits: &Limits) -> Result<Used> {
     let mut used = Used::default();
     while child.try_wait()?.is_none() {
-        used.peak_bytes = peak_of(child.id()).unwrap_or(0).max(used.peak_bytes);
-        used.processor_s = processor_of(child.id()).unwrap_or(0.0).max(used.processor_s);
+        used = used_by(child.id()).unwrap_or_default().at_least(used);
         if used.peak_bytes > limits.memory_bytes {
             return Err(Error::limit(format!("it took more than {} MiB", limits.memory_bytes >> 20)));
         }

@@ -8,11 +8,14 @@
 
 pub mod child;
 pub mod graph;
+pub mod ingest;
 pub mod installed;
 pub mod latencies;
+pub mod layer;
 pub mod links_batch;
 pub mod links_lookup;
 pub mod machine;
+pub mod payments;
 pub mod programs;
 pub mod report;
 pub mod rows;

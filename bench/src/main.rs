@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use basestream_bench::{Programs, Report, links_batch, links_lookup};
+use basestream_bench::{Programs, Report, ingest, links_batch, links_lookup};
 use clap::{Args, Parser, Subcommand};
 use schemas::{Error, Result};
 
@@ -21,6 +21,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Events a second through the speed layer, from the embedded log and from Kafka
+    Ingest(Ingest),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
     LinksBatch(LinksBatch),
     /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive
@@ -41,6 +43,29 @@ struct Common {
     /// Where the data goes: an empty folder that is kept; a temporary one where nothing is said
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Ingest {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = ingest::Options::default().events)]
+    events: u64,
+    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().keys)]
+    keys: Vec<u64>,
+    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().aggregates)]
+    aggregates: Vec<usize>,
+    /// embedded, kafka (where `BASESTREAM_TEST_KAFKA` names one: just services up)
+    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().sources)]
+    source: Vec<String>,
+    #[arg(long, default_value_t = ingest::Options::default().repeats)]
+    repeats: usize,
+    /// Numbers of events at which it is shown that ingest is linear; 0 leaves that out
+    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().sizes)]
+    sizes: Vec<u64>,
+    /// Seconds that one process may take
+    #[arg(long, default_value_t = ingest::Options::default().timeout.as_secs())]
+    timeout: u64,
 }
 
 #[derive(Debug, Args)]
@@ -93,6 +118,19 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> Result<()> {
     let command = std::env::args().skip(1).fold("bench".to_owned(), |line, word| format!("{line} {word}"));
     match cli.command {
+        Command::Ingest(args) => {
+            let options = ingest::Options {
+                events: args.events,
+                keys: args.keys,
+                aggregates: args.aggregates,
+                sources: args.source,
+                repeats: args.repeats,
+                sizes: args.sizes.into_iter().filter(|size| *size > 0).collect(),
+                timeout: Duration::from_secs(args.timeout),
+            };
+            let (folder, _kept) = folder(&args.common)?;
+            show(&ingest::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
         Command::LinksBatch(args) => {
             let mut options = links_batch::Options { repeats: args.repeats, ..links_batch::Options::default() };
             options.graph = links_batch::graph(args.scale);

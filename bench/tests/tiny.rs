@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use basestream_bench::report::{Figure, Report};
-use basestream_bench::{Programs, links_batch, links_lookup};
+use basestream_bench::{Programs, ingest, links_batch, links_lookup};
 
 fn programs() -> Programs {
     Programs {
@@ -56,5 +56,20 @@ async fn lookups_of_a_linked_view_are_what_its_events_say() {
     }
     let counted = lookups.rows.iter().filter(|row| matches!(row.last(), Some(Figure::PerSecond(rate)) if rate.median > 0.0));
     assert_eq!(counted.count(), 4, "{report}");
+    assert_told(&report);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_ingested_is_committed_and_counted_once() {
+    let (events, keys, aggregates) = (20_000, vec![100, 10_000], vec![1, 20]);
+    let sources = vec!["embedded".to_owned()];
+    let options = ingest::Options { events, keys, aggregates, sources, repeats: 1, sizes: vec![2_000], ..ingest::Options::default() };
+    let folder = tempfile::tempdir().unwrap();
+    // A record that is not committed, a ledger that does not balance, a count or sum that is wrong: each is an error.
+    let report = ingest::run(&options, &programs(), folder.path(), "bench ingest").await.unwrap();
+    assert_eq!((report.tables[0].rows.len(), report.tables[1].rows.len()), (4, 1));
+    for row in &report.tables[0].rows {
+        assert!(matches!(row[4], Figure::PerSecond(rate) if rate.median > 0.0) && row[9] != Figure::Count(0), "{row:?}");
+    }
     assert_told(&report);
 }

@@ -1,0 +1,70 @@
+//! One run of `basestream speed` over a filled topic, from its first partition to its last checkpoint.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use schemas::Result;
+
+use crate::Programs;
+use crate::child::Used;
+use crate::layer::{Ended, Layer, Line};
+use crate::payments::{Project, Topic};
+
+/// What the speed layer's log says.
+const BEGUN: &str = "partitions taken over";
+const COMMITTED: &str = "checkpoint committed";
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Measured {
+    pub(super) seconds: f64,
+    pub(super) events_per_second: f64,
+    pub(super) processor_s_per_million: f64,
+    pub(super) peak_bytes: f64,
+    pub(super) checkpoints: u64,
+}
+
+pub(super) async fn measure(programs: &Programs, project: &Project, topic: &Topic, limit: Duration) -> Result<Measured> {
+    let mut layer = Layer::start(programs, "speed", &project.config(), &project.folder)?;
+    let begun = layer.wait_for(BEGUN, limit).await?;
+    let quiet = layer.wait_until_quiet(limit).await?;
+    let ended = layer.stop().await?;
+    let committed = committed(&ended.lines);
+    let seconds = worked(begun.timestamp, quiet, &ended, &committed);
+    let Used { processor_s, peak_bytes } = ended.used;
+    let records = topic.payments.records as f64;
+    Ok(Measured {
+        seconds,
+        events_per_second: records / seconds,
+        processor_s_per_million: processor_s * 1e6 / records,
+        peak_bytes: peak_bytes as f64,
+        checkpoints: committed.len() as u64,
+    })
+}
+
+fn committed(lines: &[Line]) -> Vec<DateTime<Utc>> {
+    lines.iter().filter(|line| line.fields.message == COMMITTED).map(|line| line.timestamp).collect()
+}
+
+/// From taking over to the last commit. Where that waited for its interval until the process was told to end, the wait is left out:
+/// nothing was there to do in it.
+fn worked(begun: DateTime<Utc>, quiet: DateTime<Utc>, ended: &Ended, committed: &[DateTime<Utc>]) -> f64 {
+    let seconds = |from: DateTime<Utc>, to: DateTime<Utc>| (to - from).num_microseconds().unwrap_or_default() as f64 / 1e6;
+    match committed.last() {
+        Some(last) if *last > ended.told_at => seconds(begun, quiet) + seconds(ended.told_at, *last),
+        Some(last) => seconds(begun, *last),
+        None => seconds(begun, quiet),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_in_which_nothing_was_to_do_does_not_count() {
+        let at = |millis: i64| DateTime::from_timestamp_millis(millis).unwrap();
+        let ended = Ended { used: Used::default(), told_at: at(4_000), lines: Vec::new() };
+        assert_eq!(worked(at(1_000), at(3_000), &ended, &[at(2_000), at(4_500)]), 2.5);
+        assert_eq!(worked(at(1_000), at(3_000), &ended, &[at(2_000), at(2_990)]), 1.99);
+    }
+}

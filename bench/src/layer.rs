@@ -1,0 +1,158 @@
+//! `basestream speed` or `up` as a process that is measured: its processor time and memory, when it has nothing to do, and what its
+//! log tells.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use schemas::{Error, Result};
+use serde::Deserialize;
+
+use crate::Programs;
+use crate::child::{self, Used};
+
+const POLL: Duration = Duration::from_millis(10);
+/// It has nothing to do when for so long none of its threads waited for a disk, and all together worked less than this share.
+const QUIET: Duration = Duration::from_secs(1);
+const QUIET_SHARE: f64 = 0.05;
+const END: Duration = Duration::from_secs(120);
+
+/// Killed when it is dropped.
+#[derive(Debug)]
+pub struct Layer {
+    child: Child,
+    log: PathBuf,
+    used: Used,
+}
+
+/// A line of its log.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Line {
+    pub timestamp: DateTime<Utc>,
+    pub fields: Fields,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Fields {
+    #[serde(default)]
+    pub message: String,
+    /// Of a checkpoint.
+    pub seconds: Option<f64>,
+}
+
+/// A process that ended in order.
+#[derive(Debug)]
+pub struct Ended {
+    pub used: Used,
+    /// When it was told to.
+    pub told_at: DateTime<Utc>,
+    pub lines: Vec<Line>,
+}
+
+impl Layer {
+    /// Starts a command of the real binary. Its log, with every checkpoint, goes to a file of the folder.
+    pub fn start(programs: &Programs, command: &str, config: &Path, folder: &Path) -> Result<Layer> {
+        let log = folder.join(format!("{command}.log"));
+        let mut process = Command::new(&programs.basestream);
+        process.args([command, "--log-level", "warn,speed=debug", "--log-format", "json", "--config"]).arg(config);
+        let child = process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?).spawn()?;
+        Ok(Layer { child, log, used: Used::default() })
+    }
+
+    /// Waits for a line of its log, and answers it.
+    pub async fn wait_for(&mut self, message: &str, limit: Duration) -> Result<Line> {
+        let began = Instant::now();
+        loop {
+            if let Some(line) = self.lines()?.into_iter().find(|line| line.fields.message == message) {
+                return Ok(line);
+            }
+            self.look(began, limit).await?;
+        }
+    }
+
+    /// Waits until it has nothing to do, and answers since when.
+    pub async fn wait_until_quiet(&mut self, limit: Duration) -> Result<DateTime<Utc>> {
+        let began = Instant::now();
+        let (mut since, mut worked) = (Instant::now(), worked_of(self.child.id()));
+        let mut quiet_since = Utc::now();
+        while since.elapsed() < QUIET {
+            self.look(began, limit).await?;
+            let now = worked_of(self.child.id());
+            if waits_for_disk(self.child.id())
+                || now.saturating_sub(worked) > POLL.mul_f64(QUIET_SHARE).max(since.elapsed().mul_f64(QUIET_SHARE))
+            {
+                (since, worked, quiet_since) = (Instant::now(), now, Utc::now());
+            }
+        }
+        Ok(quiet_since)
+    }
+
+    /// SIGTERM, and its end.
+    pub async fn stop(mut self) -> Result<Ended> {
+        let told_at = Utc::now();
+        Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status()?;
+        let began = Instant::now();
+        loop {
+            self.used = child::used_by(self.child.id()).unwrap_or(self.used).at_least(self.used);
+            match self.child.try_wait()? {
+                Some(status) if status.success() => return Ok(Ended { used: self.used, told_at, lines: self.lines()? }),
+                Some(_) => return Err(self.failed("it failed at its end")),
+                None if began.elapsed() > END => return Err(self.failed("it did not end")),
+                None => tokio::time::sleep(POLL / 2).await,
+            }
+        }
+    }
+
+    /// What it used so far.
+    pub fn used(&self) -> Used {
+        child::used_by(self.child.id()).unwrap_or_default()
+    }
+
+    async fn look(&mut self, began: Instant, limit: Duration) -> Result<()> {
+        if self.child.try_wait()?.is_some() {
+            return Err(self.failed("it ended by itself"));
+        }
+        if began.elapsed() > limit {
+            return Err(self.failed("it took too long").with("limit s", limit.as_secs()));
+        }
+        tokio::time::sleep(POLL).await;
+        Ok(())
+    }
+
+    fn lines(&self) -> Result<Vec<Line>> {
+        Ok(std::fs::read_to_string(&self.log)?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    fn failed(&self, what: &str) -> Error {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let last: Vec<&str> = log.lines().rev().take(5).collect();
+        Error::internal(format!("a layer is not as expected: {what}")).with("log", last.join(" / "))
+    }
+}
+
+impl Drop for Layer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Processor time of all threads that live: finer than what `stat` counts.
+fn worked_of(process: u32) -> Duration {
+    let nanoseconds =
+        |task: PathBuf| -> Option<u64> { std::fs::read_to_string(task.join("schedstat")).ok()?.split(' ').next()?.parse().ok() };
+    Duration::from_nanos(tasks(process).filter_map(nanoseconds).sum())
+}
+
+fn waits_for_disk(process: u32) -> bool {
+    let waits = |task: PathBuf| {
+        let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
+    };
+    tasks(process).any(waits)
+}
+
+fn tasks(process: u32) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten().map(|entry| entry.path())
+}

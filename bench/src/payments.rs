@@ -1,0 +1,185 @@
+//! A payment stream as JSON, and a view over it with any number of aggregates. A record is a function of its number, so that every
+//! contender gets the same ones, and the right answer is told by a loop.
+
+use bytes::Bytes;
+use schemas::events::format_timestamp;
+use schemas::log::NewRecord;
+use schemas::tiles::Micros;
+
+use crate::graph::mix;
+
+mod project;
+mod topic;
+
+pub use project::Project;
+pub use topic::{Source, Topic};
+
+pub const STREAM: &str = "payments";
+pub const VIEW: &str = "account_velocity";
+
+/// 2026-02-01T00:00:00Z: the first event's time.
+const FIRST: Micros = 1_769_904_000_000_000;
+/// 20,000 events in a second of event time.
+const APART: Micros = 50;
+/// The last record of so many repeats one before it, and how far before.
+const REPEAT_EVERY: u64 = 1_000;
+const REPEATED: u64 = 500;
+/// What the window of the view holds: more are refused.
+pub const MOST_EVENTS: u64 = (3_600_000_000 / APART) as u64;
+
+/// So many records, about so many accounts that are equally likely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Payments {
+    pub records: u64,
+    pub accounts: u64,
+}
+
+/// What a view over all of them must answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Truth {
+    pub events: u64,
+    pub duplicates: u64,
+    pub cents: u64,
+}
+
+/// One payment.
+#[derive(Debug, Clone, Copy)]
+pub struct Payment {
+    pub number: u64,
+    hash: u64,
+    pub account: u64,
+}
+
+impl Payments {
+    /// The payment that a record is of.
+    pub fn payment(&self, record: u64) -> Payment {
+        let number = if is_repeat(record) { record - REPEATED } else { record };
+        let hash = mix(11, number);
+        Payment { number, hash, account: mix(12, hash) % self.accounts.max(1) }
+    }
+
+    pub fn record(&self, record: u64) -> NewRecord {
+        let payment = self.payment(record);
+        NewRecord { key: Some(payment.account().into()), value: Some(payment.json()), headers: Vec::new(), partition_by: None }
+    }
+
+    pub fn truth(&self) -> Truth {
+        let mut truth = Truth { events: 0, duplicates: 0, cents: 0 };
+        for record in 0..self.records {
+            match is_repeat(record) {
+                true => truth.duplicates += 1,
+                false => {
+                    truth.events += 1;
+                    truth.cents += self.payment(record).cents();
+                }
+            }
+        }
+        truth
+    }
+}
+
+fn is_repeat(record: u64) -> bool {
+    record % REPEAT_EVERY == REPEAT_EVERY - 1
+}
+
+impl Payment {
+    pub fn account(&self) -> String {
+        account_text(self.account)
+    }
+
+    pub fn cents(&self) -> u64 {
+        100 + self.hash % 50_000
+    }
+
+    fn one_of<'a>(&self, salt: u64, of: &[&'a str]) -> &'a str {
+        of[(mix(salt, self.hash) % of.len() as u64) as usize]
+    }
+
+    /// About 270 bytes, of which a view reads a few.
+    pub fn json(&self) -> Bytes {
+        const COUNTRIES: [&str; 6] = ["DE", "FR", "NL", "PL", "ES", "IT"];
+        let (cents, random) = (self.cents(), mix(13, self.hash));
+        let text = format!(
+            r#"{{"event_id":"{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}","ts":"{}","account_id":"{}","amount":{}.{:02},"currency":"EUR","status":"{}","channel":"{}","country":"{}","card_country":"{}","merchant_id":"m{:06}","device_id":"d{:08}"}}"#,
+            random >> 32,
+            (random >> 16) & 0xffff,
+            random & 0xfff,
+            (random >> 12) & 0xfff,
+            self.number,
+            format_timestamp(FIRST + self.number as Micros * APART),
+            self.account(),
+            cents / 100,
+            cents % 100,
+            self.one_of(14, &["ok", "ok", "ok", "ok", "ok", "ok", "ok", "ok", "ok", "declined"]),
+            self.one_of(15, &["card", "online", "transfer"]),
+            self.one_of(16, &COUNTRIES),
+            self.one_of(17, &COUNTRIES),
+            mix(18, self.hash) % 100_000,
+            mix(19, self.hash) % 10_000_000,
+        );
+        text.into()
+    }
+}
+
+pub fn account_text(account: u64) -> String {
+    format!("a{account:08}")
+}
+
+/// The stream over a topic.
+pub fn stream_sql(topic: &str) -> String {
+    format!(
+        "CREATE STREAM {STREAM} (event_id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, account_id TEXT NOT NULL, amount DECIMAL(18,2) NOT NULL,\n\
+         \x20 currency TEXT NOT NULL, status TEXT NOT NULL, channel TEXT NOT NULL, country TEXT, card_country TEXT, merchant_id TEXT,\n\
+         \x20 device_id TEXT)\n\
+         WITH (topic = '{topic}', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '10m', key = 'account_id');\n"
+    )
+}
+
+const FUNCTIONS: [(&str, &str); 5] =
+    [("events", "count(*)"), ("amount", "sum(amount)"), ("mean", "avg(amount)"), ("least", "min(amount)"), ("greatest", "max(amount)")];
+const FILTERS: [(&str, &str); 4] =
+    [("", ""), ("declined_", "status = 'declined'"), ("online_", "channel = 'online'"), ("abroad_", "country <> card_country")];
+pub const MOST_AGGREGATES: usize = FUNCTIONS.len() * FILTERS.len();
+
+/// The view: per account and minute so many aggregates, the count first and the sum second.
+pub fn view_sql(aggregates: usize) -> String {
+    let all = FILTERS.iter().flat_map(|(prefix, filter)| {
+        FUNCTIONS.iter().map(move |(name, function)| match filter.is_empty() {
+            true => format!("{function} AS {prefix}{name}"),
+            false => format!("{function} FILTER (WHERE {filter}) AS {prefix}{name}"),
+        })
+    });
+    let columns: Vec<String> = all.take(aggregates.max(1)).collect();
+    format!(
+        "CREATE VIEW {VIEW} WITH (windows = '1h') AS\nSELECT account_id, {}\nFROM {STREAM} GROUP BY account_id;\n",
+        columns.join(",\n       ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_are_those_of_a_payment_before_and_the_truth_leaves_them_out() {
+        let payments = Payments { records: 3_000, accounts: 50 };
+        let ids: std::collections::BTreeSet<Bytes> = (0..payments.records).map(|record| payments.payment(record).json()).collect();
+        let truth = payments.truth();
+        assert_eq!((truth.events, truth.duplicates, ids.len() as u64), (2_997, 3, 2_997));
+        assert_eq!(payments.payment(999).number, 499);
+    }
+
+    #[test]
+    fn a_payment_is_json_with_an_id_of_its_own() {
+        let json: serde_json::Value = serde_json::from_slice(&Payments { records: 1, accounts: 7 }.payment(0).json()).unwrap();
+        assert_eq!(json["ts"], "2026-02-01T00:00:00Z");
+        assert_eq!(json["event_id"].as_str().unwrap().len(), 36);
+    }
+
+    #[test]
+    fn a_view_has_as_many_aggregates_as_asked() {
+        for aggregates in [1, 5, MOST_AGGREGATES] {
+            assert_eq!(view_sql(aggregates).matches(" AS ").count(), aggregates, "{}", view_sql(aggregates));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A project over a filled topic: an installation with a catalog and a storage of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use jobs::Installation;
+use schemas::definitions::parse::parse_definitions;
+use schemas::functions::Functions;
+use schemas::settings::{FILE_NAME, Settings, Variables};
+use schemas::{Error, Result};
+
+use super::topic::Topic;
+use super::{stream_sql, view_sql};
+use crate::Programs;
+
+/// A folder that is its own: catalog, storage and cache are in it, the log is elsewhere.
+#[derive(Debug)]
+pub struct Project {
+    pub folder: PathBuf,
+    /// Where `up` answers HTTP.
+    pub http: String,
+}
+
+impl Project {
+    /// Makes it in a new folder, with a view of so many aggregates, and applies its definitions.
+    pub async fn create(folder: &Path, topic: &Topic, aggregates: usize, settings: &str) -> Result<Project> {
+        let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
+        let config = format!("[log]\nurl = \"{}\"\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n{settings}", topic.url);
+        let definitions = [("streams/payments.sql", stream_sql(&topic.name)), ("views/account_velocity.sql", view_sql(aggregates))];
+        for (path, text) in definitions.iter().map(|(path, text)| (*path, text.as_str())).chain([(FILE_NAME, config.as_str())]) {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+            std::fs::write(path, text)?;
+        }
+        let project = Project { folder: folder.to_path_buf(), http };
+        let (parsed, mistakes) = parse_definitions(&definitions.map(|(path, text)| (Some(path.into()), text)));
+        mistakes.into_result()?;
+        let installation = project.open().await?;
+        installation.apply(&parsed, false).await?;
+        installation.close().await;
+        Ok(project)
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.folder.join(FILE_NAME)
+    }
+
+    pub async fn open(&self) -> Result<Installation> {
+        let settings = Settings::load(&self.config(), &Variables::from_process())?;
+        Installation::open(&settings, Functions::standard()).await
+    }
+
+    /// The one row of a SELECT, asked of the real binary.
+    pub fn query(&self, programs: &Programs, sql: &str) -> Result<serde_json::Value> {
+        let mut command = Command::new(&programs.basestream);
+        command.args(["query", sql, "--json", "--config"]).arg(self.config());
+        let output = command.stdin(Stdio::null()).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let failed = || {
+            let wrote = String::from_utf8_lossy(&output.stderr).into_owned();
+            Error::internal("a query failed").with("sql", sql).with("answer", &text).with("wrote", wrote)
+        };
+        let answer: serde_json::Value = serde_json::from_str(&text).map_err(|_| failed())?;
+        answer["rows"].get(0).cloned().ok_or_else(failed)
+    }
+}
