@@ -1,11 +1,12 @@
-//! Two streams: users open accounts on devices, and log in from devices. An event is a function of the seed and of its number, so that
-//! every peer gets the same ones, and any part of them can be told by itself.
+//! Two streams: users open accounts on devices, and log in from devices.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringArray};
 use schemas::tiles::Micros;
 
-/// 2026-03-01T00:00:00Z: all events are before it.
-pub const END: Micros = 1_772_323_200_000_000;
-const DAY: Micros = 86_400_000_000;
+use crate::events::{Events, mix, skewed, spread_evenly, times};
+use crate::view::DEFINITIONS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
@@ -48,6 +49,10 @@ impl Stream {
             Stream::Login => "login",
         }
     }
+
+    fn named(name: &str) -> Stream {
+        if name == Stream::Account.name() { Stream::Account } else { Stream::Login }
+    }
 }
 
 impl Graph {
@@ -89,15 +94,7 @@ impl Graph {
             }
             _ => self.skewed(self.devices, mix(hash, 5)),
         };
-        let span = i128::from(days * DAY);
-        let into = span * i128::from(number) / i128::from(self.count(stream).max(1));
-        Event { ts: END - (span - into) as Micros, user, device }
-    }
-
-    /// The newest event's time: `t` of an answer by the event clock.
-    pub fn newest(&self) -> Micros {
-        let newest = |stream| self.count(stream).checked_sub(1).map(|number| self.event(stream, number).ts);
-        Stream::BOTH.into_iter().filter_map(newest).max().unwrap_or(END)
+        Event { ts: spread_evenly(number, self.count(stream), days), user, device }
     }
 
     /// A key to look up: uniformly chosen among the devices.
@@ -111,8 +108,33 @@ impl Graph {
     }
 
     fn skewed(&self, of: u64, hash: u64) -> u64 {
-        let unit = (hash >> 11) as f64 / (1u64 << 53) as f64;
-        ((unit.powf(self.skew) * of as f64) as u64).min(of.saturating_sub(1))
+        skewed(of, hash, self.skew)
+    }
+}
+
+impl Events for Graph {
+    fn files(&self) -> Vec<(String, String)> {
+        DEFINITIONS.map(|(path, text)| (path.to_owned(), text.to_owned())).to_vec()
+    }
+
+    fn streams(&self) -> Vec<(&'static str, u64)> {
+        Stream::BOTH.map(|stream| (stream.name(), self.count(stream))).to_vec()
+    }
+
+    fn time(&self, stream: &str, number: u64) -> Micros {
+        self.event(Stream::named(stream), number).ts
+    }
+
+    fn column(&self, stream: &str, name: &str, numbers: &[u64]) -> Option<ArrayRef> {
+        let of = Stream::named(stream);
+        let rows = numbers.iter().map(|number| self.event(of, *number));
+        Some(match name {
+            "event_id" => Arc::new(StringArray::from_iter_values(numbers.iter().map(|number| format!("{}{number:09}", &stream[..1])))),
+            "ts" => times(rows.map(|row| row.ts)),
+            "user_id" => Arc::new(StringArray::from_iter_values(rows.map(|row| user_text(row.user)))),
+            "device_id" => Arc::new(StringArray::from_iter_values(rows.map(|row| device_text(row.device)))),
+            _ => return None,
+        })
     }
 }
 
@@ -124,17 +146,10 @@ pub fn device_text(device: u64) -> String {
     format!("d{device:08}")
 }
 
-/// splitmix64 (Steele, Lea and Flood 2014).
-pub(crate) fn mix(seed: u64, number: u64) -> u64 {
-    let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::END;
 
     #[test]
     fn events_are_the_same_each_time_in_order_and_before_the_end() {

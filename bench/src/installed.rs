@@ -8,25 +8,24 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use futures::{StreamExt, TryStreamExt};
 use jobs::Installation;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
-use schemas::Result;
 use schemas::catalog::{CheckpointRange, CheckpointRecord, FileRecord, checkpoint_commit};
 use schemas::definitions::StreamDefinition;
-use schemas::definitions::parse::parse_definitions;
-use schemas::events::event_schema;
+use schemas::events::{event_schema, user_schema};
 use schemas::functions::Functions;
 use schemas::settings::{FILE_NAME, Settings, Variables};
 use schemas::storage::write_archive;
 use schemas::vector::{Offset, PartitionId};
+use schemas::{Error, Result};
 use uuid::Uuid;
 
-use crate::graph::{Graph, Stream};
+use crate::events::Events;
 use crate::rows;
-use crate::view::DEFINITIONS;
 
 /// Partitions of the log, and as many behind them that are in the archive alone.
 const PARTITIONS: u64 = 4;
@@ -47,20 +46,18 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Makes a project in an empty folder, and applies its definitions.
-    pub async fn create(folder: &Path) -> Result<Installed> {
+    /// Makes a project of these events' streams and views in an empty folder, and applies its definitions.
+    pub async fn create(folder: &Path, events: &impl Events) -> Result<Installed> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
         let config = format!("[log]\npartitions = {PARTITIONS}\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n");
-        for (path, text) in DEFINITIONS.iter().copied().chain([(FILE_NAME, config.as_str())]) {
+        for (path, text) in events.files().into_iter().chain([(FILE_NAME.to_owned(), config)]) {
             let path = folder.join(path);
             std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
             std::fs::write(path, text)?;
         }
         let settings = Settings::load(&folder.join(FILE_NAME), &Variables::from_process())?;
         let installation = Installation::open(&settings, Functions::standard()).await?;
-        let (definitions, mistakes) = parse_definitions(&DEFINITIONS.map(|(path, text)| (Some(path.into()), text.to_owned())));
-        mistakes.into_result()?;
-        installation.apply(&definitions, false).await?;
+        installation.apply(&events.definitions()?, false).await?;
         Ok(Installed { folder: folder.to_path_buf(), http, installation })
     }
 
@@ -76,12 +73,12 @@ impl Installed {
         Ok(Pristine { config: self.config(), folder: self.folder })
     }
 
-    /// Writes a graph's events into the archive, and commits them.
-    pub async fn archive(&self, graph: &Graph) -> Result<()> {
-        for stream in Stream::BOTH {
-            let definition = self.installation.stream(stream.name()).await?;
+    /// Writes events into the archive, and commits them.
+    pub async fn archive(&self, events: &impl Events) -> Result<()> {
+        for (stream, count) in events.streams() {
+            let definition = self.installation.stream(stream).await?;
             let identity = self.installation.log.identity(&definition.topic).await?;
-            let parts = chunks(graph.count(stream)).map(|events| self.checkpoint(*graph, stream, definition.clone(), events));
+            let parts = chunks(count).map(|numbers| self.checkpoint(events.clone(), stream, definition.clone(), numbers));
             let mut written = std::pin::pin!(futures::stream::iter(parts).buffered(AT_ONCE));
             while let Some((record, file)) = written.try_next().await? {
                 let identities: BTreeMap<PartitionId, String> =
@@ -95,22 +92,22 @@ impl Installed {
     /// The archive file of a run of events, and what commits it.
     async fn checkpoint(
         &self,
-        graph: Graph,
-        stream: Stream,
+        events: impl Events,
+        stream: &'static str,
         definition: Arc<StreamDefinition>,
-        events: std::ops::Range<u64>,
+        numbers: std::ops::Range<u64>,
     ) -> Result<(CheckpointRecord, FileRecord)> {
         let id = Uuid::now_v7();
-        let newest = graph.event(stream, events.end - 1).ts;
-        let of_partition = |partition: u64| -> Vec<u64> { events.clone().filter(|number| number % PARTITIONS == partition).collect() };
+        let newest = events.time(stream, numbers.end - 1);
+        let of_partition = |partition: u64| -> Vec<u64> { numbers.clone().filter(|number| number % PARTITIONS == partition).collect() };
         let parts: Vec<(i32, Vec<u64>)> = (0..PARTITIONS).map(|of| ((PARTITIONS + of) as i32, of_partition(of))).collect();
-        let range = |(partition, events): &(i32, Vec<u64>)| {
-            let start = events.first().map(|number| (number / PARTITIONS) as i64)?;
+        let range = |(partition, numbers): &(i32, Vec<u64>)| {
+            let start = numbers.first().map(|number| (number / PARTITIONS) as i64)?;
             Some(CheckpointRange {
-                partition: PartitionId::new(stream.name(), *partition),
+                partition: PartitionId::new(stream, *partition),
                 start: Offset(start),
-                end: Offset(start + events.len() as i64),
-                archived: events.len() as i64,
+                end: Offset(start + numbers.len() as i64),
+                archived: numbers.len() as i64,
                 duplicate: 0,
                 dead_lettered: 0,
                 absent: 0,
@@ -122,13 +119,13 @@ impl Installed {
         let ranges = parts.iter().filter_map(range).collect();
         let made = tokio::task::spawn_blocking(move || {
             let schema = event_schema(&definition);
-            let filled = parts.iter().filter(|(_, events)| !events.is_empty());
-            let batch = |(partition, events): &(i32, Vec<u64>)| {
-                rows::archived(&graph, stream, &schema, *partition, events, (events[0] / PARTITIONS) as i64)
+            let filled = parts.iter().filter(|(_, numbers)| !numbers.is_empty());
+            let batch = |(partition, numbers): &(i32, Vec<u64>)| {
+                rows::archived(&events, stream, &schema, *partition, numbers, (numbers[0] / PARTITIONS) as i64)
             };
             filled.map(batch).collect::<Result<Vec<_>>>()
         });
-        let file = write_archive(&self.installation.storage, &stream.name().into(), id, 1, made.await??).await?;
+        let file = write_archive(&self.installation.storage, &stream.into(), id, 1, made.await??).await?;
         let record = CheckpointRecord { id, worker: "bench".into(), committed_at: jobs::now(), revision: 0, ranges };
         Ok((record, file))
     }
@@ -165,14 +162,17 @@ fn ignoring_absence(outcome: std::io::Result<()>) -> Result<()> {
     }
 }
 
-/// Writes a graph's events as plain Parquet files, `<stream>-<number>.parquet` in a folder.
-pub async fn plain_parquet(graph: &Graph, folder: &Path) -> Result<()> {
+/// Writes events as plain Parquet files, `<stream>-<number>.parquet` in a folder.
+pub async fn plain_parquet(events: &impl Events, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)?;
-    for stream in Stream::BOTH {
-        let graph = *graph;
-        let parts = chunks(graph.count(stream)).enumerate().map(|(number, events)| {
-            let path = folder.join(format!("{}-{number:04}.parquet", stream.name()));
-            tokio::task::spawn_blocking(move || write_plain(&graph, stream, events, &path))
+    let definitions = events.definitions()?;
+    for (stream, count) in events.streams() {
+        let definition = definitions.streams.iter().find(|definition| &*definition.name == stream);
+        let schema = user_schema(definition.ok_or_else(|| Error::internal("a stream is not defined").with("stream", stream))?);
+        let parts = chunks(count).enumerate().map(|(part, numbers)| {
+            let path = folder.join(format!("{stream}-{part:04}.parquet"));
+            let (events, schema) = (events.clone(), schema.clone());
+            tokio::task::spawn_blocking(move || write_plain(&events, stream, &schema, numbers, &path))
         });
         let mut written = std::pin::pin!(futures::stream::iter(parts).buffer_unordered(AT_ONCE));
         while let Some(outcome) = written.try_next().await? {
@@ -182,14 +182,19 @@ pub async fn plain_parquet(graph: &Graph, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write_plain(graph: &Graph, stream: Stream, events: std::ops::Range<u64>, path: &Path) -> Result<()> {
+/// All of a stream's plain Parquet files in a folder.
+pub fn plain_files(stream: &str, folder: &Path) -> String {
+    format!("{}/{stream}-*.parquet", folder.display())
+}
+
+fn write_plain(events: &impl Events, stream: &str, schema: &SchemaRef, numbers: std::ops::Range<u64>, path: &Path) -> Result<()> {
     let level = ZstdLevel::try_new(1).unwrap_or_default();
     // Row groups of DuckDB's own size, compressed as the archive is.
     let properties =
         WriterProperties::builder().set_compression(Compression::ZSTD(level)).set_max_row_group_row_count(Some(122_880)).build();
     let file = std::fs::File::create(path)?;
-    let mut writer = ArrowWriter::try_new(file, rows::plain_schema(), Some(properties))?;
-    writer.write(&rows::plain(graph, stream, &events.collect::<Vec<u64>>())?)?;
+    let mut writer = ArrowWriter::try_new(file, schema.clone(), Some(properties))?;
+    writer.write(&rows::plain(events, stream, schema, &numbers.collect::<Vec<u64>>())?)?;
     writer.close()?;
     Ok(())
 }

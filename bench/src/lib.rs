@@ -1,12 +1,15 @@
 //! Benchmarks: what a question costs here, and what it costs a peer, in one run on one machine and on the same data.
 //!
 //! ```text
-//! graph --rows--> an installation's archive, and plain Parquet for the peers --> children, measured --> report
+//! events --rows--> an installation's archive, and plain Parquet for the peers --> children, measured --> report
 //! ```
 //!
 //! Each benchmark is one function from options to a [`Report`]; `bench` is its command line, `bench/run` runs all of them.
 
+pub mod batch;
 pub mod child;
+pub mod contest;
+pub mod events;
 pub mod graph;
 pub mod ingest;
 pub mod installed;
@@ -17,6 +20,7 @@ pub mod links_lookup;
 pub mod machine;
 pub mod payments;
 pub mod programs;
+pub mod purchases;
 pub mod report;
 pub mod rows;
 pub mod spread;

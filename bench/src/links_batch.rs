@@ -3,23 +3,20 @@
 use std::path::Path;
 use std::time::Duration;
 
+use arrow::datatypes::DataType;
 use schemas::Result;
 
 use crate::Programs;
 use crate::child::Limits;
+use crate::contest::{self, Contender, How, Shape, Site, Step};
+use crate::events::Events;
 use crate::graph::{Graph, Stream};
-use crate::installed::{Installed, plain_parquet};
+use crate::installed::{Installed, plain_files, plain_parquet};
 use crate::machine::Context;
 use crate::report::Report;
-use crate::view::Windows;
+use crate::view::{Dialect, VALUES, VIEW, Windows, edges_select, plain_select};
 
-mod answer;
-mod contender;
-mod parts;
-pub mod plain;
-mod table;
-
-use contender::{Contender, Site};
+const STEPS: [Step; 3] = [("edges", "the states are written"), ("join", "the join is written"), ("publishing", "run published")];
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -68,31 +65,48 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let context = Context::begin(command, programs);
     let parquet = folder.join("parquet");
     plain_parquet(&options.graph, &parquet).await?;
-    let installed = Installed::create(&folder.join("project")).await?;
+    let installed = Installed::create(&folder.join("project"), &options.graph).await?;
     installed.archive(&options.graph).await?;
     let installed = installed.close().await?;
+    let table = |stream: Stream| (stream.name().to_owned(), plain_files(stream.name(), &parquet));
+    let shape = Shape { key: "device_id".into(), values: VALUES.map(|name| (name.to_owned(), DataType::Int64)).to_vec() };
     let site = Site {
         programs,
         installed: &installed,
-        parquet: &parquet,
+        tables: Stream::BOTH.map(table).into(),
         folder,
-        windows: Windows::at(options.graph.newest()),
+        view: VIEW,
+        answered_by: &format!("{VIEW}__batch"),
+        shape: &shape,
+        steps: &STEPS,
         threads: options.threads,
         limits: Limits { time: options.timeout, memory_bytes: options.process_memory_bytes },
     };
-    let contenders = Contender::all(options.peer_memory_bytes, programs.python.is_some());
-    let outcomes = contender::measure(&site, &contenders, options.repeats).await;
-    answer::compare_all(&outcomes)?;
+    let outcomes = contest::measure(&site, contenders(options, programs.python.is_some()), options.repeats).await?;
     let question = format!(
         "How long does the whole answer of a linked view take, over {} accounts and {} logins of {} users on {} devices?",
         options.graph.accounts, options.graph.logins, options.graph.users, options.graph.devices
     );
-    let mut tables = vec![table::of(options, &outcomes)];
-    tables.extend(table::parts(&outcomes));
+    let mut tables = vec![contest::table::of(&site, options.repeats, &outcomes)];
+    tables.extend(contest::table::parts(&site, &outcomes));
     Ok(Report { benchmark: "links-batch".into(), question, context: context.end(), tables })
 }
 
-/// All of a stream's plain Parquet files.
-fn files_of(stream: Stream, parquet: &Path) -> String {
-    format!("{}/{}-*.parquet", parquet.display(), stream.name())
+/// Everybody who is there. The run after a run carries the join's rows over.
+fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
+    let windows = Windows::at(options.graph.newest());
+    let peers = options.peer_memory_bytes;
+    let mut all = Vec::new();
+    if duckdb {
+        let plain = How::DuckDb(plain_select(&windows, Dialect::DuckDb));
+        all.push(Contender::new("DuckDB, plain SQL", plain.clone(), peers));
+        all.push(Contender::new("DuckDB, plain SQL", plain, 1 << 30));
+        all.push(Contender::new("DuckDB, edges deduplicated by hand", How::DuckDb(edges_select(&windows)), peers));
+    }
+    let plain = How::PlainSelect(plain_select(&windows, Dialect::DataFusion));
+    all.push(Contender::new("DataFusion, plain SQL over the archive", plain, peers));
+    all.push(Contender::new("basestream batch run", How::BatchRun, 1 << 30));
+    all.push(Contender::new("basestream batch run", How::BatchRun, 4 << 30));
+    all.push(Contender::new("basestream batch run again, nothing new", How::BatchAgain, 4 << 30));
+    all
 }

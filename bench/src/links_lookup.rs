@@ -89,7 +89,7 @@ fn size_table() -> Table {
 
 async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &Path, lookups: &mut Table, sizes: &mut Table) -> Result<()> {
     let graph = Graph::of_degree(degree, options.devices);
-    let installed = Installed::create(folder).await?;
+    let installed = Installed::create(folder, &graph).await?;
     installed.archive(&graph).await?;
     let run = installed.installation.run_view(VIEW, &|_| {}).await?;
     let began = std::time::Instant::now();

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use basestream_bench::{Programs, Report, ingest, links_batch, links_lookup};
+use basestream_bench::purchases::Purchases;
+use basestream_bench::{Programs, Report, batch, contest, ingest, links_batch, links_lookup};
 use clap::{Args, Parser, Subcommand};
 use schemas::{Error, Result};
 
@@ -21,6 +22,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// A full recompute of a view: DuckDB, DataFusion, and a batch run
+    Batch(Batch),
     /// Events a second through the speed layer, from the embedded log and from Kafka
     Ingest(Ingest),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
@@ -43,6 +46,21 @@ struct Common {
     /// Where the data goes: an empty folder that is kept; a temporary one where nothing is said
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Batch {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = batch::Options::default().purchases.events)]
+    events: u64,
+    #[arg(long, default_value_t = batch::Options::default().purchases.accounts)]
+    keys: u64,
+    #[arg(long, default_value_t = batch::Options::default().repeats)]
+    repeats: usize,
+    /// Seconds that one process may take
+    #[arg(long, default_value_t = 600)]
+    timeout: u64,
 }
 
 #[derive(Debug, Args)]
@@ -118,6 +136,16 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> Result<()> {
     let command = std::env::args().skip(1).fold("bench".to_owned(), |line, word| format!("{line} {word}"));
     match cli.command {
+        Command::Batch(args) => {
+            let options = batch::Options {
+                purchases: Purchases::of(args.events, args.keys),
+                repeats: args.repeats,
+                timeout: Duration::from_secs(args.timeout),
+                ..batch::Options::default()
+            };
+            let (folder, _kept) = folder(&args.common)?;
+            show(&batch::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
         Command::Ingest(args) => {
             let options = ingest::Options {
                 events: args.events,
@@ -160,7 +188,7 @@ async fn run(cli: Cli) -> Result<()> {
             Ok(())
         }
         Command::PlainSelect { question } => {
-            println!("{}", links_batch::plain::answer(&question).await?);
+            println!("{}", contest::plain::answer(&question).await?);
             Ok(())
         }
     }

@@ -6,7 +6,7 @@ use schemas::events::format_timestamp;
 use schemas::log::NewRecord;
 use schemas::tiles::Micros;
 
-use crate::graph::mix;
+use crate::events::mix;
 
 mod project;
 mod topic;

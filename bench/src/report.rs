@@ -68,6 +68,16 @@ impl Figure {
     }
 }
 
+/// A ratio against the most that it may be.
+pub fn held(ratio: Option<f64>, most: f64) -> Figure {
+    ratio.map_or(Figure::Absent, |ratio| Figure::text(format!("{ratio:.2}: {}", verdict(ratio <= most))))
+}
+
+/// What is said of an aim.
+pub fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "missed" }
+}
+
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {

@@ -60,12 +60,18 @@ pub enum Dialect {
     DataFusion,
 }
 
+impl Dialect {
+    pub fn time(self, micros: Micros) -> String {
+        match self {
+            Dialect::DuckDb => format!("make_timestamptz({micros})"),
+            Dialect::DataFusion => format!("arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')"),
+        }
+    }
+}
+
 /// The view as anybody would write it without views: one SELECT over the raw events, with the windows of a time.
 pub fn plain_select(windows: &Windows, dialect: Dialect) -> String {
-    let time = |micros: Micros| match dialect {
-        Dialect::DuckDb => format!("make_timestamptz({micros})"),
-        Dialect::DataFusion => format!("arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')"),
-    };
+    let time = |micros: Micros| dialect.time(micros);
     let (week, month, year) = (time(windows.week), time(windows.month), time(windows.year));
     format!(
         "SELECT c.device_id,
@@ -83,7 +89,7 @@ pub fn plain_select(windows: &Windows, dialect: Dialect) -> String {
 /// The same by hand, edges first: each side deduplicated to when it was last seen.
 pub fn edges_select(windows: &Windows) -> String {
     let plain = plain_select(windows, Dialect::DuckDb);
-    let time = |micros: Micros| format!("make_timestamptz({micros})");
+    let time = |micros: Micros| Dialect::DuckDb.time(micros);
     let edges = |stream: &str, from| {
         format!("(SELECT device_id, user_id, max(ts) AS ts FROM {stream} WHERE ts >= {} GROUP BY device_id, user_id)", time(from))
     };

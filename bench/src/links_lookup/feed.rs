@@ -14,7 +14,8 @@ use schemas::log::{Log, NewRecord};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::graph::{END, Graph, Stream, device_text, user_text};
+use crate::events::END;
+use crate::graph::{Graph, Stream, device_text, user_text};
 
 const TICK: Duration = Duration::from_millis(50);
 

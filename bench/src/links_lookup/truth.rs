@@ -9,6 +9,7 @@ use schemas::{Error, Result};
 use serving::Node;
 
 use super::ask::key_of;
+use crate::events::Events;
 use crate::graph::{Event, Graph, Stream};
 use crate::view::{VALUES, VIEW, Windows};
 

@@ -14,12 +14,12 @@ use schemas::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::view::VIEW;
-
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Question {
     /// The installation's settings.
     pub config: PathBuf,
+    /// Whose streams it is about.
+    pub view: String,
     pub sql: String,
     pub memory_bytes: u64,
     /// The file that takes the answer, as Parquet.
@@ -40,7 +40,7 @@ pub async fn answer(path: &Path) -> Result<String> {
     };
     let began = Instant::now();
     let state = installation.catalog.state().await?;
-    let expected = Expected::new(&verifier, &state, VIEW)?;
+    let expected = Expected::new(&verifier, &state, &question.view)?;
     let batches: Vec<RecordBatch> = expected.run(&question.sql, &state.vector()).await?.try_collect().await?;
     let seconds = began.elapsed().as_secs_f64();
     if let Some((path, schema)) = question.answer.zip(batches.first().map(RecordBatch::schema)) {

@@ -1,12 +1,11 @@
-//! The measurements as a table, with ratios.
+//! The measurements as tables, with ratios.
 
-use super::Options;
-use super::contender::{Kind, Measured, Outcome};
+use super::contender::{How, Measured, Outcome, Site};
 use super::parts::Parts;
 use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
-pub(super) fn of(options: &Options, outcomes: &[Outcome]) -> Table {
+pub fn of(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
     let columns = [
         "who",
         "may hold MiB",
@@ -19,14 +18,15 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome]) -> Table {
         "peak MiB",
         "answer",
     ];
-    let first = |kind: Kind| outcomes.iter().find(|outcome| outcome.contender.kind == kind);
-    let (duckdb, plain) = (first(Kind::DuckDb).and_then(seconds), first(Kind::PlainSelect).and_then(seconds));
-    let duckdb_processor = first(Kind::DuckDb).and_then(processor);
+    let first = |is: fn(&How) -> bool| outcomes.iter().find(|outcome| is(&outcome.contender.how));
+    let duckdb = first(|how| matches!(how, How::DuckDb(_)));
+    let plain = first(|how| matches!(how, How::PlainSelect(_))).and_then(seconds);
+    let (duckdb, duckdb_processor) = (duckdb.and_then(seconds), duckdb.and_then(processor));
     let row = |outcome: &Outcome| {
         let own = seconds(outcome);
         let over = |other: &Option<Spread>| Figure::ratio(own.zip(*other).map(|(own, other)| own.over(&other)));
         vec![
-            Figure::text(outcome.contender.name()),
+            Figure::text(&*outcome.contender.name),
             Figure::Count(outcome.contender.memory_bytes >> 20),
             Figure::seconds(own),
             over(&duckdb),
@@ -34,16 +34,16 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome]) -> Table {
             Figure::seconds(spread(outcome, |measured| measured.wall_s)),
             Figure::seconds(processor(outcome)),
             Figure::ratio(processor(outcome).zip(duckdb_processor).map(|(own, other)| own.over(&other))),
-            Figure::bytes(spread(outcome, |measured| measured.used.peak_bytes as f64)),
+            Figure::bytes(peak(outcome)),
             Figure::text(told(outcome)),
         ]
     };
     let notes = vec![
         format!(
             "{} repeats in turns; the middle one (least - greatest); peak: resident memory of the process; processor: user and system time of all its threads",
-            options.repeats.max(1)
+            repeats.max(1)
         ),
-        format!("threads: {} of DuckDB, 2 of DataFusion and of the batch run", options.threads),
+        format!("threads: {} of DuckDB, 2 of DataFusion and of the batch run", site.threads),
         "seconds: DuckDB and DataFusion until the answer is in memory; a batch run until its snapshot is durable and published".to_owned(),
     ];
     Table {
@@ -55,22 +55,27 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome]) -> Table {
 }
 
 /// What batch runs spent their time on; `None` where they do not tell.
-pub(super) fn parts(outcomes: &[Outcome]) -> Option<Table> {
+pub fn parts(site: &Site<'_>, outcomes: &[Outcome]) -> Option<Table> {
     let row = |outcome: &Outcome| {
-        let parts: Vec<Parts> = outcome.measured.iter().filter_map(|measured| measured.parts).collect();
-        let seconds = |of: fn(&Parts) -> f64| Spread::of(parts.iter().map(of)).map(Figure::Seconds);
-        let figures = [seconds(|parts| parts.edges_s)?, seconds(|parts| parts.join_s)?, seconds(|parts| parts.publish_s)?];
-        let who = [Figure::text(outcome.contender.name()), Figure::Count(outcome.contender.memory_bytes >> 20)];
-        Some(who.into_iter().chain(figures).collect())
+        let parts: Vec<&Parts> = outcome.measured.iter().filter_map(|measured| measured.parts.as_ref()).collect();
+        let seconds = |step: usize| Spread::of(parts.iter().map(|parts| parts[step])).map(Figure::Seconds);
+        let who = [Figure::text(&*outcome.contender.name), Figure::Count(outcome.contender.memory_bytes >> 20)];
+        who.into_iter().map(Some).chain((0..site.steps.len()).map(seconds)).collect::<Option<Vec<Figure>>>()
     };
     let rows: Vec<Vec<Figure>> = outcomes.iter().filter_map(row).collect();
-    let columns = ["who", "may hold MiB", "edges s", "join s", "publishing s"].map(str::to_owned).to_vec();
+    let steps = site.steps.iter().map(|(name, _)| format!("{name} s"));
+    let columns = ["who".to_owned(), "may hold MiB".to_owned()].into_iter().chain(steps).collect();
     let title = "The parts of a batch run".to_owned();
     (!rows.is_empty()).then_some(Table { title, columns, rows, notes: Vec::new() })
 }
 
-fn seconds(outcome: &Outcome) -> Option<Spread> {
+pub fn seconds(outcome: &Outcome) -> Option<Spread> {
     spread(outcome, |measured| measured.seconds)
+}
+
+/// The greatest resident memory of the processes.
+pub fn peak(outcome: &Outcome) -> Option<Spread> {
+    spread(outcome, |measured| measured.used.peak_bytes as f64)
 }
 
 fn processor(outcome: &Outcome) -> Option<Spread> {
@@ -82,9 +87,9 @@ fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {
 }
 
 fn told(outcome: &Outcome) -> String {
-    match (&outcome.failure, &outcome.answer) {
+    match (&outcome.failure, outcome.rows) {
         (Some(error), _) => format!("gave up: {}", error.message()),
-        (None, Some(answer)) => format!("{} rows, as all others", answer.len()),
+        (None, Some(rows)) => format!("{rows} rows, as all others"),
         (None, None) => "-".to_owned(),
     }
 }

@@ -1,0 +1,106 @@
+//! A full recompute of a view, against plain SQL over the same events.
+
+use std::path::Path;
+use std::time::Duration;
+
+use schemas::Result;
+
+use crate::Programs;
+use crate::child::Limits;
+use crate::contest::{self, Contender, How, Site, Step};
+use crate::events::Events;
+use crate::installed::{Installed, plain_files, plain_parquet};
+use crate::machine::Context;
+use crate::purchases::{Purchases, STREAM, VIEW, question};
+use crate::report::Report;
+use crate::view::Dialect;
+
+mod aims;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub purchases: Purchases,
+    pub repeats: usize,
+    /// Of the peers.
+    pub threads: usize,
+    /// What peers may hold where nothing else is said, and what their processes may take.
+    pub peer_memory_bytes: u64,
+    pub process_memory_bytes: u64,
+    /// How long a process may take.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            purchases: Purchases::of(20_000_000, 1_000_000),
+            repeats: 3,
+            threads: 2,
+            peer_memory_bytes: 14 << 30,
+            process_memory_bytes: 18 << 30,
+            timeout: Duration::from_secs(600),
+        }
+    }
+}
+
+const STEPS: [Step; 2] = [("states", "the states are written"), ("publishing", "run published")];
+
+/// Measures; all answers are held against each other. `folder` takes the data.
+pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
+    let context = Context::begin(command, programs);
+    let purchases = &options.purchases;
+    let parquet = folder.join("parquet");
+    plain_parquet(purchases, &parquet).await?;
+    let installed = Installed::create(&folder.join("project"), purchases).await?;
+    installed.archive(purchases).await?;
+    let installed = installed.close().await?;
+    let shape = question::shape(&purchases.windows);
+    let site = Site {
+        programs,
+        installed: &installed,
+        tables: [(STREAM.to_owned(), plain_files(STREAM, &parquet))].into(),
+        folder,
+        view: VIEW,
+        answered_by: VIEW,
+        shape: &shape,
+        steps: &STEPS,
+        threads: options.threads,
+        limits: Limits { time: options.timeout, memory_bytes: options.process_memory_bytes },
+    };
+    let outcomes = contest::measure(&site, contenders(options, programs.python.is_some()), options.repeats).await?;
+    let windows: Vec<&str> = purchases.windows.iter().map(|window| window.text).collect();
+    let aggregates = question::AGGREGATES.map(|(_, aggregate)| aggregate).join(", ");
+    let question = format!(
+        "How long does a full recompute take of {aggregates} over windows of {}, for {} events of {} keys?",
+        windows.join(", "),
+        purchases.events,
+        purchases.accounts
+    );
+    let mut table = contest::table::of(&site, options.repeats, &outcomes);
+    aims::add(&mut table, &outcomes);
+    let tables = [table].into_iter().chain(contest::table::parts(&site, &outcomes)).collect();
+    Ok(Report { benchmark: "batch".into(), question, context: context.end(), tables })
+}
+
+/// Everybody who is there.
+fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
+    let (windows, t) = (&options.purchases.windows, options.purchases.newest());
+    let memory = [options.peer_memory_bytes, SMALL];
+    let mut all = Vec::new();
+    if duckdb {
+        let ways = [
+            ("DuckDB, plain SQL", question::plain_select(windows, t, Dialect::DuckDb)),
+            ("DuckDB, distinct merchants by hand", question::select_by_merchant(windows, t)),
+        ];
+        for (name, sql) in ways {
+            all.extend(memory.map(|bytes| Contender::new(name, How::DuckDb(sql.clone()), bytes)));
+        }
+    }
+    let plain = How::PlainSelect(question::plain_select(windows, t, Dialect::DataFusion));
+    all.push(Contender::new("DataFusion, plain SQL over the archive", plain, options.peer_memory_bytes));
+    all.extend([4 << 30, SMALL].map(|bytes| Contender::new("basestream batch run", How::BatchRun, bytes)));
+    all
+}
+
+/// The least that somebody may hold.
+const SMALL: u64 = 1 << 30;

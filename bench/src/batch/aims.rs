@@ -1,0 +1,64 @@
+//! What a batch run is held to: not slower than DuckDB with as much memory, and not above its own limit.
+
+use crate::contest::Outcome;
+use crate::contest::table::{peak, seconds};
+use crate::report::{Figure, Table, held};
+
+/// Of the time of DuckDB's fastest answer.
+const MOST_OF_DUCKDB: f64 = 1.0;
+/// Of the limit.
+const MOST_OF_LIMIT: f64 = 1.2;
+
+/// Two columns more.
+pub(super) fn add(table: &mut Table, outcomes: &[Outcome]) {
+    table.columns.extend([
+        format!("of the fastest DuckDB that may hold as much, aim {MOST_OF_DUCKDB:.1}"),
+        format!("peak of the limit, aim {MOST_OF_LIMIT:.1}"),
+    ]);
+    let peers: Vec<Peer> = outcomes.iter().filter(|outcome| outcome.contender.is_duckdb()).map(Peer::of).collect();
+    for (row, outcome) in table.rows.iter_mut().zip(outcomes) {
+        let limit = outcome.contender.memory_bytes;
+        let aims = match outcome.contender.is_run() {
+            true => {
+                let time = seconds(outcome).map(|own| own.median).zip(rival(&peers, limit));
+                let memory = peak(outcome).map(|peak| peak.max / limit as f64);
+                [held(time.map(|(own, rival)| own / rival), MOST_OF_DUCKDB), held(memory, MOST_OF_LIMIT)]
+            }
+            false => [Figure::Absent, Figure::Absent],
+        };
+        row.extend(aims);
+    }
+}
+
+struct Peer {
+    memory_bytes: u64,
+    /// `None`: it gave up.
+    seconds: Option<f64>,
+}
+
+impl Peer {
+    fn of(outcome: &Outcome) -> Peer {
+        let answered = outcome.failure.is_none();
+        Peer { memory_bytes: outcome.contender.memory_bytes, seconds: seconds(outcome).filter(|_| answered).map(|own| own.median) }
+    }
+}
+
+/// The time of the fastest with the smallest limit that is not below this one; where all of these gave up, of those with the next.
+fn rival(peers: &[Peer], limit: u64) -> Option<f64> {
+    let enough = peers.iter().filter(|peer| peer.memory_bytes >= limit);
+    let answered = enough.filter_map(|peer| Some((peer.memory_bytes, peer.seconds?)));
+    answered.min_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))).map(|(_, seconds)| seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_held_against_the_fastest_that_may_hold_as_much_and_no_more() {
+        let peer = |memory_bytes, seconds| Peer { memory_bytes, seconds };
+        let peers = [peer(10, Some(3.0)), peer(10, Some(2.0)), peer(1, Some(9.0)), peer(1, Some(8.0)), peer(1, None)];
+        assert_eq!((rival(&peers, 1), rival(&peers, 4), rival(&peers, 11)), (Some(8.0), Some(2.0), None));
+        assert_eq!(rival(&[peer(10, Some(3.0)), peer(1, None)], 1), Some(3.0));
+    }
+}

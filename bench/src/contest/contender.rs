@@ -1,0 +1,193 @@
+//! Who is measured.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use schemas::{Error, Result};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::answer::{self, Answer, Shape};
+use super::parts::{self, Parts, Step};
+use super::plain::Question;
+use crate::Programs;
+use crate::child::{self, Limits, Used};
+use crate::installed::Pristine;
+
+/// What all work on.
+pub struct Site<'a> {
+    pub programs: &'a Programs,
+    pub installed: &'a Pristine,
+    /// The peers' tables: names, and the Parquet files of each.
+    pub tables: BTreeMap<String, String>,
+    pub folder: &'a Path,
+    pub view: &'a str,
+    /// The table that has the answer after a batch run.
+    pub answered_by: &'a str,
+    pub shape: &'a Shape,
+    /// What a batch run's log tells of its parts.
+    pub steps: &'a [Step],
+    pub threads: usize,
+    pub limits: Limits,
+}
+
+/// How the answer is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum How {
+    /// This SQL over Parquet, by DuckDB.
+    DuckDb(String),
+    /// This SQL over the archive, by our own engine without the layers.
+    PlainSelect(String),
+    /// `basestream batch run`, the first of its view.
+    BatchRun,
+    /// The next one: nothing is new.
+    BatchAgain,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contender {
+    pub name: String,
+    pub how: How,
+    pub memory_bytes: u64,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Of the question itself, as its process tells.
+    pub seconds: f64,
+    /// Of the whole process.
+    pub wall_s: f64,
+    pub used: Used,
+    /// Of a batch run.
+    pub parts: Option<Parts>,
+}
+
+pub struct Outcome {
+    pub contender: Contender,
+    pub measured: Vec<Measured>,
+    /// Why it was given up.
+    pub failure: Option<Error>,
+    /// Rows of its answer in the last repeat, which is everybody's.
+    pub rows: Option<usize>,
+    /// The file that takes a peer's answer.
+    file: PathBuf,
+}
+
+impl Contender {
+    pub fn new(name: &str, how: How, memory_bytes: u64) -> Contender {
+        Contender { name: name.to_owned(), how, memory_bytes }
+    }
+
+    pub fn is_run(&self) -> bool {
+        matches!(self.how, How::BatchRun | How::BatchAgain)
+    }
+
+    pub fn is_duckdb(&self) -> bool {
+        matches!(self.how, How::DuckDb(_))
+    }
+}
+
+/// Runs everybody so many times, in turns. Who fails once is not asked again; an answer that differs from another is an error.
+pub async fn measure(site: &Site<'_>, contenders: Vec<Contender>, repeats: usize) -> Result<Vec<Outcome>> {
+    let outcome = |(number, contender): (usize, Contender)| {
+        let file = site.folder.join(format!("answer-{number}.parquet"));
+        Outcome { contender, measured: Vec::new(), failure: None, rows: None, file }
+    };
+    let mut outcomes: Vec<Outcome> = contenders.into_iter().enumerate().map(outcome).collect();
+    let mut first: Option<(String, Answer)> = None;
+    let repeats = repeats.max(1);
+    for repeat in 1..=repeats {
+        for outcome in outcomes.iter_mut().filter(|outcome| outcome.failure.is_none()) {
+            match measure_one(site, outcome) {
+                Ok(measured) => outcome.measured.push(measured),
+                Err(error) => {
+                    eprintln!("{} ({} MiB): {error}", outcome.contender.name, outcome.contender.memory_bytes >> 20);
+                    outcome.failure = Some(error);
+                }
+            }
+            if repeat == repeats && outcome.failure.is_none() {
+                hold_answer(site, outcome, &mut first).await?;
+            }
+        }
+    }
+    if first.is_none() { Err(Error::internal("nobody answered")) } else { Ok(outcomes) }
+}
+
+/// Holds an answer against the first one.
+async fn hold_answer(site: &Site<'_>, outcome: &mut Outcome, first: &mut Option<(String, Answer)>) -> Result<()> {
+    let answer = match outcome.contender.is_run() {
+        true => answer::served(site).await?,
+        false => answer::read(&outcome.file, site.shape)?,
+    };
+    outcome.rows = Some(answer.len());
+    match first {
+        Some((name, first)) => {
+            first.same(&answer).map_err(|error| error.with("one", &*name).with("another", &outcome.contender.name))?;
+        }
+        None => *first = Some((outcome.contender.name.clone(), answer)),
+    }
+    Ok(())
+}
+
+/// What each process prints, among other things.
+#[derive(Deserialize)]
+struct Told {
+    seconds: f64,
+}
+
+fn measure_one(site: &Site<'_>, outcome: &Outcome) -> Result<Measured> {
+    let mut command = command(site, outcome)?;
+    if outcome.contender.how == How::BatchRun {
+        site.installed.restore()?;
+    }
+    let finished = child::run(&mut command, &site.limits)?;
+    let told: Told = serde_json::from_str(&finished.stdout)
+        .map_err(|error| Error::internal(format!("a process told no seconds: {error}")).with("found", &finished.stdout))?;
+    let parts = parts::of(&finished.stderr, site.steps);
+    Ok(Measured { seconds: told.seconds, wall_s: finished.wall.as_secs_f64(), used: finished.used, parts })
+}
+
+fn command(site: &Site<'_>, outcome: &Outcome) -> Result<Command> {
+    let Contender { how, memory_bytes, .. } = &outcome.contender;
+    let (mut command, question) = match how {
+        How::BatchRun | How::BatchAgain => return Ok(batch_run(site, *memory_bytes)),
+        How::DuckDb(sql) => (site.programs.peer("duckdb_query.py")?, duckdb(site, outcome, sql)),
+        How::PlainSelect(sql) => {
+            let mut command = Command::new(&site.programs.bench);
+            command.arg("plain-select");
+            let question = Question {
+                config: site.installed.config.clone(),
+                view: site.view.to_owned(),
+                sql: sql.clone(),
+                memory_bytes: *memory_bytes,
+                answer: Some(outcome.file.clone()),
+            };
+            (command, json!(question))
+        }
+    };
+    let path = site.folder.join("question.json");
+    std::fs::write(&path, question.to_string())?;
+    command.arg(path);
+    Ok(command)
+}
+
+fn duckdb(site: &Site<'_>, outcome: &Outcome, sql: &str) -> serde_json::Value {
+    json!({
+        "tables": site.tables,
+        "sql": sql,
+        "threads": site.threads,
+        "memory_limit": format!("{}MiB", outcome.contender.memory_bytes >> 20),
+        "temp_directory": site.folder.join("duckdb-spilled"),
+        "answer": outcome.file,
+    })
+}
+
+fn batch_run(site: &Site<'_>, memory_bytes: u64) -> Command {
+    let mut command = Command::new(&site.programs.basestream);
+    command.args(["batch", "run", site.view, "--json", "--log-level", "batch=info", "--log-format", "json", "--config"]);
+    command.arg(&site.installed.config);
+    command.env("BASESTREAM__BATCH__MEMORY_LIMIT", format!("\"{}MiB\"", memory_bytes >> 20));
+    command
+}

@@ -1,0 +1,73 @@
+//! Generated events: each a function of its stream and its number, so that every peer gets the same ones, and any part of them can be
+//! told by itself.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, TimestampMicrosecondArray};
+use schemas::definitions::Definitions;
+use schemas::definitions::parse::parse_definitions;
+use schemas::tiles::Micros;
+use schemas::{Error, Result};
+
+/// 2026-03-01T00:00:00Z: all events are before it.
+pub const END: Micros = 1_772_323_200_000_000;
+pub const DAY: Micros = 86_400_000_000;
+
+/// The events of all streams of a project.
+pub trait Events: Clone + Send + Sync + 'static {
+    /// The project's files, as (path, text).
+    fn files(&self) -> Vec<(String, String)>;
+
+    /// The streams' names, and how many events each has. A stream's topic has its name.
+    fn streams(&self) -> Vec<(&'static str, u64)>;
+
+    /// When the event of this number is: later the greater it is.
+    fn time(&self, stream: &str, number: u64) -> Micros;
+
+    /// A column of the stream, of the events of these numbers. `None`: it has no such.
+    fn column(&self, stream: &str, name: &str, numbers: &[u64]) -> Option<ArrayRef>;
+
+    /// The newest event's time: `t` of an answer by the event clock.
+    fn newest(&self) -> Micros {
+        let newest = |(stream, count): (&str, u64)| count.checked_sub(1).map(|number| self.time(stream, number));
+        self.streams().into_iter().filter_map(newest).max().unwrap_or(END)
+    }
+
+    fn definitions(&self) -> Result<Definitions> {
+        let sources: Vec<_> = self.files().into_iter().map(|(path, text)| (Some(path.into()), text)).collect();
+        let (definitions, mistakes) = parse_definitions(&sources);
+        mistakes.into_result()?;
+        Ok(definitions)
+    }
+}
+
+/// The time of one of so many events that are spread evenly over the days before [`END`].
+pub(crate) fn spread_evenly(number: u64, count: u64, days: i64) -> Micros {
+    let span = i128::from(days * DAY);
+    let into = span * i128::from(number) / i128::from(count.max(1));
+    END - (span - into) as Micros
+}
+
+/// One of so many, by a hash; above a skew of 1 the first ones come up more often.
+pub(crate) fn skewed(of: u64, hash: u64, skew: f64) -> u64 {
+    let unit = (hash >> 11) as f64 / (1u64 << 53) as f64;
+    ((unit.powf(skew) * of as f64) as u64).min(of.saturating_sub(1))
+}
+
+/// splitmix64 (Steele, Lea and Flood 2014).
+pub(crate) fn mix(seed: u64, number: u64) -> u64 {
+    let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+pub(crate) fn times(micros: impl IntoIterator<Item = Micros>) -> ArrayRef {
+    Arc::new(TimestampMicrosecondArray::from_iter_values(micros).with_timezone("UTC"))
+}
+
+/// A column that its stream has.
+pub(crate) fn column_of(events: &impl Events, stream: &str, name: &str, numbers: &[u64]) -> Result<ArrayRef> {
+    let no_such = || Error::internal("a stream has a column that is not generated").with("stream", stream).with("column", name);
+    events.column(stream, name, numbers).ok_or_else(no_such)
+}

@@ -1,0 +1,118 @@
+//! One stream, of what accounts buy of merchants, and views over it: what each account bought, over windows.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Decimal128Array, StringArray};
+use schemas::tiles::Micros;
+
+use crate::events::{Events, mix, skewed, spread_evenly, times};
+
+pub mod question;
+mod window;
+
+pub use window::{ALL_WINDOWS, FOUR_WINDOWS, Window};
+
+pub const STREAM: &str = "purchases";
+/// The view that is measured; more of them are numbered from 2 on.
+pub const VIEW: &str = "account_purchases";
+
+/// Merchants that an account buys from.
+const OF_AN_ACCOUNT: u64 = 12;
+
+/// How many of what.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Purchases {
+    pub seed: u64,
+    pub events: u64,
+    pub accounts: u64,
+    pub merchants: u64,
+    /// 1 is uniform; above it the first accounts have more of the events.
+    pub skew: f64,
+    /// How long before the end of all events the first one is.
+    pub days: i64,
+    pub windows: Vec<Window>,
+    /// Views of the same SELECT.
+    pub views: usize,
+}
+
+/// One purchase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Purchase {
+    pub ts: Micros,
+    pub account: u64,
+    pub merchant: u64,
+    pub cents: i64,
+}
+
+impl Purchases {
+    /// So many events of so many accounts, over 100 days: the longest of the four windows leaves some out.
+    pub fn of(events: u64, accounts: u64) -> Purchases {
+        let merchants = (accounts / 10).clamp(20, 50_000);
+        Purchases { seed: 7, events, accounts, merchants, skew: 1.3, days: 100, windows: FOUR_WINDOWS.to_vec(), views: 1 }
+    }
+
+    pub fn purchase(&self, number: u64) -> Purchase {
+        let hash = mix(self.seed, number);
+        let account = skewed(self.accounts, hash, self.skew);
+        let own = mix(hash, 3) % OF_AN_ACCOUNT;
+        let merchant = skewed(self.merchants, mix(mix(self.seed, 4), account * OF_AN_ACCOUNT + own), self.skew);
+        let cents = 1 + (mix(hash, 5) % 100_000) as i64;
+        Purchase { ts: spread_evenly(number, self.events, self.days), account, merchant, cents }
+    }
+
+    /// An account to look up: uniformly chosen.
+    pub fn account(&self, nth: u64) -> u64 {
+        mix(self.seed ^ 0x5eed, nth) % self.accounts.max(1)
+    }
+
+    /// The names of the views.
+    pub fn view_names(&self) -> Vec<String> {
+        (1..=self.views).map(|number| if number == 1 { VIEW.to_owned() } else { format!("{VIEW}_{number}") }).collect()
+    }
+}
+
+pub fn account_text(account: u64) -> String {
+    format!("a{account:08}")
+}
+
+pub fn merchant_text(merchant: u64) -> String {
+    format!("m{merchant:06}")
+}
+
+impl Events for Purchases {
+    fn files(&self) -> Vec<(String, String)> {
+        let stream = format!(
+            "CREATE STREAM {STREAM} (event_id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, account_id TEXT, merchant_id TEXT,\n\
+             amount DECIMAL(18,2) NOT NULL)\n\
+             WITH (topic = '{STREAM}', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '10m', key = 'account_id',\n\
+             keep_raw = false);\n"
+        );
+        let views = self.view_names().iter().map(|view| question::create_view(view, &self.windows)).collect();
+        vec![(format!("streams/{STREAM}.sql"), stream), (format!("views/{VIEW}.sql"), views)]
+    }
+
+    fn streams(&self) -> Vec<(&'static str, u64)> {
+        vec![(STREAM, self.events)]
+    }
+
+    fn time(&self, _: &str, number: u64) -> Micros {
+        spread_evenly(number, self.events, self.days)
+    }
+
+    fn column(&self, _: &str, name: &str, numbers: &[u64]) -> Option<ArrayRef> {
+        let rows = numbers.iter().map(|number| self.purchase(*number));
+        Some(match name {
+            "event_id" => Arc::new(StringArray::from_iter_values(numbers.iter().map(|number| format!("p{number:09}")))),
+            "ts" => times(rows.map(|row| row.ts)),
+            "account_id" => Arc::new(StringArray::from_iter_values(rows.map(|row| account_text(row.account)))),
+            "merchant_id" => Arc::new(StringArray::from_iter_values(rows.map(|row| merchant_text(row.merchant)))),
+            "amount" => {
+                Arc::new(Decimal128Array::from_iter_values(rows.map(|row| i128::from(row.cents))).with_precision_and_scale(18, 2).ok()?)
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
