@@ -11,9 +11,11 @@ use crate::payments::{MOST_AGGREGATES, MOST_EVENTS, Payments, Project, Source, T
 use crate::report::Report;
 
 mod answer;
+mod flink;
 mod speed;
 mod table;
 
+use flink::Flink;
 use speed::Measured;
 
 #[derive(Debug, Clone)]
@@ -49,33 +51,64 @@ const AIM_PER_SECOND: f64 = 700_000.0;
 const AIM_AGGREGATES: usize = 5;
 const AIM_KEYS: u64 = 100_000;
 
-/// What was measured of one topic and one number of aggregates.
+/// Who reads a topic.
+#[derive(Debug, Clone)]
+enum Contender {
+    Speed,
+    /// Of Kafka, with five aggregates.
+    Flink(Flink),
+}
+
+/// What was measured of one contender on one topic.
 #[derive(Debug)]
 struct Outcome {
+    contender: Contender,
     source: Source,
     payments: Payments,
     aggregates: usize,
     measured: Vec<Measured>,
+    /// Why it was given up.
+    failure: Option<Error>,
+}
+
+/// What all work on.
+struct Site<'a> {
+    programs: &'a Programs,
+    folder: &'a Path,
+    repeats: usize,
+    timeout: Duration,
 }
 
 /// Measures; every answer is held against the truth. `folder` takes the data.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     check(options)?;
-    let context = Context::begin(command, programs);
+    let mut context = Context::begin(command, programs);
+    let site = Site { programs, folder, repeats: options.repeats.max(1), timeout: options.timeout };
+    let flink = Flink::installed();
     let (mut outcomes, mut sized, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for name in &options.sources {
         let Some(source) = Source::named(name)? else {
             left_out.push(format!("{name} was left out: no services are there (tests/services/up)"));
             continue;
         };
+        let is_kafka = matches!(source, Source::Kafka(_));
+        if is_kafka && flink.is_none() {
+            left_out.push("Flink was left out: it is not installed (bench/peers/setup)".to_owned());
+        }
+        let of_speed = options.aggregates.iter().map(|aggregates| (Contender::Speed, *aggregates));
+        let peer = flink.clone().filter(|_| is_kafka).map(|flink| (Contender::Flink(flink), AIM_AGGREGATES));
+        let contenders: Vec<(Contender, usize)> = of_speed.chain(peer).collect();
         for keys in &options.keys {
             let payments = Payments { records: options.events, accounts: *keys };
-            outcomes.extend(of_topic(options, programs, folder, &source, payments, &options.aggregates).await?);
+            outcomes.extend(of_topic(&site, &source, payments, &contenders).await?);
         }
         for size in &options.sizes {
             let payments = Payments { records: *size, accounts: options.keys[0] };
-            sized.extend(of_topic(options, programs, folder, &source, payments, &[AIM_AGGREGATES]).await?);
+            sized.extend(of_topic(&site, &source, payments, &[(Contender::Speed, AIM_AGGREGATES)]).await?);
         }
+    }
+    if outcomes.iter().any(|outcome| matches!(outcome.contender, Contender::Flink(_))) {
+        context.versions.insert("flink".into(), Flink::version().into());
     }
     let mut tables = vec![table::of(options, &outcomes, left_out)];
     tables.extend(table::sizes(&sized));
@@ -97,24 +130,22 @@ fn check(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Fills a topic and has it read so many times, in turns.
-async fn of_topic(
-    options: &Options,
-    programs: &Programs,
-    folder: &Path,
-    source: &Source,
-    payments: Payments,
-    aggregates: &[usize],
-) -> Result<Vec<Outcome>> {
-    let log = folder.join("log");
+/// Fills a topic and has it read so many times, in turns. A peer that fails once is not asked again.
+async fn of_topic(site: &Site<'_>, source: &Source, payments: Payments, contenders: &[(Contender, usize)]) -> Result<Vec<Outcome>> {
+    let log = site.folder.join("log");
     let topic = source.fill(&log, payments).await?;
-    let outcome = |aggregates: &usize| Outcome { source: source.clone(), payments, aggregates: *aggregates, measured: Vec::new() };
-    let mut outcomes: Vec<Outcome> = aggregates.iter().map(outcome).collect();
-    for _ in 0..options.repeats.max(1) {
-        for outcome in &mut outcomes {
-            let project = folder.join("project");
-            outcome.measured.push(one(options, programs, &project, &topic, outcome.aggregates).await?);
-            std::fs::remove_dir_all(&project)?;
+    let outcome = |(contender, aggregates): &(Contender, usize)| Outcome {
+        contender: contender.clone(),
+        source: source.clone(),
+        payments,
+        aggregates: *aggregates,
+        measured: Vec::new(),
+        failure: None,
+    };
+    let mut outcomes: Vec<Outcome> = contenders.iter().map(outcome).collect();
+    for repeat in 1..=site.repeats {
+        for outcome in outcomes.iter_mut().filter(|outcome| outcome.failure.is_none()) {
+            one(site, &topic, outcome, repeat == 1).await?;
         }
     }
     topic.delete().await?;
@@ -124,9 +155,26 @@ async fn of_topic(
     Ok(outcomes)
 }
 
-async fn one(options: &Options, programs: &Programs, folder: &Path, topic: &Topic, aggregates: usize) -> Result<Measured> {
-    let project = Project::create(folder, topic, aggregates, "").await?;
-    let measured = speed::measure(programs, &project, topic, options.timeout).await?;
-    answer::check(programs, &project, topic, aggregates).await?;
-    Ok(measured)
+async fn one(site: &Site<'_>, topic: &Topic, outcome: &mut Outcome, is_first: bool) -> Result<()> {
+    let folder = site.folder.join("project");
+    match &outcome.contender {
+        Contender::Speed => {
+            let project = Project::create(&folder, topic, outcome.aggregates, "").await?;
+            outcome.measured.push(speed::measure(site.programs, &project, topic, site.timeout).await?);
+            answer::check(site.programs, &project, topic, outcome.aggregates).await?;
+        }
+        Contender::Flink(flink) => {
+            // What it measures drops its results: whether they are right is asked before, and does not count.
+            let checked = if is_first { flink.check(&folder, topic, site.timeout) } else { Ok(()) };
+            match checked.and_then(|()| flink.measure(&folder, topic, site.timeout)) {
+                Ok(measured) => outcome.measured.push(measured),
+                Err(error) => {
+                    eprintln!("Flink: {error}");
+                    outcome.failure = Some(error);
+                }
+            }
+        }
+    }
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
 }

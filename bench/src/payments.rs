@@ -40,6 +40,8 @@ pub struct Truth {
     pub events: u64,
     pub duplicates: u64,
     pub cents: u64,
+    /// For who counts every record.
+    pub cents_with_duplicates: u64,
 }
 
 /// One payment.
@@ -64,13 +66,15 @@ impl Payments {
     }
 
     pub fn truth(&self) -> Truth {
-        let mut truth = Truth { events: 0, duplicates: 0, cents: 0 };
+        let mut truth = Truth { events: 0, duplicates: 0, cents: 0, cents_with_duplicates: 0 };
         for record in 0..self.records {
+            let cents = self.payment(record).cents();
+            truth.cents_with_duplicates += cents;
             match is_repeat(record) {
                 true => truth.duplicates += 1,
                 false => {
                     truth.events += 1;
-                    truth.cents += self.payment(record).cents();
+                    truth.cents += cents;
                 }
             }
         }

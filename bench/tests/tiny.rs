@@ -89,7 +89,19 @@ async fn what_is_ingested_is_committed_and_counted_once() {
     let report = ingest::run(&options, &programs(), folder.path(), "bench ingest").await.unwrap();
     assert_eq!((report.tables[0].rows.len(), report.tables[1].rows.len()), (4, 1));
     for row in &report.tables[0].rows {
-        assert!(matches!(row[4], Figure::PerSecond(rate) if rate.median > 0.0) && row[9] != Figure::Count(0), "{row:?}");
+        assert!(matches!(row[5], Figure::PerSecond(rate) if rate.median > 0.0) && row[11] != Figure::Count(0), "{row:?}");
     }
+    assert_told(&report);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_ingested_on_real_services_is_what_flink_counts() {
+    let Some([_]) = basestream_tests::services::needed("ingest from Kafka", ["BASESTREAM_TEST_KAFKA"]) else { return };
+    let (events, keys, aggregates, sources) = (5_000, vec![100], vec![5], vec!["kafka".to_owned()]);
+    let options = ingest::Options { events, keys, aggregates, sources, repeats: 1, sizes: Vec::new(), ..ingest::Options::default() };
+    let folder = tempfile::tempdir().unwrap();
+    // So is what Flink says, where bench/peers/setup installed it.
+    let report = ingest::run(&options, &programs(), folder.path(), "bench ingest").await.unwrap();
+    assert!(report.tables[0].rows.iter().all(|row| matches!(row[5], Figure::PerSecond(_))), "{report}");
     assert_told(&report);
 }

@@ -25,9 +25,13 @@ pub(super) async fn check(programs: &Programs, project: &Project, topic: &Topic,
     let row = project.query(programs, &format!("SELECT sum(events_1h) AS events{amount} FROM {VIEW}"))?;
     same("events are counted by the view", text(&row["events"]), truth.events)?;
     if aggregates > 1 {
-        same("is the view's sum", text(&row["amount"]), format!("{}.{:02}", truth.cents / 100, truth.cents % 100))?;
+        same("is the view's sum", text(&row["amount"]), amount_text(truth.cents))?;
     }
     Ok(())
+}
+
+pub(super) fn amount_text(cents: u64) -> String {
+    format!("{}.{:02}", cents / 100, cents % 100)
 }
 
 fn text(value: &serde_json::Value) -> String {

@@ -1,25 +1,40 @@
 //! The measurements as tables.
 
 use super::speed::Measured;
-use super::{AIM_AGGREGATES, AIM_KEYS, AIM_PER_SECOND, Options, Outcome};
+use super::{AIM_AGGREGATES, AIM_KEYS, AIM_PER_SECOND, Contender, Options, Outcome};
 use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
 pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
-    let columns =
-        ["from", "keys", "aggregates", "events", "events/s", "aim", "seconds", "processor s per million", "peak MiB", "checkpoints"];
+    let columns = [
+        "who",
+        "from",
+        "keys",
+        "aggregates",
+        "events",
+        "events/s",
+        "of Flink",
+        "aim",
+        "seconds",
+        "processor s per million",
+        "peak MiB",
+        "checkpoints",
+    ];
     let row = |outcome: &Outcome| {
+        let rate = spread(outcome, |measured| measured.events_per_second);
         vec![
+            Figure::text(who(outcome)),
             Figure::text(outcome.source.name()),
             Figure::Count(outcome.payments.accounts),
             Figure::Count(outcome.aggregates as u64),
             Figure::Count(outcome.payments.records),
-            Figure::per_second(spread(outcome, |measured| measured.events_per_second)),
+            Figure::per_second(rate),
+            Figure::ratio(rate.zip(flink(outcomes, outcome)).map(|(own, flink)| own.over(&flink))),
             aim(outcome),
             Figure::seconds(spread(outcome, |measured| measured.seconds)),
             Figure::seconds(spread(outcome, |measured| measured.processor_s_per_million)),
             Figure::bytes(spread(outcome, |measured| measured.peak_bytes)),
-            Figure::Count(outcome.measured.last().map_or(0, |measured| measured.checkpoints)),
+            checkpoints(outcome),
         ]
     };
     let mut notes = vec![
@@ -27,6 +42,13 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
         "seconds: from taking the partitions over to the last committed checkpoint; the topic was filled before".to_owned(),
         "one record in 1000 is a duplicate; every run: all records committed, the ledger balances, counts and sums are right".to_owned(),
     ];
+    if outcomes.iter().any(is_flink) {
+        notes.push(
+            "Flink: the same five aggregates per key and minute by a window, results dropped, no archive, no checkpoint, no deduplication; it decodes \
+             three fields; its job alone, in a JVM that runs already; 2 threads, objects reused, mini-batches, state in memory"
+                .to_owned(),
+        );
+    }
     notes.extend(left_out);
     Table {
         title: "Through the speed layer".into(),
@@ -60,13 +82,39 @@ pub(super) fn sizes(outcomes: &[Outcome]) -> Option<Table> {
     })
 }
 
+fn is_flink(outcome: &Outcome) -> bool {
+    matches!(outcome.contender, Contender::Flink(_))
+}
+
+fn who(outcome: &Outcome) -> String {
+    match (&outcome.contender, &outcome.failure) {
+        (Contender::Speed, _) => "basestream speed".to_owned(),
+        (Contender::Flink(_), None) => "Flink SQL".to_owned(),
+        (Contender::Flink(_), Some(error)) => format!("Flink SQL, given up: {}", error.message()),
+    }
+}
+
+/// Flink's rate on the same topic, for who has as many aggregates.
+fn flink(outcomes: &[Outcome], of: &Outcome) -> Option<Spread> {
+    let same = |other: &&Outcome| (&other.source, other.payments, other.aggregates) == (&of.source, of.payments, of.aggregates);
+    let flink = outcomes.iter().filter(same).find(|other| is_flink(other))?;
+    spread(flink, |measured| measured.events_per_second)
+}
+
+fn checkpoints(outcome: &Outcome) -> Figure {
+    match outcome.measured.last() {
+        Some(measured) if !is_flink(outcome) => Figure::Count(measured.checkpoints),
+        _ => Figure::Absent,
+    }
+}
+
 fn aim(outcome: &Outcome) -> Figure {
-    if (outcome.aggregates, outcome.payments.accounts) != (AIM_AGGREGATES, AIM_KEYS) {
+    if is_flink(outcome) || (outcome.aggregates, outcome.payments.accounts) != (AIM_AGGREGATES, AIM_KEYS) {
         return Figure::Absent;
     }
     let Some(rate) = spread(outcome, |measured| measured.events_per_second) else { return Figure::Absent };
     let verdict = if rate.median >= AIM_PER_SECOND { "met" } else { "missed" };
-    Figure::text(format!("{AIM_PER_SECOND}: {verdict}"))
+    Figure::text(format!("{}: {verdict}", Figure::Count(AIM_PER_SECOND as u64)))
 }
 
 fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Five aggregates per account and minute over a Kafka topic, by Flink SQL in one process, from the topic's beginning to its end.
+
+    flink_sql.py question.json
+
+The question: brokers, topic, jars, parallelism, aggregation (window or group), check. With check it answers the sums of counts and
+amounts; without, results go to a sink that drops them. Prints the seconds of the job alone (its JVM runs already, its plan is made),
+and the JVM's processor seconds meanwhile and greatest resident memory.
+"""
+
+import json
+import os
+import sys
+
+from pyflink.java_gateway import get_gateway
+from pyflink.table import EnvironmentSettings, TableEnvironment
+
+# Three of the eleven fields: the decoder skips the others.
+SOURCE = """
+CREATE TABLE payments (
+  account_id STRING, amount DECIMAL(18, 2), ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+) WITH (
+  'connector' = 'kafka', 'topic' = '{topic}', 'properties.bootstrap.servers' = '{brokers}', 'properties.group.id' = 'flink-{topic}',
+  'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset',
+  'format' = 'json', 'json.timestamp-format.standard' = 'ISO-8601'
+)"""
+SINK = """
+CREATE TABLE results (
+  account_id STRING, minute_start TIMESTAMP_LTZ(3), events BIGINT, amount DECIMAL(38, 2), mean DECIMAL(38, 2),
+  least DECIMAL(18, 2), greatest DECIMAL(18, 2)
+) WITH ('connector' = 'blackhole')"""
+VALUES = """COUNT(*) AS events, SUM(amount) AS amount, CAST(AVG(amount) AS DECIMAL(38, 2)) AS mean, MIN(amount) AS least,
+  MAX(amount) AS greatest"""
+AGGREGATIONS = {
+    "window": f"""SELECT account_id, CAST(window_start AS TIMESTAMP_LTZ(3)) AS minute_start, {VALUES}
+        FROM TUMBLE(TABLE payments, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY account_id, window_start, window_end""",
+    "group": f"SELECT account_id, FLOOR(ts TO MINUTE) AS minute_start, {VALUES} FROM payments GROUP BY account_id, FLOOR(ts TO MINUTE)",
+}
+
+
+def main(path):
+    with open(path, encoding="utf-8") as file:
+        question = json.load(file)
+    table_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for name, value in {
+        "pipeline.jars": ";".join(f"file://{jar}" for jar in question["jars"]),
+        "parallelism.default": str(question["parallelism"]),
+        "pipeline.object-reuse": "true",
+        "state.backend.type": "hashmap",
+        "table.exec.mini-batch.enabled": "true",
+        "table.exec.mini-batch.allow-latency": "1 s",
+        "table.exec.mini-batch.size": "50000",
+        "table.local-time-zone": "UTC",
+    }.items():
+        table_env.get_config().set(name, value)
+    table_env.execute_sql(SOURCE.format(**question))
+    select = AGGREGATIONS[question["aggregation"]]
+    if question["check"]:
+        print(json.dumps(sums(table_env, select)))
+        return
+    table_env.execute_sql(SINK)
+    jvm = get_gateway().jvm.java.lang.ProcessHandle.current().pid()
+    before = processor_s(jvm)
+    job = table_env.execute_sql(f"INSERT INTO results {select}").get_job_client()
+    seconds = job.get_job_execution_result().result().get_net_runtime() / 1000
+    print(json.dumps({"seconds": seconds, "processor_s": processor_s(jvm) - before, "peak_bytes": peak_bytes(jvm)}))
+
+
+def sums(table_env, select):
+    """The last row is the answer: those before it were right for what was read until then."""
+    last = None
+    with table_env.execute_sql(f"SELECT SUM(events), SUM(amount) FROM ({select})").collect() as rows:
+        for row in rows:
+            last = row
+    return {"events": last[0], "amount": str(last[1])}
+
+
+def processor_s(process):
+    with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_bytes(process):
+    with open(f"/proc/{process}/status", encoding="utf-8") as file:
+        line = next(line for line in file if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

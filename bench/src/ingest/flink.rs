@@ -1,0 +1,97 @@
+//! The peer: Flink SQL on the same Kafka topic, as a program of `bench/peers`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use schemas::{Error, Result};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::speed::Measured;
+use crate::child::{self, Limits};
+use crate::payments::Topic;
+
+/// Threads of its job.
+const PARALLELISM: u32 = 2;
+/// Of the two ways to ask it for aggregates per key and minute, the faster one: windows, not groups that are updated.
+const AGGREGATION: &str = "window";
+/// Of its Python; its JVM has limits of its own.
+const MEMORY: u64 = 8 << 30;
+const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
+
+/// Flink as `bench/peers/setup` installed it.
+#[derive(Debug, Clone)]
+pub(super) struct Flink {
+    folder: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    seconds: f64,
+    processor_s: f64,
+    peak_bytes: f64,
+}
+
+#[derive(Deserialize)]
+struct Sums {
+    events: u64,
+    amount: String,
+}
+
+impl Flink {
+    /// `None` where it is not installed.
+    pub(super) fn installed() -> Option<Flink> {
+        let cache = std::env::var("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|_| std::env::var("HOME").map(|home| PathBuf::from(home).join(".cache")));
+        let folder = cache.ok()?.join("basestream/peers");
+        folder.join("installed.txt").exists().then_some(Flink { folder })
+    }
+
+    pub(super) fn version() -> &'static str {
+        let line = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("apache-flink=="));
+        line.unwrap_or_default()
+    }
+
+    pub(super) fn measure(&self, folder: &Path, topic: &Topic, limit: Duration) -> Result<Measured> {
+        let told: Told = self.ask(folder, topic, false, limit)?;
+        let records = topic.payments.records as f64;
+        Ok(Measured {
+            seconds: told.seconds,
+            events_per_second: records / told.seconds.max(1e-9),
+            processor_s_per_million: told.processor_s * 1e6 / records,
+            peak_bytes: told.peak_bytes,
+            checkpoints: 0,
+        })
+    }
+
+    /// Its sums, held against what all records come to: it knows no duplicates.
+    pub(super) fn check(&self, folder: &Path, topic: &Topic, limit: Duration) -> Result<()> {
+        let sums: Sums = self.ask(folder, topic, true, limit)?;
+        let cents = topic.payments.truth().cents_with_duplicates;
+        let (found, expected) = ((sums.events, sums.amount), (topic.payments.records, super::answer::amount_text(cents)));
+        if found == expected {
+            return Ok(());
+        }
+        let told = |(events, amount): (u64, String)| format!("{events} events, {amount}");
+        Err(Error::internal("Flink gave a wrong answer").with("found", told(found)).with("expected", told(expected)))
+    }
+
+    fn ask<T: DeserializeOwned>(&self, folder: &Path, topic: &Topic, check: bool, limit: Duration) -> Result<T> {
+        let jars = std::fs::read_dir(self.folder.join("jars"))?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
+        let brokers = topic.url.trim_start_matches("kafka://");
+        let question = json!({
+            "brokers": brokers, "topic": topic.name, "jars": jars, "parallelism": PARALLELISM, "aggregation": AGGREGATION, "check": check
+        });
+        std::fs::create_dir_all(folder)?;
+        let path = folder.join("flink.json");
+        std::fs::write(&path, question.to_string())?;
+        let mut command = Command::new(self.folder.join("bin/python"));
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/flink_sql.py")).arg(&path);
+        let finished = child::run(&mut command, &Limits { time: limit, memory_bytes: MEMORY })?;
+        // Libraries of its write to standard output, too.
+        let last = finished.stdout.lines().last().unwrap_or_default();
+        serde_json::from_str(last).map_err(|error| Error::internal(format!("Flink told nothing: {error}")).with("found", &finished.stdout))
+    }
+}
