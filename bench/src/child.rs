@@ -65,6 +65,11 @@ pub fn used_by(process: u32) -> Option<Used> {
 }
 
 impl Used {
+    /// The processor time since then, and the peak.
+    pub fn since(self, before: Used) -> Used {
+        Used { processor_s: self.processor_s - before.processor_s, ..self }
+    }
+
     /// What was seen before stays: a process that ends has no memory any more.
     pub fn at_least(self, before: Used) -> Used {
         Used { processor_s: self.processor_s.max(before.processor_s), peak_bytes: self.peak_bytes.max(before.peak_bytes) }

@@ -48,10 +48,10 @@ impl Latencies {
 pub const COLUMNS: [&str; 6] = ["lookups", "per second", "p50 ms", "p99 ms", "p99.9 ms", "slowest ms"];
 
 /// Several stretches as one row: what a middle one was, and the least and the greatest.
-pub fn figures(stretches: &[Latencies]) -> Vec<Figure> {
+pub fn figures(stretches: &[Latencies]) -> [Figure; COLUMNS.len()] {
     let spread = |of: &dyn Fn(&Latencies) -> f64| Spread::of(stretches.iter().map(of));
     let milliseconds = |quantile: f64| Figure::milliseconds(spread(&|one| one.milliseconds(quantile)));
-    vec![
+    [
         Figure::Count(stretches.iter().map(Latencies::count).sum()),
         Figure::per_second(spread(&Latencies::per_second)),
         milliseconds(0.5),

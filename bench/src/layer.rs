@@ -71,6 +71,15 @@ impl Layer {
         }
     }
 
+    /// Waits until it answers over HTTP that it is ready.
+    pub async fn wait_until_ready(&mut self, http: &str, limit: Duration) -> Result<()> {
+        let (began, ready) = (Instant::now(), format!("http://{http}/readyz"));
+        while !reqwest::get(&ready).await.is_ok_and(|answer| answer.status().is_success()) {
+            self.look(began, limit).await?;
+        }
+        Ok(())
+    }
+
     /// Waits until it has nothing to do, and answers since when.
     pub async fn wait_until_quiet(&mut self, limit: Duration) -> Result<DateTime<Utc>> {
         let began = Instant::now();

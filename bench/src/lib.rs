@@ -10,6 +10,7 @@ pub mod batch;
 pub mod child;
 pub mod contest;
 pub mod events;
+pub mod freshness;
 pub mod graph;
 pub mod ingest;
 pub mod installed;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use basestream_bench::purchases::Purchases;
-use basestream_bench::{Programs, Report, batch, contest, ingest, links_batch, links_lookup};
+use basestream_bench::{Programs, Report, batch, contest, freshness, ingest, links_batch, links_lookup};
 use clap::{Args, Parser, Subcommand};
 use schemas::{Error, Result};
 
@@ -24,6 +24,8 @@ struct Cli {
 enum Command {
     /// A full recompute of a view: DuckDB, DataFusion, and a batch run
     Batch(Batch),
+    /// How soon an event counts, from its acknowledgement to a lookup
+    Freshness(Freshness),
     /// Events a second through the speed layer, from the embedded log and from Kafka
     Ingest(Ingest),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
@@ -61,6 +63,25 @@ struct Batch {
     /// Seconds that one process may take
     #[arg(long, default_value_t = 600)]
     timeout: u64,
+}
+
+#[derive(Debug, Args)]
+struct Freshness {
+    #[command(flatten)]
+    common: Common,
+    /// Events a second that arrive meanwhile
+    #[arg(long, value_delimiter = ',', default_values_t = freshness::Options::default().rates)]
+    rates: Vec<u64>,
+    #[arg(long, default_value_t = freshness::Options::default().keys)]
+    keys: u64,
+    /// embedded, kafka (where `BASESTREAM_TEST_KAFKA` names one: just services up)
+    #[arg(long, value_delimiter = ',', default_values_t = freshness::Options::default().sources)]
+    source: Vec<String>,
+    /// Of each stretch of measuring
+    #[arg(long, default_value_t = freshness::Options::default().seconds)]
+    seconds: f64,
+    #[arg(long, default_value_t = freshness::Options::default().repeats)]
+    repeats: usize,
 }
 
 #[derive(Debug, Args)]
@@ -145,6 +166,18 @@ async fn run(cli: Cli) -> Result<()> {
             };
             let (folder, _kept) = folder(&args.common)?;
             show(&batch::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Freshness(args) => {
+            let options = freshness::Options {
+                rates: args.rates,
+                keys: args.keys,
+                sources: args.source,
+                seconds: args.seconds,
+                repeats: args.repeats,
+                ..freshness::Options::default()
+            };
+            let (folder, _kept) = folder(&args.common)?;
+            show(&freshness::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Ingest(args) => {
             let options = ingest::Options {

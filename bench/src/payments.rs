@@ -8,9 +8,11 @@ use schemas::tiles::Micros;
 
 use crate::events::mix;
 
+mod feed;
 mod project;
 mod topic;
 
+pub use feed::Feed;
 pub use project::Project;
 pub use topic::{Source, Topic};
 
@@ -61,8 +63,13 @@ impl Payments {
     }
 
     pub fn record(&self, record: u64) -> NewRecord {
-        let payment = self.payment(record);
-        NewRecord { key: Some(payment.account().into()), value: Some(payment.json()), headers: Vec::new(), partition_by: None }
+        self.payment(record).record()
+    }
+
+    /// A payment that is none of the records', of an account that has no other.
+    pub fn probe(&self, nth: u64) -> Payment {
+        let number = self.records + nth;
+        Payment { number, hash: mix(11, number), account: self.accounts + nth }
     }
 
     pub fn truth(&self) -> Truth {
@@ -87,6 +94,15 @@ fn is_repeat(record: u64) -> bool {
 }
 
 impl Payment {
+    pub fn record(&self) -> NewRecord {
+        NewRecord { key: Some(self.account().into()), value: Some(self.json()), headers: Vec::new(), partition_by: None }
+    }
+
+    /// One of so many, by its number.
+    pub fn pick(&self, of: u64) -> u64 {
+        mix(20, self.hash) % of.max(1)
+    }
+
     pub fn account(&self) -> String {
         account_text(self.account)
     }

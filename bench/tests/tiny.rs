@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use basestream_bench::purchases::Purchases;
 use basestream_bench::report::{Figure, Report};
-use basestream_bench::{Programs, batch, ingest, links_batch, links_lookup};
+use basestream_bench::{Programs, batch, freshness, ingest, links_batch, links_lookup};
 
 fn programs() -> Programs {
     Programs {
@@ -103,5 +103,17 @@ async fn what_is_ingested_on_real_services_is_what_flink_counts() {
     // So is what Flink says, where bench/peers/setup installed it.
     let report = ingest::run(&options, &programs(), folder.path(), "bench ingest").await.unwrap();
     assert!(report.tables[0].rows.iter().all(|row| matches!(row[5], Figure::PerSecond(_))), "{report}");
+    assert_told(&report);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_was_acknowledged_is_counted() {
+    let sources = vec!["embedded".to_owned(), "kafka".to_owned()];
+    let options = freshness::Options { rates: vec![200], keys: 50, sources, seconds: 0.5, repeats: 2, probes: 40.0 };
+    let folder = tempfile::tempdir().unwrap();
+    // One that is not counted, or twice, or any that arrived and is not counted in the end, is an error.
+    let report = freshness::run(&options, &programs(), folder.path(), "bench freshness").await.unwrap();
+    let rows = &report.tables[0].rows;
+    assert!(!rows.is_empty() && rows.iter().all(|row| matches!(row[2], Figure::Count(probes) if probes > 2)), "{report}");
     assert_told(&report);
 }

@@ -1,0 +1,135 @@
+//! How soon an event counts: from its acknowledgement to the first lookup that has it, in one `basestream up`, while others arrive.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use schemas::{Error, Result};
+
+use crate::Programs;
+use crate::child::Used;
+use crate::latencies::Latencies;
+use crate::layer::Layer;
+use crate::machine::Context;
+use crate::payments::{Feed, MOST_EVENTS, Payments, Project, STREAM, Source, VIEW};
+use crate::report::Report;
+
+mod probe;
+mod table;
+
+use probe::{Door, Http, Prober};
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Events a second that arrive meanwhile.
+    pub rates: Vec<u64>,
+    pub keys: u64,
+    /// `embedded`, `kafka`.
+    pub sources: Vec<String>,
+    /// How long each stretch of measuring lasts, and how many there are.
+    pub seconds: f64,
+    pub repeats: usize,
+    /// Events a second whose time is taken.
+    pub probes: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let sources = vec!["embedded".into(), "kafka".into()];
+        Self { rates: vec![1_000, 50_000], keys: 100_000, sources, seconds: 20.0, repeats: 3, probes: 50.0 }
+    }
+}
+
+/// The aim: the greatest p99, in milliseconds.
+const AIM_MS: f64 = 250.0;
+const AGGREGATES: usize = 5;
+/// So long events arrive before anything counts.
+const WARM_UP: f64 = 0.2;
+const START: Duration = Duration::from_secs(120);
+/// How long counting may take after the last event.
+const CATCH_UP: Duration = Duration::from_secs(120);
+
+/// What was measured at one rate.
+struct Outcome {
+    source: Source,
+    rate: u64,
+    stretches: Vec<Latencies>,
+    arrived_per_second: f64,
+    counted_per_second: f64,
+    used: Used,
+    seconds: f64,
+}
+
+/// Measures; in the end every event is counted once. `folder` takes the installations, one after the other.
+pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
+    let context = Context::begin(command, programs);
+    let (mut outcomes, mut left_out) = (Vec::new(), Vec::new());
+    for name in &options.sources {
+        let Some(source) = Source::named(name)? else {
+            left_out.push(format!("{name} was left out: no services are there (tests/services/up)"));
+            continue;
+        };
+        for rate in &options.rates {
+            let of_rate = folder.join("project");
+            outcomes.push(measure(options, programs, &of_rate, &source, *rate).await?);
+            std::fs::remove_dir_all(&of_rate)?;
+        }
+    }
+    let question = "How long after it was acknowledged is an event counted by a lookup?".to_owned();
+    let tables = vec![table::of(options, &outcomes, left_out)];
+    Ok(Report { benchmark: "freshness".into(), question, context: context.end(), tables })
+}
+
+async fn measure(options: &Options, programs: &Programs, folder: &Path, source: &Source, rate: u64) -> Result<Outcome> {
+    let payments = Payments { records: MOST_EVENTS / 2, accounts: options.keys };
+    let topic = source.empty(&folder.join("log"), payments).await?;
+    let project = Project::create(folder, &topic, AGGREGATES, "").await?;
+    let mut layer = Layer::start(programs, "up", &project.config(), folder)?;
+    let http = Http::new(&project.http, VIEW, STREAM)?;
+    layer.wait_until_ready(&project.http, START).await?;
+    let door = match source {
+        Source::Embedded => Door::Http(http.clone()),
+        Source::Kafka(_) => Door::Log(topic.open().await?, topic.name.clone()),
+    };
+    let prober = Prober { door, http: http.clone(), payments };
+    let feed = Feed::start(&topic, rate).await?;
+    tokio::time::sleep(Duration::from_secs_f64(options.seconds * WARM_UP)).await;
+
+    let (used_before, began) = (layer.used(), Instant::now());
+    let (arrived, counted) = (feed.appended(), http.counted().await?);
+    let mut stretches = Vec::new();
+    let mut probes = 0;
+    for _ in 0..options.repeats.max(1) {
+        let stretch = prober.stretch(options.probes, Duration::from_secs_f64(options.seconds), probes).await?;
+        probes += stretch.count();
+        stretches.push(stretch);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let (arrived, counted) = (feed.appended() - arrived, http.counted().await?.saturating_sub(counted));
+    let used = layer.used().since(used_before);
+
+    let appended = feed.finish().await?;
+    check(&http, &project, programs, layer, &Payments { records: appended, ..payments }, probes).await?;
+    topic.delete().await?;
+    let per_second = |events: u64| events as f64 / seconds;
+    let (arrived_per_second, counted_per_second) = (per_second(arrived), per_second(counted));
+    Ok(Outcome { source: source.clone(), rate, stretches, arrived_per_second, counted_per_second, used, seconds })
+}
+
+/// Every event that arrived is counted once, those that were probed with among them.
+async fn check(http: &Http, project: &Project, programs: &Programs, layer: Layer, arrived: &Payments, probes: u64) -> Result<()> {
+    let began = Instant::now();
+    let expected = arrived.records + probes;
+    while http.counted().await? < expected {
+        if began.elapsed() > CATCH_UP {
+            return Err(Error::unavailable("not every event was counted").with("found", http.counted().await?).with("expected", expected));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    layer.stop().await?;
+    let row = project.query(programs, &format!("SELECT sum(events_1h) AS events FROM {VIEW}"))?;
+    let expected = arrived.truth().events + probes;
+    if row["events"].as_u64() == Some(expected) {
+        return Ok(());
+    }
+    Err(Error::internal("the view counts other events than arrived").with("found", &row["events"]).with("expected", expected))
+}

@@ -1,0 +1,65 @@
+//! The measurements as a table.
+
+use super::{AIM_MS, Options, Outcome};
+use crate::latencies;
+use crate::payments::Source;
+use crate::report::{Figure, Table};
+use crate::spread::Spread;
+
+pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
+    let columns = [
+        "acknowledged by",
+        "events/s",
+        "probes",
+        "p50 ms",
+        "p99 ms",
+        "p99 aim ms",
+        "slowest ms",
+        "arriving/s",
+        "counted/s",
+        "processors busy",
+        "peak MiB",
+    ];
+    let row = |outcome: &Outcome| {
+        let [probes, _, p50, p99, _, slowest] = latencies::figures(&outcome.stretches);
+        let one = |value: f64| Spread::of([value]);
+        vec![
+            Figure::text(match outcome.source {
+                Source::Embedded => "HTTP 202, embedded log",
+                Source::Kafka(_) => "Kafka",
+            }),
+            Figure::Count(outcome.rate),
+            probes,
+            p50,
+            p99,
+            aim(outcome),
+            slowest,
+            Figure::per_second(one(outcome.arrived_per_second)),
+            Figure::per_second(one(outcome.counted_per_second)),
+            Figure::ratio(one(outcome.used.processor_s / outcome.seconds)),
+            Figure::bytes(one(outcome.used.peak_bytes as f64)),
+        ]
+    };
+    let mut notes = vec![
+        format!(
+            "{} events a second of a new key each, sent when they are due; {} stretches of {} s: the middle one (least - greatest)",
+            options.probes, options.repeats, options.seconds
+        ),
+        "from the acknowledgement to the answer of the first lookup over HTTP that counts the event; asked every millisecond, later every twentieth of the time".to_owned(),
+        "arriving: appended to the log by the process that asks; counted: the rate at which answers grew; in the end all are counted once"
+            .to_owned(),
+        "processors busy: of one `basestream up`, which does all; checkpoints go on every 10 s".to_owned(),
+    ];
+    notes.extend(left_out);
+    Table {
+        title: "From acknowledged to counted".into(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: outcomes.iter().map(row).collect(),
+        notes,
+    }
+}
+
+fn aim(outcome: &Outcome) -> Figure {
+    let Some(p99) = latencies::median_of(&outcome.stretches, 0.99) else { return Figure::Absent };
+    Figure::text(format!("{AIM_MS}: {}", if p99 <= AIM_MS { "met" } else { "missed" }))
+}
