@@ -9,6 +9,7 @@
 pub mod batch;
 pub mod child;
 pub mod contest;
+pub mod cost;
 pub mod events;
 pub mod freshness;
 pub mod graph;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use basestream_bench::purchases::Purchases;
-use basestream_bench::{Programs, Report, batch, contest, freshness, ingest, links_batch, links_lookup};
+use basestream_bench::{Programs, Report, batch, contest, cost, freshness, ingest, links_batch, links_lookup};
 use clap::{Args, Parser, Subcommand};
 use schemas::{Error, Result};
 
@@ -24,6 +24,8 @@ struct Cli {
 enum Command {
     /// A full recompute of a view: DuckDB, DataFusion, and a batch run
     Batch(Batch),
+    /// Bytes stored per event and per key, objects an hour, processor time per million events
+    Cost(Cost),
     /// How soon an event counts, from its acknowledgement to a lookup
     Freshness(Freshness),
     /// Events a second through the speed layer, from the embedded log and from Kafka
@@ -62,6 +64,20 @@ struct Batch {
     repeats: usize,
     /// Seconds that one process may take
     #[arg(long, default_value_t = 600)]
+    timeout: u64,
+}
+
+#[derive(Debug, Args)]
+struct Cost {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, value_delimiter = ',', default_values_t = cost::Options::default().events)]
+    events: Vec<u64>,
+    /// The first with every number of events, the others with the last
+    #[arg(long, value_delimiter = ',', default_values_t = cost::Options::default().keys)]
+    keys: Vec<u64>,
+    /// Seconds that one process may take
+    #[arg(long, default_value_t = cost::Options::default().timeout.as_secs())]
     timeout: u64,
 }
 
@@ -166,6 +182,11 @@ async fn run(cli: Cli) -> Result<()> {
             };
             let (folder, _kept) = folder(&args.common)?;
             show(&batch::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Cost(args) => {
+            let options = cost::Options { events: args.events, keys: args.keys, timeout: Duration::from_secs(args.timeout) };
+            let (folder, _kept) = folder(&args.common)?;
+            show(&cost::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Freshness(args) => {
             let options = freshness::Options {

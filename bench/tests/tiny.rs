@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use basestream_bench::purchases::Purchases;
 use basestream_bench::report::{Figure, Report};
-use basestream_bench::{Programs, batch, freshness, ingest, links_batch, links_lookup};
+use basestream_bench::{Programs, batch, cost, freshness, ingest, links_batch, links_lookup};
 
 fn programs() -> Programs {
     Programs {
@@ -115,5 +115,19 @@ async fn an_event_that_was_acknowledged_is_counted() {
     let report = freshness::run(&options, &programs(), folder.path(), "bench freshness").await.unwrap();
     let rows = &report.tables[0].rows;
     assert!(!rows.is_empty() && rows.iter().all(|row| matches!(row[2], Figure::Count(probes) if probes > 2)), "{report}");
+    assert_told(&report);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_is_told_per_event_and_per_key() {
+    let options = cost::Options { events: vec![5_000, 10_000], keys: vec![50, 500], ..cost::Options::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let report = cost::run(&options, &programs(), folder.path(), "bench cost").await.unwrap();
+    assert_eq!(report.tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [4, 4]);
+    for row in &report.tables[0].rows {
+        // The text of an event has 260 bytes; what is stored of it is more than nothing and not much more than that.
+        let bytes = row[3..7].iter().all(|figure| matches!(figure, Figure::Number(each) if (0.1..600.0).contains(&each.median)));
+        assert!(bytes && matches!(row[8], Figure::Number(each) if each.median > 1.0), "{row:?}");
+    }
     assert_told(&report);
 }
