@@ -54,7 +54,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let installed = Installed::create(&folder.join("project"), purchases).await?;
     installed.archive(purchases).await?;
     let installed = installed.close().await?;
-    let shape = question::shape(&purchases.windows);
+    let shape = question::shape(purchases.windows());
     let site = Site {
         programs,
         installed: &installed,
@@ -68,7 +68,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         limits: Limits { time: options.timeout, memory_bytes: options.process_memory_bytes },
     };
     let outcomes = contest::measure(&site, contenders(options, programs.python.is_some()), options.repeats).await?;
-    let windows: Vec<&str> = purchases.windows.iter().map(|window| window.text).collect();
+    let windows: Vec<&str> = purchases.windows().iter().map(|window| window.text).collect();
     let aggregates = question::AGGREGATES.map(|(_, aggregate)| aggregate).join(", ");
     let question = format!(
         "How long does a full recompute take of {aggregates} over windows of {}, for {} events of {} keys?",
@@ -84,7 +84,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 
 /// Everybody who is there.
 fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
-    let (windows, t) = (&options.purchases.windows, options.purchases.newest());
+    let (windows, t) = (options.purchases.windows(), options.purchases.newest());
     let memory = [options.peer_memory_bytes, SMALL];
     let mut all = Vec::new();
     if duckdb {

@@ -11,7 +11,7 @@ use schemas::{Error, Result};
 
 /// 2026-03-01T00:00:00Z: all events are before it.
 pub const END: Micros = 1_772_323_200_000_000;
-pub const DAY: Micros = 86_400_000_000;
+pub(crate) const DAY: Micros = 86_400_000_000;
 
 /// The events of all streams of a project.
 pub trait Events: Clone + Send + Sync + 'static {
@@ -39,13 +39,6 @@ pub trait Events: Clone + Send + Sync + 'static {
         mistakes.into_result()?;
         Ok(definitions)
     }
-}
-
-/// The time of one of so many events that are spread evenly over the days before [`END`].
-pub(crate) fn spread_evenly(number: u64, count: u64, days: i64) -> Micros {
-    let span = i128::from(days * DAY);
-    let into = span * i128::from(number) / i128::from(count.max(1));
-    END - (span - into) as Micros
 }
 
 /// One of so many, by a hash; above a skew of 1 the first ones come up more often.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StringArray};
 use schemas::tiles::Micros;
 
-use crate::events::{Events, mix, skewed, spread_evenly, times};
+use crate::events::{DAY, END, Events, mix, skewed, times};
 use crate::view::DEFINITIONS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,9 @@ impl Graph {
             }
             _ => self.skewed(self.devices, mix(hash, 5)),
         };
-        Event { ts: spread_evenly(number, self.count(stream), days), user, device }
+        let span = i128::from(days * DAY);
+        let into = span * i128::from(number) / i128::from(self.count(stream).max(1));
+        Event { ts: END - (span - into) as Micros, user, device }
     }
 
     /// A key to look up: uniformly chosen among the devices.
@@ -149,7 +151,6 @@ pub fn device_text(device: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::END;
 
     #[test]
     fn events_are_the_same_each_time_in_order_and_before_the_end() {

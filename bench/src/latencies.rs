@@ -31,6 +31,12 @@ impl Latencies {
         self.lasted = self.began.elapsed();
     }
 
+    /// What another client measured in the same stretch.
+    pub fn add_all(&mut self, other: &Latencies) -> Result<()> {
+        self.lasted = self.lasted.max(other.lasted);
+        self.nanoseconds.add(&other.nanoseconds).map_err(|error| Error::internal(format!("histograms do not add up: {error}")))
+    }
+
     pub fn count(&self) -> u64 {
         self.nanoseconds.len()
     }
@@ -53,12 +59,17 @@ pub fn figures(stretches: &[Latencies]) -> [Figure; COLUMNS.len()] {
     let milliseconds = |quantile: f64| Figure::milliseconds(spread(&|one| one.milliseconds(quantile)));
     [
         Figure::Count(stretches.iter().map(Latencies::count).sum()),
-        Figure::per_second(spread(&Latencies::per_second)),
+        Figure::per_second(per_second(stretches)),
         milliseconds(0.5),
         milliseconds(0.99),
         milliseconds(0.999),
         milliseconds(1.0),
     ]
+}
+
+/// Answers a second.
+pub fn per_second(stretches: &[Latencies]) -> Option<Spread> {
+    Spread::of(stretches.iter().map(Latencies::per_second))
 }
 
 /// The middle of the stretches' percentiles, in milliseconds.
@@ -77,5 +88,18 @@ mod tests {
         let near = |quantile: f64, expected: f64| (latencies.milliseconds(quantile) / expected - 1.0).abs() < 0.001;
         assert!(near(0.5, 500.0) && near(0.99, 990.0) && near(0.999, 999.0) && near(1.0, 1_000.0), "{latencies:?}");
         assert_eq!(latencies.count(), 1_000);
+    }
+
+    #[test]
+    fn what_two_clients_measured_adds_up() {
+        let mut one = Latencies::begin().unwrap();
+        one.add(Duration::from_millis(1));
+        let mut two = Latencies::begin().unwrap();
+        two.add(Duration::from_millis(3));
+        std::thread::sleep(Duration::from_millis(20));
+        two.add(Duration::from_millis(3));
+        one.add_all(&two).unwrap();
+        assert_eq!((one.count(), one.milliseconds(0.3).round(), one.milliseconds(0.6).round()), (3, 1.0, 3.0));
+        assert!(one.per_second() < 150.0, "{one:?}");
     }
 }

@@ -6,11 +6,12 @@
 //!
 //! Each benchmark is one function from options to a [`Report`]; `bench` is its command line, `bench/run` runs all of them.
 
+pub mod asking;
 pub mod batch;
 pub mod child;
 pub mod contest;
-pub mod cost;
 pub mod events;
+pub mod feed;
 pub mod freshness;
 pub mod graph;
 pub mod ingest;
@@ -19,14 +20,18 @@ pub mod latencies;
 pub mod layer;
 pub mod links_batch;
 pub mod links_lookup;
+pub mod lookup;
 pub mod machine;
 pub mod payments;
 pub mod programs;
 pub mod purchases;
 pub mod report;
 pub mod rows;
+pub mod runs;
 pub mod spread;
+pub mod up;
 pub mod view;
+pub mod within;
 
 pub use programs::Programs;
 pub use report::Report;

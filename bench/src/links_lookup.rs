@@ -2,31 +2,28 @@
 //! while events arrive.
 
 use std::path::Path;
-use std::time::Duration;
 
 use jobs::Installation;
 use schemas::Result;
-use schemas::fresh::Fresh;
 use serving::Node;
-use tokio_util::sync::CancellationToken;
 
 use crate::Programs;
-use crate::graph::{Graph, Stream};
+use crate::asking::{self, Http, Library, Stretches};
+use crate::feed::{Fed, Feed};
+use crate::graph::{Graph, Stream, device_text};
 use crate::installed::Installed;
 use crate::latencies::{self, Latencies};
 use crate::machine::Context;
-use crate::report::{Figure, Report, Table};
+use crate::report::{Figure, Report, Table, verdict};
 use crate::spread::Spread;
+use crate::up::Up;
 use crate::view::VIEW;
+use crate::within::Within;
 
-mod ask;
-mod feed;
+mod again;
 mod truth;
-mod up;
 
-use ask::{Asked, Http, Lookups, stretches};
-use feed::{Fed, Feed};
-use up::Up;
+use again::Again;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -50,8 +47,6 @@ impl Default for Options {
 
 /// The aims, by degree: the greatest p99, in milliseconds.
 const AIMS_MS: [(u64, f64); 2] = [(30, 1.0), (100, 5.0)];
-/// So long is asked before it counts.
-const WARM_UP: f64 = 0.4;
 
 /// Measures. `folder` takes the installations, one after the other.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
@@ -105,27 +100,27 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
         Figure::bytes(Spread::of([run.bytes_written as f64])),
         Figure::seconds(Spread::of([opened.as_secs_f64()])),
     ]);
-    let asking = Lookups { graph, seconds: options.seconds, warm_up: options.seconds * WARM_UP };
+    let stretches = Stretches { seconds: options.seconds, repeats: options.repeats };
     let mut add = |asked: &str, meanwhile: &str, stretches: Vec<Latencies>, fed: Option<Fed>| {
         let row = row(degree, asked, meanwhile, &stretches, fed.as_ref());
         lookups.rows.push(row);
     };
-    add("in process", "idle", stretches(asking, Asked::Node(node.clone()), options.repeats).await?, None);
+    add("in process", "idle", ask_node(stretches, &node, graph).await?, None);
     drop(node);
 
     let up = Up::start(programs, &installed).await?;
-    let http = Http::new(&installed.http)?;
-    add("HTTP", "idle", stretches(asking, Asked::Http(http.clone()), options.repeats).await?, None);
+    add("HTTP", "idle", ask_http(stretches, &installed.http, graph).await?, None);
     if options.rate > 0 {
-        let feed = Feed::start(&installed.installation, graph, options.rate, 1).await?;
-        let from = http.counted(&graph).await?;
-        let measured = stretches(asking, Asked::Http(http.clone()), options.repeats).await?;
-        let to = http.counted(&graph).await?;
+        let feed = Feed::start(&installed.installation, Again { graph, number: 1, next: 0 }, options.rate).await?;
+        let mut http = Http::connect(&installed.http)?;
+        let from = http.counted(&path_of(&graph, 0))?;
+        let measured = ask_http(stretches, &installed.http, graph).await?;
+        let to = http.counted(&path_of(&graph, 0))?;
         add("HTTP", "events arrive", measured, Some(feed.finish(from, to).await?));
     }
     up.stop()?;
     if options.rate > 0 {
-        let (measured, fed) = while_events_arrive(&installed.installation, &asking, options).await?;
+        let (measured, fed) = while_events_arrive(&installed.installation, stretches, graph, options.rate).await?;
         add("in process", "events arrive", measured, Some(fed));
     }
     installed.installation.close().await;
@@ -133,40 +128,33 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
 }
 
 /// The layers of one process, as `up` has them, asked in process.
-async fn while_events_arrive(installation: &Installation, asking: &Lookups, options: &Options) -> Result<(Vec<Latencies>, Fed)> {
-    let (stop, fresh) = (CancellationToken::new(), Fresh::default());
-    let node = installation.node(Some(fresh.clone())).await?;
-    let following = tokio::spawn({
-        let (node, stop) = (node.clone(), stop.clone());
-        async move { node.run(stop).await }
-    });
-    let speed = installation.speed(&format!("{}-bench", installation.worker), Some(fresh));
-    let working = tokio::spawn({
-        let stop = stop.clone();
-        async move { speed.run(stop).await }
-    });
-    let feed = Feed::start(installation, asking.graph, options.rate, 2).await?;
-    let from = counted(&node)?;
-    let measured = stretches(*asking, Asked::Node(node.clone()), options.repeats).await?;
-    let fed = feed.finish(from, counted(&node)?).await?;
-    stop.cancel();
-    working.await??;
-    following.await?;
+async fn while_events_arrive(installation: &Installation, stretches: Stretches, graph: Graph, rate: u64) -> Result<(Vec<Latencies>, Fed)> {
+    let layers = Within::start(installation).await?;
+    let feed = Feed::start(installation, Again { graph, number: 2, next: 0 }, rate).await?;
+    let from = layers.counted()?;
+    let measured = ask_node(stretches, &layers.node, graph).await?;
+    let fed = feed.finish(from, layers.counted()?).await?;
+    layers.end().await?;
     Ok((measured, fed))
 }
 
-/// All events that answers count now, and when that is.
-fn counted(node: &Node) -> Result<(u64, std::time::Instant)> {
-    let events = node.stand()?.vector.iter().map(|(_, offset)| offset.0 as u64).sum();
-    Ok((events, std::time::Instant::now()))
+async fn ask_node(stretches: Stretches, node: &Node, graph: Graph) -> Result<Vec<Latencies>> {
+    let client = Library::new(node.clone(), move |nth| (VIEW.to_owned(), device_text(graph.device(nth))));
+    asking::ask(stretches, vec![Box::new(client)]).await
+}
+
+async fn ask_http(stretches: Stretches, address: &str, graph: Graph) -> Result<Vec<Latencies>> {
+    let mut http = Http::connect(address)?;
+    asking::ask(stretches, vec![Box::new(move |nth| http.get(&path_of(&graph, nth)).map(drop))]).await
+}
+
+fn path_of(graph: &Graph, nth: u64) -> String {
+    format!("/v1/views/{VIEW}/row?device_id={}", device_text(graph.device(nth)))
 }
 
 fn row(degree: u64, asked: &str, meanwhile: &str, stretches: &[Latencies], fed: Option<&Fed>) -> Vec<Figure> {
     let aim = AIMS_MS.iter().find(|(of, _)| *of == degree).map(|(_, most)| *most);
-    let aim = aim.zip(latencies::median_of(stretches, 0.99)).map(|(most, p99)| {
-        let verdict = if p99 <= most { "met" } else { "missed" };
-        Figure::text(format!("{most}: {verdict}"))
-    });
+    let aim = aim.zip(latencies::median_of(stretches, 0.99)).map(|(most, p99)| Figure::text(format!("{most}: {}", verdict(p99 <= most))));
     let rate = |of: fn(&Fed) -> f64| fed.map_or(Figure::Absent, |fed| Figure::per_second(Spread::of([of(fed)])));
     let mut row = vec![Figure::text(named(degree)), Figure::text(asked), Figure::text(meanwhile)];
     row.extend(latencies::figures(stretches));
@@ -176,9 +164,4 @@ fn row(degree: u64, asked: &str, meanwhile: &str, stretches: &[Latencies], fed: 
 
 fn named(degree: u64) -> String {
     format!("{degree} x {degree}")
-}
-
-/// A duration of so many seconds.
-pub(crate) fn seconds(seconds: f64) -> Duration {
-    Duration::from_secs_f64(seconds.max(0.0))
 }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use basestream_bench::purchases::Purchases;
-use basestream_bench::{Programs, Report, batch, contest, cost, freshness, ingest, links_batch, links_lookup};
+use basestream_bench::{Programs, Report, batch, contest, freshness, ingest, links_batch, links_lookup, lookup};
 use clap::{Args, Parser, Subcommand};
 use schemas::{Error, Result};
+
+mod cli;
 
 const RESULTS_HEAD: &str = "# Results\n\nWritten by `bench/run`. What is compared in one table was measured in one run; figures of different runs are of different \
     days. Where there are three, they are the middle one and, in brackets, the least and the greatest.\n";
@@ -23,9 +24,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// A full recompute of a view: DuckDB, DataFusion, and a batch run
-    Batch(Batch),
-    /// Bytes stored per event and per key, objects an hour, processor time per million events
-    Cost(Cost),
+    Batch(cli::Batch),
     /// How soon an event counts, from its acknowledgement to a lookup
     Freshness(Freshness),
     /// Events a second through the speed layer, from the embedded log and from Kafka
@@ -34,6 +33,8 @@ enum Command {
     LinksBatch(LinksBatch),
     /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive
     LinksLookup(LinksLookup),
+    /// Point lookups of views over windows, in process and over HTTP, idle and while events arrive and batch runs: Redis, PostgreSQL
+    Lookup(cli::Lookup),
     /// Reports of several runs (their JSON files) as Markdown
     Results { reports: Vec<PathBuf> },
     /// Answers one question of a file by plain SQL over an archive
@@ -50,35 +51,6 @@ struct Common {
     /// Where the data goes: an empty folder that is kept; a temporary one where nothing is said
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct Batch {
-    #[command(flatten)]
-    common: Common,
-    #[arg(long, default_value_t = batch::Options::default().purchases.events)]
-    events: u64,
-    #[arg(long, default_value_t = batch::Options::default().purchases.accounts)]
-    keys: u64,
-    #[arg(long, default_value_t = batch::Options::default().repeats)]
-    repeats: usize,
-    /// Seconds that one process may take
-    #[arg(long, default_value_t = 600)]
-    timeout: u64,
-}
-
-#[derive(Debug, Args)]
-struct Cost {
-    #[command(flatten)]
-    common: Common,
-    #[arg(long, value_delimiter = ',', default_values_t = cost::Options::default().events)]
-    events: Vec<u64>,
-    /// The first with every number of events, the others with the last
-    #[arg(long, value_delimiter = ',', default_values_t = cost::Options::default().keys)]
-    keys: Vec<u64>,
-    /// Seconds that one process may take
-    #[arg(long, default_value_t = cost::Options::default().timeout.as_secs())]
-    timeout: u64,
 }
 
 #[derive(Debug, Args)]
@@ -174,19 +146,12 @@ async fn run(cli: Cli) -> Result<()> {
     let command = std::env::args().skip(1).fold("bench".to_owned(), |line, word| format!("{line} {word}"));
     match cli.command {
         Command::Batch(args) => {
-            let options = batch::Options {
-                purchases: Purchases::of(args.events, args.keys),
-                repeats: args.repeats,
-                timeout: Duration::from_secs(args.timeout),
-                ..batch::Options::default()
-            };
             let (folder, _kept) = folder(&args.common)?;
-            show(&batch::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+            show(&batch::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
-        Command::Cost(args) => {
-            let options = cost::Options { events: args.events, keys: args.keys, timeout: Duration::from_secs(args.timeout) };
+        Command::Lookup(args) => {
             let (folder, _kept) = folder(&args.common)?;
-            show(&cost::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+            show(&lookup::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Freshness(args) => {
             let options = freshness::Options {

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Decimal128Array, StringArray};
 use schemas::tiles::Micros;
 
-use crate::events::{Events, mix, skewed, spread_evenly, times};
+use crate::events::{DAY, END, Events, mix, skewed, times};
 
+pub mod arriving;
 pub mod question;
+pub mod truth;
 mod window;
 
 pub use window::{ALL_WINDOWS, FOUR_WINDOWS, Window};
 
 pub const STREAM: &str = "purchases";
-/// The view that is measured; more of them are numbered from 2 on.
+/// The view that is measured.
 pub const VIEW: &str = "account_purchases";
 
 /// Merchants that an account buys from.
@@ -30,9 +32,10 @@ pub struct Purchases {
     pub skew: f64,
     /// How long before the end of all events the first one is.
     pub days: i64,
-    pub windows: Vec<Window>,
-    /// Views of the same SELECT.
-    pub views: usize,
+    /// 1: as many on every day; above it more of them are of the last days.
+    pub recent: f64,
+    /// Views of the same SELECT, with their windows.
+    pub views: Vec<(String, Vec<Window>)>,
 }
 
 /// One purchase.
@@ -48,7 +51,13 @@ impl Purchases {
     /// So many events of so many accounts, over 100 days: the longest of the four windows leaves some out.
     pub fn of(events: u64, accounts: u64) -> Purchases {
         let merchants = (accounts / 10).clamp(20, 50_000);
-        Purchases { seed: 7, events, accounts, merchants, skew: 1.3, days: 100, windows: FOUR_WINDOWS.to_vec(), views: 1 }
+        let views = vec![(VIEW.to_owned(), FOUR_WINDOWS.to_vec())];
+        Purchases { seed: 7, events, accounts, merchants, skew: 1.3, days: 100, recent: 1.0, views }
+    }
+
+    /// The windows of the view that is measured.
+    pub fn windows(&self) -> &[Window] {
+        &self.views[0].1
     }
 
     pub fn purchase(&self, number: u64) -> Purchase {
@@ -57,7 +66,12 @@ impl Purchases {
         let own = mix(hash, 3) % OF_AN_ACCOUNT;
         let merchant = skewed(self.merchants, mix(mix(self.seed, 4), account * OF_AN_ACCOUNT + own), self.skew);
         let cents = 1 + (mix(hash, 5) % 100_000) as i64;
-        Purchase { ts: spread_evenly(number, self.events, self.days), account, merchant, cents }
+        Purchase { ts: self.ts(number), account, merchant, cents }
+    }
+
+    fn ts(&self, number: u64) -> Micros {
+        let before = 1.0 - number as f64 / self.events.max(1) as f64;
+        END - (before.powf(self.recent) * (self.days * DAY) as f64).max(1.0) as Micros
     }
 
     /// An account to look up: uniformly chosen.
@@ -65,9 +79,8 @@ impl Purchases {
         mix(self.seed ^ 0x5eed, nth) % self.accounts.max(1)
     }
 
-    /// The names of the views.
-    pub fn view_names(&self) -> Vec<String> {
-        (1..=self.views).map(|number| if number == 1 { VIEW.to_owned() } else { format!("{VIEW}_{number}") }).collect()
+    pub fn view(&self, nth: u64) -> &str {
+        &self.views[nth as usize % self.views.len()].0
     }
 }
 
@@ -87,7 +100,7 @@ impl Events for Purchases {
              WITH (topic = '{STREAM}', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '10m', key = 'account_id',\n\
              keep_raw = false);\n"
         );
-        let views = self.view_names().iter().map(|view| question::create_view(view, &self.windows)).collect();
+        let views = self.views.iter().map(|(view, windows)| question::create_view(view, windows)).collect();
         vec![(format!("streams/{STREAM}.sql"), stream), (format!("views/{VIEW}.sql"), views)]
     }
 
@@ -96,7 +109,7 @@ impl Events for Purchases {
     }
 
     fn time(&self, _: &str, number: u64) -> Micros {
-        spread_evenly(number, self.events, self.days)
+        self.ts(number)
     }
 
     fn column(&self, _: &str, name: &str, numbers: &[u64]) -> Option<ArrayRef> {

@@ -2,9 +2,13 @@
 
 use std::path::PathBuf;
 
-use basestream_bench::purchases::Purchases;
 use basestream_bench::report::{Figure, Report};
-use basestream_bench::{Programs, batch, cost, freshness, ingest, links_batch, links_lookup};
+use basestream_bench::{Programs, freshness, ingest, links_batch, links_lookup};
+
+#[path = "tiny/batch.rs"]
+mod batch;
+#[path = "tiny/lookup.rs"]
+mod lookup;
 
 fn programs() -> Programs {
     Programs {
@@ -24,25 +28,6 @@ fn assert_told(report: &Report) {
         let name = row[0].to_string();
         assert!(report.to_string().contains(&name) && report.markdown().contains(&name), "{name}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_full_recompute_answers_as_everybody_does() {
-    let options = batch::Options { purchases: Purchases::of(20_000, 1_500), repeats: 1, ..batch::Options::default() };
-    let (programs, folder) = (programs(), tempfile::tempdir().unwrap());
-    // Answers that differ are an error.
-    let report = batch::run(&options, &programs, folder.path(), "bench batch").await.unwrap();
-    let rows = &report.tables[0].rows;
-    assert_eq!(rows.len(), if programs.python.is_some() { 7 } else { 3 });
-    for row in rows {
-        let told = row[9].to_string();
-        let count: usize = told.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"));
-        assert!(count > 1_000 && row.iter().any(|figure| matches!(figure, Figure::Seconds(_))), "{row:?}");
-    }
-    let held: Vec<String> = rows.iter().rev().take(2).flat_map(|row| [row[10].to_string(), row[11].to_string()]).collect();
-    assert!(programs.python.is_none() || held.iter().all(|figure| figure.ends_with("met") || figure.ends_with("missed")), "{held:?}");
-    assert_eq!(report.tables[1].rows.len(), 2, "{report}");
-    assert_told(&report);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,19 +100,5 @@ async fn an_event_that_was_acknowledged_is_counted() {
     let report = freshness::run(&options, &programs(), folder.path(), "bench freshness").await.unwrap();
     let rows = &report.tables[0].rows;
     assert!(!rows.is_empty() && rows.iter().all(|row| matches!(row[2], Figure::Count(probes) if probes > 2)), "{report}");
-    assert_told(&report);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_stored_is_told_per_event_and_per_key() {
-    let options = cost::Options { events: vec![5_000, 10_000], keys: vec![50, 500], ..cost::Options::default() };
-    let folder = tempfile::tempdir().unwrap();
-    let report = cost::run(&options, &programs(), folder.path(), "bench cost").await.unwrap();
-    assert_eq!(report.tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [4, 4]);
-    for row in &report.tables[0].rows {
-        // The text of an event has 260 bytes; what is stored of it is more than nothing and not much more than that.
-        let bytes = row[3..7].iter().all(|figure| matches!(figure, Figure::Number(each) if (0.1..600.0).contains(&each.median)));
-        assert!(bytes && matches!(row[8], Figure::Number(each) if each.median > 1.0), "{row:?}");
-    }
     assert_told(&report);
 }

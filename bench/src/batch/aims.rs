@@ -2,7 +2,7 @@
 
 use crate::contest::Outcome;
 use crate::contest::table::{peak, seconds};
-use crate::report::{Figure, Table, held};
+use crate::report::{Figure, Table, at_most};
 
 /// Of the time of DuckDB's fastest answer.
 const MOST_OF_DUCKDB: f64 = 1.0;
@@ -22,7 +22,7 @@ pub(super) fn add(table: &mut Table, outcomes: &[Outcome]) {
             true => {
                 let time = seconds(outcome).map(|own| own.median).zip(rival(&peers, limit));
                 let memory = peak(outcome).map(|peak| peak.max / limit as f64);
-                [held(time.map(|(own, rival)| own / rival), MOST_OF_DUCKDB), held(memory, MOST_OF_LIMIT)]
+                [at_most(time.map(|(own, rival)| own / rival), MOST_OF_DUCKDB), at_most(memory, MOST_OF_LIMIT)]
             }
             false => [Figure::Absent, Figure::Absent],
         };

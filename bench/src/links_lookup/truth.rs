@@ -6,18 +6,18 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use schemas::tiles::Micros;
 use schemas::{Error, Result};
-use serving::Node;
+use serving::{Keys, Node};
 
-use super::ask::key_of;
 use crate::events::Events;
-use crate::graph::{Event, Graph, Stream};
+use crate::graph::{Event, Graph, Stream, device_text};
 use crate::view::{VALUES, VIEW, Windows};
 
 /// Holds the answers of so many keys against the graph.
 pub(super) async fn check(node: &Node, graph: &Graph, keys: u64) -> Result<()> {
     let devices: BTreeSet<u64> = (0..keys).map(|nth| graph.device(nth)).collect();
     for (device, expected) in truth(graph, &devices) {
-        let answer = node.lookup(VIEW, key_of(device), None).await?;
+        let key = Keys::Text(vec![vec![("device_id".to_owned(), device_text(device))]]);
+        let answer = node.lookup(VIEW, key, None).await?;
         let served = values(&answer.rows)?;
         if served != expected {
             return Err(Error::internal("a lookup is not what the events say")

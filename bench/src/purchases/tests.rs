@@ -4,10 +4,12 @@ use crate::view::Dialect;
 
 #[test]
 fn purchases_are_the_same_each_time_in_order_and_before_the_end() {
-    let purchases = Purchases::of(300, 20);
-    let times: Vec<Micros> = (0..300).map(|number| purchases.purchase(number).ts).collect();
-    assert!(times.is_sorted() && times.iter().all(|ts| *ts < END) && times.last() == Some(&purchases.newest()));
-    assert_eq!(purchases.purchase(7), purchases.purchase(7));
+    for recent in [1.0, 4.0] {
+        let purchases = Purchases { recent, ..Purchases::of(300, 20) };
+        let times: Vec<Micros> = (0..300).map(|number| purchases.purchase(number).ts).collect();
+        assert!(times.is_sorted() && times.iter().all(|ts| *ts < END) && times.last() == Some(&purchases.newest()));
+        assert_eq!(purchases.purchase(7), purchases.purchase(7));
+    }
 }
 
 #[test]

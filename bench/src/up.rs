@@ -12,11 +12,11 @@ const START: Duration = Duration::from_secs(300);
 const END: Duration = Duration::from_secs(60);
 
 /// Killed when it is dropped.
-pub(super) struct Up(Child);
+pub struct Up(Child);
 
 impl Up {
     /// Starts it, and waits until it is ready. Its log goes to `up.log`.
-    pub(super) async fn start(programs: &Programs, installed: &Installed) -> Result<Up> {
+    pub async fn start(programs: &Programs, installed: &Installed) -> Result<Up> {
         let log = std::fs::File::create(installed.folder.join("up.log"))?;
         let mut command = Command::new(&programs.basestream);
         command.arg("up").arg("--config").arg(installed.config()).args(["--log-level", "warn"]);
@@ -36,7 +36,7 @@ impl Up {
     }
 
     /// SIGTERM, and its end.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub fn stop(mut self) -> Result<()> {
         Command::new("kill").arg("-TERM").arg(self.0.id().to_string()).status()?;
         let began = Instant::now();
         while began.elapsed() < END {

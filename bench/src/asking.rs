@@ -1,0 +1,130 @@
+//! Clients that ask one question after the other, each on a thread of its own, and how long every answer took.
+
+use std::time::{Duration, Instant};
+
+use schemas::{Error, Result};
+
+use crate::latencies::Latencies;
+
+mod http;
+mod library;
+
+pub use http::Http;
+pub use library::Library;
+
+/// One client.
+pub trait Client: Send {
+    /// Asks, and waits for the answer. `nth` says what is asked: no two of a run are the same.
+    fn ask(&mut self, nth: u64) -> Result<()>;
+}
+
+impl<F: FnMut(u64) -> Result<()> + Send> Client for F {
+    fn ask(&mut self, nth: u64) -> Result<()> {
+        self(nth)
+    }
+}
+
+/// How long is asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stretches {
+    /// Of each stretch.
+    pub seconds: f64,
+    pub repeats: usize,
+}
+
+/// So much of a stretch is asked before it counts.
+const WARM_UP: f64 = 0.4;
+
+/// Asks with all clients at once; what all of them measured in each stretch.
+pub async fn ask(stretches: Stretches, clients: Vec<Box<dyn Client>>) -> Result<Vec<Latencies>> {
+    tokio::task::spawn_blocking(move || ask_all(stretches, clients)).await?
+}
+
+fn ask_all(stretches: Stretches, mut clients: Vec<Box<dyn Client>>) -> Result<Vec<Latencies>> {
+    let begin = Instant::now();
+    let measured: Vec<Result<Vec<Latencies>>> = std::thread::scope(|scope| {
+        let threads = clients.iter_mut().enumerate().map(|(number, client)| {
+            let first = (number as u64) << 48;
+            scope.spawn(move || one(stretches, client.as_mut(), begin, first))
+        });
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(Error::internal("a client panicked")))).collect()
+    });
+    let mut together: Vec<Latencies> = Vec::new();
+    for of_one in measured {
+        for (number, latencies) in of_one?.into_iter().enumerate() {
+            match together.get_mut(number) {
+                Some(others) => others.add_all(&latencies)?,
+                None => together.push(latencies),
+            }
+        }
+    }
+    Ok(together)
+}
+
+/// The stretches of all clients begin and end at the same times.
+fn one(stretches: Stretches, client: &mut dyn Client, begin: Instant, first: u64) -> Result<Vec<Latencies>> {
+    let mut nth = first;
+    let mut until = begin + duration(stretches.seconds * WARM_UP);
+    stretch(client, &mut nth, until)?;
+    let mut measured = Vec::new();
+    for _ in 0..stretches.repeats.max(1) {
+        until += duration(stretches.seconds);
+        measured.push(stretch(client, &mut nth, until)?);
+    }
+    Ok(measured)
+}
+
+/// At least one question.
+fn stretch(client: &mut dyn Client, nth: &mut u64, until: Instant) -> Result<Latencies> {
+    let mut latencies = Latencies::begin()?;
+    loop {
+        let begun = Instant::now();
+        client.ask(*nth)?;
+        latencies.add(begun.elapsed());
+        *nth += 1;
+        if Instant::now() >= until {
+            return Ok(latencies);
+        }
+    }
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    const STRETCHES: Stretches = Stretches { seconds: 0.05, repeats: 3 };
+
+    #[test]
+    fn all_clients_ask_in_every_stretch_and_none_asks_what_another_did() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let client = |_| -> Box<dyn Client> {
+            let asked = asked.clone();
+            Box::new(move |nth| {
+                asked.lock().unwrap().push(nth);
+                std::thread::sleep(Duration::from_millis(2));
+                Ok(())
+            })
+        };
+        let measured = ask_all(STRETCHES, (0..2).map(client).collect()).unwrap();
+        let mut asked = asked.lock().unwrap().clone();
+        let counted: u64 = measured.iter().map(Latencies::count).sum();
+        assert!(measured.len() == 3 && measured.iter().all(|stretch| stretch.count() > 10) && counted < asked.len() as u64, "{measured:?}");
+        let all = asked.len();
+        asked.sort_unstable();
+        asked.dedup();
+        assert_eq!(asked.len(), all);
+    }
+
+    #[test]
+    fn a_client_that_fails_ends_it() {
+        let fails: Box<dyn Client> = Box::new(|_| Err(Error::unavailable("gone")));
+        assert!(ask_all(STRETCHES, vec![fails]).is_err());
+    }
+}

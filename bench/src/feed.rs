@@ -1,0 +1,76 @@
+//! Events that arrive while something is asked: appended to the embedded log at a rate, from this process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use jobs::Installation;
+use schemas::Result;
+use schemas::log::{Log, NewRecord};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const TICK: Duration = Duration::from_millis(50);
+
+/// Where events come from.
+pub trait Source: Send + 'static {
+    /// The next so many, with the topic of each part.
+    fn take(&mut self, count: u64) -> Vec<(&'static str, Vec<NewRecord>)>;
+}
+
+pub struct Feed {
+    appended: Arc<AtomicU64>,
+    began: Instant,
+    before: u64,
+    stop: CancellationToken,
+    task: JoinHandle<Result<()>>,
+}
+
+/// What arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Fed {
+    pub appended_per_second: f64,
+    pub counted_per_second: f64,
+}
+
+impl Feed {
+    /// Begins, and waits until it is under way.
+    pub async fn start(installation: &Installation, source: impl Source, rate: u64) -> Result<Feed> {
+        let appended = Arc::new(AtomicU64::new(0));
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(append(installation.log.clone(), source, rate, appended.clone(), stop.clone()));
+        tokio::time::sleep(TICK * 10).await;
+        let before = appended.load(Ordering::Relaxed);
+        Ok(Feed { appended, began: Instant::now(), before, stop, task })
+    }
+
+    /// Ends; `from` and `to` are how many events answers counted, and when.
+    pub async fn finish(self, from: (u64, Instant), to: (u64, Instant)) -> Result<Fed> {
+        let appended = self.appended.load(Ordering::Relaxed) - self.before;
+        let appended_per_second = appended as f64 / self.began.elapsed().as_secs_f64();
+        self.stop.cancel();
+        self.task.await??;
+        let counted_per_second = to.0.saturating_sub(from.0) as f64 / (to.1 - from.1).as_secs_f64().max(1e-9);
+        Ok(Fed { appended_per_second, counted_per_second })
+    }
+}
+
+async fn append(log: Arc<dyn Log>, mut source: impl Source, rate: u64, appended: Arc<AtomicU64>, stop: CancellationToken) -> Result<()> {
+    let began = Instant::now();
+    let mut made = 0u64;
+    while !stop.is_cancelled() {
+        let due = (began.elapsed().as_secs_f64() * rate as f64) as u64;
+        // What is late is made up for, a tick's worth at a time.
+        let now = due.saturating_sub(made).min(rate.div_ceil(10));
+        for (topic, records) in source.take(now) {
+            let count = records.len() as u64;
+            log.append(topic, records).await?;
+            appended.fetch_add(count, Ordering::Relaxed);
+        }
+        made += now;
+        if made >= due {
+            tokio::time::sleep(TICK).await;
+        }
+    }
+    Ok(())
+}

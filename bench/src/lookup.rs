@@ -1,0 +1,247 @@
+//! Point lookups of views over windows: in process and over HTTP, alone and while events arrive and batch runs, against Redis and
+//! PostgreSQL with the final rows.
+
+use std::path::Path;
+use std::time::Instant;
+
+use schemas::Result;
+use serving::Node;
+
+use crate::Programs;
+use crate::asking::Stretches;
+use crate::feed::Feed;
+use crate::installed::Installed;
+use crate::latencies::Latencies;
+use crate::machine::Context;
+use crate::purchases::arriving::Arriving;
+use crate::purchases::{ALL_WINDOWS, FOUR_WINDOWS, Purchases, VIEW};
+use crate::report::{Figure, Report, Table};
+use crate::runs::Runs;
+use crate::spread::Spread;
+use crate::up::Up;
+use crate::within::Within;
+
+mod ask;
+mod case;
+mod check;
+mod final_rows;
+mod postgres;
+mod redis;
+mod table;
+mod windows;
+
+use ask::Ask;
+pub use case::Case;
+use table::{Asked, Row};
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub cases: Vec<Case>,
+    pub events_per_key: u64,
+    /// Of HTTP and of the peers; in process there is one for each core.
+    pub clients: usize,
+    /// Keys in one request where they are asked together.
+    pub batch: usize,
+    /// How long each stretch of measuring lasts, and how many there are.
+    pub seconds: f64,
+    pub repeats: usize,
+    /// Events per second that arrive in the second half; 0 leaves it out.
+    pub rate: u64,
+    /// Keys whose answers are held against the events.
+    pub checked: u64,
+    /// Of the table over windows; 0 events leave it out.
+    pub window_keys: u64,
+    pub window_events: u64,
+    /// PostgreSQL's address, where there is one.
+    pub postgres: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let case = |views, windows, keys| Case { views, windows, keys };
+        Self {
+            cases: vec![
+                case(1, 4, 100_000),
+                case(1, 4, 1_000_000),
+                case(1, 4, 10_000_000),
+                case(15, 4, 1_000_000),
+                case(1, 1, 1_000_000),
+                case(1, 8, 1_000_000),
+            ],
+            events_per_key: 3,
+            clients: 16,
+            batch: 100,
+            seconds: 3.0,
+            repeats: 3,
+            rate: 50_000,
+            checked: 50,
+            window_keys: 10_000,
+            window_events: 3_000_000,
+            postgres: std::env::var("BASESTREAM_TEST_POSTGRES").ok(),
+        }
+    }
+}
+
+impl Options {
+    fn stretches(&self) -> Stretches {
+        Stretches { seconds: self.seconds, repeats: self.repeats }
+    }
+}
+
+/// Measures. `folder` takes the installations and the peers' data, one after the other.
+pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
+    let context = Context::begin(command, programs);
+    let (mut rows, mut sizes) = (Vec::new(), size_table());
+    for case in &options.cases {
+        let of_case = folder.join(case.to_string().replace(':', "-"));
+        std::fs::create_dir_all(&of_case)?;
+        measure(options, *case, programs, &of_case, &mut rows, &mut sizes).await?;
+        std::fs::remove_dir_all(&of_case)?;
+    }
+    let mut tables = vec![table::of(options, &rows), table::aims(&rows), table::flat_in_keys(&rows)];
+    if options.window_events > 0 {
+        tables.push(windows::measure(options, &folder.join("windows")).await?);
+    }
+    tables.push(sizes);
+    let question = "How long does a point lookup of five aggregates over windows take, and how many are answered a second?".to_owned();
+    Ok(Report { benchmark: "lookup".into(), question, context: context.end(), tables })
+}
+
+fn size_table() -> Table {
+    let columns = ["views, windows, keys", "events", "rows held against the events", "batch runs s", "snapshots MiB", "node opens s"];
+    Table { title: "What they were asked of".into(), columns: columns.map(str::to_owned).to_vec(), ..Table::default() }
+}
+
+fn purchases_of(options: &Options, case: Case) -> Purchases {
+    let windows = match case.windows {
+        4 => FOUR_WINDOWS.to_vec(),
+        // The longest one reaches back behind the first event: it is taken only where all are.
+        few => {
+            let last = if few < ALL_WINDOWS.len() { ALL_WINDOWS.len() - 1 } else { few };
+            ALL_WINDOWS[last - few..last].to_vec()
+        }
+    };
+    let name = |number: usize| if number == 1 { VIEW.to_owned() } else { format!("{VIEW}_{number}") };
+    let views = (1..=case.views).map(|number| (name(number), windows.clone())).collect();
+    Purchases { views, ..Purchases::of(case.keys * options.events_per_key, case.keys) }
+}
+
+async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Path, rows: &mut Vec<Row>, sizes: &mut Table) -> Result<()> {
+    let purchases = purchases_of(options, case);
+    let installed = Installed::create(&folder.join("project"), &purchases).await?;
+    let node = prepare(options, case, &installed, &purchases, sizes).await?;
+    let asking = Ask { stretches: options.stretches(), purchases: purchases.clone(), clients: options.clients, batch: options.batch };
+    let expected = check::expected(&purchases, options.checked);
+    check::node(&node, &expected).await?;
+    let mut idle = |asked: Asked, stretches| rows.push(Row::idle(case, asked, options, stretches));
+    idle(Asked::Library, asking.node(&node).await?);
+
+    let up = Up::start(programs, &installed).await?;
+    check::http(&installed.http, &expected)?;
+    idle(Asked::Http, asking.http(&installed.http).await?);
+    idle(Asked::HttpBatch, asking.http_batch(&installed.http).await?);
+    if options.rate > 0 {
+        let busy = Busy::start(options, programs, &installed, &purchases, 1).await?;
+        let from = asking.counted(&installed.http)?;
+        let single = asking.http(&installed.http).await?;
+        let batched = asking.http_batch(&installed.http).await?;
+        let to = asking.counted(&installed.http)?;
+        let found = busy.finish(from, to).await?;
+        rows.push(Row::busy(case, Asked::Http, options, single, found));
+        rows.push(Row::busy(case, Asked::HttpBatch, options, batched, found));
+    }
+    up.stop()?;
+    if case.has_peers() {
+        peers(options, &asking, &node, &expected, folder, &mut |asked, stretches| rows.push(Row::idle(case, asked, options, stretches)))
+            .await?;
+    }
+    drop(node);
+    if options.rate > 0 {
+        let layers = Within::start(&installed.installation).await?;
+        let busy = Busy::start(options, programs, &installed, &purchases, 2).await?;
+        let from = layers.counted()?;
+        let measured = asking.node(&layers.node).await?;
+        let found = busy.finish(from, layers.counted()?).await?;
+        layers.end().await?;
+        rows.push(Row::busy(case, Asked::Library, options, measured, found));
+    }
+    installed.installation.close().await;
+    Ok(())
+}
+
+/// Those that are there, with the final rows as they were before anything arrived.
+async fn peers(
+    options: &Options,
+    asking: &Ask,
+    node: &Node,
+    expected: &check::Expected,
+    folder: &Path,
+    add: &mut (dyn FnMut(Asked, Vec<Latencies>) + Send),
+) -> Result<()> {
+    if let Some(server) = redis::Server::start(&folder.join("redis"))? {
+        server.fill(node).await?;
+        server.check(expected)?;
+        add(Asked::Redis, server.ask(asking).await?);
+        add(Asked::RedisBatch, server.ask_batch(asking).await?);
+    }
+    if let Some(url) = &options.postgres {
+        let database = postgres::Database::create(url).await?;
+        let asked = database.fill_and_ask(asking, node, expected).await;
+        database.drop().await?;
+        let (single, batched) = asked?;
+        add(Asked::Postgres, single);
+        add(Asked::PostgresBatch, batched);
+    }
+    Ok(())
+}
+
+/// Archive, snapshots of all views, and a node that has them open.
+async fn prepare(options: &Options, case: Case, installed: &Installed, purchases: &Purchases, sizes: &mut Table) -> Result<Node> {
+    installed.archive(purchases).await?;
+    let (mut seconds, mut bytes) = (0.0, 0.0);
+    for (view, _) in &purchases.views {
+        let run = installed.installation.run_view(view, &|_| {}).await?;
+        seconds += run.ended_at.zip(run.started_at).map_or(0.0, |(ended, started)| (ended - started) as f64 / 1e6);
+        bytes += run.bytes_written as f64;
+    }
+    let began = Instant::now();
+    let node = installed.installation.node(None).await?;
+    sizes.rows.push(vec![
+        Figure::text(case.to_string()),
+        Figure::Count(purchases.events),
+        Figure::Count(options.checked),
+        Figure::seconds(Spread::of([seconds])),
+        Figure::bytes(Spread::of([bytes])),
+        Figure::seconds(Spread::of([began.elapsed().as_secs_f64()])),
+    ]);
+    Ok(node)
+}
+
+/// Events that arrive, and batch runs beside them.
+struct Busy {
+    feed: Feed,
+    runs: Runs,
+}
+
+/// What went on meanwhile.
+#[derive(Debug, Clone, Copy)]
+struct Meanwhile {
+    fed: crate::feed::Fed,
+    /// Batch runs that succeeded.
+    runs: u64,
+}
+
+impl Busy {
+    async fn start(options: &Options, programs: &Programs, installed: &Installed, purchases: &Purchases, number: u64) -> Result<Busy> {
+        let source = Arriving { purchases: purchases.clone(), number, next: 0 };
+        let feed = Feed::start(&installed.installation, source, options.rate).await?;
+        let views = purchases.views.iter().map(|(view, _)| view.clone()).collect();
+        Ok(Busy { feed, runs: Runs::start(programs, installed.config(), views) })
+    }
+
+    async fn finish(self, from: (u64, Instant), to: (u64, Instant)) -> Result<Meanwhile> {
+        let fed = self.feed.finish(from, to).await?;
+        let runs = tokio::task::spawn_blocking(|| self.runs.finish()).await??;
+        Ok(Meanwhile { fed, runs })
+    }
+}

@@ -1,0 +1,64 @@
+//! Answers of some keys, held against what the events say.
+
+use std::collections::BTreeMap;
+
+use datafusion::common::ScalarValue;
+use schemas::{Error, Result};
+use serde::Deserialize;
+use serde_json::Value;
+use serving::{Keys, Node};
+
+use super::ask::{row_path, rows_body, rows_path};
+use crate::asking::Http;
+use crate::purchases::truth::{hold, rows};
+use crate::purchases::{FOUR_WINDOWS, Purchases, VIEW, account_text};
+
+/// Rows by their keys.
+pub(super) type Expected = BTreeMap<String, Value>;
+
+pub(super) fn expected(purchases: &Purchases, keys: u64) -> Expected {
+    let accounts = (0..keys).map(|nth| purchases.account(nth)).collect();
+    rows(purchases, &accounts).into_iter().map(|(account, row)| (account_text(account), row)).collect()
+}
+
+pub(super) async fn node(node: &Node, expected: &Expected) -> Result<()> {
+    for (key, row) in expected {
+        let answer = node.lookup(VIEW, Keys::Typed(vec![vec![ScalarValue::Utf8(Some(key.clone()))]]), None).await?;
+        let served = serving::json::rows(&answer.rows)?;
+        hold(&json(served[0].get().as_bytes())?, row)?;
+    }
+    Ok(())
+}
+
+/// One by one, and all at once.
+pub(super) fn http(address: &str, expected: &Expected) -> Result<()> {
+    #[derive(Deserialize)]
+    struct One {
+        row: Value,
+    }
+    #[derive(Deserialize)]
+    struct Many {
+        rows: Vec<Value>,
+    }
+    let mut http = Http::connect(address)?;
+    for (key, row) in expected {
+        let one: One = json(http.get(&row_path(VIEW, key))?)?;
+        hold(&one.row, row)?;
+    }
+    let keys: Vec<String> = expected.keys().cloned().collect();
+    let many: Many = json(http.post(&rows_path(VIEW), &rows_body(&keys))?)?;
+    if many.rows.len() != expected.len() {
+        return Err(Error::internal("an answer has other rows than keys were asked").with("rows", many.rows.len()));
+    }
+    many.rows.iter().zip(expected.values()).try_for_each(|(served, row)| hold(served, row))
+}
+
+/// True of a key with an event in the longest of the four windows: others have no row.
+pub(super) fn has_row(row: &Value) -> bool {
+    FOUR_WINDOWS.last().is_some_and(|window| row[format!("purchases_{}", window.text)] != 0)
+}
+
+pub(super) fn json<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text)
+        .map_err(|error| Error::internal(format!("an answer is not as expected: {error}")).with("found", String::from_utf8_lossy(text)))
+}

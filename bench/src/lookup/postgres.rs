@@ -1,0 +1,161 @@
+//! PostgreSQL with the final rows in a table whose primary key is the view's: a database of our own on a server that runs.
+
+use arrow::datatypes::DataType;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use schemas::{Error, Result};
+use serving::Node;
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, Connection, Row};
+use uuid::Uuid;
+
+use super::ask::Ask;
+use super::check::{Expected, has_row};
+use super::final_rows;
+use crate::asking::Client;
+use crate::latencies::Latencies;
+use crate::purchases::FOUR_WINDOWS;
+use crate::purchases::question::{KEY, shape};
+
+pub(super) struct Database {
+    server: String,
+    name: String,
+    url: String,
+}
+
+impl Database {
+    pub(super) async fn create(url: &str) -> Result<Database> {
+        let name = format!("bench_{}", Uuid::now_v7().simple());
+        let base = url.rsplit_once('/').map_or(url, |(base, _)| base);
+        let database = Database { server: url.to_owned(), url: format!("{base}/{name}"), name };
+        database.administer("CREATE DATABASE").await?;
+        Ok(database)
+    }
+
+    /// One key each time, and many.
+    pub(super) async fn fill_and_ask(&self, asking: &Ask, node: &Node, expected: &Expected) -> Result<(Vec<Latencies>, Vec<Latencies>)> {
+        self.fill(node).await?;
+        self.check(expected).await?;
+        Ok((self.ask(asking).await?, self.ask_batch(asking).await?))
+    }
+
+    pub(super) async fn drop(&self) -> Result<()> {
+        self.administer("DROP DATABASE").await
+    }
+
+    async fn administer(&self, what: &str) -> Result<()> {
+        let mut connection = PgConnection::connect(&self.server).await.map_err(failed)?;
+        sqlx::query(AssertSqlSafe(format!("{what} {}", self.name))).execute(&mut connection).await.map_err(failed)?;
+        connection.close().await.map_err(failed)
+    }
+
+    async fn fill(&self, node: &Node) -> Result<()> {
+        let mut connection = PgConnection::connect(&self.url).await.map_err(failed)?;
+        let shape = shape(&FOUR_WINDOWS);
+        let column = |(name, data_type): &(String, DataType)| match data_type {
+            DataType::Int64 => format!("\"{name}\" bigint"),
+            _ => format!("\"{name}\" numeric(20, 2)"),
+        };
+        let columns: Vec<String> = shape.values.iter().map(column).collect();
+        let names: Vec<String> = shape.values.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        execute(&mut connection, format!("CREATE TABLE answer ({KEY} text NOT NULL, {})", columns.join(", "))).await?;
+        let copy = format!("COPY answer ({KEY}, {}) FROM STDIN (FORMAT csv)", names.join(", "));
+        let mut copied = connection.copy_in_raw(&copy).await.map_err(failed)?;
+        final_rows::each(node, async |part| {
+            let options = FormatOptions::default();
+            let of = |(name, _): &(String, DataType)| {
+                let column = part.rows.column_by_name(name).ok_or_else(|| Error::internal("a row lacks a column").with("column", name))?;
+                Ok(ArrayFormatter::try_new(column, &options)?)
+            };
+            let values: Vec<ArrayFormatter<'_>> = shape.values.iter().map(of).collect::<Result<_>>()?;
+            let mut text = String::new();
+            for (row, key) in part.keys.iter().enumerate() {
+                text.push_str(key);
+                values.iter().for_each(|value| text.push_str(&format!(",{}", value.value(row))));
+                text.push('\n');
+            }
+            copied.send(text.into_bytes()).await.map(drop).map_err(failed)
+        })
+        .await?;
+        copied.finish().await.map_err(failed)?;
+        execute(&mut connection, format!("ALTER TABLE answer ADD PRIMARY KEY ({KEY})")).await?;
+        execute(&mut connection, "VACUUM ANALYZE answer".to_owned()).await
+    }
+
+    /// Counts alone: they are enough to see that it has the same rows.
+    async fn check(&self, expected: &Expected) -> Result<()> {
+        let mut connection = PgConnection::connect(&self.url).await.map_err(failed)?;
+        let columns = FOUR_WINDOWS.map(|window| format!("purchases_{}", window.text));
+        for (key, row) in expected {
+            let kept = sqlx::query(ONE).bind(key).fetch_optional(&mut connection).await.map_err(failed)?;
+            let kept = match kept {
+                Some(kept) => kept,
+                None if has_row(row) => return Err(Error::internal("PostgreSQL lacks a row").with("key", key)),
+                None => continue,
+            };
+            for column in &columns {
+                let count: i64 = kept.try_get(&**column).map_err(failed)?;
+                if row[column] != count {
+                    return Err(Error::internal("PostgreSQL has another row").with("key", key).with("column", column));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, asking: &Ask) -> Result<Vec<Latencies>> {
+        let client = || -> Result<Box<dyn Client>> {
+            let (mut connected, key) = (Connected::new(&self.url), asking.key());
+            Ok(Box::new(move |nth| {
+                let key = key(nth);
+                let row = async |connection: &mut PgConnection| sqlx::query(ONE).bind(key).fetch_optional(connection).await;
+                connected.with(row).map(drop::<Option<PgRow>>)
+            }))
+        };
+        asking.with(client).await
+    }
+
+    async fn ask_batch(&self, asking: &Ask) -> Result<Vec<Latencies>> {
+        let client = || -> Result<Box<dyn Client>> {
+            let (mut connected, keys) = (Connected::new(&self.url), asking.keys());
+            Ok(Box::new(move |nth| {
+                let keys = keys(nth);
+                let rows = async |connection: &mut PgConnection| sqlx::query(MANY).bind(keys).fetch_all(connection).await;
+                connected.with(rows).map(drop::<Vec<PgRow>>)
+            }))
+        };
+        asking.with(client).await
+    }
+}
+
+const ONE: &str = "SELECT * FROM answer WHERE account_id = $1";
+const MANY: &str = "SELECT * FROM answer WHERE account_id = ANY($1)";
+
+/// A connection whose statements are prepared once, made and driven by the thread that asks first.
+struct Connected {
+    url: String,
+    runtime: Option<(tokio::runtime::Runtime, PgConnection)>,
+}
+
+impl Connected {
+    fn new(url: &str) -> Connected {
+        Connected { url: url.to_owned(), runtime: None }
+    }
+
+    fn with<T>(&mut self, ask: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>) -> Result<T> {
+        if self.runtime.is_none() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let connection = runtime.block_on(PgConnection::connect(&self.url)).map_err(failed)?;
+            self.runtime = Some((runtime, connection));
+        }
+        let Some((runtime, connection)) = &mut self.runtime else { return Err(Error::internal("a connection was not made")) };
+        runtime.block_on(ask(connection)).map_err(failed)
+    }
+}
+
+async fn execute(connection: &mut PgConnection, sql: String) -> Result<()> {
+    sqlx::query(AssertSqlSafe(sql)).execute(connection).await.map(drop).map_err(failed)
+}
+
+fn failed(error: sqlx::Error) -> Error {
+    Error::unavailable(format!("PostgreSQL failed: {error}"))
+}

@@ -1,0 +1,165 @@
+//! The measurements as tables, and what they are held against.
+
+use super::case::Case;
+use super::{Meanwhile, Options, ask};
+use crate::latencies::{self, Latencies, median_of, per_second};
+use crate::report::{Figure, Table, at_least, at_most};
+use crate::spread::Spread;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Library,
+    Http,
+    HttpBatch,
+    Redis,
+    RedisBatch,
+    Postgres,
+    PostgresBatch,
+}
+
+/// One measurement.
+pub(super) struct Row {
+    case: Case,
+    asked: Asked,
+    clients: usize,
+    /// Of one request.
+    keys: usize,
+    stretches: Vec<Latencies>,
+    meanwhile: Option<Meanwhile>,
+}
+
+impl Asked {
+    fn name(self) -> &'static str {
+        match self {
+            Asked::Library => "in process",
+            Asked::Http => "HTTP, GET row",
+            Asked::HttpBatch => "HTTP, POST rows",
+            Asked::Redis => "Redis, GET",
+            Asked::RedisBatch => "Redis, MGET",
+            Asked::Postgres => "PostgreSQL, prepared SELECT",
+            Asked::PostgresBatch => "PostgreSQL, prepared SELECT of many",
+        }
+    }
+
+    fn is_batch(self) -> bool {
+        matches!(self, Asked::HttpBatch | Asked::RedisBatch | Asked::PostgresBatch)
+    }
+}
+
+impl Row {
+    pub(super) fn idle(case: Case, asked: Asked, options: &Options, stretches: Vec<Latencies>) -> Row {
+        let clients = if asked == Asked::Library { ask::cores() } else { options.clients };
+        Row { case, asked, clients, keys: if asked.is_batch() { options.batch } else { 1 }, stretches, meanwhile: None }
+    }
+
+    pub(super) fn busy(case: Case, asked: Asked, options: &Options, stretches: Vec<Latencies>, meanwhile: Meanwhile) -> Row {
+        Row { meanwhile: Some(meanwhile), ..Row::idle(case, asked, options, stretches) }
+    }
+
+    fn keys_per_second(&self) -> Option<Spread> {
+        let by = |value: f64| value * self.keys as f64;
+        per_second(&self.stretches).map(|rate| Spread { min: by(rate.min), median: by(rate.median), max: by(rate.max) })
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let of = |of: fn(&Meanwhile) -> Figure| self.meanwhile.as_ref().map_or(Figure::Absent, of);
+        let mut row = vec![
+            Figure::text(self.case.to_string()),
+            Figure::text(self.asked.name()),
+            Figure::text(if self.meanwhile.is_some() { "events arrive, batch runs" } else { "idle" }),
+            Figure::Count(self.clients as u64),
+            Figure::Count(self.keys as u64),
+            Figure::per_second(self.keys_per_second()),
+        ];
+        row.extend(latencies::figures(&self.stretches));
+        row.push(of(|meanwhile| Figure::per_second(Spread::of([meanwhile.fed.appended_per_second]))));
+        row.push(of(|meanwhile| Figure::per_second(Spread::of([meanwhile.fed.counted_per_second]))));
+        row.push(of(|meanwhile| Figure::Count(meanwhile.runs)));
+        row
+    }
+}
+
+pub(super) fn of(options: &Options, rows: &[Row]) -> Table {
+    let first = ["views:windows:keys", "asked", "while", "clients", "keys each", "keys/s"];
+    let columns = first.into_iter().chain(latencies::COLUMNS).chain(["arriving/s", "counted/s", "batch runs"]);
+    let notes = vec![
+        format!(
+            "uniformly chosen keys, another of the views each time; {} stretches of {} s each: the middle one (least - greatest)",
+            options.repeats, options.seconds
+        ),
+        "five aggregates for each window; HTTP: a real `basestream up`, connections that are kept; clients and servers share the cores".to_owned(),
+        "Redis and PostgreSQL have the final rows, as JSON and as a table with a primary key, both as they are installed; the clients are the crates redis and sqlx".to_owned(),
+        "arriving: appended to the embedded log by the process that asks; counted: the rate at which answers grew; batch runs: that succeeded meanwhile, as processes of their own".to_owned(),
+    ];
+    Table {
+        title: "Point lookups".into(),
+        columns: columns.map(str::to_owned).collect(),
+        rows: rows.iter().map(Row::figures).collect(),
+        notes,
+    }
+}
+
+/// In process: the greatest p99 in milliseconds, and the least rate.
+const MOST_P99_MS: f64 = 1.0;
+const LEAST_PER_SECOND: f64 = 200_000.0;
+
+/// What was aimed at, and found.
+pub(super) fn aims(rows: &[Row]) -> Table {
+    let columns = ["views:windows:keys", "while", "in process: p99 ms, aim 1", "in process: of 200,000/s", "HTTP: of PostgreSQL's rate"];
+    let columns = columns.into_iter().chain(["HTTP, many: of Redis MGET's keys", "HTTP, many: of Redis GET's keys"]);
+    let line = |(case, is_busy): (Case, bool)| {
+        let found = |asked: Asked| rows.iter().find(|row| (row.case, row.asked, row.meanwhile.is_some()) == (case, asked, is_busy));
+        let rate = |asked: Asked| found(asked).and_then(Row::keys_per_second).map(|rate| rate.median);
+        let over = |own: Asked, peer: Asked| at_least(rate(own).zip(rate(peer)).map(|(own, peer)| own / peer), 1.0);
+        vec![
+            Figure::text(case.to_string()),
+            Figure::text(if is_busy { "events arrive, batch runs" } else { "idle" }),
+            at_most(found(Asked::Library).and_then(|row| median_of(&row.stretches, 0.99)), MOST_P99_MS),
+            at_least(rate(Asked::Library).map(|rate| rate / LEAST_PER_SECOND), 1.0),
+            over(Asked::Http, Asked::Postgres),
+            over(Asked::HttpBatch, Asked::RedisBatch),
+            over(Asked::HttpBatch, Asked::Redis),
+        ]
+    };
+    let mut situations: Vec<(Case, bool)> = Vec::new();
+    for row in rows {
+        let situation = (row.case, row.meanwhile.is_some());
+        if !situations.contains(&situation) {
+            situations.push(situation);
+        }
+    }
+    Table {
+        title: "Aims".into(),
+        columns: columns.map(str::to_owned).collect(),
+        rows: situations.into_iter().map(line).collect(),
+        notes: Vec::new(),
+    }
+}
+
+/// How lookups in process grow with the keys of one view of four windows.
+pub(super) fn flat_in_keys(rows: &[Row]) -> Table {
+    let own = |row: &&Row| row.asked == Asked::Library && row.meanwhile.is_none() && row.case.has_peers();
+    let mut sizes: Vec<(u64, &Row)> = rows.iter().filter(own).map(|row| (row.case.keys, row)).collect();
+    sizes.sort_by_key(|(keys, _)| *keys);
+    let measured: Vec<(Figure, &[Latencies])> = sizes.iter().map(|(keys, row)| (Figure::Count(*keys), &*row.stretches)).collect();
+    flat("Lookups in process, by the number of keys", "keys", &measured)
+}
+
+/// The most that a lookup may take of the first one's time.
+const FLAT: f64 = 1.5;
+
+/// Medians against the first one's.
+pub(super) fn flat(title: &str, by: &str, measured: &[(Figure, &[Latencies])]) -> Table {
+    let first = measured.first().and_then(|(_, stretches)| median_of(stretches, 0.5));
+    let columns = [by.to_owned()].into_iter().chain(latencies::COLUMNS.map(str::to_owned));
+    let row = |(name, stretches): &(Figure, &[Latencies])| {
+        let ratio = median_of(stretches, 0.5).zip(first).map(|(own, first)| own / first);
+        [name.clone()].into_iter().chain(latencies::figures(stretches)).chain([at_most(ratio, FLAT)]).collect()
+    };
+    Table {
+        title: title.to_owned(),
+        columns: columns.chain([format!("p50 of the first, aim {FLAT}")]).collect(),
+        rows: measured.iter().map(row).collect(),
+        notes: Vec::new(),
+    }
+}

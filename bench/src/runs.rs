@@ -1,0 +1,65 @@
+//! Batch runs, one after the other, each as a process of its own, while something else is measured.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use schemas::{Error, Result};
+
+use crate::Programs;
+
+const POLL: Duration = Duration::from_millis(20);
+/// A run that is under way at the end may take so long.
+const END: Duration = Duration::from_secs(120);
+
+pub struct Runs {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Result<u64>>,
+}
+
+impl Runs {
+    /// Runs these views in turns.
+    pub fn start(programs: &Programs, config: PathBuf, views: Vec<String>) -> Runs {
+        let (stop, basestream) = (Arc::new(AtomicBool::new(false)), programs.basestream.clone());
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut succeeded = 0;
+            for view in views.iter().cycle() {
+                let mut command = Command::new(&basestream);
+                command.args(["batch", "run", view, "--json", "--log-level", "error", "--config"]).arg(&config);
+                let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+                if until_its_end(child, &stopped)? {
+                    succeeded += 1;
+                }
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            Ok(succeeded)
+        });
+        Runs { stop, thread }
+    }
+
+    /// How many succeeded, the last one among them.
+    pub fn finish(self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_else(|_| Err(Error::internal("what runs batch panicked")))
+    }
+}
+
+fn until_its_end(mut child: Child, stopped: &AtomicBool) -> Result<bool> {
+    let mut told_at = None;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        if stopped.load(Ordering::Relaxed) && told_at.get_or_insert_with(Instant::now).elapsed() > END {
+            child.kill()?;
+            child.wait()?;
+            return Ok(false);
+        }
+        std::thread::sleep(POLL);
+    }
+}

@@ -1,0 +1,48 @@
+//! The layers that `up` has, in this process: the speed layer's micro-batches are seen by the node at once.
+
+use std::time::Instant;
+
+use jobs::Installation;
+use schemas::Result;
+use schemas::fresh::Fresh;
+use serving::Node;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub struct Within {
+    pub node: Node,
+    stop: CancellationToken,
+    following: JoinHandle<()>,
+    working: JoinHandle<Result<()>>,
+}
+
+impl Within {
+    pub async fn start(installation: &Installation) -> Result<Within> {
+        let (stop, fresh) = (CancellationToken::new(), Fresh::default());
+        let node = installation.node(Some(fresh.clone())).await?;
+        let following = tokio::spawn({
+            let (node, stop) = (node.clone(), stop.clone());
+            async move { node.run(stop).await }
+        });
+        let speed = installation.speed(&format!("{}-bench", installation.worker), Some(fresh));
+        let working = tokio::spawn({
+            let stop = stop.clone();
+            async move { speed.run(stop).await }
+        });
+        Ok(Within { node, stop, following, working })
+    }
+
+    /// All events that answers count now, and when that is.
+    pub fn counted(&self) -> Result<(u64, Instant)> {
+        let events = self.node.stand()?.vector.iter().map(|(_, offset)| offset.0 as u64).sum();
+        Ok((events, Instant::now()))
+    }
+
+    /// Everything is committed when this returns.
+    pub async fn end(self) -> Result<()> {
+        self.stop.cancel();
+        self.working.await??;
+        self.following.await?;
+        Ok(())
+    }
+}

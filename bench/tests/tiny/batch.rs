@@ -1,0 +1,24 @@
+use basestream_bench::batch;
+use basestream_bench::purchases::Purchases;
+use basestream_bench::report::Figure;
+
+use super::{assert_told, programs};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_recompute_answers_as_everybody_does() {
+    let options = batch::Options { purchases: Purchases::of(20_000, 1_500), repeats: 1, ..batch::Options::default() };
+    let (programs, folder) = (programs(), tempfile::tempdir().unwrap());
+    // Answers that differ are an error.
+    let report = batch::run(&options, &programs, folder.path(), "bench batch").await.unwrap();
+    let rows = &report.tables[0].rows;
+    assert_eq!(rows.len(), if programs.python.is_some() { 7 } else { 3 });
+    for row in rows {
+        let told = row[9].to_string();
+        let count: usize = told.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"));
+        assert!(count > 1_000 && row.iter().any(|figure| matches!(figure, Figure::Seconds(_))), "{row:?}");
+    }
+    let held: Vec<String> = rows.iter().rev().take(2).flat_map(|row| [row[10].to_string(), row[11].to_string()]).collect();
+    assert!(programs.python.is_none() || held.iter().all(|figure| figure.ends_with("met") || figure.ends_with("missed")), "{held:?}");
+    assert_eq!(report.tables[1].rows.len(), 2, "{report}");
+    assert_told(&report);
+}

@@ -1,0 +1,38 @@
+use basestream_bench::lookup::{self, Case};
+use basestream_bench::report::Figure;
+
+use super::{assert_told, programs};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lookups_over_windows_are_what_the_events_say() {
+    let case = |views, windows| Case { views, windows, keys: 300 };
+    let options = lookup::Options {
+        cases: vec![case(1, 4), case(3, 8)],
+        clients: 2,
+        batch: 5,
+        seconds: 0.1,
+        repeats: 2,
+        rate: 500,
+        checked: 10,
+        window_keys: 20,
+        window_events: 2_000,
+        ..lookup::Options::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    // A row that is not what the events say is an error, also one that a peer has.
+    let report = lookup::run(&options, &programs(), folder.path(), "bench lookup").await.unwrap();
+    let [lookups, aims, keys, windows, sizes] = &report.tables[..] else { panic!("{report}") };
+    let peers = lookups.rows.iter().filter(|row| ["Redis", "PostgreSQL"].iter().any(|peer| row[1].to_string().starts_with(peer))).count();
+    assert!(lookups.rows.len() == 12 + peers && [0, 2, 4].contains(&peers), "{report}");
+    for row in &lookups.rows {
+        assert!(matches!((&row[5], &row[6]), (Figure::PerSecond(_), Figure::Count(asked)) if *asked > 0), "{row:?}");
+    }
+    let busy =
+        lookups.rows.iter().filter(|row| matches!((&row[13], &row[14]), (Figure::PerSecond(rate), Figure::Count(_)) if rate.median > 0.0));
+    assert_eq!(busy.count(), 6, "{report}");
+    let held = |row: &Vec<Figure>, column: usize| ["met", "missed"].iter().any(|verdict| row[column].to_string().ends_with(verdict));
+    assert!(aims.rows.len() == 4 && aims.rows.iter().all(|row| held(row, 2) && held(row, 3)), "{report}");
+    assert!(windows.rows.len() == 6 && windows.rows.iter().all(|row| held(row, 7)), "{report}");
+    assert_eq!((keys.rows.len(), sizes.rows.len()), (1, 2));
+    assert_told(&report);
+}
