@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use basestream_bench::purchases::Purchases;
-use basestream_bench::{batch, lookup};
+use basestream_bench::{batch, cost, freshness, ingest, lookup};
 use clap::Args;
 
 use crate::Common;
@@ -82,5 +82,97 @@ impl Lookup {
             postgres: self.postgres.clone(),
             ..lookup::Options::default()
         }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ingest {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[arg(long, default_value_t = ingest::Options::default().events)]
+    events: u64,
+    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().keys)]
+    keys: Vec<u64>,
+    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().aggregates)]
+    aggregates: Vec<usize>,
+    /// embedded, kafka (where `BASESTREAM_TEST_KAFKA` names one: just services up)
+    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().sources)]
+    source: Vec<String>,
+    #[arg(long, default_value_t = ingest::Options::default().repeats)]
+    repeats: usize,
+    /// Numbers of events at which it is shown that ingest is linear; 0 leaves that out
+    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().sizes)]
+    sizes: Vec<u64>,
+    /// Seconds that one process may take
+    #[arg(long, default_value_t = ingest::Options::default().timeout.as_secs())]
+    timeout: u64,
+}
+
+impl Ingest {
+    pub(crate) fn options(&self) -> ingest::Options {
+        ingest::Options {
+            events: self.events,
+            keys: self.keys.clone(),
+            aggregates: self.aggregates.clone(),
+            sources: self.source.clone(),
+            repeats: self.repeats,
+            sizes: self.sizes.iter().copied().filter(|size| *size > 0).collect(),
+            timeout: Duration::from_secs(self.timeout),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Freshness {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Events a second that arrive meanwhile
+    #[arg(long, value_delimiter = ',', default_values_t = freshness::Options::default().rates)]
+    rates: Vec<u64>,
+    #[arg(long, default_value_t = freshness::Options::default().keys)]
+    keys: u64,
+    /// embedded, kafka (where `BASESTREAM_TEST_KAFKA` names one: just services up)
+    #[arg(long, value_delimiter = ',', default_values_t = freshness::Options::default().sources)]
+    source: Vec<String>,
+    /// Of each stretch of measuring
+    #[arg(long, default_value_t = freshness::Options::default().seconds)]
+    seconds: f64,
+    #[arg(long, default_value_t = freshness::Options::default().repeats)]
+    repeats: usize,
+    /// Events a second whose time is taken
+    #[arg(long, default_value_t = freshness::Options::default().probes)]
+    probes: f64,
+}
+
+impl Freshness {
+    pub(crate) fn options(&self) -> freshness::Options {
+        freshness::Options {
+            rates: self.rates.clone(),
+            keys: self.keys,
+            sources: self.source.clone(),
+            seconds: self.seconds,
+            repeats: self.repeats,
+            probes: self.probes,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Cost {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[arg(long, value_delimiter = ',', default_values_t = cost::Options::default().events)]
+    events: Vec<u64>,
+    /// The first with every number of events, the others with the last
+    #[arg(long, value_delimiter = ',', default_values_t = cost::Options::default().keys)]
+    keys: Vec<u64>,
+    /// Seconds that one process may take
+    #[arg(long, default_value_t = cost::Options::default().timeout.as_secs())]
+    timeout: u64,
+}
+
+impl Cost {
+    pub(crate) fn options(&self) -> cost::Options {
+        cost::Options { events: self.events.clone(), keys: self.keys.clone(), timeout: Duration::from_secs(self.timeout) }
     }
 }

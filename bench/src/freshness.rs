@@ -82,7 +82,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 async fn measure(options: &Options, programs: &Programs, folder: &Path, source: &Source, rate: u64) -> Result<Outcome> {
     let payments = Payments { records: MOST_EVENTS / 2, accounts: options.keys };
     let topic = source.empty(&folder.join("log"), payments).await?;
-    let project = Project::create(folder, &topic, AGGREGATES, "").await?;
+    let project = Project::create(folder, &topic, AGGREGATES, true).await?;
     let mut layer = Layer::start(programs, "up", &project.config(), folder)?;
     let http = Http::new(&project.http, VIEW, STREAM)?;
     layer.wait_until_ready(&project.http, START).await?;

@@ -10,9 +10,9 @@ use crate::machine::Context;
 use crate::payments::{MOST_AGGREGATES, MOST_EVENTS, Payments, Project, Source, Topic};
 use crate::report::Report;
 
-mod answer;
+pub(crate) mod answer;
 mod flink;
-mod speed;
+pub(crate) mod speed;
 mod table;
 
 use flink::Flink;
@@ -159,7 +159,7 @@ async fn one(site: &Site<'_>, topic: &Topic, outcome: &mut Outcome, is_first: bo
     let folder = site.folder.join("project");
     match &outcome.contender {
         Contender::Speed => {
-            let project = Project::create(&folder, topic, outcome.aggregates, "").await?;
+            let project = Project::create(&folder, topic, outcome.aggregates, true).await?;
             outcome.measured.push(speed::measure(site.programs, &project, topic, site.timeout).await?);
             answer::check(site.programs, &project, topic, outcome.aggregates).await?;
         }

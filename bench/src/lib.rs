@@ -10,6 +10,7 @@ pub mod asking;
 pub mod batch;
 pub mod child;
 pub mod contest;
+pub mod cost;
 pub mod events;
 pub mod feed;
 pub mod freshness;

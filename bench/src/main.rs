@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use basestream_bench::{Programs, Report, batch, contest, freshness, ingest, links_batch, links_lookup, lookup};
+use basestream_bench::{Programs, Report, batch, contest, cost, freshness, ingest, links_batch, links_lookup, lookup};
 use clap::{Args, Parser, Subcommand};
 use schemas::{Error, Result};
 
@@ -25,10 +25,12 @@ struct Cli {
 enum Command {
     /// A full recompute of a view: DuckDB, DataFusion, and a batch run
     Batch(cli::Batch),
+    /// Bytes stored per event and per key, objects an hour, processor time per million events
+    Cost(cli::Cost),
     /// How soon an event counts, from its acknowledgement to a lookup
-    Freshness(Freshness),
+    Freshness(cli::Freshness),
     /// Events a second through the speed layer, from the embedded log and from Kafka
-    Ingest(Ingest),
+    Ingest(cli::Ingest),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
     LinksBatch(LinksBatch),
     /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive
@@ -51,48 +53,6 @@ struct Common {
     /// Where the data goes: an empty folder that is kept; a temporary one where nothing is said
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct Freshness {
-    #[command(flatten)]
-    common: Common,
-    /// Events a second that arrive meanwhile
-    #[arg(long, value_delimiter = ',', default_values_t = freshness::Options::default().rates)]
-    rates: Vec<u64>,
-    #[arg(long, default_value_t = freshness::Options::default().keys)]
-    keys: u64,
-    /// embedded, kafka (where `BASESTREAM_TEST_KAFKA` names one: just services up)
-    #[arg(long, value_delimiter = ',', default_values_t = freshness::Options::default().sources)]
-    source: Vec<String>,
-    /// Of each stretch of measuring
-    #[arg(long, default_value_t = freshness::Options::default().seconds)]
-    seconds: f64,
-    #[arg(long, default_value_t = freshness::Options::default().repeats)]
-    repeats: usize,
-}
-
-#[derive(Debug, Args)]
-struct Ingest {
-    #[command(flatten)]
-    common: Common,
-    #[arg(long, default_value_t = ingest::Options::default().events)]
-    events: u64,
-    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().keys)]
-    keys: Vec<u64>,
-    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().aggregates)]
-    aggregates: Vec<usize>,
-    /// embedded, kafka (where `BASESTREAM_TEST_KAFKA` names one: just services up)
-    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().sources)]
-    source: Vec<String>,
-    #[arg(long, default_value_t = ingest::Options::default().repeats)]
-    repeats: usize,
-    /// Numbers of events at which it is shown that ingest is linear; 0 leaves that out
-    #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().sizes)]
-    sizes: Vec<u64>,
-    /// Seconds that one process may take
-    #[arg(long, default_value_t = ingest::Options::default().timeout.as_secs())]
-    timeout: u64,
 }
 
 #[derive(Debug, Args)]
@@ -153,30 +113,17 @@ async fn run(cli: Cli) -> Result<()> {
             let (folder, _kept) = folder(&args.common)?;
             show(&lookup::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
-        Command::Freshness(args) => {
-            let options = freshness::Options {
-                rates: args.rates,
-                keys: args.keys,
-                sources: args.source,
-                seconds: args.seconds,
-                repeats: args.repeats,
-                ..freshness::Options::default()
-            };
+        Command::Cost(args) => {
             let (folder, _kept) = folder(&args.common)?;
-            show(&freshness::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+            show(&cost::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Freshness(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&freshness::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Ingest(args) => {
-            let options = ingest::Options {
-                events: args.events,
-                keys: args.keys,
-                aggregates: args.aggregates,
-                sources: args.source,
-                repeats: args.repeats,
-                sizes: args.sizes.into_iter().filter(|size| *size > 0).collect(),
-                timeout: Duration::from_secs(args.timeout),
-            };
             let (folder, _kept) = folder(&args.common)?;
-            show(&ingest::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+            show(&ingest::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::LinksBatch(args) => {
             let mut options = links_batch::Options { repeats: args.repeats, ..links_batch::Options::default() };

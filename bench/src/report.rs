@@ -39,6 +39,8 @@ pub enum Figure {
     PerSecond(Spread),
     Bytes(Spread),
     Ratio(Spread),
+    /// Whatever its column says, to one decimal.
+    Number(Spread),
     Absent,
 }
 
@@ -65,6 +67,10 @@ impl Figure {
 
     pub fn ratio(spread: Option<Spread>) -> Figure {
         spread.map_or(Figure::Absent, Figure::Ratio)
+    }
+
+    pub fn number(number: f64) -> Figure {
+        Spread::of([number]).map_or(Figure::Absent, Figure::Number)
     }
 }
 
@@ -93,6 +99,7 @@ impl fmt::Display for Figure {
             Figure::PerSecond(spread) => spread.text(thousands),
             Figure::Bytes(spread) => spread.text(|bytes| thousands(bytes / f64::from(1 << 20))),
             Figure::Ratio(spread) => spread.text(|ratio| format!("{ratio:.2}")),
+            Figure::Number(spread) => spread.text(|number| format!("{number:.1}")),
             Figure::Absent => "-".to_owned(),
         };
         f.write_str(&text)
@@ -164,6 +171,7 @@ mod tests {
         assert_eq!(Figure::seconds(Spread::of([1.0])).to_string(), "1.00");
         assert_eq!(Figure::Count(1_234_567).to_string(), "1,234,567");
         assert_eq!(Figure::bytes(Spread::of([f64::from(3 << 20)])).to_string(), "3");
+        assert_eq!(Figure::number(12.345).to_string(), "12.3");
         assert_eq!(Figure::Absent.to_string(), "-");
     }
 }

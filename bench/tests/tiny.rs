@@ -3,10 +3,16 @@
 use std::path::PathBuf;
 
 use basestream_bench::report::{Figure, Report};
-use basestream_bench::{Programs, freshness, ingest, links_batch, links_lookup};
+use basestream_bench::{Programs, links_batch, links_lookup};
 
 #[path = "tiny/batch.rs"]
 mod batch;
+#[path = "tiny/cost.rs"]
+mod cost;
+#[path = "tiny/freshness.rs"]
+mod freshness;
+#[path = "tiny/ingest.rs"]
+mod ingest;
 #[path = "tiny/lookup.rs"]
 mod lookup;
 
@@ -61,44 +67,5 @@ async fn lookups_of_a_linked_view_are_what_its_events_say() {
     }
     let counted = lookups.rows.iter().filter(|row| matches!(row.last(), Some(Figure::PerSecond(rate)) if rate.median > 0.0));
     assert_eq!(counted.count(), 4, "{report}");
-    assert_told(&report);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_ingested_is_committed_and_counted_once() {
-    let (events, keys, aggregates) = (20_000, vec![100, 10_000], vec![1, 20]);
-    let sources = vec!["embedded".to_owned()];
-    let options = ingest::Options { events, keys, aggregates, sources, repeats: 1, sizes: vec![2_000], ..ingest::Options::default() };
-    let folder = tempfile::tempdir().unwrap();
-    // A record that is not committed, a ledger that does not balance, a count or sum that is wrong: each is an error.
-    let report = ingest::run(&options, &programs(), folder.path(), "bench ingest").await.unwrap();
-    assert_eq!((report.tables[0].rows.len(), report.tables[1].rows.len()), (4, 1));
-    for row in &report.tables[0].rows {
-        assert!(matches!(row[5], Figure::PerSecond(rate) if rate.median > 0.0) && row[11] != Figure::Count(0), "{row:?}");
-    }
-    assert_told(&report);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_ingested_on_real_services_is_what_flink_counts() {
-    let Some([_]) = basestream_tests::services::needed("ingest from Kafka", ["BASESTREAM_TEST_KAFKA"]) else { return };
-    let (events, keys, aggregates, sources) = (5_000, vec![100], vec![5], vec!["kafka".to_owned()]);
-    let options = ingest::Options { events, keys, aggregates, sources, repeats: 1, sizes: Vec::new(), ..ingest::Options::default() };
-    let folder = tempfile::tempdir().unwrap();
-    // So is what Flink says, where bench/peers/setup installed it.
-    let report = ingest::run(&options, &programs(), folder.path(), "bench ingest").await.unwrap();
-    assert!(report.tables[0].rows.iter().all(|row| matches!(row[5], Figure::PerSecond(_))), "{report}");
-    assert_told(&report);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_was_acknowledged_is_counted() {
-    let sources = vec!["embedded".to_owned(), "kafka".to_owned()];
-    let options = freshness::Options { rates: vec![200], keys: 50, sources, seconds: 0.5, repeats: 2, probes: 40.0 };
-    let folder = tempfile::tempdir().unwrap();
-    // One that is not counted, or twice, or any that arrived and is not counted in the end, is an error.
-    let report = freshness::run(&options, &programs(), folder.path(), "bench freshness").await.unwrap();
-    let rows = &report.tables[0].rows;
-    assert!(!rows.is_empty() && rows.iter().all(|row| matches!(row[2], Figure::Count(probes) if probes > 2)), "{report}");
     assert_told(&report);
 }

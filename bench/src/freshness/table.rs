@@ -3,7 +3,7 @@
 use super::{AIM_MS, Options, Outcome};
 use crate::latencies;
 use crate::payments::Source;
-use crate::report::{Figure, Table};
+use crate::report::{Figure, Table, verdict};
 use crate::spread::Spread;
 
 pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
@@ -61,5 +61,5 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
 
 fn aim(outcome: &Outcome) -> Figure {
     let Some(p99) = latencies::median_of(&outcome.stretches, 0.99) else { return Figure::Absent };
-    Figure::text(format!("{AIM_MS}: {}", if p99 <= AIM_MS { "met" } else { "missed" }))
+    Figure::text(format!("{AIM_MS}: {}", verdict(p99 <= AIM_MS)))
 }

@@ -7,7 +7,7 @@ use schemas::{Error, Result};
 use crate::Programs;
 use crate::payments::{Project, Topic, VIEW};
 
-pub(super) async fn check(programs: &Programs, project: &Project, topic: &Topic, aggregates: usize) -> Result<()> {
+pub(crate) async fn check(programs: &Programs, project: &Project, topic: &Topic, aggregates: usize) -> Result<()> {
     let truth = topic.payments.truth();
     let installation = project.open().await?;
     let state = installation.catalog.state().await?;

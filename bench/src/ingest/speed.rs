@@ -15,15 +15,15 @@ const BEGUN: &str = "partitions taken over";
 const COMMITTED: &str = "checkpoint committed";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Measured {
-    pub(super) seconds: f64,
-    pub(super) events_per_second: f64,
-    pub(super) processor_s_per_million: f64,
-    pub(super) peak_bytes: f64,
-    pub(super) checkpoints: u64,
+pub(crate) struct Measured {
+    pub(crate) seconds: f64,
+    pub(crate) events_per_second: f64,
+    pub(crate) processor_s_per_million: f64,
+    pub(crate) peak_bytes: f64,
+    pub(crate) checkpoints: u64,
 }
 
-pub(super) async fn measure(programs: &Programs, project: &Project, topic: &Topic, limit: Duration) -> Result<Measured> {
+pub(crate) async fn measure(programs: &Programs, project: &Project, topic: &Topic, limit: Duration) -> Result<Measured> {
     let mut layer = Layer::start(programs, "speed", &project.config(), &project.folder)?;
     let begun = layer.wait_for(BEGUN, limit).await?;
     let quiet = layer.wait_until_quiet(limit).await?;

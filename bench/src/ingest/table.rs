@@ -2,7 +2,7 @@
 
 use super::speed::Measured;
 use super::{AIM_AGGREGATES, AIM_KEYS, AIM_PER_SECOND, Contender, Options, Outcome};
-use crate::report::{Figure, Table};
+use crate::report::{Figure, Table, verdict};
 use crate::spread::Spread;
 
 pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
@@ -113,8 +113,7 @@ fn aim(outcome: &Outcome) -> Figure {
         return Figure::Absent;
     }
     let Some(rate) = spread(outcome, |measured| measured.events_per_second) else { return Figure::Absent };
-    let verdict = if rate.median >= AIM_PER_SECOND { "met" } else { "missed" };
-    Figure::text(format!("{}: {verdict}", Figure::Count(AIM_PER_SECOND as u64)))
+    Figure::text(format!("{}: {}", Figure::Count(AIM_PER_SECOND as u64), verdict(rate.median >= AIM_PER_SECOND)))
 }
 
 fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {

@@ -1,0 +1,69 @@
+//! What lies in an installation, as its catalog names it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use schemas::catalog::{CatalogState, FileKind, FileRecord};
+use schemas::{Error, Result};
+
+use crate::Programs;
+use crate::payments::{Project, VIEW};
+
+/// In bytes, where nothing else is said.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored {
+    pub(super) log: u64,
+    pub(super) archive: u64,
+    pub(super) states: u64,
+    pub(super) snapshot: u64,
+    pub(super) snapshot_objects: u64,
+    /// Rows of the snapshot.
+    pub(super) state_rows: u64,
+    /// Keys that the view answers.
+    pub(super) keys: u64,
+    pub(super) checkpoints: u64,
+    pub(super) checkpoint_objects: u64,
+    /// Between two checkpoints, where they are not made sooner because much arrives.
+    pub(super) interval: Duration,
+}
+
+impl Stored {
+    /// After a batch run, with nothing collected yet.
+    pub(super) async fn of(project: &Project, programs: &Programs, log: &Path) -> Result<Stored> {
+        let row = project.query(programs, &format!("SELECT count(*) AS keys FROM {VIEW}"))?;
+        let keys = row["keys"].as_u64().ok_or_else(|| Error::internal("a count is no number").with("found", &row))?;
+        let installation = project.open().await?;
+        let state = installation.catalog.state().await?;
+        let interval = installation.settings.speed.checkpoint_interval;
+        installation.close().await;
+        let bytes = |kinds: &[FileKind]| files(&state, kinds).map(|file| file.bytes.max(0) as u64).sum();
+        let checkpoints = state.checkpoints.len() as u64;
+        Ok(Stored {
+            log: folder_bytes(log)?,
+            archive: bytes(&[FileKind::Archive]),
+            states: bytes(&[FileKind::States]),
+            snapshot: bytes(&[FileKind::Snapshot, FileKind::Manifest]),
+            snapshot_objects: files(&state, &[FileKind::Snapshot, FileKind::Manifest]).count() as u64,
+            state_rows: files(&state, &[FileKind::Snapshot]).map(|file| file.rows.max(0) as u64).sum(),
+            keys,
+            checkpoints,
+            checkpoint_objects: state.files.iter().filter(|file| file.checkpoint.is_some()).count() as u64,
+            interval,
+        })
+    }
+
+    /// Objects that checkpoints make in an hour.
+    pub(super) fn objects_per_hour(&self) -> f64 {
+        let of_one = self.checkpoint_objects as f64 / self.checkpoints.max(1) as f64;
+        of_one * 3600.0 / self.interval.as_secs_f64().max(1e-3)
+    }
+}
+
+fn files<'a>(state: &'a CatalogState, kinds: &'a [FileKind]) -> impl Iterator<Item = &'a FileRecord> {
+    state.files.iter().filter(|file| kinds.contains(&file.kind))
+}
+
+fn folder_bytes(folder: &Path) -> Result<u64> {
+    let sizes = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.metadata()?.len()));
+    sizes.sum::<Result<u64>>()
+}

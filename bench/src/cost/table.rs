@@ -1,0 +1,95 @@
+//! The measurements as tables.
+
+use super::Outcome;
+use crate::report::{Figure, Table};
+use crate::spread::Spread;
+
+const WHAT: [&str; 3] = ["events", "keys", "text kept"];
+
+fn what(outcome: &Outcome) -> [Figure; 3] {
+    let kept = if outcome.case.keep_raw { "yes" } else { "no" };
+    [Figure::Count(outcome.case.payments.records), Figure::Count(outcome.case.payments.accounts), Figure::text(kept)]
+}
+
+fn per_event(outcome: &Outcome, bytes: u64) -> f64 {
+    bytes as f64 / outcome.case.payments.records.max(1) as f64
+}
+
+/// Archive and states: what stays of an event.
+fn kept(outcome: &Outcome) -> f64 {
+    per_event(outcome, outcome.stored.archive + outcome.stored.states)
+}
+
+pub(super) fn bytes(outcomes: &[Outcome]) -> Table {
+    let columns = [
+        "log: bytes an event",
+        "archive: bytes an event",
+        "states: bytes an event",
+        "archive and states",
+        "of the first row",
+        "snapshot: bytes a key",
+        "state rows a key",
+    ];
+    let row = |outcome: &Outcome| {
+        let stored = &outcome.stored;
+        let per_key = |number: u64| Figure::number(number as f64 / stored.keys.max(1) as f64);
+        let of_first = outcomes.first().map(|first| kept(outcome) / kept(first));
+        let figures = [
+            Figure::number(per_event(outcome, stored.log)),
+            Figure::number(per_event(outcome, stored.archive)),
+            Figure::number(per_event(outcome, stored.states)),
+            Figure::number(kept(outcome)),
+            Figure::ratio(of_first.and_then(|ratio| Spread::of([ratio]))),
+            per_key(stored.snapshot),
+            per_key(stored.state_rows),
+        ];
+        what(outcome).into_iter().chain(figures).collect()
+    };
+    let notes = vec![
+        "the JSON text of an event has about 260 bytes; log: the embedded one; text kept: `keep_raw`, the archive holds it beside the columns"
+            .to_owned(),
+        "states: the objects of checkpoints, which a batch run's snapshot replaces; they hold a row for each key and minute of a checkpoint"
+            .to_owned(),
+    ];
+    table("What is stored", &columns, outcomes.iter().map(row).collect(), notes)
+}
+
+pub(super) fn work(outcomes: &[Outcome]) -> Table {
+    let columns = [
+        "checkpoints",
+        "objects a checkpoint",
+        "objects an hour",
+        "objects a snapshot",
+        "speed: processor s per million",
+        "speed: peak MiB",
+        "batch run: processor s per million",
+        "batch run: peak MiB",
+    ];
+    let row = |outcome: &Outcome| {
+        let stored = &outcome.stored;
+        let one = |value: f64| Spread::of([value]);
+        let millions = outcome.case.payments.records.max(1) as f64 / 1e6;
+        let figures = [
+            Figure::Count(stored.checkpoints),
+            Figure::number(stored.checkpoint_objects as f64 / stored.checkpoints.max(1) as f64),
+            Figure::number(stored.objects_per_hour()),
+            Figure::Count(stored.snapshot_objects),
+            Figure::seconds(one(outcome.speed.processor_s_per_million)),
+            Figure::bytes(one(outcome.speed.peak_bytes)),
+            Figure::seconds(one(outcome.batch.processor_s / millions)),
+            Figure::bytes(one(outcome.batch.peak_bytes as f64)),
+        ];
+        what(outcome).into_iter().chain(figures).collect()
+    };
+    let interval = outcomes.first().map_or(0.0, |outcome| outcome.stored.interval.as_secs_f64());
+    let notes = vec![
+        format!("objects an hour: those of a checkpoint, every {interval} s; more where `checkpoint_bytes` fill up sooner"),
+        "processor: user and system time of all threads of the process, its start and end included".to_owned(),
+    ];
+    table("What it takes", &columns, outcomes.iter().map(row).collect(), notes)
+}
+
+fn table(title: &str, columns: &[&str], rows: Vec<Vec<Figure>>, notes: Vec<String>) -> Table {
+    let columns = WHAT.iter().chain(columns).map(|column| (*column).to_owned()).collect();
+    Table { title: title.to_owned(), columns, rows, notes }
+}
