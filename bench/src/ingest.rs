@@ -164,9 +164,11 @@ async fn one(site: &Site<'_>, topic: &Topic, outcome: &mut Outcome, is_first: bo
             answer::check(site.programs, &project, topic, outcome.aggregates).await?;
         }
         Contender::Flink(flink) => {
-            // What it measures drops its results: whether they are right is asked before, and does not count.
-            let checked = if is_first { flink.check(&folder, topic, site.timeout) } else { Ok(()) };
-            match checked.and_then(|()| flink.measure(&folder, topic, site.timeout)) {
+            let sums = if is_first { flink.sums(&folder, topic, site.timeout).map(Some) } else { Ok(None) };
+            if let Ok(Some(sums)) = &sums {
+                sums.check(topic)?;
+            }
+            match sums.and_then(|_| flink.measure(&folder, topic, site.timeout)) {
                 Ok(measured) => outcome.measured.push(measured),
                 Err(error) => {
                     eprintln!("Flink: {error}");

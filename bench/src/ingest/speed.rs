@@ -21,6 +21,8 @@ pub(crate) struct Measured {
     pub(crate) processor_s_per_million: f64,
     pub(crate) peak_bytes: f64,
     pub(crate) checkpoints: u64,
+    /// Of all of them, from the first file to the commit.
+    pub(crate) checkpoints_s: f64,
 }
 
 pub(crate) async fn measure(programs: &Programs, project: &Project, topic: &Topic, limit: Duration) -> Result<Measured> {
@@ -38,6 +40,7 @@ pub(crate) async fn measure(programs: &Programs, project: &Project, topic: &Topi
         processor_s_per_million: processor_s * 1e6 / records,
         peak_bytes: peak_bytes as f64,
         checkpoints: committed.len() as u64,
+        checkpoints_s: ended.lines.iter().filter_map(|line| line.fields.seconds).sum(),
     })
 }
 

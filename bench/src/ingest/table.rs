@@ -19,6 +19,7 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
         "processor s per million",
         "peak MiB",
         "checkpoints",
+        "their s",
     ];
     let row = |outcome: &Outcome| {
         let rate = spread(outcome, |measured| measured.events_per_second);
@@ -34,12 +35,15 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
             Figure::seconds(spread(outcome, |measured| measured.seconds)),
             Figure::seconds(spread(outcome, |measured| measured.processor_s_per_million)),
             Figure::bytes(spread(outcome, |measured| measured.peak_bytes)),
-            checkpoints(outcome),
+            of_speed(outcome, |measured| Figure::Count(measured.checkpoints)),
+            of_speed(outcome, |_| Figure::seconds(spread(outcome, |measured| measured.checkpoints_s))),
         ]
     };
     let mut notes = vec![
         format!("{} repeats in turns; the middle one (least - greatest)", options.repeats.max(1)),
-        "seconds: from taking the partitions over to the last committed checkpoint; the topic was filled before".to_owned(),
+        "seconds: from taking the partitions over to the last committed checkpoint; the topic was filled before; their s: \
+         of all checkpoints, from the first file to the commit"
+            .to_owned(),
         "one record in 1000 is a duplicate; every run: all records committed, the ledger balances, counts and sums are right".to_owned(),
     ];
     if outcomes.iter().any(is_flink) {
@@ -101,11 +105,9 @@ fn flink(outcomes: &[Outcome], of: &Outcome) -> Option<Spread> {
     spread(flink, |measured| measured.events_per_second)
 }
 
-fn checkpoints(outcome: &Outcome) -> Figure {
-    match outcome.measured.last() {
-        Some(measured) if !is_flink(outcome) => Figure::Count(measured.checkpoints),
-        _ => Figure::Absent,
-    }
+/// Flink makes no checkpoints.
+fn of_speed(outcome: &Outcome, figure: impl Fn(&Measured) -> Figure) -> Figure {
+    outcome.measured.last().filter(|_| !is_flink(outcome)).map_or(Figure::Absent, figure)
 }
 
 fn aim(outcome: &Outcome) -> Figure {
