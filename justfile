@@ -87,3 +87,7 @@ bench *arguments:
 # every benchmark; writes bench/RESULTS.md
 bench-all:
     bench/run
+
+# micro-benchmarks of single steps: decode, dedupe, partial states, merge, ladder, lookup (an argument picks by name)
+micro *arguments:
+    cargo bench --workspace --bench micro -- {{arguments}}
