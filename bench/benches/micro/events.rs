@@ -27,7 +27,7 @@ fn record(offset: u64, value: Bytes) -> Record {
 
 fn payments() -> (Arc<StreamDefinition>, Vec<Record>) {
     let payments = Payments { records: records(), accounts: 100_000 };
-    let definition = parse_stream(&stream_sql("payments")).expect("a stream");
+    let definition = parse_stream(&stream_sql("payments", true)).expect("a stream");
     (Arc::new(definition), (0..records()).map(|number| record(number, payments.payment(number).json())).collect())
 }
 
