@@ -1,21 +1,22 @@
-//! Events that arrive while something is asked: appended to the embedded log at a rate, from this process.
+//! Events that arrive while something is asked: appended to the log at a rate, from this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs::Installation;
 use schemas::Result;
 use schemas::log::{Log, NewRecord};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(20);
+/// Until it is under way.
+const BEGINNING: Duration = Duration::from_millis(500);
 
 /// Where events come from.
 pub trait Source: Send + 'static {
     /// The next so many, with the topic of each part.
-    fn take(&mut self, count: u64) -> Vec<(&'static str, Vec<NewRecord>)>;
+    fn take(&mut self, count: u64) -> Vec<(String, Vec<NewRecord>)>;
 }
 
 pub struct Feed {
@@ -35,21 +36,31 @@ pub struct Fed {
 
 impl Feed {
     /// Begins, and waits until it is under way.
-    pub async fn start(installation: &Installation, source: impl Source, rate: u64) -> Result<Feed> {
+    pub async fn start(log: Arc<dyn Log>, source: impl Source, rate: u64) -> Result<Feed> {
         let appended = Arc::new(AtomicU64::new(0));
         let stop = CancellationToken::new();
-        let task = tokio::spawn(append(installation.log.clone(), source, rate, appended.clone(), stop.clone()));
-        tokio::time::sleep(TICK * 10).await;
+        let task = tokio::spawn(append(log, source, rate, appended.clone(), stop.clone()));
+        tokio::time::sleep(BEGINNING).await;
         let before = appended.load(Ordering::Relaxed);
         Ok(Feed { appended, began: Instant::now(), before, stop, task })
     }
 
-    /// Ends; `from` and `to` are how many events answers counted, and when.
-    pub async fn finish(self, from: (u64, Instant), to: (u64, Instant)) -> Result<Fed> {
-        let appended = self.appended.load(Ordering::Relaxed) - self.before;
-        let appended_per_second = appended as f64 / self.began.elapsed().as_secs_f64();
+    /// All that is in the log by now, and acknowledged.
+    pub fn appended(&self) -> u64 {
+        self.appended.load(Ordering::Relaxed)
+    }
+
+    /// Ends; answers how many it appended.
+    pub async fn stop(self) -> Result<u64> {
         self.stop.cancel();
         self.task.await??;
+        Ok(self.appended.load(Ordering::Relaxed))
+    }
+
+    /// Ends; `from` and `to` are how many events answers counted, and when.
+    pub async fn finish(self, from: (u64, Instant), to: (u64, Instant)) -> Result<Fed> {
+        let appended_per_second = (self.appended() - self.before) as f64 / self.began.elapsed().as_secs_f64();
+        self.stop().await?;
         let counted_per_second = to.0.saturating_sub(from.0) as f64 / (to.1 - from.1).as_secs_f64().max(1e-9);
         Ok(Fed { appended_per_second, counted_per_second })
     }
@@ -64,7 +75,7 @@ async fn append(log: Arc<dyn Log>, mut source: impl Source, rate: u64, appended:
         let now = due.saturating_sub(made).min(rate.div_ceil(10));
         for (topic, records) in source.take(now) {
             let count = records.len() as u64;
-            log.append(topic, records).await?;
+            log.append(&topic, records).await?;
             appended.fetch_add(count, Ordering::Relaxed);
         }
         made += now;

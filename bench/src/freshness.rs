@@ -7,10 +7,11 @@ use schemas::{Error, Result};
 
 use crate::Programs;
 use crate::child::Used;
+use crate::feed::Feed;
 use crate::latencies::Latencies;
 use crate::layer::Layer;
 use crate::machine::Context;
-use crate::payments::{Feed, MOST_EVENTS, Payments, Project, STREAM, Source, VIEW};
+use crate::payments::{Arriving, MOST_EVENTS, Payments, Project, STREAM, Source, VIEW};
 use crate::report::Report;
 
 mod probe;
@@ -44,7 +45,6 @@ const AIM_MS: f64 = 250.0;
 const AGGREGATES: usize = 5;
 /// So long events arrive before anything counts.
 const WARM_UP: f64 = 0.2;
-const START: Duration = Duration::from_secs(120);
 /// How long counting may take after the last event.
 const CATCH_UP: Duration = Duration::from_secs(120);
 
@@ -83,15 +83,14 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
     let payments = Payments { records: MOST_EVENTS / 2, accounts: options.keys };
     let topic = source.empty(&folder.join("log"), payments).await?;
     let project = Project::create(folder, &topic, AGGREGATES, true).await?;
-    let mut layer = Layer::start(programs, "up", &project.config(), folder)?;
+    let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
     let http = Http::new(&project.http, VIEW, STREAM)?;
-    layer.wait_until_ready(&project.http, START).await?;
     let door = match source {
         Source::Embedded => Door::Http(http.clone()),
         Source::Kafka(_) => Door::Log(topic.open().await?, topic.name.clone()),
     };
     let prober = Prober { door, http: http.clone(), payments };
-    let feed = Feed::start(&topic, rate).await?;
+    let feed = Feed::start(topic.open().await?, Arriving { topic: topic.clone(), next: 0 }, rate).await?;
     tokio::time::sleep(Duration::from_secs_f64(options.seconds * WARM_UP)).await;
 
     let (used_before, began) = (layer.used(), Instant::now());
@@ -107,7 +106,7 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
     let (arrived, counted) = (feed.appended() - arrived, http.counted().await?.saturating_sub(counted));
     let used = layer.used().since(used_before);
 
-    let appended = feed.finish().await?;
+    let appended = feed.stop().await?;
     check(&http, &project, programs, layer, &Payments { records: appended, ..payments }, probes).await?;
     topic.delete().await?;
     let per_second = |events: u64| events as f64 / seconds;

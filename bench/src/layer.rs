@@ -16,6 +16,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// It has nothing to do when for so long none of its threads waited for a disk, and all together worked less than this share.
 const QUIET: Duration = Duration::from_secs(1);
 const QUIET_SHARE: f64 = 0.05;
+const READY: Duration = Duration::from_secs(300);
 const END: Duration = Duration::from_secs(120);
 
 /// Killed when it is dropped.
@@ -60,6 +61,16 @@ impl Layer {
         Ok(Layer { child, log, used: Used::default() })
     }
 
+    /// Starts `up`, and waits until it is ready to answer at an address.
+    pub async fn up(programs: &Programs, config: &Path, folder: &Path, http: &str) -> Result<Layer> {
+        let mut layer = Layer::start(programs, "up", config, folder)?;
+        let (began, ready) = (Instant::now(), format!("http://{http}/readyz"));
+        while !reqwest::get(&ready).await.is_ok_and(|answer| answer.status().is_success()) {
+            layer.look(began, READY).await?;
+        }
+        Ok(layer)
+    }
+
     /// Waits for a line of its log, and answers it.
     pub async fn wait_for(&mut self, message: &str, limit: Duration) -> Result<Line> {
         let began = Instant::now();
@@ -69,15 +80,6 @@ impl Layer {
             }
             self.look(began, limit).await?;
         }
-    }
-
-    /// Waits until it answers over HTTP that it is ready.
-    pub async fn wait_until_ready(&mut self, http: &str, limit: Duration) -> Result<()> {
-        let (began, ready) = (Instant::now(), format!("http://{http}/readyz"));
-        while !reqwest::get(&ready).await.is_ok_and(|answer| answer.status().is_success()) {
-            self.look(began, limit).await?;
-        }
-        Ok(())
     }
 
     /// Waits until it has nothing to do, and answers since when.

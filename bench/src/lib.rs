@@ -30,7 +30,6 @@ pub mod report;
 pub mod rows;
 pub mod runs;
 pub mod spread;
-pub mod up;
 pub mod view;
 pub mod within;
 

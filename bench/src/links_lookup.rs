@@ -13,10 +13,10 @@ use crate::feed::{Fed, Feed};
 use crate::graph::{Graph, Stream, device_text};
 use crate::installed::Installed;
 use crate::latencies::{self, Latencies};
+use crate::layer::Layer;
 use crate::machine::Context;
 use crate::report::{Figure, Report, Table, verdict};
 use crate::spread::Spread;
-use crate::up::Up;
 use crate::view::VIEW;
 use crate::within::Within;
 
@@ -108,17 +108,17 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
     add("in process", "idle", ask_node(stretches, &node, graph).await?, None);
     drop(node);
 
-    let up = Up::start(programs, &installed).await?;
+    let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     add("HTTP", "idle", ask_http(stretches, &installed.http, graph).await?, None);
     if options.rate > 0 {
-        let feed = Feed::start(&installed.installation, Again { graph, number: 1, next: 0 }, options.rate).await?;
+        let feed = Feed::start(installed.installation.log.clone(), Again { graph, number: 1, next: 0 }, options.rate).await?;
         let mut http = Http::connect(&installed.http)?;
         let from = http.counted(&path_of(&graph, 0))?;
         let measured = ask_http(stretches, &installed.http, graph).await?;
         let to = http.counted(&path_of(&graph, 0))?;
         add("HTTP", "events arrive", measured, Some(feed.finish(from, to).await?));
     }
-    up.stop()?;
+    up.stop().await?;
     if options.rate > 0 {
         let (measured, fed) = while_events_arrive(&installed.installation, stretches, graph, options.rate).await?;
         add("in process", "events arrive", measured, Some(fed));
@@ -130,7 +130,7 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
 /// The layers of one process, as `up` has them, asked in process.
 async fn while_events_arrive(installation: &Installation, stretches: Stretches, graph: Graph, rate: u64) -> Result<(Vec<Latencies>, Fed)> {
     let layers = Within::start(installation).await?;
-    let feed = Feed::start(installation, Again { graph, number: 2, next: 0 }, rate).await?;
+    let feed = Feed::start(installation.log.clone(), Again { graph, number: 2, next: 0 }, rate).await?;
     let from = layers.counted()?;
     let measured = ask_node(stretches, &layers.node, graph).await?;
     let fed = feed.finish(from, layers.counted()?).await?;

@@ -12,13 +12,13 @@ use crate::asking::Stretches;
 use crate::feed::Feed;
 use crate::installed::Installed;
 use crate::latencies::Latencies;
+use crate::layer::Layer;
 use crate::machine::Context;
 use crate::purchases::arriving::Arriving;
 use crate::purchases::{ALL_WINDOWS, FOUR_WINDOWS, Purchases, VIEW};
 use crate::report::{Figure, Report, Table};
 use crate::runs::Runs;
 use crate::spread::Spread;
-use crate::up::Up;
 use crate::within::Within;
 
 mod ask;
@@ -136,7 +136,7 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
     let mut idle = |asked: Asked, stretches| rows.push(Row::idle(case, asked, options, stretches));
     idle(Asked::Library, asking.node(&node).await?);
 
-    let up = Up::start(programs, &installed).await?;
+    let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     check::http(&installed.http, &expected)?;
     idle(Asked::Http, asking.http(&installed.http).await?);
     idle(Asked::HttpBatch, asking.http_batch(&installed.http).await?);
@@ -150,7 +150,7 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
         rows.push(Row::busy(case, Asked::Http, options, single, found));
         rows.push(Row::busy(case, Asked::HttpBatch, options, batched, found));
     }
-    up.stop()?;
+    up.stop().await?;
     if case.has_peers() {
         peers(options, &asking, &node, &expected, folder, &mut |asked, stretches| rows.push(Row::idle(case, asked, options, stretches)))
             .await?;
@@ -234,7 +234,7 @@ struct Meanwhile {
 impl Busy {
     async fn start(options: &Options, programs: &Programs, installed: &Installed, purchases: &Purchases, number: u64) -> Result<Busy> {
         let source = Arriving { purchases: purchases.clone(), number, next: 0 };
-        let feed = Feed::start(&installed.installation, source, options.rate).await?;
+        let feed = Feed::start(installed.installation.log.clone(), source, options.rate).await?;
         let views = purchases.views.iter().map(|(view, _)| view.clone()).collect();
         Ok(Busy { feed, runs: Runs::start(programs, installed.config(), views) })
     }

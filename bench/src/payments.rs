@@ -8,11 +8,11 @@ use schemas::tiles::Micros;
 
 use crate::events::mix;
 
-mod feed;
+mod arriving;
 mod project;
 mod topic;
 
-pub use feed::Feed;
+pub use arriving::Arriving;
 pub use project::Project;
 pub use topic::{Source, Topic};
 

@@ -16,7 +16,7 @@ pub(super) struct Again {
 }
 
 impl Source for Again {
-    fn take(&mut self, count: u64) -> Vec<(&'static str, Vec<NewRecord>)> {
+    fn take(&mut self, count: u64) -> Vec<(String, Vec<NewRecord>)> {
         let (mut accounts, mut logins) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let (stream, into) = match self.next % 10 {
@@ -26,7 +26,7 @@ impl Source for Again {
             into.push(self.record(stream));
             self.next += 1;
         }
-        vec![(Stream::Account.name(), accounts), (Stream::Login.name(), logins)]
+        vec![(Stream::Account.name().to_owned(), accounts), (Stream::Login.name().to_owned(), logins)]
     }
 }
 

@@ -16,10 +16,10 @@ pub struct Arriving {
 }
 
 impl Source for Arriving {
-    fn take(&mut self, count: u64) -> Vec<(&'static str, Vec<NewRecord>)> {
+    fn take(&mut self, count: u64) -> Vec<(String, Vec<NewRecord>)> {
         let records = (self.next..self.next + count).map(|nth| self.record(nth)).collect();
         self.next += count;
-        vec![(STREAM, records)]
+        vec![(STREAM.to_owned(), records)]
     }
 }
 
