@@ -100,7 +100,7 @@ pub(crate) struct Ingest {
     source: Vec<String>,
     #[arg(long, default_value_t = ingest::Options::default().repeats)]
     repeats: usize,
-    /// Numbers of events at which it is shown that ingest is linear; 0 leaves that out
+    /// Numbers of events at which it is shown, from the first source, that ingest is linear; 0 leaves that out
     #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().sizes)]
     sizes: Vec<u64>,
     /// Seconds that one process may take

@@ -26,7 +26,7 @@ pub struct Options {
     /// `embedded`, `kafka`.
     pub sources: Vec<String>,
     pub repeats: usize,
-    /// Numbers of events at which it is shown that ingest is linear; none leaves it out.
+    /// Numbers of events at which it is shown, from the first source, that ingest is linear and its memory bounded; none leaves it out.
     pub sizes: Vec<u64>,
     /// How long one process may take.
     pub timeout: Duration,
@@ -35,7 +35,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            events: 4_000_000,
+            events: 2_000_000,
             keys: vec![100_000, 10_000_000],
             aggregates: vec![1, 5, 20],
             sources: vec!["embedded".into(), "kafka".into()],
@@ -102,8 +102,9 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
             let payments = Payments { records: options.events, accounts: *keys };
             outcomes.extend(of_topic(&site, &source, payments, &contenders).await?);
         }
-        for size in &options.sizes {
-            let payments = Payments { records: *size, accounts: options.keys[0] };
+        let sizes = options.keys.iter().flat_map(|keys| options.sizes.iter().map(|size| (*size, *keys)));
+        for (records, accounts) in sizes.filter(|_| Some(name) == options.sources.first()) {
+            let payments = Payments { records, accounts };
             sized.extend(of_topic(&site, &source, payments, &[(Contender::Speed, AIM_AGGREGATES)]).await?);
         }
     }

@@ -65,10 +65,10 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
 /// Is it linear in events? `None` of no sizes.
 pub(super) fn sizes(outcomes: &[Outcome]) -> Option<Table> {
     let rate = |outcome: &Outcome| spread(outcome, |measured| measured.events_per_second);
-    let first = |outcome: &Outcome| outcomes.iter().find(|first| first.source == outcome.source).and_then(rate);
+    let first = |outcome: &Outcome| outcomes.iter().find(|first| first.payments.accounts == outcome.payments.accounts).and_then(rate);
     let row = |outcome: &Outcome| {
         vec![
-            Figure::text(outcome.source.name()),
+            Figure::Count(outcome.payments.accounts),
             Figure::Count(outcome.payments.records),
             Figure::seconds(spread(outcome, |measured| measured.seconds)),
             Figure::per_second(rate(outcome)),
@@ -77,12 +77,12 @@ pub(super) fn sizes(outcomes: &[Outcome]) -> Option<Table> {
             Figure::bytes(spread(outcome, |measured| measured.peak_bytes)),
         ]
     };
-    let columns = ["from", "events", "seconds", "events/s", "of the first size", "processor s per million", "peak MiB"];
+    let columns = ["keys", "events", "seconds", "events/s", "of the first size", "processor s per million", "peak MiB"];
     (!outcomes.is_empty()).then(|| Table {
         title: "Over the number of events".into(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: outcomes.iter().map(row).collect(),
-        notes: vec![format!("{} keys, {AIM_AGGREGATES} aggregates", outcomes[0].payments.accounts)],
+        notes: vec![format!("from the {}, {AIM_AGGREGATES} aggregates", outcomes[0].source.name())],
     })
 }
 
