@@ -80,7 +80,7 @@ schedules count="100000":
 links:
     cargo test --workspace --test law -- --ignored --nocapture how_soon
 
-# one benchmark: just bench batch|cost|freshness|ingest|links-batch|links-lookup|lookup [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
+# one benchmark: just bench batch|cost|freshness|ingest|links-batch|links-lookup|lookup|scan|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
 bench *arguments:
     cargo build --release --workspace && "${CARGO_TARGET_DIR:-target}/release/bench" {{arguments}}
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use basestream_bench::purchases::Purchases;
-use basestream_bench::{batch, cost, freshness, ingest, lookup};
+use basestream_bench::{batch, cost, freshness, ingest, lookup, scan, start};
 use clap::Args;
 
 use crate::Common;
@@ -174,5 +174,55 @@ pub(crate) struct Cost {
 impl Cost {
     pub(crate) fn options(&self) -> cost::Options {
         cost::Options { events: self.events.clone(), keys: self.keys.clone(), timeout: Duration::from_secs(self.timeout) }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Scan {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[arg(long, default_value_t = scan::Options::default().purchases.events)]
+    events: u64,
+    #[arg(long, default_value_t = scan::Options::default().purchases.accounts)]
+    keys: u64,
+    /// Of each question
+    #[arg(long, default_value_t = scan::Options::default().repeats)]
+    repeats: usize,
+}
+
+impl Scan {
+    pub(crate) fn options(&self) -> scan::Options {
+        scan::Options { purchases: Purchases::of(self.events, self.keys), repeats: self.repeats, ..scan::Options::default() }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[arg(long, value_delimiter = ',', default_values_t = start::Options::default().keys)]
+    keys: Vec<u64>,
+    /// In the snapshot
+    #[arg(long, default_value_t = start::Options::default().events_per_key)]
+    events_per_key: u64,
+    /// After the snapshot
+    #[arg(long, default_value_t = start::Options::default().checkpoints)]
+    checkpoints: u64,
+    /// Events of each checkpoint
+    #[arg(long, default_value_t = start::Options::default().checkpoint_events)]
+    checkpoint_events: u64,
+    #[arg(long, default_value_t = start::Options::default().repeats)]
+    repeats: usize,
+}
+
+impl Start {
+    pub(crate) fn options(&self) -> start::Options {
+        start::Options {
+            keys: self.keys.clone(),
+            events_per_key: self.events_per_key,
+            checkpoints: self.checkpoints,
+            checkpoint_events: self.checkpoint_events,
+            repeats: self.repeats,
+        }
     }
 }

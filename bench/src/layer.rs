@@ -1,6 +1,7 @@
 //! `basestream speed` or `up` as a process that is measured: its processor time and memory, when it has nothing to do, and what its
 //! log tells.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -54,9 +55,17 @@ pub struct Ended {
 impl Layer {
     /// Starts a command of the real binary. Its log, with every checkpoint, goes to a file of the folder.
     pub fn start(programs: &Programs, command: &str, config: &Path, folder: &Path) -> Result<Layer> {
+        Layer::start_with(programs, command, config, folder, &[])
+    }
+
+    /// The same with variables of its environment.
+    pub fn start_with(programs: &Programs, command: &str, config: &Path, folder: &Path, variables: &[(&str, &OsStr)]) -> Result<Layer> {
         let log = folder.join(format!("{command}.log"));
         let mut process = Command::new(&programs.basestream);
-        process.args([command, "--log-level", "warn,speed=debug", "--log-format", "json", "--config"]).arg(config);
+        process
+            .args([command, "--log-level", "warn,speed=debug", "--log-format", "json", "--config"])
+            .arg(config)
+            .envs(variables.iter().copied());
         let child = process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?).spawn()?;
         Ok(Layer { child, log, used: Used::default() })
     }
@@ -115,15 +124,21 @@ impl Layer {
         }
     }
 
+    /// An error where it ended by itself.
+    pub fn check(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(_) => Err(self.failed("it ended by itself")),
+            None => Ok(()),
+        }
+    }
+
     /// What it used so far.
     pub fn used(&self) -> Used {
         child::used_by(self.child.id()).unwrap_or_default()
     }
 
     async fn look(&mut self, began: Instant, limit: Duration) -> Result<()> {
-        if self.child.try_wait()?.is_some() {
-            return Err(self.failed("it ended by itself"));
-        }
+        self.check()?;
         if began.elapsed() > limit {
             return Err(self.failed("it took too long").with("limit s", limit.as_secs()));
         }

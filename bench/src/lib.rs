@@ -29,7 +29,9 @@ pub mod purchases;
 pub mod report;
 pub mod rows;
 pub mod runs;
+pub mod scan;
 pub mod spread;
+pub mod start;
 pub mod view;
 pub mod within;
 

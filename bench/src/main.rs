@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use basestream_bench::{Programs, Report, batch, contest, cost, freshness, ingest, links_batch, links_lookup, lookup};
+use basestream_bench::{Programs, Report, batch, contest, cost, freshness, ingest, links_batch, links_lookup, lookup, scan, start};
 use clap::{Args, Parser, Subcommand};
 use schemas::{Error, Result};
 
@@ -37,11 +37,18 @@ enum Command {
     LinksLookup(LinksLookup),
     /// Point lookups of views over windows, in process and over HTTP, idle and while events arrive and batch runs: Redis, PostgreSQL
     Lookup(cli::Lookup),
+    /// SQL over a whole view: all of its windows and columns, and few of them
+    Scan(cli::Scan),
+    /// From the start of a killed process to its first answer
+    Start(cli::Start),
     /// Reports of several runs (their JSON files) as Markdown
     Results { reports: Vec<PathBuf> },
     /// Answers one question of a file by plain SQL over an archive
     #[command(hide = true)]
     PlainSelect { question: PathBuf },
+    /// Answers one question of a file by a node of its own
+    #[command(hide = true)]
+    ScanOnce { question: PathBuf },
 }
 
 /// What every benchmark takes.
@@ -144,6 +151,18 @@ async fn run(cli: Cli) -> Result<()> {
             };
             let (folder, _kept) = folder(&args.common)?;
             show(&links_lookup::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Scan(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&scan::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Start(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&start::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::ScanOnce { question } => {
+            println!("{}", scan::once::answer(&question).await?);
+            Ok(())
         }
         Command::Results { reports } => {
             let sections = reports.iter().map(|path| Report::read_json(path).map(|report| report.markdown()));

@@ -15,6 +15,10 @@ mod freshness;
 mod ingest;
 #[path = "tiny/lookup.rs"]
 mod lookup;
+#[path = "tiny/scan.rs"]
+mod scan;
+#[path = "tiny/start.rs"]
+mod start;
 
 fn programs() -> Programs {
     Programs {

@@ -1,0 +1,102 @@
+//! Scans of a whole view through SQL: what is named is what is merged.
+
+use std::path::Path;
+use std::process::Command;
+
+use schemas::{Error, Result};
+use serde_json::json;
+
+use crate::Programs;
+use crate::child::{self, Limits, Used};
+use crate::installed::{Installed, Pristine};
+use crate::machine::Context;
+use crate::purchases::{FOUR_WINDOWS, Purchases, VIEW};
+use crate::report::{Figure, Report, Table, at_most};
+use crate::spread::Spread;
+
+pub mod once;
+mod questions;
+
+use once::{Question, Told};
+use questions::Asked;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub purchases: Purchases,
+    /// Of each question, in one process.
+    pub repeats: usize,
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let limits = Limits { time: std::time::Duration::from_secs(600), memory_bytes: 16 << 30 };
+        Self { purchases: Purchases::of(5_000_000, 1_000_000), repeats: 5, limits }
+    }
+}
+
+struct Row {
+    asked: Asked,
+    told: Told,
+    used: Used,
+}
+
+/// Measures; the answers are held against the events. `folder` takes the installation.
+pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
+    let context = Context::begin(command, programs);
+    let purchases = &options.purchases;
+    let installed = Installed::create(&folder.join("project"), purchases).await?;
+    installed.archive(purchases).await?;
+    installed.installation.run_view(VIEW, &|_| {}).await?;
+    let installed = installed.close().await?;
+    let truth = questions::truth(purchases);
+    let mut rows = Vec::new();
+    for asked in questions::all() {
+        let (told, used) = ask(options, programs, folder, &installed, &asked)?;
+        truth.hold(&asked, &told)?;
+        rows.push(Row { asked, told, used });
+    }
+    let question = format!("How long does SQL take over a view of {} keys and {} windows?", truth.keys, FOUR_WINDOWS.len());
+    Ok(Report { benchmark: "scan".into(), question, context: context.end(), tables: vec![table(options, &rows)] })
+}
+
+fn ask(options: &Options, programs: &Programs, folder: &Path, installed: &Pristine, asked: &Asked) -> Result<(Told, Used)> {
+    let question = Question { config: installed.config.clone(), sql: asked.sql.clone(), repeats: options.repeats };
+    let path = folder.join("question.json");
+    std::fs::write(&path, json!(question).to_string())?;
+    let finished = child::run(Command::new(&programs.bench).arg("scan-once").arg(path), &options.limits)?;
+    let told = serde_json::from_str(&finished.stdout)
+        .map_err(|error| Error::internal(format!("a process told no seconds: {error}")).with("found", &finished.stdout))?;
+    Ok((told, finished.used))
+}
+
+fn table(options: &Options, rows: &[Row]) -> Table {
+    let columns =
+        ["asked", "windows x aggregates", "rows", "seconds", "of all columns, aim 1.0", "keys/s", "peak MiB", "more than a node alone MiB"];
+    let all = rows.iter().find(|row| row.asked.is_all).and_then(|row| Spread::of(row.told.seconds.iter().copied()));
+    let alone = rows.iter().find(|row| row.asked.sql.is_none()).map_or(0, |row| row.used.peak_bytes);
+    let keys = rows.iter().map(|row| row.told.rows).max().unwrap_or_default();
+    let row = |row: &Row| {
+        let seconds = Spread::of(row.told.seconds.iter().copied());
+        let of_all = seconds.zip(all).filter(|_| row.asked.is_part).map(|(own, all)| own.median / all.median);
+        vec![
+            Figure::text(row.asked.name),
+            Figure::text(row.asked.named),
+            Figure::Count(row.told.rows),
+            Figure::seconds(seconds),
+            at_most(of_all, 1.0),
+            Figure::per_second(Spread::of(row.told.seconds.iter().map(|seconds| keys as f64 / seconds))),
+            Figure::bytes(Spread::of([row.used.peak_bytes as f64])),
+            Figure::bytes(Spread::of([row.used.peak_bytes.saturating_sub(alone) as f64])),
+        ]
+    };
+    let notes = vec![
+        format!(
+            "{} events, all in one snapshot; each question {} times in a process of its own, its rows read as they come: the middle one (least - greatest)",
+            options.purchases.events, options.repeats
+        ),
+        "peak: resident memory of the process, the mapped copy of the snapshot with it as far as it was read".to_owned(),
+        "answers are held against the events: how many keys have a row, and how many events each window has".to_owned(),
+    ];
+    Table { title: "Scans".into(), columns: columns.map(str::to_owned).to_vec(), rows: rows.iter().map(row).collect(), notes }
+}

@@ -1,0 +1,57 @@
+//! One question to a node of its own. Runs as a process of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use futures::TryStreamExt;
+use jobs::Installation;
+use schemas::functions::Functions;
+use schemas::settings::{Settings, Variables};
+use schemas::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Question {
+    /// The installation's settings.
+    pub config: PathBuf,
+    /// `None`: the node is opened, and asked nothing.
+    pub sql: Option<String>,
+    pub repeats: usize,
+}
+
+/// What the process prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    pub seconds: Vec<f64>,
+    pub rows: u64,
+    /// The last row, as JSON.
+    pub last: Value,
+}
+
+/// Answers the question of a file so many times.
+pub async fn answer(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path)?;
+    let question: Question = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no question: {error}")))?;
+    let settings = Settings::load(&question.config, &Variables::from_process())?;
+    let installation = Installation::open(&settings, Functions::standard()).await?;
+    let node = installation.node(None).await?;
+    let mut told = Told { seconds: Vec::new(), rows: 0, last: Value::Null };
+    for sql in question.sql.iter().flat_map(|sql| std::iter::repeat_n(sql, question.repeats.max(1))) {
+        let began = Instant::now();
+        let mut response = node.query(sql, Vec::new()).await?;
+        let (mut rows, mut last) = (0, None);
+        while let Some(batch) = response.batches.try_next().await? {
+            rows += batch.num_rows() as u64;
+            last = (batch.num_rows() > 0).then_some(batch).or(last);
+        }
+        told.seconds.push(began.elapsed().as_secs_f64());
+        told.rows = rows;
+        if let Some(batch) = last {
+            let row = serving::json::rows(&batch.slice(batch.num_rows() - 1, 1))?;
+            told.last = serde_json::from_str(row[0].get()).map_err(|error| Error::internal(format!("a row is no JSON: {error}")))?;
+        }
+    }
+    installation.close().await;
+    Ok(json!(told).to_string())
+}

@@ -1,0 +1,98 @@
+//! What is asked, and what the answers must be.
+
+use schemas::{Error, Result};
+use serde_json::{Value, json};
+
+use super::once::Told;
+use crate::events::Events;
+use crate::purchases::question::{AGGREGATES, KEY};
+use crate::purchases::{FOUR_WINDOWS, Purchases, VIEW};
+
+/// A question.
+pub(super) struct Asked {
+    pub(super) name: &'static str,
+    /// Windows and aggregates that it names.
+    pub(super) named: &'static str,
+    pub(super) sql: Option<String>,
+    pub(super) is_all: bool,
+    /// It has a row for each key, and names fewer columns than all.
+    pub(super) is_part: bool,
+    /// So many rows, whatever the keys are.
+    rows: Option<u64>,
+}
+
+/// The greatest of them are asked.
+const GREATEST: u64 = 100;
+
+pub(super) fn all() -> Vec<Asked> {
+    let of = |aggregates: &[(&str, &str)], windows: &[&str]| -> String {
+        let columns = windows.iter().flat_map(|window| aggregates.iter().map(move |(alias, _)| format!(", {alias}_{window}")));
+        columns.collect()
+    };
+    let windows = FOUR_WINDOWS.map(|window| window.text);
+    let part = |name, named, columns: String| Asked {
+        name,
+        named,
+        sql: Some(format!("SELECT {KEY}{columns} FROM {VIEW}")),
+        is_all: false,
+        is_part: true,
+        rows: None,
+    };
+    let other = |name, named, rows, sql: String| Asked { name, named, sql: Some(sql), is_all: false, is_part: false, rows: Some(rows) };
+    let counts: Vec<String> = windows.iter().map(|window| format!("sum(purchases_{window})::BIGINT AS events_{window}")).collect();
+    vec![
+        Asked { name: "nothing: a node alone", named: "-", sql: None, is_all: false, is_part: false, rows: Some(0) },
+        Asked { is_all: true, is_part: false, ..part("all columns", "4 x 5", of(&AGGREGATES, &windows)) },
+        part("one sum, the shortest window", "1 x 1", of(&AGGREGATES[1..2], &windows[..1])),
+        part("one sum, the longest window", "1 x 1", of(&AGGREGATES[1..2], &windows[3..])),
+        part("all of the longest window", "1 x 5", of(&AGGREGATES, &windows[3..])),
+        part("one sum, all windows", "4 x 1", of(&AGGREGATES[1..2], &windows)),
+        part("all but distinct merchants", "4 x 4", of(&AGGREGATES[..4], &windows)),
+        other("events of all windows, summed up", "4 x 1", 1, format!("SELECT {} FROM {VIEW}", counts.join(", "))),
+        other(
+            "the hundred greatest sums of a week",
+            "1 x 1",
+            GREATEST,
+            format!("SELECT {KEY}, total_7d FROM {VIEW} ORDER BY total_7d DESC NULLS LAST LIMIT {GREATEST}"),
+        ),
+    ]
+}
+
+/// What the events say.
+pub(super) struct Truth {
+    /// Those with a row.
+    pub(super) keys: u64,
+    /// Of each window, as the row of the question for them.
+    events: Value,
+}
+
+pub(super) fn truth(purchases: &Purchases) -> Truth {
+    let t = purchases.newest();
+    let starts = FOUR_WINDOWS.map(|window| window.start(t));
+    let (mut seen, mut events) = (vec![false; purchases.accounts as usize], [0u64; 4]);
+    for purchase in (0..purchases.events).map(|number| purchases.purchase(number)) {
+        seen[purchase.account as usize] |= purchase.ts >= starts[3];
+        for (count, start) in events.iter_mut().zip(starts) {
+            *count += u64::from(purchase.ts >= start);
+        }
+    }
+    let events = FOUR_WINDOWS.iter().zip(events).map(|(window, count)| (format!("events_{}", window.text), json!(count))).collect();
+    Truth { keys: seen.iter().filter(|seen| **seen).count() as u64, events: Value::Object(events) }
+}
+
+impl Truth {
+    /// A difference is an error.
+    pub(super) fn hold(&self, asked: &Asked, told: &Told) -> Result<()> {
+        let rows = asked.rows.unwrap_or(self.keys).min(self.keys.max(1));
+        let is_sum = told.last.get("events_1h").is_some();
+        if told.rows != rows || (is_sum && told.last != self.events) {
+            return Err(Error::internal("a scan is not what the events say")
+                .with("asked", asked.name)
+                .with("rows", told.rows)
+                .with("expected", rows)
+                .with("last", &told.last)
+                .with("of events", &self.events));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! A killed process starts again: how long until it is ready, and until it answers its first lookup.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use schemas::{Error, Result};
+use serde_json::Value;
+
+use crate::Programs;
+use crate::asking::Http;
+use crate::child::Used;
+use crate::installed::Installed;
+use crate::layer::Layer;
+use crate::machine::Context;
+use crate::purchases::question::KEY;
+use crate::purchases::{Purchases, VIEW, account_text};
+use crate::report::{Figure, Report, Table};
+use crate::spread::Spread;
+
+mod segments;
+
+use segments::Segments;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub keys: Vec<u64>,
+    /// In the snapshot.
+    pub events_per_key: u64,
+    /// After it: so many checkpoints, and events of each.
+    pub checkpoints: u64,
+    pub checkpoint_events: u64,
+    pub repeats: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // An hour of checkpoints of ten seconds, at 1,000 events a second.
+        Self { keys: vec![1_000_000, 10_000_000], events_per_key: 2, checkpoints: 360, checkpoint_events: 10_000, repeats: 3 }
+    }
+}
+
+/// Whose row is asked: the first ones have the most events.
+const ACCOUNT: u64 = 0;
+/// A start takes no longer, or is given up.
+const LONGEST: Duration = Duration::from_secs(600);
+/// Of the serving layer's settings.
+const CACHE: &str = "BASESTREAM__SERVING__CACHE_DIR";
+
+/// Measures. `folder` takes the installations, one after the other.
+pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
+    let context = Context::begin(command, programs);
+    let mut table = empty_table(options);
+    for keys in &options.keys {
+        let of_keys = folder.join(keys.to_string());
+        std::fs::create_dir_all(&of_keys)?;
+        measure(options, *keys, programs, &of_keys, &mut table).await?;
+        std::fs::remove_dir_all(&of_keys)?;
+    }
+    let question = "How soon does a killed process answer again, with many keys in its snapshot and segments after it?".to_owned();
+    Ok(Report { benchmark: "start".into(), question, context: context.end(), tables: vec![table] })
+}
+
+fn empty_table(options: &Options) -> Table {
+    let columns =
+        ["keys", "snapshot MiB", "segments", "events in them", "the copy of the killed process", "ready s", "first lookup s", "peak MiB"];
+    let notes = vec![
+        format!("`basestream up`, killed by SIGKILL and started again, {} times: the middle one (least - greatest)", options.repeats),
+        "ready: `/readyz`; first lookup: a row that counts the segments' events; both from the start of the process; peak: until then"
+            .to_owned(),
+    ];
+    Table { title: "From the start of a process".into(), columns: columns.map(str::to_owned).to_vec(), rows: Vec::new(), notes }
+}
+
+async fn measure(options: &Options, keys: u64, programs: &Programs, folder: &Path, table: &mut Table) -> Result<()> {
+    let purchases = Purchases::of(keys * options.events_per_key, keys);
+    let installed = Installed::create(&folder.join("project"), &purchases).await?;
+    installed.archive(&purchases).await?;
+    let run = installed.installation.run_view(VIEW, &|_| {}).await?;
+    let segments = segments::make(&installed.installation, &purchases, options.checkpoints, options.checkpoint_events).await?;
+    let cache = folder.join("cache");
+    std::fs::create_dir_all(&cache)?;
+    let (mut kept, mut deleted) = (Vec::new(), Vec::new());
+    let expected = segments::counted(&purchases, segments.events, ACCOUNT);
+    let begin = || start(programs, &installed, &cache, expected);
+    // What is killed first.
+    begin()?;
+    for _ in 0..options.repeats.max(1) {
+        kept.push(begin()?);
+        std::fs::remove_dir_all(&cache)?;
+        std::fs::create_dir_all(&cache)?;
+        deleted.push(begin()?);
+    }
+    installed.installation.close().await;
+    for (copy, started) in [("is there", kept), ("is deleted", deleted)] {
+        table.rows.push(row(keys, run.bytes_written, &segments, copy, &started));
+    }
+    Ok(())
+}
+
+fn row(keys: u64, bytes: i64, segments: &Segments, copy: &str, started: &[Started]) -> Vec<Figure> {
+    let spread = |of: &dyn Fn(&Started) -> f64| Spread::of(started.iter().map(of));
+    vec![
+        Figure::Count(keys),
+        Figure::bytes(Spread::of([bytes as f64])),
+        Figure::Count(segments.checkpoints),
+        Figure::Count(segments.events),
+        Figure::text(copy),
+        Figure::seconds(spread(&|one| one.ready.as_secs_f64())),
+        Figure::seconds(spread(&|one| one.answered.as_secs_f64())),
+        Figure::bytes(spread(&|one| one.used.peak_bytes as f64)),
+    ]
+}
+
+/// What one start took.
+struct Started {
+    ready: Duration,
+    answered: Duration,
+    used: Used,
+}
+
+/// Starts it, waits for both, and kills it.
+fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64) -> Result<Started> {
+    let began = Instant::now();
+    let mut up = Layer::start_with(programs, "up", &installed.config(), &installed.folder, &[(CACHE, cache.as_os_str())])?;
+    let row = format!("/v1/views/{VIEW}/row?{KEY}={}", account_text(ACCOUNT));
+    let address = &installed.http;
+    let (ready, answer) = std::thread::scope(|scope| {
+        let ready = scope.spawn(|| until(address, "/readyz", began).map(|_| began.elapsed()));
+        let answer = scope.spawn(|| until(address, &row, began).map(|body| (began.elapsed(), body)));
+        let panicked = || Error::internal("asking panicked");
+        (ready.join().unwrap_or_else(|_| Err(panicked())), answer.join().unwrap_or_else(|_| Err(panicked())))
+    });
+    up.check()?;
+    let used = up.used();
+    // SIGKILL.
+    drop(up);
+    let (answered, body) = answer?;
+    let served: Value = serde_json::from_slice(&body).map_err(|error| Error::internal(format!("an answer is no JSON: {error}")))?;
+    let served = &served["row"][format!("purchases_{}", segments::WINDOW.text)];
+    if *served != expected {
+        return Err(Error::internal("a row is not what the events say").with("served", served).with("expected", expected));
+    }
+    Ok(Started { ready: ready?, answered, used })
+}
+
+/// Asks again and again until there is an answer.
+fn until(address: &str, path: &str, began: Instant) -> Result<Vec<u8>> {
+    loop {
+        let answer = Http::connect(address).and_then(|mut http| http.get(path).map(<[u8]>::to_vec));
+        match answer {
+            Ok(body) => return Ok(body),
+            Err(error) if began.elapsed() > LONGEST => return Err(error.with("asked", path)),
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}

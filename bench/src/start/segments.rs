@@ -1,0 +1,75 @@
+//! Checkpoints after a snapshot, made by a worker of the speed layer, faster than in their time.
+
+use std::time::Duration;
+
+use jobs::Installation;
+use schemas::catalog::CatalogState;
+use schemas::tiles::Micros;
+use schemas::vector::{PartitionId, Vector};
+use schemas::{Error, Result};
+use tokio_util::sync::CancellationToken;
+
+use crate::events::END;
+use crate::feed::Source;
+use crate::purchases::arriving::Arriving;
+use crate::purchases::{FOUR_WINDOWS, Purchases, STREAM, Window};
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Segments {
+    pub(super) checkpoints: u64,
+    pub(super) events: u64,
+}
+
+/// Often enough that what is appended at once is soon committed at once.
+const INTERVAL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(5);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Appends so many events so many times, each time waiting until they are committed. A worker may make two checkpoints of one time.
+pub(super) async fn make(installation: &Installation, purchases: &Purchases, times: u64, events: u64) -> Result<Segments> {
+    let before = installation.catalog.state().await?.checkpoints.len() as u64;
+    let mut often = installation.clone();
+    often.settings.speed.checkpoint_interval = INTERVAL;
+    let speed = often.speed(&format!("{}-segments", often.worker), None);
+    let stop = CancellationToken::new();
+    let working = tokio::spawn({
+        let stop = stop.clone();
+        async move { speed.run(stop).await }
+    });
+    let mut source = Arriving { purchases: purchases.clone(), number: 1, next: 0 };
+    for _ in 0..times {
+        for (topic, records) in source.take(events) {
+            installation.log.append(&topic, records).await?;
+        }
+        committed(installation).await?;
+    }
+    stop.cancel();
+    working.await??;
+    let state = installation.catalog.state().await?;
+    Ok(Segments { checkpoints: state.checkpoints.len() as u64 - before, events: times * events })
+}
+
+/// The window by which it is seen that all events are counted.
+pub(super) const WINDOW: Window = FOUR_WINDOWS[3];
+
+/// Events of an account in that window, with so many that arrived.
+pub(super) fn counted(purchases: &Purchases, arrived: u64, account: u64) -> u64 {
+    let start = WINDOW.start(END + arrived as Micros - 1);
+    let is_own = |number: &u64| purchases.purchase(*number).account == account;
+    let before = (0..purchases.events).filter(is_own).filter(|number| purchases.purchase(*number).ts >= start);
+    (before.count() + (0..arrived).filter(is_own).count()) as u64
+}
+
+async fn committed(installation: &Installation) -> Result<()> {
+    let began = std::time::Instant::now();
+    while began.elapsed() < LONGEST {
+        let bounds = installation.log.bounds(STREAM).await?;
+        let vector: Vector = CatalogState::vector(&installation.catalog.state().await?);
+        if bounds.iter().all(|bound| vector.get(&PartitionId::new(STREAM, bound.partition)) >= bound.end) {
+            return Ok(());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Err(Error::unavailable(format!("what was appended was not committed within {} s", LONGEST.as_secs())))
+}

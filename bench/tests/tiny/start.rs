@@ -1,0 +1,19 @@
+use basestream_bench::report::Figure;
+use basestream_bench::start;
+
+use super::{assert_told, programs};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_process_starts_again_and_counts_all_that_was_committed() {
+    let options = start::Options { keys: vec![300], events_per_key: 3, checkpoints: 5, checkpoint_events: 40, repeats: 1 };
+    let folder = tempfile::tempdir().unwrap();
+    // A row that lacks events of the snapshot or of the segments is an error.
+    let report = start::run(&options, &programs(), folder.path(), "bench start").await.unwrap();
+    let rows = &report.tables[0].rows;
+    assert_eq!(rows.len(), 2, "{report}");
+    for row in rows {
+        assert!(matches!(&row[2..4], [Figure::Count(segments @ 5..), Figure::Count(200)] if *segments < 20), "{row:?}");
+        assert!(matches!(&row[5..7], [Figure::Seconds(_), Figure::Seconds(_)]), "{row:?}");
+    }
+    assert_told(&report);
+}
