@@ -8,7 +8,6 @@ use schemas::Result;
 use crate::Programs;
 use crate::child::Limits;
 use crate::contest::{self, Contender, How, Site, Step};
-use crate::events::Events;
 use crate::installed::{Installed, plain_files, plain_parquet};
 use crate::machine::Context;
 use crate::purchases::{Purchases, STREAM, VIEW, question};
@@ -54,7 +53,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let installed = Installed::create(&folder.join("project"), purchases).await?;
     installed.archive(purchases).await?;
     let installed = installed.close().await?;
-    let shape = question::shape(purchases.windows());
+    let shape = question::shape(purchases);
     let site = Site {
         programs,
         installed: &installed,
@@ -69,7 +68,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     };
     let outcomes = contest::measure(&site, contenders(options, programs.python.is_some()), options.repeats).await?;
     let windows: Vec<&str> = purchases.windows().iter().map(|window| window.text).collect();
-    let aggregates = question::AGGREGATES.map(|(_, aggregate)| aggregate).join(", ");
+    let aggregates = purchases.aggregates.map(|(_, aggregate)| aggregate).join(", ");
     let question = format!(
         "How long does a full recompute take of {aggregates} over windows of {}, for {} events of {} keys?",
         windows.join(", "),
@@ -84,19 +83,17 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 
 /// Everybody who is there.
 fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
-    let (windows, t) = (options.purchases.windows(), options.purchases.newest());
+    let purchases = &options.purchases;
     let memory = [options.peer_memory_bytes, SMALL];
     let mut all = Vec::new();
     if duckdb {
-        let ways = [
-            ("DuckDB, plain SQL", question::plain_select(windows, t, Dialect::DuckDb)),
-            ("DuckDB, distinct merchants by hand", question::select_by_merchant(windows, t)),
-        ];
-        for (name, sql) in ways {
+        let plain = ("DuckDB, plain SQL", question::plain_select(purchases, Dialect::DuckDb));
+        let by_hand = question::select_by_merchant(purchases).map(|sql| ("DuckDB, distinct merchants by hand", sql));
+        for (name, sql) in [plain].into_iter().chain(by_hand) {
             all.extend(memory.map(|bytes| Contender::new(name, How::DuckDb(sql.clone()), bytes)));
         }
     }
-    let plain = How::PlainSelect(question::plain_select(windows, t, Dialect::DataFusion));
+    let plain = How::PlainSelect(question::plain_select(purchases, Dialect::DataFusion));
     all.push(Contender::new("DataFusion, plain SQL over the archive", plain, options.peer_memory_bytes));
     all.extend([4 << 30, SMALL].map(|bytes| Contender::new("basestream batch run", How::BatchRun, bytes)));
     all

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use basestream_bench::purchases::Purchases;
+use basestream_bench::purchases::{AGGREGATES, Purchases, SMALL_AGGREGATES};
 use basestream_bench::{batch, cost, freshness, ingest, lookup, scan, start};
 use clap::Args;
 
@@ -16,6 +16,9 @@ pub(crate) struct Batch {
     events: u64,
     #[arg(long, default_value_t = batch::Options::default().purchases.accounts)]
     keys: u64,
+    /// The newest time instead of distinct merchants: all states are one number each
+    #[arg(long)]
+    without_distinct: bool,
     #[arg(long, default_value_t = batch::Options::default().repeats)]
     repeats: usize,
     /// Seconds that one process may take
@@ -25,8 +28,9 @@ pub(crate) struct Batch {
 
 impl Batch {
     pub(crate) fn options(&self) -> batch::Options {
+        let aggregates = if self.without_distinct { SMALL_AGGREGATES } else { AGGREGATES };
         batch::Options {
-            purchases: Purchases::of(self.events, self.keys),
+            purchases: Purchases { aggregates, ..Purchases::of(self.events, self.keys) },
             repeats: self.repeats,
             timeout: Duration::from_secs(self.timeout),
             ..batch::Options::default()

@@ -2,36 +2,34 @@
 //! PostgreSQL with the final rows.
 
 use std::path::Path;
-use std::time::Instant;
 
 use schemas::Result;
 use serving::Node;
 
 use crate::Programs;
 use crate::asking::Stretches;
-use crate::feed::Feed;
 use crate::installed::Installed;
 use crate::latencies::Latencies;
 use crate::layer::Layer;
 use crate::machine::Context;
-use crate::purchases::arriving::Arriving;
-use crate::purchases::{ALL_WINDOWS, FOUR_WINDOWS, Purchases, VIEW};
-use crate::report::{Figure, Report, Table};
-use crate::runs::Runs;
-use crate::spread::Spread;
+use crate::report::{Report, Table};
 use crate::within::Within;
 
 mod ask;
+mod busy;
 mod case;
 mod check;
 mod final_rows;
 mod postgres;
+mod prepare;
 mod redis;
 mod table;
 mod windows;
 
 use ask::Ask;
+use busy::Busy;
 pub use case::Case;
+use prepare::{prepare, purchases_of, size_table};
 use table::{Asked, Row};
 
 #[derive(Debug, Clone)]
@@ -107,25 +105,6 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     Ok(Report { benchmark: "lookup".into(), question, context: context.end(), tables })
 }
 
-fn size_table() -> Table {
-    let columns = ["views, windows, keys", "events", "rows held against the events", "batch runs s", "snapshots MiB", "node opens s"];
-    Table { title: "What they were asked of".into(), columns: columns.map(str::to_owned).to_vec(), ..Table::default() }
-}
-
-fn purchases_of(options: &Options, case: Case) -> Purchases {
-    let windows = match case.windows {
-        4 => FOUR_WINDOWS.to_vec(),
-        // The longest one reaches back behind the first event: it is taken only where all are.
-        few => {
-            let last = if few < ALL_WINDOWS.len() { ALL_WINDOWS.len() - 1 } else { few };
-            ALL_WINDOWS[last - few..last].to_vec()
-        }
-    };
-    let name = |number: usize| if number == 1 { VIEW.to_owned() } else { format!("{VIEW}_{number}") };
-    let views = (1..=case.views).map(|number| (name(number), windows.clone())).collect();
-    Purchases { views, ..Purchases::of(case.keys * options.events_per_key, case.keys) }
-}
-
 async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Path, rows: &mut Vec<Row>, sizes: &mut Table) -> Result<()> {
     let purchases = purchases_of(options, case);
     let installed = Installed::create(&folder.join("project"), &purchases).await?;
@@ -193,55 +172,4 @@ async fn peers(
         add(Asked::PostgresBatch, batched);
     }
     Ok(())
-}
-
-/// Archive, snapshots of all views, and a node that has them open.
-async fn prepare(options: &Options, case: Case, installed: &Installed, purchases: &Purchases, sizes: &mut Table) -> Result<Node> {
-    installed.archive(purchases).await?;
-    let (mut seconds, mut bytes) = (0.0, 0.0);
-    for (view, _) in &purchases.views {
-        let run = installed.installation.run_view(view, &|_| {}).await?;
-        seconds += run.ended_at.zip(run.started_at).map_or(0.0, |(ended, started)| (ended - started) as f64 / 1e6);
-        bytes += run.bytes_written as f64;
-    }
-    let began = Instant::now();
-    let node = installed.installation.node(None).await?;
-    sizes.rows.push(vec![
-        Figure::text(case.to_string()),
-        Figure::Count(purchases.events),
-        Figure::Count(options.checked),
-        Figure::seconds(Spread::of([seconds])),
-        Figure::bytes(Spread::of([bytes])),
-        Figure::seconds(Spread::of([began.elapsed().as_secs_f64()])),
-    ]);
-    Ok(node)
-}
-
-/// Events that arrive, and batch runs beside them.
-struct Busy {
-    feed: Feed,
-    runs: Runs,
-}
-
-/// What went on meanwhile.
-#[derive(Debug, Clone, Copy)]
-struct Meanwhile {
-    fed: crate::feed::Fed,
-    /// Batch runs that succeeded.
-    runs: u64,
-}
-
-impl Busy {
-    async fn start(options: &Options, programs: &Programs, installed: &Installed, purchases: &Purchases, number: u64) -> Result<Busy> {
-        let source = Arriving { purchases: purchases.clone(), number, next: 0 };
-        let feed = Feed::start(installed.installation.log.clone(), source, options.rate).await?;
-        let views = purchases.views.iter().map(|(view, _)| view.clone()).collect();
-        Ok(Busy { feed, runs: Runs::start(programs, installed.config(), views) })
-    }
-
-    async fn finish(self, from: (u64, Instant), to: (u64, Instant)) -> Result<Meanwhile> {
-        let fed = self.feed.finish(from, to).await?;
-        let runs = tokio::task::spawn_blocking(|| self.runs.finish()).await??;
-        Ok(Meanwhile { fed, runs })
-    }
 }

@@ -12,6 +12,7 @@ pub mod question;
 pub mod truth;
 mod window;
 
+pub use question::{AGGREGATES, Aggregates, SMALL_AGGREGATES};
 pub use window::{ALL_WINDOWS, FOUR_WINDOWS, Window};
 
 pub const STREAM: &str = "purchases";
@@ -34,6 +35,7 @@ pub struct Purchases {
     pub days: i64,
     /// 1: as many on every day; above it more of them are of the last days.
     pub recent: f64,
+    pub aggregates: Aggregates,
     /// Views of the same SELECT, with their windows.
     pub views: Vec<(String, Vec<Window>)>,
 }
@@ -52,7 +54,7 @@ impl Purchases {
     pub fn of(events: u64, accounts: u64) -> Purchases {
         let merchants = (accounts / 10).clamp(20, 50_000);
         let views = vec![(VIEW.to_owned(), FOUR_WINDOWS.to_vec())];
-        Purchases { seed: 7, events, accounts, merchants, skew: 1.3, days: 100, recent: 1.0, views }
+        Purchases { seed: 7, events, accounts, merchants, skew: 1.3, days: 100, recent: 1.0, aggregates: AGGREGATES, views }
     }
 
     /// The windows of the view that is measured.
@@ -100,7 +102,7 @@ impl Events for Purchases {
              WITH (topic = '{STREAM}', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '10m', key = 'account_id',\n\
              keep_raw = false);\n"
         );
-        let views = self.views.iter().map(|(view, windows)| question::create_view(view, windows)).collect();
+        let views = self.views.iter().map(|(view, windows)| question::create_view(view, windows, &self.aggregates)).collect();
         vec![(format!("streams/{STREAM}.sql"), stream), (format!("views/{VIEW}.sql"), views)]
     }
 

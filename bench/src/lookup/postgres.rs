@@ -33,7 +33,7 @@ impl Database {
 
     /// One key each time, and many.
     pub(super) async fn fill_and_ask(&self, asking: &Ask, node: &Node, expected: &Expected) -> Result<(Vec<Latencies>, Vec<Latencies>)> {
-        self.fill(node).await?;
+        self.fill(asking, node).await?;
         self.check(expected).await?;
         Ok((self.ask(asking).await?, self.ask_batch(asking).await?))
     }
@@ -48,9 +48,9 @@ impl Database {
         connection.close().await.map_err(failed)
     }
 
-    async fn fill(&self, node: &Node) -> Result<()> {
+    async fn fill(&self, asking: &Ask, node: &Node) -> Result<()> {
         let mut connection = PgConnection::connect(&self.url).await.map_err(failed)?;
-        let shape = shape(&FOUR_WINDOWS);
+        let shape = shape(&asking.purchases);
         let column = |(name, data_type): &(String, DataType)| match data_type {
             DataType::Int64 => format!("\"{name}\" bigint"),
             _ => format!("\"{name}\" numeric(20, 2)"),

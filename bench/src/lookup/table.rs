@@ -1,7 +1,8 @@
 //! The measurements as tables, and what they are held against.
 
+use super::busy::Meanwhile;
 use super::case::Case;
-use super::{Meanwhile, Options, ask};
+use super::{Options, ask};
 use crate::latencies::{self, Latencies, median_of, per_second};
 use crate::report::{Figure, Table, at_least, at_most};
 use crate::spread::Spread;

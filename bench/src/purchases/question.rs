@@ -4,26 +4,30 @@
 //! other.
 
 use arrow::datatypes::DataType;
+use schemas::definitions::timestamp_type;
 use schemas::tiles::Micros;
 
-use super::{STREAM, Window};
+use super::{Purchases, STREAM, Window};
 use crate::contest::Shape;
+use crate::events::Events;
 use crate::view::Dialect;
 
 pub const KEY: &str = "account_id";
 
-/// The five aggregates, with their names.
-pub const AGGREGATES: [(&str, &str); 5] = [
-    ("purchases", "count(*)"),
-    ("total", "sum(amount)"),
-    ("least", "min(amount)"),
-    ("most", "max(amount)"),
-    ("merchants", "count(DISTINCT merchant_id)"),
-];
+/// Five aggregates, each with its name.
+pub type Aggregates = [(&'static str, &'static str); 5];
 
-pub fn create_view(name: &str, windows: &[Window]) -> String {
+pub const AGGREGATES: Aggregates =
+    [("purchases", "count(*)"), ("total", "sum(amount)"), ("least", "min(amount)"), ("most", "max(amount)"), ("merchants", DISTINCT)];
+
+/// Those whose states are one number each.
+pub const SMALL_AGGREGATES: Aggregates = [AGGREGATES[0], AGGREGATES[1], AGGREGATES[2], AGGREGATES[3], ("newest", "max(ts)")];
+
+const DISTINCT: &str = "count(DISTINCT merchant_id)";
+
+pub fn create_view(name: &str, windows: &[Window], aggregates: &Aggregates) -> String {
     let texts: Vec<&str> = windows.iter().map(|window| window.text).collect();
-    let columns: Vec<String> = AGGREGATES.iter().map(|(alias, aggregate)| format!("{aggregate} AS {alias}")).collect();
+    let columns: Vec<String> = aggregates.iter().map(|(alias, aggregate)| format!("{aggregate} AS {alias}")).collect();
     format!(
         "CREATE VIEW {name} WITH (windows = '{}') AS\nSELECT {KEY}, {}\nFROM {STREAM} GROUP BY {KEY};\n",
         texts.join(", "),
@@ -32,28 +36,38 @@ pub fn create_view(name: &str, windows: &[Window]) -> String {
 }
 
 /// The view's columns.
-pub fn shape(windows: &[Window]) -> Shape {
+pub fn shape(purchases: &Purchases) -> Shape {
     let column = |(alias, aggregate): &(&str, &str), window: &Window| {
-        let data_type = if aggregate.starts_with("count") { DataType::Int64 } else { DataType::Decimal128(38, 2) };
+        let data_type = match *aggregate {
+            "max(ts)" => timestamp_type(),
+            count if count.starts_with("count") => DataType::Int64,
+            _ => DataType::Decimal128(38, 2),
+        };
         (format!("{alias}_{}", window.text), data_type)
     };
-    let values = AGGREGATES.iter().flat_map(|aggregate| windows.iter().map(move |window| column(aggregate, window)));
+    let windows = purchases.windows();
+    let values = purchases.aggregates.iter().flat_map(|aggregate| windows.iter().map(move |window| column(aggregate, window)));
     Shape { key: KEY.to_owned(), values: values.collect() }
 }
 
 /// One SELECT over the raw events, as anybody would write it without views.
-pub fn plain_select(windows: &[Window], t: Micros, dialect: Dialect) -> String {
-    let starts = Starts::of(windows, t, dialect);
+pub fn plain_select(purchases: &Purchases, dialect: Dialect) -> String {
+    let starts = Starts::of(purchases, dialect);
     let column = |(alias, aggregate): &(&str, &str), window: &Window| {
         format!("{aggregate}{} AS {alias}_{}", starts.filter("ts", window), window.text)
     };
-    let columns = columns(windows, &column);
+    let columns = columns(&purchases.aggregates, purchases.windows(), &column);
     format!("SELECT {KEY},\n{columns}\nFROM {STREAM} WHERE ts >= {} GROUP BY {KEY}", starts.first)
 }
 
-/// The same by hand, without DISTINCT: purchases of an account from a merchant are aggregated first, and these once more.
-pub fn select_by_merchant(windows: &[Window], t: Micros) -> String {
-    let starts = Starts::of(windows, t, Dialect::DuckDb);
+/// The same by hand, without DISTINCT: purchases of an account from a merchant are aggregated first, and these once more. `None`
+/// where there is no DISTINCT.
+pub fn select_by_merchant(purchases: &Purchases) -> Option<String> {
+    let (windows, starts) = (purchases.windows(), Starts::of(purchases, Dialect::DuckDb));
+    let merged: Vec<(&str, &str)> = purchases.aggregates.iter().filter(|(_, aggregate)| *aggregate != DISTINCT).copied().collect();
+    if merged.len() == purchases.aggregates.len() {
+        return None;
+    }
     let inner = |(alias, aggregate): &(&str, &str), window: &Window| {
         format!("{aggregate}{} AS {alias}_{}", starts.filter("ts", window), window.text)
     };
@@ -67,19 +81,16 @@ pub fn select_by_merchant(windows: &[Window], t: Micros) -> String {
             _ => format!("count(merchant_id){} AS {alias}_{text}", starts.filter("last", window)),
         }
     };
-    let distinct = |(_, aggregate): &&(&str, &str)| aggregate.contains("DISTINCT");
-    let merged = AGGREGATES.iter().filter(|one| !distinct(one));
-    let kept: Vec<String> = merged.flat_map(|one| windows.iter().map(move |window| inner(one, window))).collect();
-    format!(
+    Some(format!(
         "SELECT {KEY},\n{}\nFROM (SELECT {KEY}, merchant_id, max(ts) AS last,\n{}\nFROM {STREAM} WHERE ts >= {} GROUP BY {KEY}, merchant_id)\nGROUP BY {KEY}",
-        columns(windows, &outer),
-        kept.join(",\n"),
+        columns(&purchases.aggregates, windows, &outer),
+        columns(&merged, windows, &inner),
         starts.first
-    )
+    ))
 }
 
-fn columns(windows: &[Window], column: &dyn Fn(&(&str, &str), &Window) -> String) -> String {
-    let columns: Vec<String> = AGGREGATES.iter().flat_map(|one| windows.iter().map(move |window| column(one, window))).collect();
+fn columns(aggregates: &[(&str, &str)], windows: &[Window], column: &dyn Fn(&(&str, &str), &Window) -> String) -> String {
+    let columns: Vec<String> = aggregates.iter().flat_map(|one| windows.iter().map(move |window| column(one, window))).collect();
     columns.join(",\n")
 }
 
@@ -93,7 +104,8 @@ struct Starts {
 }
 
 impl Starts {
-    fn of(windows: &[Window], t: Micros, dialect: Dialect) -> Starts {
+    fn of(purchases: &Purchases, dialect: Dialect) -> Starts {
+        let (windows, t) = (purchases.windows(), purchases.newest());
         let longest = windows.iter().map(|window| window.start(t)).min().unwrap_or(t);
         Starts { t, dialect, longest, first: dialect.time(longest) }
     }

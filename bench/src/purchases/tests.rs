@@ -32,6 +32,15 @@ fn windows_begin_where_the_planner_says() {
 
 #[test]
 fn the_longest_window_needs_no_filter() {
-    let sql = question::plain_select(&FOUR_WINDOWS, END, Dialect::DuckDb);
+    let purchases = Purchases::of(300, 20);
+    let sql = question::plain_select(&purchases, Dialect::DuckDb);
     assert!(sql.contains("count(*) AS purchases_90d") && sql.contains("count(*) FILTER (WHERE ts >= make_timestamptz("), "{sql}");
+}
+
+#[test]
+fn without_distinct_there_is_nothing_to_do_by_hand() {
+    let purchases = Purchases::of(300, 20);
+    let sql = question::select_by_merchant(&purchases).unwrap();
+    assert!(!sql.contains("DISTINCT") && sql.contains("GROUP BY account_id, merchant_id"), "{sql}");
+    assert_eq!(question::select_by_merchant(&Purchases { aggregates: SMALL_AGGREGATES, ..purchases }), None);
 }

@@ -1,5 +1,5 @@
 use basestream_bench::batch;
-use basestream_bench::purchases::Purchases;
+use basestream_bench::purchases::{Purchases, SMALL_AGGREGATES};
 use basestream_bench::report::Figure;
 
 use super::{assert_told, programs};
@@ -21,4 +21,15 @@ async fn a_full_recompute_answers_as_everybody_does() {
     assert!(programs.python.is_none() || held.iter().all(|figure| figure.ends_with("met") || figure.ends_with("missed")), "{held:?}");
     assert_eq!(report.tables[1].rows.len(), 2, "{report}");
     assert_told(&report);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_recompute_of_small_states_answers_as_everybody_does() {
+    let purchases = Purchases { aggregates: SMALL_AGGREGATES, ..Purchases::of(5_000, 300) };
+    let options = batch::Options { purchases, repeats: 1, ..batch::Options::default() };
+    let (programs, folder) = (programs(), tempfile::tempdir().unwrap());
+    let report = batch::run(&options, &programs, folder.path(), "bench batch --without-distinct").await.unwrap();
+    let rows = &report.tables[0].rows;
+    assert_eq!(rows.len(), if programs.python.is_some() { 5 } else { 3 });
+    assert!(rows.iter().all(|row| row[9].to_string().ends_with("as all others")), "{report}");
 }

@@ -1,0 +1,59 @@
+//! What lookups are asked of.
+
+use std::time::Instant;
+
+use schemas::Result;
+use serving::Node;
+
+use super::{Case, Options};
+use crate::installed::Installed;
+use crate::purchases::{ALL_WINDOWS, FOUR_WINDOWS, Purchases, VIEW};
+use crate::report::{Figure, Table};
+use crate::spread::Spread;
+
+pub(super) fn size_table() -> Table {
+    let columns = ["views, windows, keys", "events", "rows held against the events", "batch runs s", "snapshots MiB", "node opens s"];
+    Table { title: "What they were asked of".into(), columns: columns.map(str::to_owned).to_vec(), ..Table::default() }
+}
+
+pub(super) fn purchases_of(options: &Options, case: Case) -> Purchases {
+    let windows = match case.windows {
+        4 => FOUR_WINDOWS.to_vec(),
+        // The longest one reaches back behind the first event: it is taken only where all are.
+        few => {
+            let last = if few < ALL_WINDOWS.len() { ALL_WINDOWS.len() - 1 } else { few };
+            ALL_WINDOWS[last - few..last].to_vec()
+        }
+    };
+    let name = |number: usize| if number == 1 { VIEW.to_owned() } else { format!("{VIEW}_{number}") };
+    let views = (1..=case.views).map(|number| (name(number), windows.clone())).collect();
+    Purchases { views, ..Purchases::of(case.keys * options.events_per_key, case.keys) }
+}
+
+/// Archive, snapshots of all views, and a node that has them open.
+pub(super) async fn prepare(
+    options: &Options,
+    case: Case,
+    installed: &Installed,
+    purchases: &Purchases,
+    sizes: &mut Table,
+) -> Result<Node> {
+    installed.archive(purchases).await?;
+    let (mut seconds, mut bytes) = (0.0, 0.0);
+    for (view, _) in &purchases.views {
+        let run = installed.installation.run_view(view, &|_| {}).await?;
+        seconds += run.ended_at.zip(run.started_at).map_or(0.0, |(ended, started)| (ended - started) as f64 / 1e6);
+        bytes += run.bytes_written as f64;
+    }
+    let began = Instant::now();
+    let node = installed.installation.node(None).await?;
+    sizes.rows.push(vec![
+        Figure::text(case.to_string()),
+        Figure::Count(purchases.events),
+        Figure::Count(options.checked),
+        Figure::seconds(Spread::of([seconds])),
+        Figure::bytes(Spread::of([bytes])),
+        Figure::seconds(Spread::of([began.elapsed().as_secs_f64()])),
+    ]);
+    Ok(node)
+}
