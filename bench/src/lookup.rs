@@ -166,7 +166,7 @@ async fn peers(
     if let Some(url) = &options.postgres {
         let database = postgres::Database::create(url).await?;
         let asked = database.fill_and_ask(asking, node, expected).await;
-        database.drop().await?;
+        database.remove().await?;
         let (single, batched) = asked?;
         add(Asked::Postgres, single);
         add(Asked::PostgresBatch, batched);

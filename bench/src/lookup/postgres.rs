@@ -38,7 +38,7 @@ impl Database {
         Ok((self.ask(asking).await?, self.ask_batch(asking).await?))
     }
 
-    pub(super) async fn drop(&self) -> Result<()> {
+    pub(super) async fn remove(&self) -> Result<()> {
         self.administer("DROP DATABASE").await
     }
 
