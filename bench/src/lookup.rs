@@ -88,7 +88,11 @@ impl Options {
 
 /// Measures. `folder` takes the installations and the peers' data, one after the other.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
-    let context = Context::begin(command, programs);
+    let mut context = Context::begin(command, programs);
+    context.versions.extend(redis::version().map(|version| ("redis".to_owned(), version)));
+    if let Some(url) = &options.postgres {
+        context.versions.insert("postgresql".to_owned(), postgres::version(url).await?);
+    }
     let (mut rows, mut sizes) = (Vec::new(), size_table());
     for case in &options.cases {
         let of_case = folder.join(case.to_string().replace(':', "-"));

@@ -2,6 +2,7 @@
 #
 # initdb refuses to run as root: then the server runs as the package's user `postgres`. That user cannot reach a repository in
 # root's home, so the data lives in a fresh folder under ${TMPDIR:-/tmp}, recorded in $folder/home. Its short path also suits the socket.
+# BASESTREAM_POSTGRES_SETTINGS are further lines of its settings.
 
 postgres_install() { postgres_programs >/dev/null || { say "postgres is missing: installing it" && install_package postgresql; }; }
 
@@ -40,6 +41,7 @@ listen_addresses = '127.0.0.1'
 port = $(port)
 unix_socket_directories = '$home/socket'
 max_connections = 200
+${BASESTREAM_POSTGRES_SETTINGS:-}
 EOF
 }
 

@@ -19,6 +19,13 @@ const START: Duration = Duration::from_secs(20);
 /// Keys of one MSET.
 const AT_ONCE: usize = 1_000;
 
+/// Of the program that is installed.
+pub(super) fn version() -> Option<String> {
+    let told = Command::new("redis-server").arg("--version").output().ok()?;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    told.split(' ').find_map(|word| word.strip_prefix("v=")).map(str::to_owned)
+}
+
 /// Killed when it is dropped.
 pub(super) struct Server {
     child: Child,

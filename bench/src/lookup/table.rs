@@ -89,7 +89,7 @@ pub(super) fn of(options: &Options, rows: &[Row]) -> Table {
             options.repeats, options.seconds
         ),
         "five aggregates for each window; HTTP: a real `basestream up`, connections that are kept; clients and servers share the cores".to_owned(),
-        "Redis and PostgreSQL have the final rows, as JSON and as a table with a primary key, both as they are installed; the clients are the crates redis and sqlx".to_owned(),
+        "Redis and PostgreSQL have the final rows, as JSON and as a table with a primary key; the clients are the crates redis and sqlx".to_owned(),
         "arriving: appended to the embedded log by the process that asks; counted: the rate at which answers grew; batch runs: that succeeded meanwhile, as processes of their own".to_owned(),
     ];
     Table {
