@@ -35,7 +35,7 @@ mod changed;
 mod local;
 
 use changed::{Changed, changed, keys_of};
-pub(crate) use local::LocalEdges;
+pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, mapped};
 
 /// Parts that are worked on at once.
 const AT_ONCE: usize = 2;

@@ -4,8 +4,8 @@
 //! publishes them in one transaction. A failed run never disturbs the snapshot that is served.
 //!
 //! ```text
-//! archive --Partial, sort--> states by (bucket, key, tile) --merge, climb the ladder--> buckets --publish--> snapshot
-//!                                                    (a linked view's edges --walk--> its join, materialised --^)
+//! archive --Partial--> states by bucket --sort, merge, climb the ladder--> buckets --publish--> snapshot
+//!                                          (a linked view's edges --walk--> its join, materialised --^)
 //! ```
 
 mod decide;
@@ -15,6 +15,8 @@ mod memory;
 mod mend;
 mod recompute;
 mod run;
+mod scatter;
+mod whole_keys;
 mod write;
 
 pub use decide::{needed_files, switch_version, version_to_run};

@@ -28,10 +28,11 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::decide::{max_event_time, needed_files, switch_version, version_to_run};
-use crate::join::{Join, LocalEdges, if_readable};
+use crate::join::{Join, LocalEdges, if_readable, mapped};
 use crate::lease::KeepLease;
 use crate::memory::PeakPool;
-use crate::recompute::recompute_plan;
+use crate::recompute::recompute;
+use crate::scatter::Ground;
 use crate::write::{SnapshotWriter, Written};
 
 /// How runs are carried out.
@@ -194,23 +195,30 @@ impl Batch {
         let pool = Arc::new(PeakPool::new(self.settings.memory_limit_bytes));
         let session = self.session(pool.clone())?;
         let source = |stream: &StreamDefinition| self.scan(stream, &files, &cut);
-        let plan = recompute_plan(&view.plan, &view.codec, buckets, &session, &source).await?;
-        let stream = datafusion::physical_plan::execute_stream(plan, session.task_ctx())?;
+        let ground = Ground {
+            plan: view.plan.clone(),
+            codec: view.codec.clone(),
+            buckets,
+            temp_dir: self.settings.temp_dir.clone(),
+            pool: pool.clone(),
+        };
+        let states = recompute(&ground, &session, &source).await?;
         let writer = SnapshotWriter {
-            storage: &self.storage,
-            plan: &view.plan,
-            codec: &view.codec,
+            storage: self.storage.clone(),
+            plan: view.plan.clone(),
+            codec: view.codec.clone(),
             version: view.version,
             run: run.id,
             floors: floors.clone(),
+            limit_bytes: self.settings.memory_limit_bytes,
+            context: session.task_ctx(),
         };
-        let local = || LocalEdges::new(self.settings.temp_dir.clone(), view.plan.state_schema().clone(), buckets);
-        let mut local = view.plan.links.as_ref().map(|_| local());
-        let mut written = writer.write(stream, local.as_mut(), progress).await?;
+        let local = view.plan.links.as_ref().map(|_| LocalEdges::new(self.settings.temp_dir.clone(), view.plan.state_schema().clone()));
+        let mut written = writer.write(states, local.as_ref(), progress).await?;
         info!(view = %run.view, run = %run.id, rows = written.rows, "the states are written");
-        let joined = match local.zip(view.plan.links.clone()) {
-            Some((local, links)) => {
-                let edges = Arc::new(local.finish()?);
+        let joined = match view.plan.links.clone() {
+            Some(links) => {
+                let edges = Arc::new(mapped(buckets, std::mem::take(&mut written.local))?);
                 let join = Join { storage: self.storage.clone(), view: view.clone(), links, edges, t, run: run.id };
                 let join = join.write(self.manifest_before(state, view).await.as_ref()).await?;
                 written.bytes += join.files.iter().map(|file| file.bytes).sum::<i64>();

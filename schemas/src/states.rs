@@ -8,11 +8,12 @@ pub mod answer;
 pub mod gather;
 pub mod merge;
 pub mod nodes;
+mod order;
 pub mod partial;
 pub mod rows;
 pub mod sorted;
 
 pub use answer::{Pieces, answer};
-pub use merge::{climb, merge_rows};
+pub use merge::{climb, merge_rows, merge_sorted};
 pub use partial::{Partial, prepared_plan};
 pub use rows::{KeyCodec, StateRows};

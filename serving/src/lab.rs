@@ -183,7 +183,7 @@ impl Lab {
                 })
                 .collect();
             let finest = merge_rows(&live.plan, &live.codec, &of_bucket).unwrap();
-            let laddered = climb(&live.plan, &live.codec, &finest, &floors).unwrap();
+            let laddered = climb(&live.plan, &finest, &floors).unwrap();
             if laddered.is_empty() {
                 continue;
             }

@@ -9,47 +9,54 @@ use schemas::states::sorted::{SortedFileWriter, SortedRun, map_file};
 use schemas::walk::Buckets;
 use schemas::{Error, Result};
 
-/// Files without a name: nothing is left of them, however the process ends.
+/// Where files without a name are made: nothing is left of them, however the process ends.
 pub(crate) struct LocalEdges {
     folder: PathBuf,
     schema: SchemaRef,
-    open: Option<(u32, SortedFileWriter)>,
-    buckets: Vec<Option<File>>,
+}
+
+/// The sorted rows of one bucket, being written.
+pub(crate) struct LocalBucket {
+    bucket: u32,
+    writer: SortedFileWriter,
+    file: File,
+}
+
+/// Likewise, written.
+pub(crate) struct FinishedBucket {
+    bucket: u32,
+    file: File,
 }
 
 impl LocalEdges {
     /// In `folder`, or where the system's temporary files lie.
-    pub(crate) fn new(folder: Option<PathBuf>, schema: SchemaRef, buckets: u32) -> Self {
-        let folder = folder.unwrap_or_else(std::env::temp_dir);
-        Self { folder, schema, open: None, buckets: (0..buckets).map(|_| None).collect() }
+    pub(crate) fn new(folder: Option<PathBuf>, schema: SchemaRef) -> Self {
+        Self { folder: folder.unwrap_or_else(std::env::temp_dir), schema }
     }
 
-    /// Sorted rows, bucket after bucket.
-    pub(crate) fn push(&mut self, bucket: u32, rows: &StateRows) -> Result<()> {
-        if self.open.as_ref().is_none_or(|(open, _)| *open != bucket) {
-            self.close()?;
-            let made = tempfile::tempfile_in(&self.folder).and_then(|file| Ok((file.try_clone()?, file)));
-            let (to_write, to_map) = made.map_err(|error| Error::from(error).with("folder", self.folder.display()))?;
-            self.open = Some((bucket, SortedFileWriter::to_file(to_write, &self.schema)?));
-            self.buckets[bucket as usize] = Some(to_map);
-        }
-        match &mut self.open {
-            Some((_, writer)) => writer.write(rows),
-            None => Ok(()),
-        }
+    pub(crate) fn begin(&self, bucket: u32) -> Result<LocalBucket> {
+        let made = tempfile::tempfile_in(&self.folder).and_then(|file| Ok((file.try_clone()?, file)));
+        let (to_write, file) = made.map_err(|error| Error::from(error).with("folder", self.folder.display()))?;
+        Ok(LocalBucket { bucket, writer: SortedFileWriter::to_file(to_write, &self.schema)?, file })
+    }
+}
+
+impl LocalBucket {
+    pub(crate) fn push(&mut self, rows: &StateRows) -> Result<()> {
+        self.writer.write(rows)
     }
 
-    /// All buckets, mapped.
-    pub(crate) fn finish(mut self) -> Result<Buckets> {
-        self.close()?;
-        let mapped = self.buckets.iter().map(|file| file.as_ref().map_or_else(|| Ok(SortedRun::default()), map_file));
-        Ok(Buckets(mapped.collect::<Result<_>>()?))
+    pub(crate) fn finish(self) -> Result<FinishedBucket> {
+        self.writer.finish()?;
+        Ok(FinishedBucket { bucket: self.bucket, file: self.file })
     }
+}
 
-    fn close(&mut self) -> Result<()> {
-        match self.open.take() {
-            Some((_, writer)) => writer.finish(),
-            None => Ok(()),
-        }
+/// All of so many buckets, mapped.
+pub(crate) fn mapped(buckets: u32, finished: Vec<FinishedBucket>) -> Result<Buckets> {
+    let mut runs = vec![SortedRun::default(); buckets as usize];
+    for FinishedBucket { bucket, file } in finished {
+        runs[bucket as usize] = map_file(&file)?;
     }
+    Ok(Buckets(runs))
 }

@@ -3,8 +3,8 @@
 //! Groups are numbered in the order of their first row and every group has one: the accumulators of DataFusion take a group
 //! they were told of for one they have seen.
 
-use arrow::array::{Array, ArrayRef, BinaryArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
-use arrow::compute::{concat_batches, take};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
+use arrow::compute::{concat_batches, interleave, interleave_record_batch, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -31,13 +31,17 @@ pub fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<
 
 /// Sorts rows and merges those of one key, level and tile into one.
 pub fn merge_rows(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<StateRows> {
-    let sorted = StateRows::sort(plan, codec, batches)?;
-    let groups = number_groups(&sorted, |level, tile| (level, tile))?;
-    merge_groups(plan, &sorted, &groups)
+    merge_sorted(plan, &StateRows::sort(plan, codec, batches)?)
 }
 
-/// Adds the coarser levels to rows of the finest one (one sorted batch holding whole keys), and drops what lies before `floors`.
-pub fn climb(plan: &ViewPlan, codec: &KeyCodec, finest: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
+/// Merges the rows of one key, level and tile into one.
+pub fn merge_sorted(plan: &ViewPlan, rows: &StateRows) -> Result<StateRows> {
+    let groups = number_groups(rows, |level, tile| (level, tile))?;
+    if groups.first_row.len() == rows.len() { Ok(rows.clone()) } else { merge_groups(plan, rows, &groups) }
+}
+
+/// Adds the coarser levels to rows of the finest one (whole keys), and drops what lies before `floors`.
+pub fn climb(plan: &ViewPlan, finest: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
     let mut all = Vec::with_capacity(plan.ladder.len());
     let mut below = finest.clone();
     for (i, level) in plan.ladder.iter().enumerate() {
@@ -47,7 +51,7 @@ pub fn climb(plan: &ViewPlan, codec: &KeyCodec, finest: &StateRows, floors: &[(L
         let floor = floors.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
         all.push(keep_from(&below, floor)?);
     }
-    StateRows::sort(plan, codec, &all)
+    in_order(finest.keys(), all)
 }
 
 /// The rows of one level, merged into the tiles of a coarser one.
@@ -56,10 +60,41 @@ fn raise(plan: &ViewPlan, rows: &StateRows, to: Level) -> Result<StateRows> {
     merge_groups(plan, rows, &groups)
 }
 
-fn keep_from(rows: &StateRows, floor: Option<Micros>) -> Result<RecordBatch> {
-    let Some(floor) = floor else { return Ok(rows.batch().clone()) };
+fn keep_from(rows: &StateRows, floor: Option<Micros>) -> Result<StateRows> {
+    let Some(floor) = floor else { return Ok(rows.clone()) };
     let keep: arrow::array::BooleanArray = tiles(rows.batch())?.iter().map(|tile| Some(*tile >= floor)).collect();
-    Ok(arrow::compute::filter_record_batch(rows.batch(), &keep)?)
+    if keep.true_count() == rows.len() {
+        return Ok(rows.clone());
+    }
+    let keys = arrow::compute::filter(rows.keys(), &keep)?.as_binary::<i32>().clone();
+    Ok(StateRows::from_sorted(arrow::compute::filter_record_batch(rows.batch(), &keep)?, keys))
+}
+
+/// The rows of levels, finest first and each sorted, key after key. `every_key` names them all, in order.
+fn in_order(every_key: &BinaryArray, mut levels: Vec<StateRows>) -> Result<StateRows> {
+    if levels.len() == 1 {
+        return levels.pop().ok_or_else(|| Error::internal("a ladder has a level"));
+    }
+    let mut order: Vec<(usize, usize)> = Vec::with_capacity(levels.iter().map(StateRows::len).sum());
+    let mut next = vec![0; levels.len()];
+    let mut row = 0;
+    while row < every_key.len() {
+        let key = every_key.value(row);
+        for (level, (rows, next)) in levels.iter().zip(&mut next).enumerate() {
+            while *next < rows.len() && rows.keys().value(*next) == key {
+                order.push((level, *next));
+                *next += 1;
+            }
+        }
+        row += 1;
+        while row < every_key.len() && every_key.value(row) == key {
+            row += 1;
+        }
+    }
+    let batches: Vec<&RecordBatch> = levels.iter().map(StateRows::batch).collect();
+    let keys: Vec<&dyn Array> = levels.iter().map(|rows| rows.keys() as &dyn Array).collect();
+    let keys = interleave(&keys, &order)?.as_binary::<i32>().clone();
+    Ok(StateRows::from_sorted(interleave_record_batch(&batches, &order)?, keys))
 }
 
 /// Sorted rows numbered by group, with each group's place.

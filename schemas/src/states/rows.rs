@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, make_array};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
 use arrow::error::ArrowError;
@@ -11,6 +11,7 @@ use arrow_row::{RowConverter, SortField};
 use crate::error::{Error, Result};
 use crate::plan::{LEVEL, TILE, ViewPlan};
 use crate::states::nodes::NodeCodec;
+use crate::states::order::sorted_rows;
 use crate::tiles::Micros;
 
 /// Encodes keys as bytes whose order is the keys' order, NULLs first.
@@ -80,13 +81,11 @@ impl StateRows {
         let batch = concat_batches(plan.state_schema(), batches)?;
         let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
         let (levels, tiles) = (levels(&batch)?, tiles(&batch)?);
-        let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
-        let place = |row: &u32| (keys.value(*row as usize), levels.value(*row as usize), tiles[*row as usize]);
-        if order.is_sorted_by_key(place) {
+        let place = |row: u32| (levels.value(row as usize), tiles[row as usize]);
+        if (0..batch.num_rows() as u32).is_sorted_by_key(|row| (keys.value(row as usize), place(row))) {
             return Ok(Self { batch, keys });
         }
-        order.sort_by(|a, b| place(a).cmp(&place(b)));
-        let order = arrow::array::UInt32Array::from(order);
+        let order = UInt32Array::from(sorted_rows(&keys, &|a, b| (place(a), a).cmp(&(place(b), b))));
         let keys = arrow::compute::take(&keys, &order, None)?.as_binary::<i32>().clone();
         Ok(Self { batch: take_record_batch(&batch, &order)?, keys })
     }
@@ -94,6 +93,11 @@ impl StateRows {
     /// Rows that are sorted already, with their encoded keys.
     pub fn from_sorted(batch: RecordBatch, keys: BinaryArray) -> Self {
         Self { batch, keys }
+    }
+
+    /// Some of the rows, without a copy.
+    pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
+        Self { batch: self.batch.slice(rows.start, rows.len()), keys: self.keys.slice(rows.start, rows.len()) }
     }
 
     pub fn batch(&self) -> &RecordBatch {

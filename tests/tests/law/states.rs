@@ -107,7 +107,7 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usiz
         let states = partial.states("s", std::slice::from_ref(events)).await.unwrap();
         if *checkpoint < cut { before.extend(states) } else { after.push(merge_rows(plan, &codec, &states).unwrap()) }
     }
-    let snapshot = climb(plan, &codec, &merge_rows(plan, &codec, &before).unwrap(), &plan.floors(t_run)).unwrap();
+    let snapshot = climb(plan, &merge_rows(plan, &codec, &before).unwrap(), &plan.floors(t_run)).unwrap();
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for rows in after.iter().chain([&snapshot]) {
         keys.extend(rows.keys().iter().flatten().map(<[u8]>::to_vec));

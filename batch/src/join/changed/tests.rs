@@ -59,7 +59,7 @@ impl World {
         let mut partial = Partial::new(self.view.plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
         let states = partial.states("login", &[events]).await.unwrap();
         let merged = merge_rows(&self.view.plan, &self.view.codec, &states).unwrap();
-        let laddered = climb(&self.view.plan, &self.view.codec, &merged, &self.view.plan.floors(t)).unwrap();
+        let laddered = climb(&self.view.plan, &merged, &self.view.plan.floors(t)).unwrap();
         Buckets(vec![SortedRun::in_memory(laddered)])
     }
 

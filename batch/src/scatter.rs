@@ -1,0 +1,208 @@
+//! State rows by the bucket they are written to: in memory while the run's limit allows it, in files of the run's own after that.
+//!
+//! ```text
+//! Partial, unordered --by bucket--> memory --when the pool is full: all of it, bucket after bucket--> file
+//!                                      \------------------------ one bucket's rows <-------------------/
+//! ```
+//!
+//! Buckets are sorted by themselves, later and beside one another: no order of all rows is ever made.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::RecordBatch;
+use arrow::compute::interleave_record_batch;
+use arrow_ipc::reader::FileReader;
+use arrow_ipc::writer::FileWriter;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use schemas::plan::ViewPlan;
+use schemas::states::KeyCodec;
+use schemas::states::partial::state_rows_of;
+use schemas::storage::bucket_of;
+use schemas::{Error, Result};
+
+/// So many rows, or bytes, are taken together before they are dealt out: the more, the fewer and the larger are a bucket's batches.
+const DEALT_ROWS: usize = 131_072;
+const DEALT_BYTES: usize = 16 << 20;
+
+/// What a scatter works with.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub(crate) plan: Arc<ViewPlan>,
+    pub(crate) codec: Arc<KeyCodec>,
+    pub(crate) buckets: u32,
+    /// Where files go; the system's temporary folder when absent.
+    pub(crate) temp_dir: Option<PathBuf>,
+    pub(crate) pool: Arc<dyn MemoryPool>,
+}
+
+/// Takes rows from one partition of the plan.
+pub(crate) struct Scatter {
+    ground: Ground,
+    reservation: MemoryReservation,
+    waiting: Vec<RecordBatch>,
+    waiting_bytes: usize,
+    /// (batch, row) of the waiting rows, by bucket.
+    places: Vec<Vec<(usize, usize)>>,
+    in_memory: Vec<Vec<RecordBatch>>,
+    spilled: Vec<Arc<Spilled>>,
+}
+
+/// The rows of one bucket: those that are in memory, and where the others are.
+pub(crate) struct Bucketful {
+    pub(crate) in_memory: Vec<RecordBatch>,
+    /// Of what is in memory.
+    pub(crate) reservation: MemoryReservation,
+    spilled: Vec<(Arc<Spilled>, u32)>,
+    /// Of all, as they are in memory.
+    pub(crate) bytes: usize,
+}
+
+/// A file of batches, bucket after bucket. It has no name: nothing is left of it, however the process ends.
+struct Spilled {
+    reader: Mutex<FileReader<File>>,
+    /// The numbers of each bucket's batches.
+    batches: Vec<Range<usize>>,
+    bytes: Vec<usize>,
+}
+
+impl Scatter {
+    pub(crate) fn new(ground: Ground) -> Self {
+        let buckets = ground.buckets as usize;
+        let consumer = MemoryConsumer::new("states by bucket").with_can_spill(true);
+        Self {
+            reservation: consumer.register(&ground.pool),
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            places: vec![Vec::new(); buckets],
+            in_memory: vec![Vec::new(); buckets],
+            spilled: Vec::new(),
+            ground,
+        }
+    }
+
+    /// Takes a batch of Partial's output.
+    pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let rows = state_rows_of(&self.ground.plan, batch)?;
+        let keys = &rows.columns()[..self.ground.plan.keys.len()];
+        let places = self.ground.codec.places(keys, rows.num_rows())?;
+        for row in 0..rows.num_rows() {
+            let bucket = bucket_of(places.value(row), self.ground.buckets);
+            self.places[bucket as usize].push((self.waiting.len(), row));
+        }
+        self.waiting_bytes += sliced_bytes(&rows)?;
+        self.waiting.push(rows);
+        let rows: usize = self.waiting.iter().map(RecordBatch::num_rows).sum();
+        if rows >= DEALT_ROWS || self.waiting_bytes >= DEALT_BYTES { self.deal() } else { Ok(()) }
+    }
+
+    /// All rows, by bucket.
+    pub(crate) fn finish(mut self) -> Result<Vec<Bucketful>> {
+        self.deal()?;
+        let mut buckets = Vec::with_capacity(self.in_memory.len());
+        for (bucket, in_memory) in std::mem::take(&mut self.in_memory).into_iter().enumerate() {
+            let held: usize = in_memory.iter().map(RecordBatch::get_array_memory_size).sum();
+            let spilled: usize = self.spilled.iter().map(|file| file.bytes[bucket]).sum();
+            let of_bucket = self.spilled.iter().map(|file| (file.clone(), bucket as u32));
+            buckets.push(Bucketful {
+                in_memory,
+                reservation: self.reservation.split(held),
+                spilled: of_bucket.collect(),
+                bytes: held + spilled,
+            });
+        }
+        Ok(buckets)
+    }
+
+    /// Deals the waiting rows out to their buckets.
+    fn deal(&mut self) -> Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let waiting: Vec<&RecordBatch> = waiting.iter().collect();
+        self.waiting_bytes = 0;
+        for bucket in 0..self.places.len() {
+            if self.places[bucket].is_empty() {
+                continue;
+            }
+            let rows = interleave_record_batch(&waiting, &self.places[bucket])?;
+            self.places[bucket].clear();
+            let bytes = rows.get_array_memory_size();
+            if self.reservation.try_grow(bytes).is_err() {
+                self.spill()?;
+                // One batch of a bucket is held whatever the limit says: it was here already.
+                self.reservation.grow(bytes);
+            }
+            self.in_memory[bucket].push(rows);
+        }
+        Ok(())
+    }
+
+    /// Writes all that is in memory to a file.
+    fn spill(&mut self) -> Result<()> {
+        let folder = self.ground.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let at = |error: std::io::Error| Error::from(error).with("folder", folder.display());
+        let file = tempfile::tempfile_in(&folder).map_err(at)?;
+        let schema = self.ground.plan.state_schema();
+        let mut writer = FileWriter::try_new_buffered(file.try_clone().map_err(at)?, schema)?;
+        let (mut batches, mut bytes, mut written) = (Vec::new(), Vec::new(), 0);
+        for bucket in &mut self.in_memory {
+            let rows = std::mem::take(bucket);
+            for batch in &rows {
+                writer.write(batch)?;
+            }
+            batches.push(written..written + rows.len());
+            bytes.push(rows.iter().map(RecordBatch::get_array_memory_size).sum());
+            written += rows.len();
+        }
+        writer.finish()?;
+        drop(writer);
+        self.reservation.free();
+        if written > 0 {
+            let reader = Mutex::new(FileReader::try_new(file, None)?);
+            self.spilled.push(Arc::new(Spilled { reader, batches, bytes }));
+        }
+        Ok(())
+    }
+}
+
+impl Bucketful {
+    /// The same bucket's rows of several scatters.
+    pub(crate) fn join(parts: Vec<Bucketful>) -> Option<Bucketful> {
+        parts.into_iter().reduce(|mut all, mut part| {
+            all.in_memory.append(&mut part.in_memory);
+            all.reservation.grow(part.reservation.free());
+            all.spilled.append(&mut part.spilled);
+            all.bytes += part.bytes;
+            all
+        })
+    }
+
+    /// Reads what is in files, batch after batch.
+    pub(crate) fn read_spilled(&self, each: &mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+        for (file, bucket) in &self.spilled {
+            for number in file.batches[*bucket as usize].clone() {
+                each(file.read(number)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Spilled {
+    fn read(&self, number: usize) -> Result<RecordBatch> {
+        let mut reader = self.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        reader.set_index(number)?;
+        let batch = reader.next().ok_or_else(|| Error::internal("a file of spilled states ends early"))?;
+        Ok(batch?)
+    }
+}
+
+/// What the rows of a batch would take by themselves: Partial answers with slices of all it has.
+fn sliced_bytes(batch: &RecordBatch) -> Result<usize> {
+    let of = |column: &arrow::array::ArrayRef| column.to_data().get_slice_memory_size();
+    Ok(batch.columns().iter().map(of).sum::<std::result::Result<usize, _>>()?)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

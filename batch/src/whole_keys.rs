@@ -1,0 +1,154 @@
+//! The rows of one bucket in order, some whole keys at a time.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::RecordBatch;
+use arrow::compute::{SortOptions, concat_batches};
+use arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use futures::TryStreamExt;
+use schemas::plan::ViewPlan;
+use schemas::states::{KeyCodec, StateRows};
+use schemas::{Error, Result};
+
+use crate::scatter::Bucketful;
+
+/// A chunk is handed on when it holds this many rows and a key ends.
+const CHUNK_ROWS: usize = 65_536;
+
+/// Sorts a bucket in memory.
+pub(crate) fn sort_in_memory(
+    plan: &ViewPlan,
+    codec: &KeyCodec,
+    mut bucket: Bucketful,
+    each: &mut dyn FnMut(StateRows) -> Result<()>,
+) -> Result<()> {
+    let mut batches = std::mem::take(&mut bucket.in_memory);
+    bucket.read_spilled(&mut |batch| {
+        batches.push(batch);
+        Ok(())
+    })?;
+    bucket.reservation.resize(bucket.bytes * 3);
+    let sorted = StateRows::sort(plan, codec, &batches)?;
+    drop(batches);
+    bucket.reservation.resize(bucket.bytes);
+    let (mut from, keys) = (0, sorted.keys());
+    while from < sorted.len() {
+        let mut to = (from + CHUNK_ROWS).min(sorted.len());
+        while to < sorted.len() && keys.value(to) == keys.value(to - 1) {
+            to += 1;
+        }
+        each(sorted.slice(from..to))?;
+        from = to;
+    }
+    Ok(())
+}
+
+/// Rows of a bucket that DataFusion's external sort puts in order.
+pub(crate) struct WholeKeys {
+    sorted: SendableRecordBatchStream,
+    plan: Arc<ViewPlan>,
+    codec: Arc<KeyCodec>,
+    /// Sorted rows that wait for their key to end.
+    waiting: Vec<RecordBatch>,
+    waiting_rows: usize,
+    /// How many rows are worth looking at: doubled while a key does not end, so that a long key is copied a few times only.
+    worth: usize,
+}
+
+impl WholeKeys {
+    pub(crate) fn sort_outside(plan: &Arc<ViewPlan>, codec: Arc<KeyCodec>, bucket: Bucketful, context: Arc<TaskContext>) -> Result<Self> {
+        let schema = plan.state_schema().clone();
+        let once = Arc::new(Once { schema: schema.clone(), bucket: Mutex::new(Some(bucket)) });
+        let source = StreamingTableExec::try_new(schema.clone(), vec![once], None, None, false, None)?;
+        // Keys, level and tile.
+        let exprs = (0..plan.keys.len() + 2).map(|index| {
+            let column = Arc::new(Column::new(schema.field(index).name(), index));
+            PhysicalSortExpr::new(column, SortOptions { descending: false, nulls_first: true })
+        });
+        let ordering = LexOrdering::new(exprs).ok_or_else(|| Error::internal("a snapshot has an order"))?;
+        let sorted = SortExec::new(ordering, Arc::new(source)).execute(0, context)?;
+        Ok(Self { sorted, plan: plan.clone(), codec, waiting: Vec::new(), waiting_rows: 0, worth: CHUNK_ROWS })
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Option<StateRows>> {
+        while let Some(batch) = self.sorted.try_next().await? {
+            self.waiting_rows += batch.num_rows();
+            self.waiting.push(batch);
+            if self.waiting_rows >= self.worth
+                && let Some(rows) = self.take(false)?
+            {
+                return Ok(Some(rows));
+            }
+        }
+        if self.waiting_rows == 0 { Ok(None) } else { self.take(true) }
+    }
+
+    /// Whole keys; with `all`, what is left as well.
+    fn take(&mut self, all: bool) -> Result<Option<StateRows>> {
+        let joined = concat_batches(self.plan.state_schema(), &self.waiting)?;
+        let whole = if all { joined.num_rows() } else { self.last_key_start(&joined)? };
+        self.waiting_rows = joined.num_rows() - whole;
+        self.waiting = if self.waiting_rows == 0 { Vec::new() } else { vec![joined.slice(whole, self.waiting_rows)] };
+        // A key that fills a whole chunk waits for its end.
+        self.worth = if whole == 0 { self.waiting_rows * 2 } else { CHUNK_ROWS };
+        if whole == 0 { Ok(None) } else { StateRows::sort(&self.plan, &self.codec, &[joined.slice(0, whole)]).map(Some) }
+    }
+
+    /// Where the last key begins: its rows may go on in the next batch.
+    fn last_key_start(&self, batch: &RecordBatch) -> Result<usize> {
+        let keys = &batch.columns()[..self.plan.keys.len()];
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        Ok(arrow::compute::partition(keys)?.ranges().last().map_or(0, |last| last.start))
+    }
+}
+
+/// A bucket as a table that is scanned once.
+struct Once {
+    schema: SchemaRef,
+    bucket: Mutex<Option<Bucketful>>,
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Once")
+    }
+}
+
+impl PartitionStream for Once {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let bucket = self.bucket.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        let mut rows = RecordBatchReceiverStream::builder(self.schema.clone(), 2);
+        let send = rows.tx();
+        rows.spawn_blocking(move || {
+            let Some(mut bucket) = bucket else { return Err(DataFusionError::Internal("a bucket is read twice".to_owned())) };
+            // A receiver that is gone wants no more.
+            for batch in std::mem::take(&mut bucket.in_memory) {
+                bucket.reservation.shrink(batch.get_array_memory_size());
+                if send.blocking_send(Ok(batch)).is_err() {
+                    return Ok(());
+                }
+            }
+            let read = bucket.read_spilled(&mut |batch| send.blocking_send(Ok(batch)).map_err(|_| Error::internal("the sort is gone")));
+            read.map_err(DataFusionError::from)
+        });
+        rows.build()
+    }
+}
+
+#[cfg(test)]
+mod tests;

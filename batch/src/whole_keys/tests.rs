@@ -1,0 +1,62 @@
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool, UnboundedMemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use schemas::states::merge_sorted;
+
+use super::*;
+use crate::scatter::tests::{VIEW, dealt};
+
+const NO_KEYS: &str = "CREATE VIEW sums WITH (windows = '7d, 90d') AS SELECT count(*) AS payments, sum(cents) AS cents FROM payments";
+
+/// The merged rows of all buckets, as they are handed on, and how many times rows were handed on.
+fn shown(plan: &ViewPlan, chunks: &[StateRows]) -> (Vec<String>, usize) {
+    let mut lines = Vec::new();
+    let mut last: Option<Vec<u8>> = None;
+    for chunk in chunks {
+        assert!(last.as_deref() != Some(chunk.keys().value(0)), "a key goes on in the next chunk");
+        last = Some(chunk.keys().value(chunk.len() - 1).to_vec());
+        let merged = merge_sorted(plan, chunk).unwrap();
+        let text = pretty_format_batches(&[merged.batch().clone()]).unwrap().to_string();
+        lines.extend(text.lines().filter(|line| !line.starts_with('+')).skip(1).map(|line| line.replace(' ', "")));
+    }
+    (lines, chunks.len())
+}
+
+async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String>, usize)) {
+    let (ground, buckets) = dealt(view, count, Arc::new(UnboundedMemoryPool::default())).await;
+    let mut inside = Vec::new();
+    for bucket in buckets {
+        sort_in_memory(&ground.plan, &ground.codec, bucket, &mut |rows| Ok(inside.push(rows))).unwrap();
+    }
+    let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(16 << 20));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool.clone()).build_arc().unwrap();
+    let config = SessionConfig::new().with_sort_spill_reservation_bytes(1 << 20);
+    let session = SessionContext::new_with_config_rt(config, runtime);
+    let (ground, buckets) = dealt(view, count, Arc::new(FairSpillPool::new(1 << 20))).await;
+    let mut outside = Vec::new();
+    for bucket in buckets {
+        let mut sorted = WholeKeys::sort_outside(&ground.plan, ground.codec.clone(), bucket, session.task_ctx()).unwrap();
+        while let Some(rows) = sorted.next().await.unwrap() {
+            outside.push(rows);
+        }
+    }
+    assert_eq!(pool.reserved(), 0);
+    (shown(&ground.plan, &inside), shown(&ground.plan, &outside))
+}
+
+#[tokio::test]
+async fn a_sort_in_memory_and_one_outside_hand_on_the_same_whole_keys() {
+    let (inside, outside) = both_ways(VIEW, 3_000).await;
+    assert_eq!(inside, outside);
+    assert!(inside.0.len() > 2_000);
+}
+
+#[tokio::test]
+async fn a_key_that_fills_more_than_a_chunk_is_handed_on_whole() {
+    let count = CHUNK_ROWS as i64 * 2 + 10;
+    let (inside, outside) = both_ways(NO_KEYS, count).await;
+    assert_eq!((inside.1, outside.1), (1, 1));
+    assert_eq!(inside.0, outside.0);
+    assert_eq!(inside.0.len() as i64, count);
+}
