@@ -67,18 +67,30 @@ impl Installation {
         Ok(Installation { settings: settings.clone(), catalog, storage, log, functions, worker, cache: Arc::default() })
     }
 
-    /// The speed layer. With `fresh` its uncheckpointed layers are seen by a node of this process. `worker` must be unique among
-    /// the installation's workers.
+    /// The speed layer's workers, as many as the settings say. With `fresh` their uncheckpointed layers are seen by a node of this process.
+    pub fn speed_workers(&self, fresh: Option<Fresh>) -> Vec<Speed> {
+        let workers = self.settings.speed.workers.max(1);
+        let name = |number: u32| if number == 0 { self.worker.clone() } else { format!("{}-{number}", self.worker) };
+        (0..workers).map(|number| self.speed_of(&name(number), workers, fresh.clone())).collect()
+    }
+
+    /// One worker of the speed layer, alone in its process. `worker` must be unique among the installation's workers.
     pub fn speed(&self, worker: &str, fresh: Option<Fresh>) -> Speed {
+        self.speed_of(worker, 1, fresh)
+    }
+
+    /// One of so many workers, which share what a process may hold.
+    fn speed_of(&self, worker: &str, workers: u32, fresh: Option<Fresh>) -> Speed {
         let speed = &self.settings.speed;
+        let share = |bytes: u64| to_usize(bytes / u64::from(workers));
         let settings = speed::SpeedSettings {
             worker: worker.to_owned(),
             group: speed.group.clone(),
             checkpoint_interval: speed.checkpoint_interval,
-            checkpoint_bytes: to_usize(speed.checkpoint_bytes),
+            checkpoint_bytes: share(speed.checkpoint_bytes),
             max_future: speed.max_future,
             partitions: self.settings.log.partitions,
-            dedup: self.dedup(),
+            dedup: speed::DedupSettings { memory_bytes: share(speed.dedup_memory), ..self.dedup() },
             accept_gap: speed.accept_gap,
         };
         Speed {

@@ -65,7 +65,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     finish(installation, parts, &stop).await
 }
 
-/// The speed layer alone: one worker of the installation's group.
+/// The speed layer alone: some workers of the installation's group.
 pub async fn speed(installation: Installation, stop: CancellationToken) -> Result<()> {
     let mut parts = Parts::default();
     start_upkeep(&mut parts);
@@ -121,8 +121,9 @@ async fn http_address(setting: &str) -> Result<SocketAddr> {
 }
 
 fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) {
-    let speed = installation.speed(&installation.worker, fresh);
-    parts.start(Stage::Speed, "speed", |stop| async move { speed.run(stop).await });
+    for speed in installation.speed_workers(fresh) {
+        parts.start(Stage::Speed, "speed", |stop| async move { speed.run(stop).await });
+    }
 }
 
 fn start_jobs(parts: &mut Parts, installation: &Installation) {

@@ -81,16 +81,20 @@ pub struct SpeedSettings {
     /// The consumer group: workers of one group share the partitions. Default: `basestream`.
     #[serde(deserialize_with = "fields::text")]
     pub group: String,
+    /// Workers of one process, among which its partitions are spread: each follows its own and commits its own checkpoints. Default:
+    /// one for each core, four at most.
+    #[serde(deserialize_with = "fields::workers")]
+    pub workers: u32,
     /// A checkpoint is committed at the latest after this. Default: `10s`.
     #[serde(deserialize_with = "fields::duration")]
     pub checkpoint_interval: Duration,
-    /// And as soon as this much waits for one (bytes). Default: `256MiB`.
+    /// And as soon as this much waits for one (bytes, of all workers of a process). Default: `256MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub checkpoint_bytes: u64,
     /// How far an event may be dated after its partition's clock; what is further goes to the dead letters. Default: `10m`.
     #[serde(deserialize_with = "fields::duration")]
     pub max_future: Duration,
-    /// Memory for the ids that make duplicates known, of all partitions of a worker (bytes); what does not fit goes to files in
+    /// Memory for the ids that make duplicates known, of all partitions of a process (bytes); what does not fit goes to files in
     /// `serving.cache_dir`. Default: `256MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub dedup_memory: u64,
@@ -216,10 +220,14 @@ impl Default for LogSettings {
     }
 }
 
+/// Past so many workers of a process a user decides: each has a consumer of its own.
+const MOST_DEFAULT_WORKERS: usize = 4;
+
 impl Default for SpeedSettings {
     fn default() -> Self {
         Self {
             group: "basestream".to_owned(),
+            workers: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_DEFAULT_WORKERS) as u32),
             checkpoint_interval: Duration::from_secs(10),
             checkpoint_bytes: 256 << 20,
             max_future: Duration::from_secs(600),

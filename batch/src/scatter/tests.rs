@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::execution::memory_pool::{FairSpillPool, UnboundedMemoryPool};
 use schemas::definitions::{Definitions, parse};
 use schemas::events::plan_schema;

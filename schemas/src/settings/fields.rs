@@ -13,6 +13,8 @@ use crate::definitions::durations::{parse_bytes, parse_duration};
 
 /// The most partitions we make a topic with: each costs files and memory in every layer.
 const MOST_PARTITIONS: u32 = 1024;
+/// The most workers of one process.
+const MOST_WORKERS: u32 = 64;
 
 pub(super) fn storage_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServiceUrl, D::Error> {
     url(deserializer, Kind::Storage)
@@ -55,6 +57,10 @@ pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D
             None => Err(D::Error::custom(format!("the size {number} is not more than zero"))),
         },
     }
+}
+
+pub(super) fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    number(deserializer, MOST_WORKERS)
 }
 
 pub(super) fn partitions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
