@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::execution::memory_pool::{FairSpillPool, UnboundedMemoryPool};
 use schemas::definitions::{Definitions, parse};
-use schemas::events::plan_schema;
+use schemas::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
 use schemas::functions::Functions;
 use schemas::plan::{LEVEL, Planned, Planner, planning_session};
 use schemas::states::Partial;
@@ -27,18 +27,17 @@ fn payments(count: i64, accounts: i64) -> RecordBatch {
     let times = || Arc::new(TimestampMicrosecondArray::from_iter_values((0..count).map(|at| at * 3_600_000_000)).with_timezone("UTC"));
     let column = |name: &str| -> ArrayRef {
         match name {
+            "ts" | EVENT_TIME => times(),
             "account" => Arc::new(StringArray::from_iter_values((0..count).map(|at| format!("account-{}", at * 7 % accounts)))),
             "cents" => Arc::new(Int64Array::from_iter_values(0..count)),
             "id" => Arc::new(StringArray::from_iter_values((0..count).map(|at| at.to_string()))),
-            name if *schema.field_with_name(name).unwrap().data_type() == *times().data_type() => times(),
-            name => arrow::array::new_null_array(schema.field_with_name(name).unwrap().data_type(), count as usize),
+            SOURCE => Arc::new(StringArray::from_iter_values((0..count).map(|_| "payments"))),
+            PARTITION => Arc::new(Int32Array::from_iter_values((0..count).map(|_| 0))),
+            OFFSET => Arc::new(Int64Array::from_iter_values(0..count)),
+            other => panic!("unknown column {other}"),
         }
     };
-    RecordBatch::try_new(Arc::new(nullable(&schema)), schema.fields().iter().map(|field| column(field.name())).collect()).unwrap()
-}
-
-fn nullable(schema: &arrow::datatypes::Schema) -> arrow::datatypes::Schema {
-    arrow::datatypes::Schema::new(schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>())
+    RecordBatch::try_new(schema.clone(), schema.fields().iter().map(|field| column(field.name())).collect()).unwrap()
 }
 
 /// The buckets of these payments' states, dealt out by two scatters as a plan of two partitions would.

@@ -64,7 +64,7 @@ fn ladder(bencher: Bencher<'_, '_>) {
     let finest = merge_all(&view.plan, &view.codec, &layers.iter().collect::<Vec<_>>()).expect("rows");
     let floors = view.plan.floors(SITE.newest());
     bencher.counter(ItemsCount::new(finest.len())).bench_local(|| {
-        let laddered = climb(&view.plan, &view.codec, &finest, &floors).expect("rows");
+        let laddered = climb(&view.plan, &finest, &floors).expect("rows");
         assert!(!laddered.is_empty());
         laddered
     });
