@@ -93,7 +93,7 @@ async fn what_is_dealt_out_comes_back_whatever_was_spilled() {
     assert!(expected.values().map(Vec::len).sum::<usize>() > 3_000);
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(200_000));
     let (ground, spilled) = dealt(VIEW, 3_000, pool.clone()).await;
-    assert!(spilled.iter().all(|bucket| !bucket.spilled.is_empty()));
+    assert!(spilled.iter().filter(|bucket| !bucket.spilled.is_empty()).count() >= 2);
     assert_eq!(rows(&ground, &spilled), expected);
     drop(spilled);
     assert_eq!(pool.reserved(), 0);
