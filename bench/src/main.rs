@@ -10,6 +10,10 @@ use schemas::{Error, Result};
 
 mod cli;
 
+/// As the product's binary has it: what is asked in process is asked as there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const RESULTS_HEAD: &str = "# Results\n\nWritten by `bench/run`. What is compared in one table was measured in one run; figures of different runs are of different \
     days. Where there are three, they are the middle one and, in brackets, the least and the greatest.\n";
 

@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Events, states and answers are made of many short-lived pieces.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     jobs::cli::main(schemas::functions::Functions::standard())
 }

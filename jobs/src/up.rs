@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use schemas::definitions::Definitions;
 use schemas::fresh::Fresh;
 use schemas::{Error, Result};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -122,7 +123,9 @@ async fn http_address(setting: &str) -> Result<SocketAddr> {
 
 fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) {
     for speed in installation.speed_workers(fresh) {
-        parts.start(Stage::Speed, "speed", |stop| async move { speed.run(stop).await });
+        // A thread for each: decoding would keep those busy that answer questions.
+        let work = |stop| tokio::task::spawn_blocking(move || Handle::current().block_on(speed.run(stop)));
+        parts.start(Stage::Speed, "speed", |stop| async move { work(stop).await? });
     }
 }
 

@@ -1,85 +1,82 @@
 //! A checkpoint: files first, under fresh names, durable; then one transaction that records them and advances the partitions.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
-use schemas::catalog::{Add, Catalog, CheckpointRange, CheckpointRecord, FileRecord, checkpoint_commit};
+use schemas::catalog::{Add, Catalog, CheckpointRecord, FileRecord, checkpoint_commit};
 use schemas::fresh::FreshLayer;
+use schemas::registry::LiveView;
 use schemas::storage::{ObjectName, ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
-use schemas::tiles::Micros;
-use schemas::{Result, failpoint};
-use uuid::Uuid;
+use schemas::vector::Vector;
+use schemas::{Error, Result, failpoint};
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::claim::checkpoint_of;
-use crate::unit::Unit;
-use crate::views::Views;
+use crate::unit::Sealed;
 
-/// Writes and commits a unit. `Conflict`: somebody else owns one of its partitions; nothing of it is counted.
-pub(crate) async fn commit(
-    unit: &mut Unit,
-    views: &Views,
-    storage: &ObjectStorage,
-    catalog: &Catalog,
-    worker: &str,
-    id: Uuid,
-    now: Micros,
-) -> Result<CheckpointRecord> {
-    let (record, identities) = checkpoint_of(unit.claims(), id, worker, now);
-    let marks: Vec<Add> = unit.claims().filter(|claim| claim.has_work()).filter_map(|claim| claim.mark().cloned()).map(Add::Mark).collect();
+/// A checkpoint under way. Dropped, it is not committed any more.
+pub(crate) struct Checkpoint {
+    /// Where its partitions stood before.
+    pub(crate) starts: Vector,
+    commit: AbortOnDropHandle<Result<(CheckpointRecord, Duration)>>,
+}
+
+impl Checkpoint {
+    /// Begins to write and commit a unit. `views`: all that its layers may have states of.
+    pub(crate) fn begin(sealed: Sealed, views: Vec<LiveView>, storage: ObjectStorage, catalog: Catalog) -> Self {
+        let starts = sealed.record.ranges.iter().map(|range| (range.partition.clone(), range.start)).collect();
+        let began = Instant::now();
+        let commit = tokio::spawn(async move {
+            // Encoding takes a thread of its own: those that answer questions go on.
+            let files = tokio::task::spawn_blocking(move || {
+                let files = Handle::current().block_on(write(&sealed, &views, &storage));
+                files.map(|files| (sealed, files))
+            });
+            let (sealed, files) = files.await??;
+            let record = sealed.record.clone();
+            let mut commit = checkpoint_commit(sealed.record, files, &sealed.identities);
+            commit.add.extend(sealed.marks.into_iter().map(Add::Mark));
+            catalog.commit_with_retry(commit).await?;
+            Ok((record, began.elapsed()))
+        });
+        Self { starts, commit: AbortOnDropHandle::new(commit) }
+    }
+
+    /// Until it is committed: what was, and how long it took. `Conflict`: somebody else owns one of its partitions; nothing of it is
+    /// counted. May be given up and called again.
+    pub(crate) async fn committed(&mut self) -> Result<(CheckpointRecord, Duration)> {
+        (&mut self.commit).await.map_err(Error::from)?
+    }
+}
+
+/// All files of a unit, durable.
+async fn write(sealed: &Sealed, views: &[LiveView], storage: &ObjectStorage) -> Result<Vec<FileRecord>> {
+    let id = sealed.record.id;
     failpoint::hit("checkpoint.before_archive")?;
-    let mut files = write_events(unit, storage, id).await?;
+    let mut files = Vec::new();
+    for (stream, (version, batches)) in &sealed.archive {
+        files.push(write_archive(storage, stream, id, *version, batches.clone()).await?);
+    }
     failpoint::hit("checkpoint.after_archive")?;
-    files.extend(write_dead(unit, storage, id).await?);
-    files.extend(write_states(unit, views, storage, id, &record.ranges).await?);
+    for (stream, letters) in &sealed.dead_letters {
+        files.push(write_dead_letters(storage, stream, id, vec![letters.clone()]).await?);
+    }
+    files.extend(write_states(sealed, views, storage).await?);
     failpoint::hit("checkpoint.after_states")?;
-    let mut commit = checkpoint_commit(record.clone(), files, &identities);
-    commit.add.extend(marks);
-    catalog.commit_with_retry(commit).await?;
-    Ok(record)
-}
-
-/// One archive file per stream: its partitions one after the other, each in log order.
-async fn write_events(unit: &Unit, storage: &ObjectStorage, id: Uuid) -> Result<Vec<FileRecord>> {
-    let mut of_stream: BTreeMap<Arc<str>, (u32, Vec<RecordBatch>)> = BTreeMap::new();
-    for held in unit.held.values() {
-        if let Some(batches) = unit.events.get(&held.claim.id) {
-            let (version, all) = of_stream.entry(held.claim.id.stream.clone()).or_default();
-            *version = held.definition_version;
-            all.extend(batches.iter().cloned());
-        }
-    }
-    let mut files = Vec::new();
-    for (stream, (version, batches)) in of_stream {
-        files.push(write_archive(storage, &stream, id, version, batches).await?);
-    }
-    Ok(files)
-}
-
-async fn write_dead(unit: &mut Unit, storage: &ObjectStorage, id: Uuid) -> Result<Vec<FileRecord>> {
-    let mut files = Vec::new();
-    for (stream, letters) in &mut unit.dead_letters {
-        if letters.bytes() > 0 {
-            files.push(write_dead_letters(storage, stream, id, vec![letters.finish()?]).await?);
-        }
-    }
     Ok(files)
 }
 
 /// One states object with a section for every live view that reads these streams, also when the view got no event. A view that
 /// failed on one gets none: a reader rebuilds what it does not find.
-async fn write_states(
-    unit: &Unit,
-    views: &Views,
-    storage: &ObjectStorage,
-    id: Uuid,
-    ranges: &[CheckpointRange],
-) -> Result<Vec<FileRecord>> {
-    let mut streams: Vec<Arc<str>> = ranges.iter().map(|range| range.partition.stream.clone()).collect();
+async fn write_states(sealed: &Sealed, views: &[LiveView], storage: &ObjectStorage) -> Result<Option<FileRecord>> {
+    let record = &sealed.record;
+    let mut streams: Vec<Arc<str>> = record.ranges.iter().map(|range| range.partition.stream.clone()).collect();
     streams.dedup();
-    let merged = FreshLayer::merge(&unit.layers, &views.plans())?;
+    let plans = views.iter().map(|view| ((view.name.clone(), view.version), (view.plan.clone(), view.codec.clone()))).collect();
+    let merged = FreshLayer::merge(&sealed.layers, &plans)?;
     let sections: Vec<Section> = views
-        .reading(&streams)
+        .iter()
+        .filter(|view| view.plan.streams.iter().any(|stream| streams.contains(&stream.name)))
         .filter_map(|view| Some((view, merged.states.get(&(view.name.clone(), view.version))?)))
         .map(|(view, rows)| Section {
             view: view.name.to_string(),
@@ -90,9 +87,9 @@ async fn write_states(
         })
         .collect();
     if sections.is_empty() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
-    let segment_ranges =
-        ranges.iter().map(|range| SegmentRange { partition: range.partition.clone(), start: range.start, end: range.end }).collect();
-    Ok(vec![write_states_object(storage, &ObjectName::States { checkpoint: id }, sections, segment_ranges).await?])
+    let ranges = record.ranges.iter();
+    let ranges = ranges.map(|range| SegmentRange { partition: range.partition.clone(), start: range.start, end: range.end }).collect();
+    write_states_object(storage, &ObjectName::States { checkpoint: record.id }, sections, ranges).await.map(Some)
 }

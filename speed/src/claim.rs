@@ -93,8 +93,8 @@ impl Claim {
         self.position > self.start
     }
 
-    /// The unit is committed: the next one begins where it ended.
-    pub fn committed(&mut self) {
+    /// What is uncommitted belongs to a checkpoint now: the next unit begins where it ends.
+    pub fn hand_over(&mut self) {
         self.start = self.position;
         self.counts = Counts::default();
     }

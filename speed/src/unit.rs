@@ -1,26 +1,31 @@
-//! A worker's uncommitted work: one unit. It is committed whole or dropped whole.
+//! A worker's uncommitted work: one unit. It is committed whole or dropped whole. While one is committed, sealed, the next one grows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
+use schemas::catalog::{CheckpointRecord, MarkRecord};
 use schemas::events::{Decoder, EventBatchBuilder};
 use schemas::fresh::{Fresh, FreshLayer};
 use schemas::log::{Fetched, TopicPartition};
 use schemas::tiles::Micros;
 use schemas::vector::{PartitionId, Vector};
 use schemas::{Result, failpoint};
+use uuid::Uuid;
 
-use crate::claim::Claim;
+use crate::claim::{Claim, checkpoint_of};
 use crate::dead_letters::DeadLetters;
 use crate::decide::Decision;
 use crate::views::Views;
 
+/// So many layers of like size become one.
+const LAYERS_MERGED: usize = 4;
+
 /// A partition a worker holds, with what it accepted since the last micro-batch.
 pub(crate) struct Held {
     pub(crate) claim: Claim,
-    pub(crate) definition_version: u32,
+    definition_version: u32,
     decoder: Arc<Decoder>,
     open: EventBatchBuilder,
 }
@@ -32,13 +37,25 @@ impl Held {
     }
 }
 
+/// A unit of which a checkpoint is made: nothing is added to it any more.
+pub(crate) struct Sealed {
+    pub(crate) record: CheckpointRecord,
+    /// The logs that its partitions belong to.
+    pub(crate) identities: BTreeMap<PartitionId, String>,
+    pub(crate) marks: Vec<MarkRecord>,
+    /// Per stream its definition's version and its events: the partitions one after the other, each in log order.
+    pub(crate) archive: BTreeMap<Arc<str>, (u32, Vec<RecordBatch>)>,
+    pub(crate) dead_letters: Vec<(Arc<str>, RecordBatch)>,
+    pub(crate) layers: Vec<Arc<FreshLayer>>,
+}
+
 #[derive(Default)]
 pub(crate) struct Unit {
     pub(crate) held: BTreeMap<TopicPartition, Held>,
     /// Accepted events of closed micro-batches, per partition in offset order.
-    pub(crate) events: BTreeMap<PartitionId, Vec<RecordBatch>>,
-    pub(crate) dead_letters: BTreeMap<Arc<str>, DeadLetters>,
-    pub(crate) layers: Vec<Arc<FreshLayer>>,
+    events: BTreeMap<PartitionId, Vec<RecordBatch>>,
+    dead_letters: BTreeMap<Arc<str>, DeadLetters>,
+    layers: Vec<Arc<FreshLayer>>,
     bytes: usize,
     open_rows: usize,
     /// When the open micro-batch got its first record.
@@ -107,15 +124,16 @@ impl Unit {
 
     /// Merges layers of like size, as an LSM tree does: a unit has few of them however many micro-batches it saw.
     fn merge_layers(&mut self, views: &Views, fresh: Option<&Fresh>) -> Result<()> {
-        while let [.., older, newer] = self.layers.as_slice()
-            && rows(newer) * 2 >= rows(older)
-        {
-            let merged = FreshLayer::merge(&[older.clone(), newer.clone()], &views.plans())?;
-            self.layers.truncate(self.layers.len() - 2);
-            self.layers.push(Arc::new(merged.clone()));
-            if let Some(fresh) = fresh {
-                fresh.compact(merged);
-            }
+        let sizes: Vec<usize> = self.layers.iter().map(|layer| rows(layer)).collect();
+        let from = merged_from(&sizes);
+        if from + 1 >= self.layers.len() {
+            return Ok(());
+        }
+        let merged = FreshLayer::merge(&self.layers[from..], &views.plans())?;
+        self.layers.truncate(from);
+        self.layers.push(Arc::new(merged.clone()));
+        if let Some(fresh) = fresh {
+            fresh.compact(merged);
         }
         Ok(())
     }
@@ -142,15 +160,32 @@ impl Unit {
         self.bytes + self.layers.iter().map(|layer| layer.memory_bytes()).sum::<usize>()
     }
 
-    /// True when a partition moved since the last commit.
-    pub(crate) fn has_work(&self) -> bool {
-        self.claims().any(Claim::has_work)
+    /// Takes what there is for a checkpoint; the next unit begins where it ends. `None`: no partition moved since the last one.
+    pub(crate) fn seal(&mut self, id: Uuid, worker: &str, now: Micros) -> Result<Option<Sealed>> {
+        if !self.has_work() {
+            return Ok(None);
+        }
+        let (record, identities) = checkpoint_of(self.claims(), id, worker, now);
+        let marks = self.claims().filter(|claim| claim.has_work()).filter_map(|claim| claim.mark().cloned()).collect();
+        let mut archive: BTreeMap<Arc<str>, (u32, Vec<RecordBatch>)> = BTreeMap::new();
+        for held in self.held.values() {
+            if let Some(batches) = self.events.remove(&held.claim.id) {
+                let (version, all) = archive.entry(held.claim.id.stream.clone()).or_default();
+                *version = held.definition_version;
+                all.extend(batches);
+            }
+        }
+        let letters = self.dead_letters.iter_mut().filter(|(_, letters)| letters.bytes() > 0);
+        let dead_letters = letters.map(|(stream, letters)| Ok((stream.clone(), letters.finish()?))).collect::<Result<_>>()?;
+        let sealed = Sealed { record, identities, marks, archive, dead_letters, layers: std::mem::take(&mut self.layers) };
+        self.held.values_mut().for_each(|held| held.claim.hand_over());
+        self.clear();
+        Ok(Some(sealed))
     }
 
-    /// The unit is committed: the next one begins where it ended.
-    pub(crate) fn committed(&mut self) {
-        self.held.values_mut().for_each(|held| held.claim.committed());
-        self.clear();
+    /// True when a partition moved since the last unit was sealed.
+    fn has_work(&self) -> bool {
+        self.claims().any(Claim::has_work)
     }
 
     /// Drops all uncommitted work and all partitions.
@@ -170,6 +205,38 @@ impl Unit {
     }
 }
 
+/// From which of layers of these sizes, oldest first, all are merged: the newest that none of is more than twice the ones behind it
+/// together, once they are four. So each row is merged once for every fourfold growth of its unit.
+fn merged_from(sizes: &[usize]) -> usize {
+    let (mut from, mut behind) = (sizes.len(), 0);
+    while from > 0 && (behind == 0 || sizes[from - 1] <= behind * 2) {
+        from -= 1;
+        behind += sizes[from];
+    }
+    if sizes.len() - from >= LAYERS_MERGED { from } else { sizes.len() }
+}
+
 fn rows(layer: &FreshLayer) -> usize {
     layer.states.values().map(|rows| rows.len()).sum::<usize>() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LAYERS_MERGED, merged_from};
+
+    #[test]
+    fn a_unit_has_few_layers_and_merges_a_row_seldom() {
+        let (mut sizes, mut merged_rows) = (Vec::new(), 0);
+        for _ in 0..4_096 {
+            sizes.push(1);
+            let from = merged_from(&sizes);
+            if from + 1 < sizes.len() {
+                let merged: usize = sizes.drain(from..).sum();
+                merged_rows += merged;
+                sizes.push(merged);
+            }
+            assert!(sizes.len() <= LAYERS_MERGED * 7, "{sizes:?}");
+        }
+        assert!(merged_rows <= 4_096 * 7, "{merged_rows}");
+    }
 }

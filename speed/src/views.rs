@@ -54,9 +54,8 @@ impl Views {
         self.kept.iter_mut().for_each(|kept| kept.fails = false);
     }
 
-    /// The live views that read one of these streams.
-    pub(crate) fn reading<'a>(&'a self, streams: &'a [Arc<str>]) -> impl Iterator<Item = &'a LiveView> + 'a {
-        self.kept.iter().map(|kept| &kept.view).filter(|view| view.plan.streams.iter().any(|stream| streams.contains(&stream.name)))
+    pub(crate) fn live(&self) -> Vec<LiveView> {
+        self.kept.iter().map(|kept| kept.view.clone()).collect()
     }
 
     pub(crate) fn plans(&self) -> BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::prelude::SessionContext;
 use futures::{StreamExt, TryStreamExt};
-use schemas::catalog::{Catalog, CatalogState};
+use schemas::catalog::{Catalog, CatalogState, CheckpointRecord};
 use schemas::damage::{Finder, report_damage, with_help};
 use schemas::events::Decoder;
 use schemas::fresh::Fresh;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::checkpoint;
+use crate::checkpoint::Checkpoint;
 use crate::claim::Claim;
 use crate::decide::{Decider, DedupSettings, IdSpace};
 use crate::recover::{OTHER_RECORDS, Start, gap_commit, reread_ids, start_of};
@@ -135,7 +135,8 @@ impl Speed {
         let views = Views::new(&registry, session).await?;
         let revision = state.revision;
         let ids = IdSpace::new(self.settings.dedup.clone());
-        let mut worker = Worker { speed: self, session, registry, views, unit: Unit::default(), ids, revision, looked: Instant::now() };
+        let unit = Unit::default();
+        let mut worker = Worker { speed: self, session, registry, views, unit, under_way: None, ids, revision, looked: Instant::now() };
         let ended = worker.run(consumer, stop).await;
         worker.withdraw(&self.catalog).await;
         ended
@@ -155,6 +156,7 @@ struct Worker<'a> {
     registry: Registry,
     views: Views,
     unit: Unit,
+    under_way: Option<Checkpoint>,
     ids: IdSpace,
     revision: i64,
     looked: Instant,
@@ -169,10 +171,15 @@ impl Worker<'_> {
                 stopping = true;
                 consumer.stop.cancel();
             }
+            let wake = self.next_wake();
             let event = tokio::select! {
                 event = consumer.events.recv() => event,
                 () = stop.cancelled(), if !stopping => continue,
-                () = tokio::time::sleep(self.next_wake()) => {
+                outcome = committed(&mut self.under_way) => {
+                    self.settled(outcome)?;
+                    continue;
+                }
+                () = tokio::time::sleep(wake) => {
                     self.tend(true).await?;
                     again |= self.look().await?;
                     continue;
@@ -313,26 +320,45 @@ impl Worker<'_> {
         }
         let settings = &self.speed.settings;
         let aged = self.unit.began.is_some_and(|began| began.elapsed() >= settings.checkpoint_interval);
-        if aged || self.unit.bytes() >= settings.checkpoint_bytes {
-            self.checkpoint().await?;
+        let is_full = self.unit.bytes() >= settings.checkpoint_bytes;
+        if is_full || (aged && self.under_way.is_none()) {
+            self.begin_checkpoint().await?;
         }
         Ok(())
     }
 
-    async fn checkpoint(&mut self) -> Result<()> {
+    /// Begins to commit what there is, once the checkpoint before is committed: each goes on where the one before ended.
+    async fn begin_checkpoint(&mut self) -> Result<()> {
         self.unit.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
-        if !self.unit.has_work() {
+        self.settle().await?;
+        let speed = self.speed;
+        if let Some(sealed) = self.unit.seal(Uuid::now_v7(), &speed.settings.worker, (speed.clock)())? {
+            self.under_way = Some(Checkpoint::begin(sealed, self.views.live(), speed.storage.clone(), speed.catalog.clone()));
+            self.views.try_again();
+        }
+        Ok(())
+    }
+
+    /// Waits for the checkpoint that is under way.
+    async fn settle(&mut self) -> Result<()> {
+        if self.under_way.is_none() {
             return Ok(());
         }
-        let began = Instant::now();
-        let speed = self.speed;
-        let (id, now) = (Uuid::now_v7(), (speed.clock)());
-        let (storage, catalog) = (&speed.storage, &speed.catalog);
-        let record = checkpoint::commit(&mut self.unit, &self.views, storage, catalog, &speed.settings.worker, id, now).await?;
-        self.unit.committed();
-        self.views.try_again();
-        observe(&record, began.elapsed());
+        let outcome = committed(&mut self.under_way).await;
+        self.settled(outcome)
+    }
+
+    fn settled(&mut self, outcome: Result<(CheckpointRecord, Duration)>) -> Result<()> {
+        self.under_way = None;
+        let (record, elapsed) = outcome?;
+        observe(&record, elapsed);
         Ok(())
+    }
+
+    /// Commits all there is.
+    async fn checkpoint(&mut self) -> Result<()> {
+        self.begin_checkpoint().await?;
+        self.settle().await
     }
 
     /// Looks, once a second, whether definitions changed; true when the subscription has to begin again.
@@ -376,17 +402,34 @@ impl Worker<'_> {
         checkpoint.min(micro_batch).clamp(Duration::from_millis(1), LOOK)
     }
 
+    /// The positions that are known to be committed.
+    fn committed_at_least(&self) -> Vector {
+        let mut committed: Vector = self.unit.claims().map(|claim| (claim.id.clone(), claim.start)).collect();
+        for (partition, start) in self.under_way.iter().flat_map(|checkpoint| checkpoint.starts.iter()) {
+            committed.set(partition.clone(), start);
+        }
+        committed
+    }
+
     /// Takes back from readers what was not committed.
     async fn withdraw(&mut self, catalog: &Catalog) {
         if let Some(fresh) = &self.speed.fresh {
             let partitions: Vec<PartitionId> = self.unit.claims().map(|claim| claim.id.clone()).collect();
-            let committed = match catalog.state().await {
-                Ok(state) => state.vector(),
-                Err(_) => self.unit.claims().map(|claim| (claim.id.clone(), claim.start)).collect::<Vector>(),
-            };
+            let at_least = self.committed_at_least();
+            // What is under way is given up: it must not be committed behind what is read here.
+            self.under_way = None;
+            let committed = catalog.state().await.map_or(at_least, |state| state.vector());
             fresh.withdraw(&committed, &partitions);
         }
         self.unit.drop_all();
+    }
+}
+
+/// The outcome of the checkpoint under way; without one, never.
+async fn committed(under_way: &mut Option<Checkpoint>) -> Result<(CheckpointRecord, Duration)> {
+    match under_way {
+        Some(checkpoint) => checkpoint.committed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -394,7 +437,7 @@ fn streams_of(registry: &Registry) -> Vec<(&Arc<str>, u32)> {
     registry.streams.iter().map(|(name, stream)| (name, stream.version)).collect()
 }
 
-fn observe(record: &schemas::catalog::CheckpointRecord, elapsed: Duration) {
+fn observe(record: &CheckpointRecord, elapsed: Duration) {
     let mut counts: BTreeMap<&str, [i64; 4]> = BTreeMap::new();
     for range in &record.ranges {
         let sums = counts.entry(&range.partition.stream).or_default();

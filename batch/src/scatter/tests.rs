@@ -91,7 +91,7 @@ async fn what_is_dealt_out_comes_back_whatever_was_spilled() {
     assert!(in_memory.iter().all(|bucket| bucket.spilled.is_empty()));
     let expected = rows(&ground, &in_memory);
     assert!(expected.values().map(Vec::len).sum::<usize>() > 3_000);
-    let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(200_000));
+    let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(20_000));
     let (ground, spilled) = dealt(VIEW, 3_000, pool.clone()).await;
     assert!(spilled.iter().filter(|bucket| !bucket.spilled.is_empty()).count() >= 2);
     assert_eq!(rows(&ground, &spilled), expected);

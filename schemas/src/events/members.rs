@@ -27,8 +27,10 @@ struct Node {
     columns: Vec<usize>,
     /// The columns whose path goes on below.
     below: Vec<usize>,
-    /// Sorted by name.
+    /// In the order of the columns.
     children: Vec<(Box<str>, Node)>,
+    /// The children's places, sorted by name.
+    by_name: Vec<usize>,
 }
 
 impl Members {
@@ -55,11 +57,12 @@ impl Node {
             return;
         };
         self.below.push(column);
-        let at = match self.children.binary_search_by(|(child, _)| (**child).cmp(name.as_str())) {
-            Ok(at) => at,
-            Err(at) => {
-                self.children.insert(at, (name.as_str().into(), Node::default()));
-                at
+        let at = match self.by_name.binary_search_by(|at| (*self.children[*at].0).cmp(name)) {
+            Ok(found) => self.by_name[found],
+            Err(place) => {
+                self.by_name.insert(place, self.children.len());
+                self.children.push((name.as_str().into(), Node::default()));
+                self.children.len() - 1
             }
         };
         self.children[at].1.insert(rest, column);
@@ -71,8 +74,15 @@ impl Node {
         deserializer.end()
     }
 
-    fn child(&self, name: &str) -> Option<&Node> {
-        self.children.binary_search_by(|(child, _)| (**child).cmp(name)).ok().map(|at| &self.children[at].1)
+    /// The child of that name. `expected`: where it probably stands, which is behind the one before, as records name members mostly in
+    /// one order.
+    fn child(&self, name: &str, expected: &mut usize) -> Option<&Node> {
+        let at = match self.children.get(*expected) {
+            Some((child, _)) if **child == *name => *expected,
+            _ => self.by_name[self.by_name.binary_search_by(|at| (*self.children[*at].0).cmp(name)).ok()?],
+        };
+        *expected = at + 1;
+        Some(&self.children[at].1)
     }
 }
 
@@ -121,7 +131,8 @@ impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
         for column in &self.node.below {
             self.slots[*column] = Slot::Missing;
         }
-        while let Some(child) = map.next_key_seed(Name(self.node))? {
+        let mut expected = 0;
+        while let Some(child) = map.next_key_seed(Name { of: self.node, expected: &mut expected })? {
             match child {
                 Some(child) => self.member(child, &mut map)?,
                 None => {
@@ -170,9 +181,12 @@ impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
 }
 
 /// A member's name, looked up where it stands: no copy unless it has escapes.
-struct Name<'n>(&'n Node);
+struct Name<'n, 'e> {
+    of: &'n Node,
+    expected: &'e mut usize,
+}
 
-impl<'n, 'a> DeserializeSeed<'a> for Name<'n> {
+impl<'n, 'a> DeserializeSeed<'a> for Name<'n, '_> {
     type Value = Option<&'n Node>;
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -180,7 +194,7 @@ impl<'n, 'a> DeserializeSeed<'a> for Name<'n> {
     }
 }
 
-impl<'n> Visitor<'_> for Name<'n> {
+impl<'n> Visitor<'_> for Name<'n, '_> {
     type Value = Option<&'n Node>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -188,6 +202,6 @@ impl<'n> Visitor<'_> for Name<'n> {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self.0.child(name))
+        Ok(self.of.child(name, self.expected))
     }
 }

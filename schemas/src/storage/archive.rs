@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
@@ -30,6 +30,7 @@ use crate::vector::{Offset, Vector};
 const EVENT_TIME: &str = "__event_time";
 const PARTITION: &str = "__partition";
 const OFFSET: &str = "__offset";
+const VALUE: &str = "__value";
 
 /// The rows of one stream from one vector up to another: in each partition the offsets `[from, to)`. A partition that is
 /// absent stands at 0, so that one absent from `to` has no rows in it.
@@ -64,7 +65,8 @@ pub async fn write_archive_as(
     let schema = schema.ok_or_else(|| Error::internal("an archive file without rows is not written").with("file", name))?;
     let event_times = event_time_bounds(&batches).map_err(|error| error.with("file", name))?;
     let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
-    let options = ParquetOptions { growing_columns: growing_columns(&schema), ..ParquetOptions::default() };
+    let opaque_columns = [VALUE.to_owned()].into_iter().filter(|name| schema.field_with_name(name).is_ok()).collect();
+    let options = ParquetOptions { growing_columns: growing_columns(&schema), opaque_columns, ..ParquetOptions::default() };
     let options = options.with("stream", stream).with("definition_version", definition_version);
     let file = tokio::task::spawn_blocking(move || write_parquet(&batches, schema, &options)).await??;
     let stored = storage.put_new(name, file).await?;
@@ -159,8 +161,10 @@ fn binary(left: Arc<dyn PhysicalExpr>, operator: Operator, right: Arc<dyn Physic
     Arc::new(BinaryExpr::new(left, operator, right))
 }
 
-fn growing_columns(schema: &SchemaRef) -> Vec<&'static str> {
-    [OFFSET, EVENT_TIME].into_iter().filter(|name| schema.field_with_name(name).is_ok()).collect()
+/// Offsets, and all times: events come about in their order.
+fn growing_columns(schema: &SchemaRef) -> Vec<String> {
+    let grows = |field: &&FieldRef| field.name() == OFFSET || matches!(field.data_type(), DataType::Timestamp(..));
+    schema.fields().iter().filter(grows).map(|field| field.name().clone()).collect()
 }
 
 /// The least and the greatest event time; `None` without rows.

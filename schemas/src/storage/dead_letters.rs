@@ -49,7 +49,7 @@ pub async fn write_dead_letters_as(storage: &ObjectStorage, name: &ObjectName, b
         return Err(Error::internal("dead letters are not of the dead-letter schema").with("file", name));
     }
     let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
-    let options = ParquetOptions { growing_columns: vec!["offset"], ..ParquetOptions::default() }.with("stream", stream);
+    let options = ParquetOptions { growing_columns: vec!["offset".to_owned()], ..ParquetOptions::default() }.with("stream", stream);
     let file = tokio::task::spawn_blocking(move || write_parquet(&batches, dead_letter_schema(), &options)).await??;
     let stored = storage.put_new(name, file).await?;
     Ok(name.record(stored, rows, None))

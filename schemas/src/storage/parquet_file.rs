@@ -31,6 +31,9 @@ const PIECES_KEY: &str = "pieces";
 /// A row group ends here even when it has few rows.
 const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
 
+/// A dictionary that grows past this is of values that hardly repeat, and is given up: to look each one up costs more than it saves.
+const DICTIONARY_BYTES: usize = 256 * 1024;
+
 /// What differs between our Parquet files.
 #[derive(Debug, Clone)]
 pub struct ParquetOptions {
@@ -38,12 +41,14 @@ pub struct ParquetOptions {
     /// Written under `basestream.<key>`.
     pub metadata: Vec<(String, String)>,
     /// Columns that grow from row to row: stored as differences.
-    pub growing_columns: Vec<&'static str>,
+    pub growing_columns: Vec<String>,
+    /// Columns of long texts that nobody filters by: without dictionary and statistics.
+    pub opaque_columns: Vec<String>,
 }
 
 impl Default for ParquetOptions {
     fn default() -> Self {
-        Self { row_group_rows: 128 * 1024, metadata: Vec::new(), growing_columns: Vec::new() }
+        Self { row_group_rows: 128 * 1024, metadata: Vec::new(), growing_columns: Vec::new(), opaque_columns: Vec::new() }
     }
 }
 
@@ -60,13 +65,19 @@ impl ParquetOptions {
             .set_created_by(format!("basestream {}", env!("CARGO_PKG_VERSION")))
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
             .set_dictionary_enabled(true)
+            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
             .set_statistics_enabled(EnabledStatistics::Page)
             .set_max_row_group_row_count(Some(self.row_group_rows.max(1)))
             .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
             .set_key_value_metadata(Some(metadata));
         for column in &self.growing_columns {
-            let path = ColumnPath::from(*column);
+            let path = ColumnPath::from(column.as_str());
             builder = builder.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        }
+        for column in &self.opaque_columns {
+            let path = ColumnPath::from(column.as_str());
+            builder =
+                builder.set_column_dictionary_enabled(path.clone(), false).set_column_statistics_enabled(path, EnabledStatistics::None);
         }
         builder.build()
     }

@@ -231,7 +231,7 @@ impl Worker {
             files.push(self.ctx.put(ObjectName::States { checkpoint: id }, Content::States(states)).await?);
         }
         self.ctx.commit(checkpoint_commit(record, files, &identities)).await?;
-        self.claims.values_mut().for_each(Claim::committed);
+        self.claims.values_mut().for_each(Claim::hand_over);
         self.clear();
         Ok(())
     }

@@ -17,7 +17,7 @@ fn batch(from: i64, rows: i64) -> RecordBatch {
 }
 
 fn options() -> ParquetOptions {
-    ParquetOptions { row_group_rows: 100, growing_columns: vec!["__offset"], ..ParquetOptions::default() }.with("stream", "s")
+    ParquetOptions { row_group_rows: 100, growing_columns: vec!["__offset".to_owned()], ..ParquetOptions::default() }.with("stream", "s")
 }
 
 #[test]
