@@ -88,7 +88,8 @@ pub struct SpeedSettings {
     /// A checkpoint is committed at the latest after this. Default: `10s`.
     #[serde(deserialize_with = "fields::duration")]
     pub checkpoint_interval: Duration,
-    /// And as soon as this much waits for one (bytes, of all workers of a process). Default: `256MiB`.
+    /// What may wait for checkpoints (bytes, of all workers of a process): a worker begins one at half of its share, as it holds that until
+    /// it is committed. Default: `256MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub checkpoint_bytes: u64,
     /// How far an event may be dated after its partition's clock; what is further goes to the dead letters. Default: `10m`.

@@ -320,7 +320,8 @@ impl Worker<'_> {
         }
         let settings = &self.speed.settings;
         let aged = self.unit.began.is_some_and(|began| began.elapsed() >= settings.checkpoint_interval);
-        let is_full = self.unit.bytes() >= settings.checkpoint_bytes;
+        // Half: what is sealed is held as well until it is committed.
+        let is_full = self.unit.bytes() >= settings.checkpoint_bytes / 2;
         if is_full || (aged && self.under_way.is_none()) {
             self.begin_checkpoint().await?;
         }

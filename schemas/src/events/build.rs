@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayBuilder, ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder, Int32Builder, Int64Builder,
-    ListArray, RecordBatch, StringArray, StringBuilder, TimestampMicrosecondBuilder,
+    ArrayBuilder, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder, Int32Builder,
+    Int64Builder, ListArray, RecordBatch, StringArray, StringBuilder, TimestampMicrosecondBuilder,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{Field, SchemaRef};
@@ -18,6 +18,9 @@ use crate::log::Record;
 /// Bytes of one batch at most: Arrow's texts and lists count in 32 bits.
 const MAX_BATCH_BYTES: usize = 1 << 30;
 
+/// Key, value and headers.
+const RAW_COLUMNS: usize = 3;
+
 /// Collects accepted events in log order.
 #[derive(Debug)]
 pub struct EventBatchBuilder {
@@ -29,7 +32,7 @@ pub struct EventBatchBuilder {
     offset: Int64Builder,
     timestamp: TimestampMicrosecondBuilder,
     /// Key, value and headers, with `keep_raw`.
-    raw: Option<[BinaryBuilder; 3]>,
+    raw: Option<[BinaryBuilder; RAW_COLUMNS]>,
     bytes: usize,
 }
 
@@ -46,6 +49,21 @@ impl EventBatchBuilder {
             timestamp: time(),
             raw: stream.keep_raw.then(Default::default),
             bytes: 0,
+        }
+    }
+
+    /// Makes room for so many events as were finished just now: a builder that grows from nothing copies what it has again and again.
+    fn expect(&mut self, rows: usize, finished: &[ArrayRef]) {
+        let time = || TimestampMicrosecondBuilder::with_capacity(rows).with_timezone("UTC");
+        for (column, finished) in self.columns.iter_mut().zip(finished) {
+            column.expect(rows, finished);
+        }
+        (self.event_time, self.timestamp) = (time(), time());
+        (self.partition, self.offset) = (Int32Builder::with_capacity(rows), Int64Builder::with_capacity(rows));
+        if let Some(raw) = &mut self.raw {
+            for (builder, finished) in raw.iter_mut().zip(&finished[finished.len() - RAW_COLUMNS..]) {
+                *builder = BinaryBuilder::with_capacity(rows, finished.as_binary::<i32>().value_data().len());
+            }
         }
     }
 
@@ -111,6 +129,7 @@ impl EventBatchBuilder {
         if let Some(raw) = &mut self.raw {
             arrays.extend(raw.iter_mut().map(|builder| Arc::new(builder.finish()) as ArrayRef));
         }
+        self.expect(rows, &arrays);
         Ok(RecordBatch::try_new(self.schema.clone(), arrays)?)
     }
 
@@ -172,6 +191,18 @@ impl ColumnBuilder {
                 let item = (**item).clone();
                 Self::List(Box::new(ListBuilder { items: Self::new(&item), item, ends: vec![0], valid: Vec::new() }))
             }
+        }
+    }
+
+    /// Empty, with room for so many values, of texts for so many bytes as `finished` has.
+    fn expect(&mut self, rows: usize, finished: &ArrayRef) {
+        match self {
+            Self::Text(builder) => *builder = StringBuilder::with_capacity(rows, finished.as_string::<i32>().value_data().len()),
+            Self::BigInt(builder) => *builder = Int64Builder::with_capacity(rows),
+            Self::Double(builder) => *builder = Float64Builder::with_capacity(rows),
+            Self::Decimal(builder, ..) => *builder = Decimal128Builder::with_capacity(rows),
+            Self::Timestamp(builder) => *builder = TimestampMicrosecondBuilder::with_capacity(rows).with_timezone("UTC"),
+            _ => {}
         }
     }
 

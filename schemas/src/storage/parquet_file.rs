@@ -86,12 +86,9 @@ impl ParquetOptions {
 /// A whole file in memory.
 pub fn write_parquet(batches: &[RecordBatch], schema: SchemaRef, options: &ParquetOptions) -> Result<Bytes> {
     let mut encoder = ParquetEncoder::new(schema, options)?;
-    let mut file = Vec::new();
-    for batch in batches {
-        file.extend_from_slice(&encoder.push(batch)?);
-    }
-    file.extend_from_slice(&encoder.finish()?.0);
-    Ok(file.into())
+    let mut parts = batches.iter().map(|batch| encoder.push(batch)).collect::<Result<Vec<_>>>()?;
+    parts.push(encoder.finish()?.0);
+    Ok(parts.concat().into())
 }
 
 /// Reads a whole file whose bytes were checked before: its `basestream.` metadata (keys without the prefix) and its rows.
@@ -158,7 +155,7 @@ impl ParquetEncoder {
     fn finish(mut self) -> Result<(Bytes, i64)> {
         let before = self.writer.flushed_row_groups().len();
         self.writer.flush().map_err(not_written)?;
-        let mut rest = self.drain(before)?.to_vec();
+        let mut rest = Vec::from(self.drain(before)?);
         self.writer.append_key_value_metadata(key_value(PIECES_KEY, Piece::table(&self.pieces)));
         self.writer.finish().map_err(not_written)?;
         self.writer.sync()?;
@@ -169,7 +166,10 @@ impl ParquetEncoder {
     /// Takes the bytes written so far and notes the pieces of the row groups after the first `known` ones.
     fn drain(&mut self, known: usize) -> Result<Bytes> {
         self.writer.sync()?;
-        let encoded = Bytes::from(std::mem::take(self.writer.inner_mut()));
+        let encoded = self.writer.inner_mut();
+        // The next row group is about as large.
+        let next = Vec::with_capacity(encoded.len());
+        let encoded = Bytes::from(std::mem::replace(encoded, next));
         let base = self.pieces.last().map_or(0, |piece| piece.range.end);
         let mut start = base;
         for group in &self.writer.flushed_row_groups()[known..] {
