@@ -1,6 +1,6 @@
 //! A worker's uncommitted work: one unit. It is committed whole or dropped whole. While one is committed, sealed, the next one grows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -124,18 +124,19 @@ impl Unit {
 
     /// Merges layers of like size, as an LSM tree does: a unit has few of them however many micro-batches it saw.
     fn merge_layers(&mut self, views: &Views, fresh: Option<&Fresh>) -> Result<()> {
-        let sizes: Vec<usize> = self.layers.iter().map(|layer| rows(layer)).collect();
-        let from = merged_from(&sizes);
-        if from + 1 >= self.layers.len() {
-            return Ok(());
+        loop {
+            let sizes: Vec<usize> = self.layers.iter().map(|layer| rows(layer)).collect();
+            let from = merged_from(&sizes);
+            if from == sizes.len() {
+                return Ok(());
+            }
+            let merged = FreshLayer::merge(&self.layers[from..], &views.plans())?;
+            self.layers.truncate(from);
+            self.layers.push(Arc::new(merged.clone()));
+            if let Some(fresh) = fresh {
+                fresh.compact(merged);
+            }
         }
-        let merged = FreshLayer::merge(&self.layers[from..], &views.plans())?;
-        self.layers.truncate(from);
-        self.layers.push(Arc::new(merged.clone()));
-        if let Some(fresh) = fresh {
-            fresh.compact(merged);
-        }
-        Ok(())
     }
 
     fn tell_complete(&self, fresh: Option<&Fresh>) {
@@ -205,15 +206,17 @@ impl Unit {
     }
 }
 
-/// From which of layers of these sizes, oldest first, all are merged: the newest that none of is more than twice the ones behind it
-/// together, once they are four. So each row is merged once for every fourfold growth of its unit.
+/// From which of layers of these sizes, oldest first, all are merged: the newest ones up to a size of which there are four, sizes counted
+/// in powers of four. So a row is merged once for every fourfold growth of its unit.
 fn merged_from(sizes: &[usize]) -> usize {
-    let (mut from, mut behind) = (sizes.len(), 0);
-    while from > 0 && (behind == 0 || sizes[from - 1] <= behind * 2) {
-        from -= 1;
-        behind += sizes[from];
-    }
-    if sizes.len() - from >= LAYERS_MERGED { from } else { sizes.len() }
+    let tier = |size: usize| size.max(1).ilog(LAYERS_MERGED);
+    let newest = |most: u32| sizes.iter().rposition(|size| tier(*size) > most).map_or(0, |older| older + 1);
+    let is_due = |most: &u32| {
+        let newest = &sizes[newest(*most)..];
+        newest.iter().filter(|size| tier(**size) == *most).count() >= LAYERS_MERGED || newest.len() >= LAYERS_MERGED * LAYERS_MERGED
+    };
+    let tiers: BTreeSet<u32> = sizes.iter().map(|size| tier(*size)).collect();
+    tiers.into_iter().find(is_due).map_or(sizes.len(), newest)
 }
 
 fn rows(layer: &FreshLayer) -> usize {
@@ -229,13 +232,12 @@ mod tests {
         let (mut sizes, mut merged_rows) = (Vec::new(), 0);
         for _ in 0..4_096 {
             sizes.push(1);
-            let from = merged_from(&sizes);
-            if from + 1 < sizes.len() {
-                let merged: usize = sizes.drain(from..).sum();
+            while merged_from(&sizes) < sizes.len() {
+                let merged: usize = sizes.drain(merged_from(&sizes)..).sum();
                 merged_rows += merged;
                 sizes.push(merged);
             }
-            assert!(sizes.len() <= LAYERS_MERGED * 7, "{sizes:?}");
+            assert!(sizes.len() < LAYERS_MERGED * 7, "{sizes:?}");
         }
         assert!(merged_rows <= 4_096 * 7, "{merged_rows}");
     }
