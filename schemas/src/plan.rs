@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
@@ -83,6 +84,8 @@ pub struct StateExpr {
     pub fields: Vec<FieldRef>,
     /// Merged in another order it may answer (slightly) other values.
     pub approximate: bool,
+    /// The aggregate's value of no rows: one row of its type.
+    pub nothing: ArrayRef,
 }
 
 /// A merged value: one state over one range.
@@ -109,7 +112,8 @@ pub enum ColumnKind {
 
 #[derive(Debug, Clone)]
 pub struct ValueColumn {
-    /// Over the value batch; evaluated only for rows with events in one of `ranges` (always, when there are none).
+    /// Over the value batch; evaluated only for rows with events in one of `ranges` (always, when there are none, and where it is
+    /// one merged value alone).
     pub expr: Arc<dyn PhysicalExpr>,
     /// Indices into [`ViewPlan::uses`].
     pub uses: Vec<usize>,

@@ -192,7 +192,8 @@ impl Lookup {
     pub(crate) async fn run(self, queries: &Queries) -> Result<Answers> {
         let view = self.question.stand.view(&self.view)?;
         let archive = match self.question.needs_archive(view) {
-            true => Some(self.question.archive(queries, &view.live, self.only_key(view.live.plan.links.is_some())).await?),
+            // In a box: the plan of a query makes a large future, which every lookup would carry.
+            true => Some(Box::pin(self.question.archive(queries, &view.live, self.only_key(view.live.plan.links.is_some()))).await?),
             false => None,
         };
         if self.keys.len() <= INLINE_KEYS {

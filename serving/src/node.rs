@@ -267,7 +267,7 @@ impl Node {
             && error.kind() == ErrorKind::Corrupt
             && let Some(loaded) = self.loaded()
         {
-            self.report(&loaded.state, &[error.copied()]).await;
+            Box::pin(self.report(&loaded.state, &[error.copied()])).await;
         }
         answer
     }

@@ -214,7 +214,7 @@ pub(super) fn plan(
         Over::States { state, .. } => plan.states[*state].aggregate.field().data_type().clone(),
     };
     let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &fanned.uses.iter().map(value_type).collect::<Vec<_>>());
-    plan.columns = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, session)?;
+    plan.columns = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, &|_| false, session)?;
     plan.links = Some(Arc::new(LinkPlan {
         keys,
         tables: [joined.near.table(), joined.far.table()],

@@ -44,7 +44,8 @@ pub(super) fn lower(
     refuse_repeated_fields(&state_schema)?;
     let value_types: Vec<DataType> = columns.uses.iter().map(|usage| states[usage.state].aggregate.field().data_type().clone()).collect();
     let value_schema = value_schema(&keys, columns.ranges.len(), &value_types);
-    let outputs = lower_outputs(&columns.outputs, &keys, &value_schema, session)?;
+    let is_null = |usage: usize| columns.uses.get(usage).is_some_and(|usage| states[usage.state].nothing.is_null(0));
+    let outputs = lower_outputs(&columns.outputs, &keys, &value_schema, &is_null, session)?;
     let formats: Vec<(&str, Vec<DataType>)> = states
         .iter()
         .map(|state| (state.function.as_str(), state.fields.iter().map(|field| field.data_type().clone()).collect()))
@@ -176,7 +177,9 @@ fn lower_states(states: &[StateCall], calls: &[Expr], prepared: &Prepared, sessi
             let lowered = LoweredAggregateBuilder::new(&call, logical, &physical, &props, &context).with_name(&state.sql).build()?;
             let fields = lowered.aggregate.state_fields().map_err(|error| not_mergeable(&state.sql, &error))?;
             let fields = fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect();
+            let nothing = lowered.aggregate.create_accumulator()?.evaluate()?.to_array()?;
             Ok(StateExpr {
+                nothing: arrow::compute::cast(&nothing, lowered.aggregate.field().data_type())?,
                 sql: state.sql.clone(),
                 function: state.function.clone(),
                 aggregate: lowered.aggregate,
@@ -232,10 +235,12 @@ pub(super) fn value_schema(keys: &[FieldRef], ranges: usize, values: &[DataType]
     Arc::new(Schema::new(fields))
 }
 
+/// `is_null` tells of a use that its value of no events is NULL.
 pub(super) fn lower_outputs(
     outputs: &[Output],
     keys: &[FieldRef],
     value_schema: &SchemaRef,
+    is_null: &dyn Fn(usize) -> bool,
     session: &SessionContext,
 ) -> Result<Vec<OutputColumn>> {
     let logical: DFSchemaRef = Arc::new(DFSchema::try_from(value_schema.clone())?);
@@ -244,7 +249,10 @@ pub(super) fn lower_outputs(
         .map(|output| match output {
             Output::Key { group } => Ok(OutputColumn { field: keys[*group].clone(), kind: ColumnKind::Key(*group) }),
             Output::Value { name, expr, uses, ranges, bare_count, sql, window, approximate } => {
-                let guarded = guard(expr, ranges, *bare_count)?;
+                // One merged value as it is has nothing that could fail.
+                let is_plain =
+                    matches!((expr, &uses[..]), (Expr::Column(column), [usage]) if column.name == use_column(*usage) && is_null(*usage));
+                let guarded = guard(expr, ranges, *bare_count || is_plain)?;
                 let expr = physical(&guarded, &logical, session)?;
                 let field = Arc::new(Field::new(name, expr.data_type(value_schema)?, true));
                 let value = ValueColumn {
@@ -262,9 +270,10 @@ pub(super) fn lower_outputs(
         .collect()
 }
 
-/// Evaluates `expr` only where one of its ranges holds events: elsewhere the column is NULL (a bare count is 0 by itself).
-fn guard(expr: &Expr, ranges: &[usize], bare_count: bool) -> Result<Expr> {
-    if bare_count || ranges.is_empty() {
+/// Evaluates `expr` only where one of its ranges holds events: elsewhere the column is NULL (a bare count is 0 by itself, and a plain
+/// value NULL).
+fn guard(expr: &Expr, ranges: &[usize], by_itself: bool) -> Result<Expr> {
+    if by_itself || ranges.is_empty() {
         return Ok(expr.clone());
     }
     let any = ranges.iter().map(|range| col(events_column(*range)).gt(lit(0i64))).reduce(Expr::or);

@@ -151,6 +151,13 @@ struct Selection {
     key_of_group: Vec<u32>,
 }
 
+impl Selection {
+    /// Then the groups are the keys.
+    fn has_each_key_in_order(&self, keys: usize) -> bool {
+        self.key_of_group.len() == keys && self.key_of_group.iter().enumerate().all(|(group, key)| group == *key as usize)
+    }
+}
+
 fn select(plan: &ViewPlan, range: usize, pieces: &Pieces<'_>, t: Micros) -> Result<Selection> {
     let span = plan.ranges[range].at(t);
     let laddered = cover(span, &plan.ladder);
@@ -213,21 +220,21 @@ fn merge_values(
 /// One state merged over one range: a value per key, the aggregate's value of no rows where a key has none.
 fn merge_state(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pieces<'_>, keys: usize) -> Result<ArrayRef> {
     let expr = &plan.states[state];
-    let nothing = expr.aggregate.create_accumulator()?.evaluate()?.to_array()?;
     let groups = selection.key_of_group.len();
+    if groups == 0 {
+        return Ok(take(&expr.nothing, &UInt32Array::from_value(0, keys), None)?);
+    }
+    let mut accumulator = accumulator(expr)?;
+    accumulator.merge_batch(&state_columns(plan, state, selection, pieces)?, &selection.group, groups)?;
+    let merged = accumulator.evaluate(EmitTo::All)?;
+    if selection.has_each_key_in_order(keys) {
+        return Ok(merged);
+    }
     let mut of_key = vec![groups as u32; keys];
     for (group, key) in selection.key_of_group.iter().enumerate() {
         of_key[*key as usize] = group as u32;
     }
-    let values = if groups == 0 {
-        nothing
-    } else {
-        let states = state_columns(plan, state, selection, pieces)?;
-        let mut accumulator = accumulator(expr)?;
-        accumulator.merge_batch(&states, &selection.group, groups)?;
-        let merged = accumulator.evaluate(EmitTo::All)?;
-        concat(&[merged.as_ref(), arrow::compute::cast(&nothing, merged.data_type())?.as_ref()])?
-    };
+    let values = concat(&[merged.as_ref(), expr.nothing.as_ref()])?;
     Ok(take(&values, &UInt32Array::from(of_key), None)?)
 }
 
