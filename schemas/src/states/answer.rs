@@ -234,7 +234,7 @@ fn merge_state(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pi
     for (group, key) in selection.key_of_group.iter().enumerate() {
         of_key[*key as usize] = group as u32;
     }
-    let values = concat(&[merged.as_ref(), expr.nothing.as_ref()])?;
+    let values = concat(&[merged.as_ref(), arrow::compute::cast(&expr.nothing, merged.data_type())?.as_ref()])?;
     Ok(take(&values, &UInt32Array::from(of_key), None)?)
 }
 
