@@ -201,6 +201,7 @@ impl Batch {
             buckets,
             temp_dir: self.settings.temp_dir.clone(),
             pool: pool.clone(),
+            limit_bytes: self.settings.memory_limit_bytes,
         };
         let states = recompute(&ground, &session, &source).await?;
         let writer = SnapshotWriter {

@@ -23,9 +23,11 @@ use schemas::states::partial::state_rows_of;
 use schemas::storage::bucket_of;
 use schemas::{Error, Result};
 
-/// So many rows, or bytes, are taken together before they are dealt out: the more, the fewer and the larger are a bucket's batches.
+/// So many rows, or bytes, are taken together before they are dealt out: the more, the fewer and the larger are a bucket's batches. Never
+/// more than a small part of the run's limit: a sort outside of memory has to hold some batches.
 const DEALT_ROWS: usize = 131_072;
 const DEALT_BYTES: usize = 16 << 20;
+const DEALT_PART_OF_LIMIT: usize = 128;
 
 /// What a scatter works with.
 #[derive(Clone)]
@@ -36,6 +38,7 @@ pub(crate) struct Ground {
     /// Where files go; the system's temporary folder when absent.
     pub(crate) temp_dir: Option<PathBuf>,
     pub(crate) pool: Arc<dyn MemoryPool>,
+    pub(crate) limit_bytes: usize,
 }
 
 /// Takes rows from one partition of the plan.
@@ -95,7 +98,8 @@ impl Scatter {
         self.waiting_bytes += sliced_bytes(&rows)?;
         self.waiting.push(rows);
         let rows: usize = self.waiting.iter().map(RecordBatch::num_rows).sum();
-        if rows >= DEALT_ROWS || self.waiting_bytes >= DEALT_BYTES { self.deal() } else { Ok(()) }
+        let most_bytes = DEALT_BYTES.min(self.ground.limit_bytes / DEALT_PART_OF_LIMIT);
+        if rows >= DEALT_ROWS || self.waiting_bytes >= most_bytes { self.deal() } else { Ok(()) }
     }
 
     /// All rows, by bucket.

@@ -36,7 +36,8 @@ pub(crate) fn sort_in_memory(
         batches.push(batch);
         Ok(())
     })?;
-    bucket.reservation.resize(bucket.bytes * 3);
+    // The batches, all in one, in order, and the keys of both.
+    bucket.reservation.resize(bucket.bytes * 5);
     let sorted = StateRows::sort(plan, codec, &batches)?;
     drop(batches);
     bucket.reservation.resize(bucket.bytes);

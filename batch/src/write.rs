@@ -21,6 +21,8 @@ use crate::whole_keys::{WholeKeys, sort_in_memory};
 const AT_ONCE: usize = 2;
 /// A bucket is sorted in memory where it is at most this part of the run's limit.
 const PART_OF_LIMIT: usize = 16;
+/// And at most so large: Arrow counts the bytes of texts and keys in 31 bits.
+const MOST_IN_MEMORY_BYTES: usize = 512 << 20;
 
 /// The files of a snapshot, as the manifest and the catalog name them.
 #[derive(Default)]
@@ -82,22 +84,22 @@ impl SnapshotWriter {
                 current.push(&chunk).await?;
                 open = Some(current);
             }
-            match open {
-                Some(open) => open.finish().await.map(Some),
-                None => Ok(None),
-            }
+            Ok::<_, Error>(open)
         };
         // Where the writer fails, the sort fails for having nobody to take its rows.
-        let (sorted, written) = futures::join!(sorting, writing);
-        let written = written?;
+        let (sorted, open) = futures::join!(sorting, writing);
+        let open = open?;
         sorted?;
-        Ok(written)
+        match open {
+            Some(open) => open.finish().await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Sends a bucket's rows in order, merged and with their ladder.
     async fn sort(self, rows: Bucketful, send: mpsc::Sender<StateRows>) -> Result<()> {
         let gone = |_| Error::internal("the writer of a bucket is gone");
-        if rows.bytes <= self.limit_bytes / PART_OF_LIMIT {
+        if rows.bytes <= (self.limit_bytes / PART_OF_LIMIT).min(MOST_IN_MEMORY_BYTES) {
             let sort = move || {
                 sort_in_memory(&self.plan, &self.codec, rows, &mut |sorted| {
                     self.finished(&sorted)?.map_or(Ok(()), |rows| send.blocking_send(rows).map_err(gone))

@@ -71,7 +71,7 @@ impl Installation {
     pub fn speed_workers(&self, fresh: Option<Fresh>) -> Vec<Speed> {
         let workers = self.settings.speed.workers.max(1);
         let name = |number: u32| if number == 0 { self.worker.clone() } else { format!("{}-{number}", self.worker) };
-        (0..workers).map(|number| self.speed_of(&name(number), workers, fresh.clone())).collect()
+        (0..workers).map(|number| self.speed_of(&name(number), workers, fresh.as_ref().map(Fresh::for_worker))).collect()
     }
 
     /// One worker of the speed layer, alone in its process. `worker` must be unique among the installation's workers.

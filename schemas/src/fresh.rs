@@ -35,17 +35,21 @@ pub struct FreshLayer<S = StateRows> {
 
 /// The shared list. Cheap to clone; readers and writers hold its lock for the time of copying a few pointers.
 #[derive(Debug)]
-pub struct Fresh<S = StateRows>(Arc<RwLock<State<S>>>);
+pub struct Fresh<S = StateRows> {
+    state: Arc<RwLock<State<S>>>,
+    /// Whose layers this handle publishes, merges and takes back.
+    owner: u64,
+}
 
 impl<S> Clone for Fresh<S> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { state: self.state.clone(), owner: self.owner }
     }
 }
 
 impl<S> Default for Fresh<S> {
     fn default() -> Self {
-        Self(Arc::new(RwLock::new(State { layers: Vec::new(), complete_to: BTreeMap::new() })))
+        Self { state: Arc::new(RwLock::new(State { layers: Vec::new(), owners: 0, complete_to: BTreeMap::new() })), owner: 0 }
     }
 }
 
@@ -86,7 +90,10 @@ impl<S> Chain<S> {
 
 #[derive(Debug)]
 struct State<S> {
-    layers: Vec<Arc<FreshLayer<S>>>,
+    /// With their owners.
+    layers: Vec<(u64, Arc<FreshLayer<S>>)>,
+    /// The last owner that was named.
+    owners: u64,
     /// Per partition, every record the log took before this time is in the archive or in a layer.
     complete_to: BTreeMap<PartitionId, Micros>,
 }
@@ -101,10 +108,18 @@ impl<S> State<S> {
 }
 
 impl<S> Fresh<S> {
+    /// A handle for one more worker of the process: a worker that lost a partition takes back what it published itself, and not what its
+    /// successor made of the same records meanwhile.
+    pub fn for_worker(&self) -> Self {
+        let mut state = self.write();
+        state.owners += 1;
+        Self { state: self.state.clone(), owner: state.owners }
+    }
+
     /// Adds a layer; readers see it at once.
     pub fn publish(&self, layer: FreshLayer<S>, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
         let mut state = self.write();
-        state.layers.push(Arc::new(layer));
+        state.layers.push((self.owner, Arc::new(layer)));
         state.complete(complete_to);
     }
 
@@ -113,21 +128,31 @@ impl<S> Fresh<S> {
         self.write().complete(complete_to);
     }
 
-    /// Replaces the layers that lie within `merged`, in all of their partitions, by it.
+    /// Replaces the worker's layers that lie within `merged`, in all of their partitions, by it.
     pub fn compact(&self, merged: FreshLayer<S>) {
         let mut state = self.write();
         let inside = |layer: &FreshLayer<S>| {
             let starts_inside = layer.start.iter().all(|(p, start)| has(&merged.start, p) && start >= merged.start.get(p));
             starts_inside && layer.end.iter().all(|(p, end)| end <= merged.end.get(p))
         };
-        state.layers.retain(|layer| !inside(layer));
-        state.layers.push(Arc::new(merged));
+        state.layers.retain(|(owner, layer)| *owner != self.owner || !inside(layer));
+        state.layers.push((self.owner, Arc::new(merged)));
     }
 
-    /// Takes back what is not (wholly) committed of these partitions: they belong to somebody else now.
+    /// Takes back what the worker published of these partitions and is not (wholly) committed: they belong to somebody else now.
     pub fn withdraw(&self, committed: &Vector, partitions: &[PartitionId]) {
+        self.drop_uncommitted(committed, partitions, |owner| owner == self.owner);
+    }
+
+    /// Likewise what anybody published: a worker that died, and left them behind.
+    pub fn withdraw_leftovers(&self, committed: &Vector, partitions: &[PartitionId]) {
+        self.drop_uncommitted(committed, partitions, |_| true);
+    }
+
+    fn drop_uncommitted(&self, committed: &Vector, partitions: &[PartitionId], of: impl Fn(u64) -> bool) {
         let mut state = self.write();
-        state.layers.retain(|layer| !layer.end.iter().any(|(p, end)| partitions.contains(p) && end > committed.get(p)));
+        let is_left = |layer: &FreshLayer<S>| layer.end.iter().any(|(p, end)| partitions.contains(p) && end > committed.get(p));
+        state.layers.retain(|(owner, layer)| !of(*owner) || !is_left(layer));
         for partition in partitions {
             state.complete_to.remove(partition);
         }
@@ -135,14 +160,14 @@ impl<S> Fresh<S> {
 
     /// Forgets the layers that every reader's vector has passed.
     pub fn release(&self, passed: &Vector) {
-        self.write().layers.retain(|layer| !layer.end.iter().all(|(p, end)| end <= passed.get(p)));
+        self.write().layers.retain(|(_, layer)| !layer.end.iter().all(|(p, end)| end <= passed.get(p)));
     }
 
     /// What a reader standing on `vector` adds to it.
     pub fn after(&self, vector: &Vector) -> Chain<S> {
-        let state = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let state = self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut chain = Chain::at(vector.clone());
-        let mut left: Vec<&Arc<FreshLayer<S>>> = state.layers.iter().collect();
+        let mut left: Vec<&Arc<FreshLayer<S>>> = state.layers.iter().map(|(_, layer)| layer).collect();
         let mut before = left.len() + 1;
         while left.len() < before {
             before = left.len();
@@ -154,7 +179,7 @@ impl<S> Fresh<S> {
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, State<S>> {
-        self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -14,11 +14,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::unit::Sealed;
 
-/// A checkpoint under way. Dropped, it is not committed any more.
+/// A checkpoint under way. Dropped, it is given up.
 pub(crate) struct Checkpoint {
     /// Where its partitions stood before.
     pub(crate) starts: Vector,
-    commit: AbortOnDropHandle<Result<(CheckpointRecord, Duration)>>,
+    /// `None` once its outcome was told.
+    commit: Option<AbortOnDropHandle<Result<(CheckpointRecord, Duration)>>>,
 }
 
 impl Checkpoint {
@@ -39,13 +40,25 @@ impl Checkpoint {
             catalog.commit_with_retry(commit).await?;
             Ok((record, began.elapsed()))
         });
-        Self { starts, commit: AbortOnDropHandle::new(commit) }
+        Self { starts, commit: Some(AbortOnDropHandle::new(commit)) }
     }
 
     /// Until it is committed: what was, and how long it took. `Conflict`: somebody else owns one of its partitions; nothing of it is
     /// counted. May be given up and called again.
     pub(crate) async fn committed(&mut self) -> Result<(CheckpointRecord, Duration)> {
-        (&mut self.commit).await.map_err(Error::from)?
+        let commit = self.commit.as_mut().ok_or_else(|| Error::internal("the outcome of a checkpoint was told before"))?;
+        let outcome = commit.await;
+        self.commit = None;
+        outcome.map_err(Error::from)?
+    }
+
+    /// Ends it. A transaction that the catalog has already been sent may still be committed: then whoever goes on from the position before
+    /// it is refused, once.
+    pub(crate) async fn give_up(self) {
+        if let Some(commit) = self.commit {
+            commit.abort();
+            let _ = commit.await;
+        }
     }
 }
 

@@ -248,11 +248,11 @@ impl Worker<'_> {
         Ok(starts)
     }
 
-    /// Nobody else of this process holds a partition that is taken over: uncommitted layers of it are those of a worker that died.
+    /// Nobody else holds a partition that is taken over: uncommitted layers of it are those of a worker that died or does not know yet.
     fn withdraw_leftovers(&self, source: &TopicPartition, state: &CatalogState) {
         let stream = self.registry.streams.values().find(|stream| stream.definition.topic == source.topic);
         if let (Some(fresh), Some(stream)) = (&self.speed.fresh, stream) {
-            fresh.withdraw(&state.vector(), &[PartitionId::new(stream.definition.name.clone(), source.partition)]);
+            fresh.withdraw_leftovers(&state.vector(), &[PartitionId::new(stream.definition.name.clone(), source.partition)]);
         }
     }
 
@@ -350,8 +350,9 @@ impl Worker<'_> {
     }
 
     fn settled(&mut self, outcome: Result<(CheckpointRecord, Duration)>) -> Result<()> {
-        self.under_way = None;
+        // After an error it is still known where its partitions stood.
         let (record, elapsed) = outcome?;
+        self.under_way = None;
         observe(&record, elapsed);
         Ok(())
     }
@@ -398,7 +399,9 @@ impl Worker<'_> {
 
     fn next_wake(&self) -> Duration {
         let interval = self.speed.settings.checkpoint_interval;
-        let checkpoint = self.unit.began.map_or(LOOK, |began| interval.saturating_sub(began.elapsed()));
+        // While one is under way its end is waited for.
+        let began = self.unit.began.filter(|_| self.under_way.is_none());
+        let checkpoint = began.map_or(LOOK, |began| interval.saturating_sub(began.elapsed()));
         let micro_batch = self.unit.open_since.map_or(LOOK, |since| MICRO_BATCH.saturating_sub(since.elapsed()));
         checkpoint.min(micro_batch).clamp(Duration::from_millis(1), LOOK)
     }
@@ -417,8 +420,9 @@ impl Worker<'_> {
         if let Some(fresh) = &self.speed.fresh {
             let partitions: Vec<PartitionId> = self.unit.claims().map(|claim| claim.id.clone()).collect();
             let at_least = self.committed_at_least();
-            // What is under way is given up: it must not be committed behind what is read here.
-            self.under_way = None;
+            if let Some(checkpoint) = self.under_way.take() {
+                checkpoint.give_up().await;
+            }
             let committed = catalog.state().await.map_or(at_least, |state| state.vector());
             fresh.withdraw(&committed, &partitions);
         }

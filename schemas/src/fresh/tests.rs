@@ -58,6 +58,21 @@ fn a_layer_that_somebody_else_committed_in_part_is_withdrawn() {
 }
 
 #[test]
+fn a_worker_that_lost_a_partition_takes_back_its_own_layers_and_not_its_successors() {
+    let fresh = Fresh::default();
+    let (loser, successor) = (fresh.for_worker(), fresh.for_worker());
+    let lost = [PartitionId::new("s", 0)];
+    loser.publish(layer(&[(0, 0, 20)]), []);
+    successor.withdraw_leftovers(&Vector::new(), &lost);
+    successor.publish(layer(&[(0, 0, 15)]), []);
+    successor.publish(layer(&[(0, 15, 25)]), []);
+    loser.compact(layer(&[(0, 0, 25)]));
+    loser.withdraw(&Vector::new(), &lost);
+    let chain = fresh.after(&Vector::new());
+    assert_eq!((chain.layers.len(), end_of(&chain)), (2, "s/0:25".into()));
+}
+
+#[test]
 fn compacting_keeps_the_chain_in_the_order_of_offsets() {
     let fresh = fresh(&[&[(0, 0, 5)], &[(0, 5, 6)], &[(0, 6, 9)]]);
     fresh.compact(layer(&[(0, 0, 6)]));

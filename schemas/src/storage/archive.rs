@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, FieldRef, SchemaRef, TimestampMicrosecondType};
+use arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
@@ -30,6 +30,7 @@ use crate::vector::{Offset, Vector};
 const EVENT_TIME: &str = "__event_time";
 const PARTITION: &str = "__partition";
 const OFFSET: &str = "__offset";
+const TIMESTAMP: &str = "__timestamp";
 const VALUE: &str = "__value";
 
 /// The rows of one stream from one vector up to another: in each partition the offsets `[from, to)`. A partition that is
@@ -161,10 +162,9 @@ fn binary(left: Arc<dyn PhysicalExpr>, operator: Operator, right: Arc<dyn Physic
     Arc::new(BinaryExpr::new(left, operator, right))
 }
 
-/// Offsets, and all times: events come about in their order.
+/// Events come about in the order of these.
 fn growing_columns(schema: &SchemaRef) -> Vec<String> {
-    let grows = |field: &&FieldRef| field.name() == OFFSET || matches!(field.data_type(), DataType::Timestamp(..));
-    schema.fields().iter().filter(grows).map(|field| field.name().clone()).collect()
+    [OFFSET, EVENT_TIME, TIMESTAMP].into_iter().filter(|name| schema.field_with_name(name).is_ok()).map(str::to_owned).collect()
 }
 
 /// The least and the greatest event time; `None` without rows.

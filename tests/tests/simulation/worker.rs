@@ -114,7 +114,7 @@ impl Worker {
         let state = self.ctx.state().await?;
         for id in partitions {
             // Uncommitted layers of it are those of a worker of this process that died.
-            self.fresh.withdraw(&state.vector(), std::slice::from_ref(&id));
+            self.fresh.withdraw_leftovers(&state.vector(), std::slice::from_ref(&id));
             let (identity, bounds) = {
                 let world = self.ctx.sim.world.borrow();
                 (world.log.identity(), world.log.bounds(&id))
