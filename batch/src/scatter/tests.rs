@@ -13,6 +13,8 @@ use super::*;
 const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, account TEXT, cents BIGINT) \
     WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '1m', key = 'account')";
 
+pub(crate) const BUCKETS: usize = 4;
+
 async fn planned(view: &str) -> Arc<ViewPlan> {
     let view = parse::parse_view(view).unwrap();
     let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()] };
@@ -45,7 +47,7 @@ pub(crate) async fn dealt(view: &str, count: i64, pool: Arc<dyn MemoryPool>) -> 
     let plan = planned(view).await;
     let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
     let codec = Arc::new(KeyCodec::of(&plan).unwrap());
-    let ground = Ground { plan, codec, buckets: 4, temp_dir: None, pool, limit_bytes: 1 << 30 };
+    let ground = Ground { plan, codec, buckets: BUCKETS as u32, temp_dir: None, pool, limit_bytes: 1 << 30 };
     let events = payments(count, 50);
     let half = count as usize / 2;
     let mut parts = Vec::new();

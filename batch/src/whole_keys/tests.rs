@@ -5,9 +5,11 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use schemas::states::merge_sorted;
 
 use super::*;
-use crate::scatter::tests::{VIEW, dealt};
+use crate::scatter::tests::{BUCKETS, VIEW, dealt};
 
 const NO_KEYS: &str = "CREATE VIEW sums WITH (windows = '7d, 90d') AS SELECT count(*) AS payments, sum(cents) AS cents FROM payments";
+
+const NUMBERS: &str = "CREATE VIEW sums WITH (windows = '7d, 90d') AS SELECT account, count(*) AS payments, sum(cents) AS cents FROM payments GROUP BY account";
 
 /// The merged rows of all buckets, as they are handed on, and how many times rows were handed on.
 fn shown(plan: &ViewPlan, chunks: &[StateRows]) -> (Vec<String>, usize) {
@@ -50,6 +52,14 @@ async fn a_sort_in_memory_and_one_outside_hand_on_the_same_whole_keys() {
     let (inside, outside) = both_ways(VIEW, 3_000).await;
     assert_eq!(inside, outside);
     assert!(inside.0.len() > 2_000);
+}
+
+/// Each chunk is put in order once more where it is handed on: only of several does their order show.
+#[tokio::test]
+async fn chunks_come_in_the_order_of_their_keys() {
+    let (inside, outside) = both_ways(NUMBERS, CHUNK_ROWS as i64 * 5).await;
+    assert!(inside.1 > BUCKETS && outside.1 > BUCKETS, "{} and {} chunks", inside.1, outside.1);
+    assert!(inside.0 == outside.0, "the rows, or their order, differ");
 }
 
 #[tokio::test]
