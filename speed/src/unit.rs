@@ -1,6 +1,6 @@
 //! A worker's uncommitted work: one unit. It is committed whole or dropped whole. While one is committed, sealed, the next one grows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,8 +19,9 @@ use crate::dead_letters::DeadLetters;
 use crate::decide::Decision;
 use crate::views::Views;
 
-/// So many layers of like size become one.
-const LAYERS_MERGED: usize = 4;
+mod tiers;
+
+use tiers::merged_from;
 
 /// A partition a worker holds, with what it accepted since the last micro-batch.
 pub(crate) struct Held {
@@ -206,39 +207,6 @@ impl Unit {
     }
 }
 
-/// From which of layers of these sizes, oldest first, all are merged: the newest ones up to a size of which there are four, sizes counted
-/// in powers of four. So a row is merged once for every fourfold growth of its unit.
-fn merged_from(sizes: &[usize]) -> usize {
-    let tier = |size: usize| size.max(1).ilog(LAYERS_MERGED);
-    let newest = |most: u32| sizes.iter().rposition(|size| tier(*size) > most).map_or(0, |older| older + 1);
-    let is_due = |most: &u32| {
-        let newest = &sizes[newest(*most)..];
-        newest.iter().filter(|size| tier(**size) == *most).count() >= LAYERS_MERGED || newest.len() >= LAYERS_MERGED * LAYERS_MERGED
-    };
-    let tiers: BTreeSet<u32> = sizes.iter().map(|size| tier(*size)).collect();
-    tiers.into_iter().find(is_due).map_or(sizes.len(), newest)
-}
-
 fn rows(layer: &FreshLayer) -> usize {
     layer.states.values().map(|rows| rows.len()).sum::<usize>() + 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{LAYERS_MERGED, merged_from};
-
-    #[test]
-    fn a_unit_has_few_layers_and_merges_a_row_seldom() {
-        let (mut sizes, mut merged_rows) = (Vec::new(), 0);
-        for _ in 0..4_096 {
-            sizes.push(1);
-            while merged_from(&sizes) < sizes.len() {
-                let merged: usize = sizes.drain(merged_from(&sizes)..).sum();
-                merged_rows += merged;
-                sizes.push(merged);
-            }
-            assert!(sizes.len() < LAYERS_MERGED * 7, "{sizes:?}");
-        }
-        assert!(merged_rows <= 4_096 * 7, "{merged_rows}");
-    }
 }

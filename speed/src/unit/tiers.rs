@@ -1,0 +1,22 @@
+//! When the layers of a unit are merged: as an LSM tree does, by sizes.
+
+use std::collections::BTreeSet;
+
+/// So many layers of like size become one.
+const LAYERS_MERGED: usize = 4;
+
+/// From which of layers of these sizes, oldest first, all are merged: the newest ones up to a size of which there are four, sizes counted
+/// in powers of four. So a row is merged once for every fourfold growth of its unit.
+pub(super) fn merged_from(sizes: &[usize]) -> usize {
+    let tier = |size: usize| size.max(1).ilog(LAYERS_MERGED);
+    let newest = |most: u32| sizes.iter().rposition(|size| tier(*size) > most).map_or(0, |older| older + 1);
+    let is_due = |most: &u32| {
+        let newest = &sizes[newest(*most)..];
+        newest.iter().filter(|size| tier(**size) == *most).count() >= LAYERS_MERGED || newest.len() >= LAYERS_MERGED * LAYERS_MERGED
+    };
+    let tiers: BTreeSet<u32> = sizes.iter().map(|size| tier(*size)).collect();
+    tiers.into_iter().find(is_due).map_or(sizes.len(), newest)
+}
+
+#[cfg(test)]
+mod tests;
