@@ -14,7 +14,7 @@ mod cli;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const RESULTS_HEAD: &str = "# Results\n\nWritten by `bench/run`. What is compared in one table was measured in one run; figures of different runs are of different \
+const RESULTS_HEAD: &str = "# Results\n\nWritten by `bench results` from the reports of single runs. What is compared in one table was measured in one run; figures of different runs are of different \
     days. Where there are three, they are the middle one and, in brackets, the least and the greatest.\n";
 
 /// What a question costs here and what it costs a peer, measured in one run.
