@@ -7,7 +7,7 @@
 //!
 //! The analyser of DataFusion runs, its optimizer does not (it would rewrite DISTINCT); see `docs/states.md`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow::array::ArrayRef;
@@ -70,6 +70,8 @@ pub struct ViewPlan {
     pub(crate) prepare: LogicalPlan,
     state_schema: SchemaRef,
     value_schema: SchemaRef,
+    /// Made when it is first asked for.
+    output_schema: OnceLock<SchemaRef>,
 }
 
 /// One kept aggregate state.
@@ -161,7 +163,7 @@ impl ViewPlan {
 
     /// The view's own columns.
     pub fn output_schema(&self) -> SchemaRef {
-        Arc::new(Schema::new(self.columns.iter().map(|c| c.field.clone()).collect::<Vec<_>>()))
+        self.output_schema.get_or_init(|| Arc::new(Schema::new(self.columns.iter().map(|c| c.field.clone()).collect::<Vec<_>>()))).clone()
     }
 
     /// The longest window; `None` is all time.
@@ -174,6 +176,12 @@ impl ViewPlan {
     /// A level is needed from a window's left edge up to the next coarser tile's start, and likewise below an `until`.
     pub fn floors(&self, t: Micros) -> Vec<(Level, Option<Micros>)> {
         self.ladder.iter().enumerate().map(|(i, level)| (*level, self.floor_of(i, t))).collect()
+    }
+
+    /// The same of one level; `None` also where the ladder has no such level.
+    pub fn floor(&self, level: Level, t: Micros) -> Option<Micros> {
+        let index = self.ladder.iter().position(|of| *of == level)?;
+        self.floor_of(index, t)
     }
 
     fn floor_of(&self, index: usize, t: Micros) -> Option<Micros> {

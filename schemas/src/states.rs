@@ -10,10 +10,16 @@ pub mod merge;
 pub mod nodes;
 mod order;
 pub mod partial;
+mod pieces;
+pub(crate) mod ranges;
 pub mod rows;
 pub mod sorted;
+#[cfg(test)]
+mod testing;
+pub(crate) mod values;
 
-pub use answer::{Pieces, answer};
+pub use answer::answer;
 pub use merge::{climb, merge_rows, merge_sorted};
 pub use partial::{Partial, prepared_plan};
+pub use pieces::Pieces;
 pub use rows::{KeyCodec, StateRows};

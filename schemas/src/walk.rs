@@ -13,7 +13,7 @@ use arrow::compute::concat_batches;
 use crate::error::Result;
 use crate::plan::links::{LinkPlan, Side};
 use crate::registry::LiveView;
-use crate::states::answer::project;
+use crate::states::values::Values;
 use crate::tiles::Micros;
 
 mod degree;
@@ -92,7 +92,7 @@ impl<'a> Walk<'a> {
         self.meet(&near, &nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
         let (values, found) = merging.finish(groups)?;
         let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
-        Ok(Walked { rows: project(&self.view.plan, &values, wanted)?, found, estimated })
+        Ok(Walked { rows: Values::of(&values).project(&self.view.plan, wanted)?, found, estimated })
     }
 
     /// Where the near edges that leave these keys are found.

@@ -1,11 +1,17 @@
 //! Answers as JSON, with nothing lost: decimals and integers past 2^53 are strings, timestamps RFC 3339, bytes base64, NaN and
 //! infinities null; lists and structs nest. Columns keep their order.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::Write;
+use std::rc::Rc;
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, StructArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Date64Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef,
-    TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    DataType, Date32Type, Date64Type, Decimal128Type, DecimalType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine;
@@ -21,8 +27,47 @@ const MILLIS_A_DAY: i64 = 86_400_000;
 
 /// Each row as a JSON object.
 pub fn rows(batch: &RecordBatch) -> Result<Vec<Box<RawValue>>> {
-    let writer = RowWriter::new(&batch.schema());
+    let writer = writer_of(batch.schema_ref());
     (0..batch.num_rows()).map(|row| writer.row(batch, row)).collect()
+}
+
+/// Appends one row's object.
+pub fn write_row(out: &mut Vec<u8>, batch: &RecordBatch, row: usize) -> Result<()> {
+    writer_of(batch.schema_ref()).write(out, batch, row)
+}
+
+/// Appends all rows, as an array of objects.
+pub fn write_rows(out: &mut Vec<u8>, batch: &RecordBatch) -> Result<()> {
+    let writer = writer_of(batch.schema_ref());
+    out.push(b'[');
+    for row in 0..batch.num_rows() {
+        if row > 0 {
+            out.push(b',');
+        }
+        writer.write(out, batch, row)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+/// So many of the schemas that were written last keep their writers.
+const WRITERS: usize = 32;
+
+thread_local! {
+    static KEPT: RefCell<VecDeque<(SchemaRef, Rc<RowWriter>)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// A writer of a schema. Answers of one view have one schema, and this thread writes the names of its columns once.
+fn writer_of(schema: &SchemaRef) -> Rc<RowWriter> {
+    KEPT.with_borrow_mut(|kept| {
+        if let Some((_, writer)) = kept.iter().find(|(known, _)| Arc::ptr_eq(known, schema)) {
+            return writer.clone();
+        }
+        let writer = Rc::new(RowWriter::new(schema));
+        kept.truncate(WRITERS - 1);
+        kept.push_front((schema.clone(), writer.clone()));
+        writer
+    })
 }
 
 /// Writes rows of one schema; the members' names are made once.
@@ -84,14 +129,15 @@ fn write_value(out: &mut Vec<u8>, column: &ArrayRef, row: usize) -> Result<()> {
     match column.data_type() {
         DataType::Null => out.extend_from_slice(b"null"),
         DataType::Boolean => out.extend_from_slice(if column.as_boolean().value(row) { b"true" } else { b"false" }),
-        DataType::Int8 => integer(out, column.as_primitive::<Int8Type>().value(row).into()),
-        DataType::Int16 => integer(out, column.as_primitive::<Int16Type>().value(row).into()),
-        DataType::Int32 => integer(out, column.as_primitive::<Int32Type>().value(row).into()),
-        DataType::Int64 => integer(out, column.as_primitive::<Int64Type>().value(row)),
-        DataType::UInt8 => unsigned(out, column.as_primitive::<UInt8Type>().value(row).into()),
-        DataType::UInt16 => unsigned(out, column.as_primitive::<UInt16Type>().value(row).into()),
-        DataType::UInt32 => unsigned(out, column.as_primitive::<UInt32Type>().value(row).into()),
-        DataType::UInt64 => unsigned(out, column.as_primitive::<UInt64Type>().value(row)),
+        DataType::Int8 => integer(out, column.as_primitive::<Int8Type>().value(row).into())?,
+        DataType::Int16 => integer(out, column.as_primitive::<Int16Type>().value(row).into())?,
+        DataType::Int32 => integer(out, column.as_primitive::<Int32Type>().value(row).into())?,
+        DataType::Int64 => integer(out, column.as_primitive::<Int64Type>().value(row))?,
+        DataType::UInt8 => unsigned(out, column.as_primitive::<UInt8Type>().value(row).into())?,
+        DataType::UInt16 => unsigned(out, column.as_primitive::<UInt16Type>().value(row).into())?,
+        DataType::UInt32 => unsigned(out, column.as_primitive::<UInt32Type>().value(row).into())?,
+        DataType::UInt64 => unsigned(out, column.as_primitive::<UInt64Type>().value(row))?,
+        DataType::Decimal128(precision, scale) => decimal(out, column.as_primitive::<Decimal128Type>().value(row), *precision, *scale)?,
         DataType::Float16 => float(out, f32::from(column.as_primitive::<Float16Type>().value(row)))?,
         DataType::Float32 => float(out, column.as_primitive::<Float32Type>().value(row))?,
         DataType::Float64 => double(out, column.as_primitive::<Float64Type>().value(row))?,
@@ -111,25 +157,39 @@ fn write_value(out: &mut Vec<u8>, column: &ArrayRef, row: usize) -> Result<()> {
         DataType::Struct(_) => members(out, column.as_struct(), row)?,
         DataType::Map(..) => entries(out, &column.as_map().value(row))?,
         DataType::Dictionary(_, values) => write_value(out, &arrow::compute::cast(&column.slice(row, 1), values)?, 0)?,
-        // Decimals, times of day, intervals: as text.
+        // Other decimals, times of day, intervals: as text.
         _ => text(out, &displayed(column, row)?)?,
     }
     Ok(())
 }
 
-fn integer(out: &mut Vec<u8>, value: i64) {
-    quoted_when(out, value.unsigned_abs() > EXACT, &value.to_string());
+fn integer(out: &mut Vec<u8>, value: i64) -> Result<()> {
+    quoted_when(out, value.unsigned_abs() > EXACT, |out| Ok(serde_json::to_writer(out, &value)?))
 }
 
-fn unsigned(out: &mut Vec<u8>, value: u64) {
-    quoted_when(out, value > EXACT, &value.to_string());
+fn unsigned(out: &mut Vec<u8>, value: u64) -> Result<()> {
+    quoted_when(out, value > EXACT, |out| Ok(serde_json::to_writer(out, &value)?))
 }
 
-fn quoted_when(out: &mut Vec<u8>, quoted: bool, digits: &str) {
+fn quoted_when(out: &mut Vec<u8>, quoted: bool, digits: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
     let quote: &[u8] = if quoted { b"\"" } else { b"" };
     out.extend_from_slice(quote);
-    out.extend_from_slice(digits.as_bytes());
+    digits(out)?;
     out.extend_from_slice(quote);
+    Ok(())
+}
+
+/// All digits, as a text.
+fn decimal(out: &mut Vec<u8>, value: i128, precision: u8, scale: i8) -> Result<()> {
+    let one = u32::try_from(scale).ok().filter(|scale| *scale > 0).and_then(|scale| 10u64.checked_pow(scale));
+    match (u64::try_from(value.unsigned_abs()), one) {
+        (Ok(digits), Some(one)) => {
+            let (sign, width) = (if value < 0 { "-" } else { "" }, scale as usize);
+            write!(out, "\"{sign}{}.{:0width$}\"", digits / one, digits % one)?;
+            Ok(())
+        }
+        _ => text(out, &Decimal128Type::format_decimal(value, precision, scale)),
+    }
 }
 
 /// serde_json writes NaN and infinities as null.

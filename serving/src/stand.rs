@@ -139,14 +139,9 @@ impl LoadedView {
     /// True when the snapshot has every tile that an answer at `t` needs: it was made for `t` or an earlier time.
     pub fn keeps(&self, t: Micros) -> bool {
         let Some(snapshot) = &self.snapshot else { return true };
-        let needed = self.live.plan.floors(t);
-        snapshot.manifest.floors.iter().all(|(level, kept)| {
-            let need = needed.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
-            match (kept, need) {
-                (None, _) => true,
-                (Some(_), None) => false,
-                (Some(kept), Some(need)) => *kept <= need,
-            }
+        snapshot.manifest.floors.iter().all(|(level, kept)| match kept {
+            None => true,
+            Some(kept) => self.live.plan.floor(*level, t).is_some_and(|need| *kept <= need),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Lowering: the physical aggregates that make and merge states, and the expressions above the merged values.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -65,6 +65,7 @@ pub(super) fn lower(
         prepare: prepared.plan,
         state_schema,
         value_schema,
+        output_schema: OnceLock::new(),
     })
 }
 

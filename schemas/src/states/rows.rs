@@ -172,19 +172,27 @@ fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
 /// The rows of one key among sorted encoded keys.
 pub fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
     let from = partition_point(keys.len(), |row| keys.value(row) < key);
-    let to = from + partition_point(keys.len() - from, |row| keys.value(from + row) <= key);
-    from..to
+    from..end_of(keys, from, |other| other == key)
 }
 
 /// The rows whose encoded keys begin so.
 pub fn find_prefix(keys: &BinaryArray, prefix: &[u8]) -> std::ops::Range<usize> {
     let from = partition_point(keys.len(), |row| keys.value(row) < prefix);
-    let to = from + partition_point(keys.len() - from, |row| keys.value(from + row).starts_with(prefix));
-    from..to
+    from..end_of(keys, from, |other| other.starts_with(prefix))
+}
+
+/// Where the keys end that begin at `from` and meet a condition: looked for in steps that double, for they are few among all.
+fn end_of(keys: &BinaryArray, from: usize, holds: impl Fn(&[u8]) -> bool) -> usize {
+    let (mut held, mut step) = (from, 1);
+    while held + step <= keys.len() && holds(keys.value(held + step - 1)) {
+        held += step;
+        step *= 2;
+    }
+    held + partition_point((step - 1).min(keys.len() - held), |row| holds(keys.value(held + row)))
 }
 
 /// The first index in `0..len` for which `before` is false.
-fn partition_point(len: usize, before: impl Fn(usize) -> bool) -> usize {
+pub(super) fn partition_point(len: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, len);
     while low < high {
         let middle = low + (high - low) / 2;

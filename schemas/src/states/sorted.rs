@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::states::rows::{StateRows, find_prefix};
+use crate::states::rows::{StateRows, find_prefix, partition_point};
 use arrow::array::{AsArray, BinaryArray, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -18,15 +18,33 @@ use arrow_ipc::writer::FileWriter;
 const ENCODED_KEY: &str = "__key";
 
 /// State rows sorted by key, level and tile, in chunks; a key may go on in the next chunk.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SortedRun {
     chunks: Vec<StateRows>,
+    /// The last key of each chunk, side by side.
+    last_keys: BinaryArray,
     mapped_bytes: usize,
+}
+
+impl Default for SortedRun {
+    fn default() -> Self {
+        Self::of(Vec::new(), 0)
+    }
 }
 
 impl SortedRun {
     pub fn in_memory(rows: StateRows) -> Self {
-        Self { chunks: if rows.is_empty() { Vec::new() } else { vec![rows] }, mapped_bytes: 0 }
+        Self::of(if rows.is_empty() { Vec::new() } else { vec![rows] }, 0)
+    }
+
+    fn of(chunks: Vec<StateRows>, mapped_bytes: usize) -> Self {
+        let last_keys = BinaryArray::from_iter_values(chunks.iter().map(|chunk| chunk.keys().value(chunk.len() - 1)));
+        Self { chunks, last_keys, mapped_bytes }
+    }
+
+    /// The first chunk that may hold this key, or any that begins so.
+    fn first_chunk(&self, key: &[u8]) -> usize {
+        partition_point(self.chunks.len(), |chunk| self.last_keys.value(chunk) < key)
     }
 
     pub fn chunks(&self) -> &[StateRows] {
@@ -44,13 +62,19 @@ impl SortedRun {
 
     /// Each chunk's rows of one key: a binary search over chunks, then within.
     pub fn find<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a StateRows, std::ops::Range<usize>)> + 'a {
-        let from = self.chunks.partition_point(|chunk| chunk.keys().value(chunk.len() - 1) < key);
-        self.chunks[from..].iter().take_while(move |chunk| chunk.keys().value(0) <= key).map(move |chunk| (chunk, chunk.find(key)))
+        let mut chunks = self.chunks[self.first_chunk(key)..].iter();
+        let mut goes_on = true;
+        std::iter::from_fn(move || {
+            let chunk = if goes_on { chunks.next()? } else { return None };
+            let rows = chunk.find(key);
+            goes_on = rows.end == chunk.len();
+            Some((chunk, rows)).filter(|(_, rows)| !rows.is_empty())
+        })
     }
 
     /// Each chunk's rows whose keys begin so.
     pub fn find_prefix<'a>(&'a self, prefix: &[u8]) -> Vec<(&'a StateRows, std::ops::Range<usize>)> {
-        let from = self.chunks.partition_point(|chunk| chunk.keys().value(chunk.len() - 1) < prefix);
+        let from = self.first_chunk(prefix);
         let mut found = Vec::new();
         for chunk in &self.chunks[from..] {
             let rows = find_prefix(chunk.keys(), prefix);
@@ -100,7 +124,7 @@ fn file_schema(state_schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new([key].into_iter().chain(state_schema.fields().iter().cloned()).collect::<Vec<_>>()))
 }
 
-/// Maps a file that [`SortedFileWriter`] finished. Nothing is read until it is touched.
+/// Maps a file that [`SortedFileWriter`] finished. Of each chunk its last key is read, the rest when it is touched.
 pub fn map(path: &Path) -> Result<SortedRun> {
     map_file(&File::open(path).map_err(|error| at(path, error))?).map_err(|error| error.with("file", path.display()))
 }
@@ -110,7 +134,7 @@ pub fn map_file(file: &File) -> Result<SortedRun> {
     let mapped = pages_of(file)?;
     let mapped_bytes = mapped.len();
     let buffer = Buffer::from(bytes::Bytes::from_owner(mapped));
-    Ok(SortedRun { chunks: decode(&buffer)?, mapped_bytes })
+    Ok(SortedRun::of(decode(&buffer)?, mapped_bytes))
 }
 
 /// The file is this process's own, written once and never changed while it is mapped.
@@ -161,3 +185,6 @@ fn split_key(batch: &RecordBatch) -> Result<StateRows> {
 fn at(path: &Path, error: std::io::Error) -> Error {
     Error::from(error).with("file", path.display())
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
 use crate::error::{Error, Result};
 use crate::plan::links::{EdgeKind, PairRange, Side};
-use crate::states::answer::{merged, merged_states};
+use crate::states::ranges::{merged, merged_states};
 use crate::states::{Pieces, StateRows};
 use crate::tiles::Micros;
 use crate::walk::degree::{self, Threshold};

@@ -10,16 +10,14 @@ use schemas::tiles::Micros;
 use schemas::types::sql_name;
 use schemas::{Error, Result};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::App;
-use super::input::{Body, Json, Name, parse};
+use super::input::{Body, Json, Name, json_bytes, parse};
 use super::problem::Problem;
-use crate::ask::Keys;
-use crate::json::rows as json_rows;
-use crate::meta::Meta;
+use crate::ask::{self, Keys};
+use crate::json::{write_row, write_rows};
 use crate::sql::parse_as_of;
 
 /// `GET /v1/views/{view}`
@@ -70,19 +68,30 @@ fn columns(live: &LiveView) -> Vec<Value> {
 pub(super) async fn row(State(app): State<App>, Name(view): Name, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let asked = key_of(query.as_deref().unwrap_or_default())?;
     let response = app.node.lookup_with_paths(&view, Keys::Text(vec![asked.key]), asked.as_of, asked.paths).await?;
-    let paths = response.paths.as_ref().map(json_rows).transpose()?;
-    let row = json_rows(&response.rows)?.into_iter().next();
-    let found = response.found.first().copied().unwrap_or_default();
-    Ok(Json(RowAnswer { row, found, paths, meta: response.meta }).into_response())
+    let mut out = b"{\"row\":".to_vec();
+    match response.rows.num_rows() {
+        0 => out.extend_from_slice(b"null"),
+        _ => write_row(&mut out, &response.rows, 0)?,
+    }
+    finish(out, &response.found.first().copied().unwrap_or_default(), &response)
 }
 
-#[derive(Serialize)]
-struct RowAnswer {
-    row: Option<Box<RawValue>>,
-    found: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    paths: Option<Vec<Box<RawValue>>>,
-    meta: Meta,
+/// Ends an answer that began with its rows.
+fn finish(mut out: Vec<u8>, found: &impl Serialize, response: &ask::Response) -> Result<Response, Problem> {
+    let mut write = || -> Result<()> {
+        out.extend_from_slice(b",\"found\":");
+        serde_json::to_writer(&mut out, found)?;
+        if let Some(paths) = &response.paths {
+            out.extend_from_slice(b",\"paths\":");
+            write_rows(&mut out, paths)?;
+        }
+        out.extend_from_slice(b",\"meta\":");
+        serde_json::to_writer(&mut out, &response.meta)?;
+        out.push(b'}');
+        Ok(())
+    };
+    write()?;
+    Ok(json_bytes(out))
 }
 
 type TextKey = Vec<(String, String)>;
@@ -131,18 +140,9 @@ pub(super) async fn rows(State(app): State<App>, Name(view): Name, Body(body): B
     let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "paths": 0}"#)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
     let response = app.node.lookup_with_paths(&view, Keys::Json(asked.keys), as_of, asked.paths).await?;
-    let paths = response.paths.as_ref().map(json_rows).transpose()?;
-    let rows = json_rows(&response.rows)?;
-    Ok(Json(RowsAnswer { rows, found: response.found, paths, meta: response.meta }).into_response())
-}
-
-#[derive(Serialize)]
-struct RowsAnswer {
-    rows: Vec<Box<RawValue>>,
-    found: Vec<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    paths: Option<Vec<Box<RawValue>>>,
-    meta: Meta,
+    let mut out = b"{\"rows\":".to_vec();
+    write_rows(&mut out, &response.rows)?;
+    finish(out, &response.found, &response)
 }
 
 /// `POST /v1/views/{view}/runs`: a run that waits already is answered again.

@@ -71,7 +71,34 @@ fn columns_keep_their_order_and_none_hides_another() {
     assert_eq!(RowWriter::new(&batch.schema()).row(&batch, 0).unwrap().get(), r#"{"z":1,"a":2,"z_2":3}"#);
 }
 
+#[test]
+fn rows_are_written_as_they_are_one_by_one() {
+    let batch = |name: &str| {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+        RecordBatch::try_from_iter([(name, column)]).unwrap()
+    };
+    // More schemas than writers are kept of, each twice.
+    let batches: Vec<RecordBatch> = (0..40).map(|number| batch(&format!("c{number}"))).collect();
+    for (number, batch) in batches.iter().enumerate().chain(batches.iter().enumerate()) {
+        let mut out = Vec::new();
+        super::write_rows(&mut out, batch).unwrap();
+        let expected = format!(r#"[{{"c{number}":1}},{{"c{number}":null}},{{"c{number}":3}}]"#);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        assert_eq!(rows(batch).unwrap()[1].get(), format!(r#"{{"c{number}":null}}"#));
+    }
+}
+
 proptest! {
+    #[test]
+    fn decimals_are_the_texts_that_arrow_makes(
+        value in prop_oneof![any::<i64>().prop_map(i128::from), -1_000i128..1_000, -(10i128.pow(38) - 1)..10i128.pow(38)],
+        scale in -3i8..=38,
+    ) {
+        let column = Decimal128Array::from(vec![value]).with_precision_and_scale(38, scale).unwrap();
+        let expected = arrow::util::display::array_value_to_string(&column, 0).unwrap();
+        prop_assert_eq!(json(column, 0), format!("\"{expected}\""));
+    }
+
     #[test]
     fn every_text_reads_back(text in any::<String>()) {
         let written = json(StringArray::from(vec![text.clone()]), 0);
