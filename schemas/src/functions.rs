@@ -19,12 +19,14 @@ use datafusion::prelude::SessionContext;
 use crate::error::Result;
 
 mod calls;
+mod distinct;
 mod last_n;
 mod markers;
 mod state_formats;
 mod statistics;
 mod top_k;
 
+pub(crate) use distinct::grouped;
 pub use last_n::{LAST_N, LAST_N_MAX, last_n};
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub use state_formats::{state_format, state_stamp};

@@ -18,7 +18,7 @@ use datafusion::prelude::{SessionContext, col, lit};
 use crate::definitions::{StreamDefinition, ViewDefinition, timestamp_type};
 use crate::error::{Error, Result};
 use crate::events::EVENT_TIME;
-use crate::functions::state_stamp;
+use crate::functions::{grouped, state_stamp};
 use crate::plan::columns::{Columns, Output, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named};
 use crate::plan::tile_function::tile_of;
@@ -174,7 +174,7 @@ fn lower_states(states: &[StateCall], calls: &[Expr], prepared: &Prepared, sessi
         .iter()
         .zip(calls)
         .map(|(state, call)| {
-            let call = simplify_inputs(rename(call, &prepared.names)?, logical, session)?;
+            let call = grouped(simplify_inputs(rename(call, &prepared.names)?, logical, session)?);
             let lowered = LoweredAggregateBuilder::new(&call, logical, &physical, &props, &context).with_name(&state.sql).build()?;
             let fields = lowered.aggregate.state_fields().map_err(|error| not_mergeable(&state.sql, &error))?;
             let fields = fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect();

@@ -13,6 +13,7 @@ use datafusion::prelude::SessionContext;
 
 use super::{Edges, PlacedOver};
 use crate::error::{Error, Result};
+use crate::functions::grouped;
 use crate::plan::columns::is_approximate;
 use crate::plan::links::calls::{Argument, LinkCall};
 use crate::plan::links::{LinkAggregate, Over};
@@ -56,7 +57,7 @@ fn over_ends(
     let mut function = function.clone();
     let inputs = function.params.args.iter_mut().chain(function.params.order_by.iter_mut().map(|sort| &mut sort.expr));
     inputs.filter(|input| *input == argument).for_each(|input| *input = x.clone());
-    let call = simplify_inputs(Expr::AggregateFunction(function), &logical, session)?;
+    let call = grouped(simplify_inputs(Expr::AggregateFunction(function), &logical, session)?);
     let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
     let lowered = LoweredAggregateBuilder::new(&call, &logical, &schema, &props, &context).with_name("x").build()?;
     Ok(lowered.aggregate)
