@@ -89,7 +89,8 @@ fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
     if duckdb {
         let plain = ("DuckDB, plain SQL", question::plain_select(purchases, Dialect::DuckDb));
         let by_hand = question::select_by_merchant(purchases).map(|sql| ("DuckDB, distinct merchants by hand", sql));
-        for (name, sql) in [plain].into_iter().chain(by_hand) {
+        let by_states = (DUCKDB_STATES, question::select_by_states(purchases));
+        for (name, sql) in [plain].into_iter().chain(by_hand).chain([by_states]) {
             all.extend(memory.map(|bytes| Contender::new(name, How::DuckDb(sql.clone()), bytes)));
         }
     }
@@ -98,6 +99,9 @@ fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
     all.extend([4 << 30, SMALL].map(|bytes| Contender::new("basestream batch run", How::BatchRun, bytes)));
     all
 }
+
+/// DuckDB by way of the states that a batch run keeps.
+const DUCKDB_STATES: &str = "DuckDB, the same states first";
 
 /// The least that somebody may hold.
 const SMALL: u64 = 1 << 30;

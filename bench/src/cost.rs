@@ -11,7 +11,7 @@ use crate::child::{self, Limits, Used};
 use crate::ingest::answer;
 use crate::ingest::speed::{self, Measured};
 use crate::machine::Context;
-use crate::payments::{Payments, Project, Source, VIEW};
+use crate::payments::{Kept, Payments, Project, Source, VIEW};
 use crate::report::Report;
 
 mod stored;
@@ -76,7 +76,7 @@ fn cases(options: &Options) -> Vec<Case> {
 async fn measure(options: &Options, programs: &Programs, folder: &Path, case: Case) -> Result<Outcome> {
     let (log, folder) = (folder.join("log"), folder.join("project"));
     let topic = Source::Embedded.fill(&log, case.payments).await?;
-    let project = Project::create(&folder, &topic, AGGREGATES, case.keep_raw).await?;
+    let project = Project::create(&folder, &topic, AGGREGATES, Kept { all_columns: true, raw: case.keep_raw }).await?;
     let speed = speed::measure(programs, &project, &topic, options.timeout).await?;
     let batch = batch_run(options, programs, &project)?;
     let stored = Stored::of(&project, programs, &log).await?;

@@ -11,7 +11,7 @@ use crate::feed::Feed;
 use crate::latencies::Latencies;
 use crate::layer::Layer;
 use crate::machine::Context;
-use crate::payments::{Arriving, MOST_EVENTS, Payments, Project, STREAM, Source, VIEW};
+use crate::payments::{Arriving, Kept, MOST_EVENTS, Payments, Project, STREAM, Source, VIEW};
 use crate::report::Report;
 
 mod probe;
@@ -82,7 +82,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 async fn measure(options: &Options, programs: &Programs, folder: &Path, source: &Source, rate: u64) -> Result<Outcome> {
     let payments = Payments { records: MOST_EVENTS / 2, accounts: options.keys };
     let topic = source.empty(&folder.join("log"), payments).await?;
-    let project = Project::create(folder, &topic, AGGREGATES, true).await?;
+    let project = Project::create(folder, &topic, AGGREGATES, Kept::EVERYTHING).await?;
     let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
     let http = Http::new(&project.http, VIEW, STREAM)?;
     let door = match source {

@@ -7,7 +7,7 @@ use schemas::{Error, Result};
 
 use crate::Programs;
 use crate::machine::Context;
-use crate::payments::{MOST_AGGREGATES, MOST_EVENTS, Payments, Project, Source, Topic};
+use crate::payments::{Kept, MOST_AGGREGATES, MOST_EVENTS, Payments, Project, Source, Topic};
 use crate::report::Report;
 
 pub(crate) mod answer;
@@ -51,10 +51,13 @@ const AIM_PER_SECOND: f64 = 700_000.0;
 const AIM_AGGREGATES: usize = 5;
 const AIM_KEYS: u64 = 100_000;
 
+/// Streams that declare what the view reads, as a job of Flink's does: with and without the records' text beside.
+const LESS: [Kept; 2] = [Kept { all_columns: false, raw: true }, Kept { all_columns: false, raw: false }];
+
 /// Who reads a topic.
 #[derive(Debug, Clone)]
 enum Contender {
-    Speed,
+    Speed(Kept),
     /// Of Kafka, with five aggregates.
     Flink(Flink),
 }
@@ -95,9 +98,11 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         if is_kafka && flink.is_none() {
             left_out.push("Flink was left out: it is not installed (bench/peers/setup)".to_owned());
         }
-        let of_speed = options.aggregates.iter().map(|aggregates| (Contender::Speed, *aggregates));
+        let of_speed = options.aggregates.iter().map(|aggregates| (Contender::Speed(Kept::EVERYTHING), *aggregates));
+        let less = if options.aggregates.contains(&AIM_AGGREGATES) { &LESS[..] } else { &[] };
+        let of_less = less.iter().map(|kept| (Contender::Speed(*kept), AIM_AGGREGATES));
         let peer = flink.clone().filter(|_| is_kafka).map(|flink| (Contender::Flink(flink), AIM_AGGREGATES));
-        let contenders: Vec<(Contender, usize)> = of_speed.chain(peer).collect();
+        let contenders: Vec<(Contender, usize)> = of_speed.chain(of_less).chain(peer).collect();
         for keys in &options.keys {
             let payments = Payments { records: options.events, accounts: *keys };
             outcomes.extend(of_topic(&site, &source, payments, &contenders).await?);
@@ -105,7 +110,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         let sizes = options.keys.iter().flat_map(|keys| options.sizes.iter().map(|size| (*size, *keys)));
         for (records, accounts) in sizes.filter(|_| Some(name) == options.sources.first()) {
             let payments = Payments { records, accounts };
-            sized.extend(of_topic(&site, &source, payments, &[(Contender::Speed, AIM_AGGREGATES)]).await?);
+            sized.extend(of_topic(&site, &source, payments, &[(Contender::Speed(Kept::EVERYTHING), AIM_AGGREGATES)]).await?);
         }
     }
     if outcomes.iter().any(|outcome| matches!(outcome.contender, Contender::Flink(_))) {
@@ -159,8 +164,8 @@ async fn of_topic(site: &Site<'_>, source: &Source, payments: Payments, contende
 async fn one(site: &Site<'_>, topic: &Topic, outcome: &mut Outcome, is_first: bool) -> Result<()> {
     let folder = site.folder.join("project");
     match &outcome.contender {
-        Contender::Speed => {
-            let project = Project::create(&folder, topic, outcome.aggregates, true).await?;
+        Contender::Speed(kept) => {
+            let project = Project::create(&folder, topic, outcome.aggregates, *kept).await?;
             outcome.measured.push(speed::measure(site.programs, &project, topic, site.timeout).await?);
             answer::check(site.programs, &project, topic, outcome.aggregates).await?;
         }

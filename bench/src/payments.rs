@@ -145,14 +145,33 @@ pub fn account_text(account: u64) -> String {
     format!("a{account:08}")
 }
 
-/// The stream over a topic; with `keep_raw` the archive holds each record's text too, as it does where nothing is said.
-pub fn stream_sql(topic: &str, keep_raw: bool) -> String {
+/// What the stream declares of a payment, and whether the archive holds each record's text too (as it does where nothing is said).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// Every member, or the id and the three that five aggregates read.
+    pub all_columns: bool,
+    pub raw: bool,
+}
+
+impl Kept {
+    pub const EVERYTHING: Kept = Kept { all_columns: true, raw: true };
+}
+
+/// The stream over a topic.
+pub fn stream_sql(topic: &str, kept: Kept) -> String {
+    let others = match kept.all_columns {
+        true => {
+            ",\n  currency TEXT NOT NULL, status TEXT NOT NULL, channel TEXT NOT NULL, country TEXT, card_country TEXT, merchant_id TEXT,\n  \
+             device_id TEXT"
+        }
+        false => "",
+    };
     format!(
-        "CREATE STREAM {STREAM} (event_id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, account_id TEXT NOT NULL, amount DECIMAL(18,2) NOT NULL,\n\
-         \x20 currency TEXT NOT NULL, status TEXT NOT NULL, channel TEXT NOT NULL, country TEXT, card_country TEXT, merchant_id TEXT,\n\
-         \x20 device_id TEXT)\n\
+        "CREATE STREAM {STREAM} (event_id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, account_id TEXT NOT NULL, amount DECIMAL(18,2) NOT NULL\
+         {others})\n\
          WITH (topic = '{topic}', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '10m', key = 'account_id',\n\
-         \x20 keep_raw = {keep_raw});\n"
+         \x20 keep_raw = {});\n",
+        kept.raw
     )
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use basestream_bench::payments::{Payments, stream_sql};
+use basestream_bench::payments::{Kept, Payments, stream_sql};
 use bytes::Bytes;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
@@ -27,7 +27,7 @@ fn record(offset: u64, value: Bytes) -> Record {
 
 fn payments() -> (Arc<StreamDefinition>, Vec<Record>) {
     let payments = Payments { records: records(), accounts: 100_000 };
-    let definition = parse_stream(&stream_sql("payments", true)).expect("a stream");
+    let definition = parse_stream(&stream_sql("payments", Kept::EVERYTHING)).expect("a stream");
     (Arc::new(definition), (0..records()).map(|number| record(number, payments.payment(number).json())).collect())
 }
 

@@ -1,5 +1,6 @@
 //! What a batch run is held to: not slower than DuckDB with as much memory, and not above its own limit.
 
+use super::DUCKDB_STATES;
 use crate::contest::Outcome;
 use crate::contest::table::{peak, seconds};
 use crate::report::{Figure, Table, at_most};
@@ -9,22 +10,28 @@ const MOST_OF_DUCKDB: f64 = 1.0;
 /// Of the limit.
 const MOST_OF_LIMIT: f64 = 1.2;
 
-/// Two columns more.
+/// Three columns more.
 pub(super) fn add(table: &mut Table, outcomes: &[Outcome]) {
     table.columns.extend([
         format!("of the fastest DuckDB that may hold as much, aim {MOST_OF_DUCKDB:.1}"),
+        format!("of DuckDB that keeps the same states, aim {MOST_OF_DUCKDB:.1}"),
         format!("peak of the limit, aim {MOST_OF_LIMIT:.1}"),
     ]);
     let peers: Vec<Peer> = outcomes.iter().filter(|outcome| outcome.contender.is_duckdb()).map(Peer::of).collect();
+    let keeps_states = |outcome: &&Outcome| outcome.contender.name == DUCKDB_STATES;
+    let keepers: Vec<Peer> = outcomes.iter().filter(keeps_states).map(Peer::of).collect();
     for (row, outcome) in table.rows.iter_mut().zip(outcomes) {
         let limit = outcome.contender.memory_bytes;
         let aims = match outcome.contender.is_run() {
             true => {
-                let time = seconds(outcome).map(|own| own.median).zip(rival(&peers, limit));
+                let of = |peers: &[Peer]| {
+                    let time = seconds(outcome).map(|own| own.median).zip(rival(peers, limit));
+                    at_most(time.map(|(own, rival)| own / rival), MOST_OF_DUCKDB)
+                };
                 let memory = peak(outcome).map(|peak| peak.max / limit as f64);
-                [at_most(time.map(|(own, rival)| own / rival), MOST_OF_DUCKDB), at_most(memory, MOST_OF_LIMIT)]
+                [of(&peers), of(&keepers), at_most(memory, MOST_OF_LIMIT)]
             }
-            false => [Figure::Absent, Figure::Absent],
+            false => [Figure::Absent, Figure::Absent, Figure::Absent],
         };
         row.extend(aims);
     }

@@ -2,6 +2,7 @@
 
 use super::speed::Measured;
 use super::{AIM_AGGREGATES, AIM_KEYS, AIM_PER_SECOND, Contender, Options, Outcome};
+use crate::payments::Kept;
 use crate::report::{Figure, Table, verdict};
 use crate::spread::Spread;
 
@@ -44,6 +45,7 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
         "seconds: from taking the partitions over to the last committed checkpoint; the topic was filled before; their s: \
          of all checkpoints, from the first file to the commit"
             .to_owned(),
+        "the stream declares all eleven members and its archive keeps the raw records, where nothing else is said; the view's columns are four".to_owned(),
         "one record in 1000 is a duplicate; every run: all records committed, the ledger balances, counts and sums are right".to_owned(),
     ];
     if outcomes.iter().any(is_flink) {
@@ -92,7 +94,9 @@ fn is_flink(outcome: &Outcome) -> bool {
 
 fn who(outcome: &Outcome) -> String {
     match (&outcome.contender, &outcome.failure) {
-        (Contender::Speed, _) => "basestream speed".to_owned(),
+        (Contender::Speed(Kept { all_columns: true, .. }), _) => "basestream speed".to_owned(),
+        (Contender::Speed(Kept { raw: true, .. }), _) => "basestream speed, the view's columns and raw records".to_owned(),
+        (Contender::Speed(_), _) => "basestream speed, the view's columns alone".to_owned(),
         (Contender::Flink(_), None) => "Flink SQL".to_owned(),
         (Contender::Flink(_), Some(error)) => format!("Flink SQL, given up: {}", error.message()),
     }

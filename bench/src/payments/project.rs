@@ -10,7 +10,7 @@ use schemas::settings::{FILE_NAME, Settings, Variables};
 use schemas::{Error, Result};
 
 use super::topic::Topic;
-use super::{stream_sql, view_sql};
+use super::{Kept, stream_sql, view_sql};
 use crate::Programs;
 
 /// A folder that is its own: catalog, storage and cache are in it, the log is elsewhere.
@@ -22,12 +22,11 @@ pub struct Project {
 }
 
 impl Project {
-    /// Makes it in a new folder, with a view of so many aggregates, and applies its definitions. `keep_raw` is the stream's.
-    pub async fn create(folder: &Path, topic: &Topic, aggregates: usize, keep_raw: bool) -> Result<Project> {
+    /// Makes it in a new folder, with a view of so many aggregates, and applies its definitions.
+    pub async fn create(folder: &Path, topic: &Topic, aggregates: usize, kept: Kept) -> Result<Project> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
         let config = format!("[log]\nurl = \"{}\"\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n", topic.url);
-        let definitions =
-            [("streams/payments.sql", stream_sql(&topic.name, keep_raw)), ("views/account_velocity.sql", view_sql(aggregates))];
+        let definitions = [("streams/payments.sql", stream_sql(&topic.name, kept)), ("views/account_velocity.sql", view_sql(aggregates))];
         for (path, text) in definitions.iter().map(|(path, text)| (*path, text.as_str())).chain([(FILE_NAME, config.as_str())]) {
             let path = folder.join(path);
             std::fs::create_dir_all(path.parent().unwrap_or(folder))?;

@@ -89,6 +89,41 @@ pub fn select_by_merchant(purchases: &Purchases) -> Option<String> {
     ))
 }
 
+/// The same by way of what a batch run keeps: states of each key and tile, so that any later time can be answered, and the answer merged
+/// from them. Tiles are the finest that a window asks for at that age; DuckDB keeps no coarser ones and writes nothing.
+pub fn select_by_states(purchases: &Purchases) -> String {
+    let (windows, t) = (purchases.windows(), purchases.newest());
+    let start = |window: &Window| window.start(t);
+    let mut aged: Vec<&Window> = windows.iter().collect();
+    aged.sort_by_key(|window| -start(window));
+    let tile = |window: &Window| format!("epoch_us(ts) // {hop} * {hop}", hop = window.hop());
+    let (oldest, younger) = aged.split_last().expect("a view has a window");
+    let cases: String = younger.iter().map(|window| format!("WHEN epoch_us(ts) >= {} THEN {} ", start(window), tile(window))).collect();
+    let state = |(alias, aggregate): &(&str, &str)| match *aggregate {
+        DISTINCT => format!("list(DISTINCT merchant_id) AS {alias}"),
+        other => format!("{other} AS {alias}"),
+    };
+    let states: Vec<String> = purchases.aggregates.iter().map(state).collect();
+    let merged = |(alias, aggregate): &(&str, &str), window: &Window| {
+        let (text, filter) = (window.text, format!("FILTER (WHERE tile >= {})", start(window)));
+        match *aggregate {
+            "count(*)" => format!("coalesce(sum({alias}) {filter}, 0)::BIGINT AS {alias}_{text}"),
+            "sum(amount)" => format!("sum({alias}) {filter} AS {alias}_{text}"),
+            "min(amount)" => format!("min({alias}) {filter} AS {alias}_{text}"),
+            DISTINCT => format!("coalesce(len(list_distinct(flatten(list({alias}) {filter}))), 0)::BIGINT AS {alias}_{text}"),
+            _ => format!("max({alias}) {filter} AS {alias}_{text}"),
+        }
+    };
+    format!(
+        "WITH states AS MATERIALIZED (SELECT {KEY}, CASE {cases}ELSE {} END AS tile,\n{}\nFROM {STREAM} WHERE epoch_us(ts) >= {} GROUP BY ALL)\n\
+         SELECT {KEY},\n{}\nFROM states GROUP BY {KEY}",
+        tile(oldest),
+        states.join(", "),
+        start(oldest),
+        columns(&purchases.aggregates, windows, &merged),
+    )
+}
+
 fn columns(aggregates: &[(&str, &str)], windows: &[Window], column: &dyn Fn(&(&str, &str), &Window) -> String) -> String {
     let columns: Vec<String> = aggregates.iter().flat_map(|one| windows.iter().map(move |window| column(one, window))).collect();
     columns.join(",\n")

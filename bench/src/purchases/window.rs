@@ -34,6 +34,11 @@ pub const ALL_WINDOWS: [Window; 8] = [
 pub const FOUR_WINDOWS: [Window; 4] = [ALL_WINDOWS[0], ALL_WINDOWS[2], ALL_WINDOWS[4], ALL_WINDOWS[6]];
 
 impl Window {
+    /// The length of the tiles at its edge.
+    pub fn hop(&self) -> Micros {
+        self.hop
+    }
+
     /// Where it begins at a time.
     pub fn start(&self, t: Micros) -> Micros {
         (t - self.length).div_euclid(self.hop) * self.hop
