@@ -17,7 +17,8 @@ use crate::scatter::{Bucketful, Ground, Scatter};
 /// Aggregations at once.
 const PARTITIONS: usize = 2;
 
-/// Archive rows to states by bucket, in no order. Rows of one key and tile may be several.
+/// Archive rows to states by bucket, in no order. Rows of one key and tile may be several. An event goes straight to the finest tile
+/// that the snapshot keeps: most are older than what is asked for in minutes.
 ///
 /// Under memory pressure Partial hands on early what it has, and the scatter spills. States are merged where they are written, in
 /// order and a few keys at a time: a second aggregation in between would have to hold (or spill, which fails for states that are
@@ -27,7 +28,7 @@ pub(crate) async fn recompute(
     session: &SessionContext,
     source: &(dyn Fn(&StreamDefinition) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
 ) -> Result<Vec<Bucketful>> {
-    let partial = partial_plan(&ground.plan, session, source).await?;
+    let partial = partial_plan(&ground.plan.kept_past(&ground.floors)?, session, source).await?;
     let mut scattering = JoinSet::new();
     for partition in 0..partial.output_partitioning().partition_count() {
         let mut states = partial.execute(partition, session.task_ctx())?;

@@ -197,6 +197,7 @@ impl Batch {
         let source = |stream: &StreamDefinition| self.scan(stream, &files, &cut);
         let ground = Ground {
             plan: view.plan.clone(),
+            floors: floors.clone(),
             codec: view.codec.clone(),
             buckets,
             temp_dir: self.settings.temp_dir.clone(),

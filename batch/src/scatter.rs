@@ -19,8 +19,9 @@ use arrow_ipc::writer::FileWriter;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use schemas::plan::ViewPlan;
 use schemas::states::KeyCodec;
-use schemas::states::partial::state_rows_of;
+use schemas::states::partial::kept_rows_of;
 use schemas::storage::bucket_of;
+use schemas::tiles::Floors;
 use schemas::{Error, Result};
 
 /// So many rows, or bytes, are taken together before they are dealt out: the more, the fewer and the larger are a bucket's batches. Never
@@ -33,6 +34,8 @@ const DEALT_PART_OF_LIMIT: usize = 128;
 #[derive(Clone)]
 pub(crate) struct Ground {
     pub(crate) plan: Arc<ViewPlan>,
+    /// Nothing is kept before these.
+    pub(crate) floors: Floors,
     pub(crate) codec: Arc<KeyCodec>,
     pub(crate) buckets: u32,
     /// Where files go; the system's temporary folder when absent.
@@ -88,7 +91,7 @@ impl Scatter {
 
     /// Takes a batch of Partial's output.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        let rows = state_rows_of(&self.ground.plan, batch)?;
+        let rows = kept_rows_of(&self.ground.plan, batch, &self.ground.floors)?;
         let keys = &rows.columns()[..self.ground.plan.keys.len()];
         let places = self.ground.codec.places(keys, rows.num_rows())?;
         for row in 0..rows.num_rows() {

@@ -70,8 +70,9 @@ impl WholeKeys {
         let schema = plan.state_schema().clone();
         let once = Arc::new(Once { schema: schema.clone(), bucket: Mutex::new(Some(bucket)) });
         let source = StreamingTableExec::try_new(schema.clone(), vec![once], None, None, false, None)?;
-        // Keys, level and tile.
-        let exprs = (0..plan.keys.len() + 2).map(|index| {
+        // Keys, tile and level.
+        let keys = plan.keys.len();
+        let exprs = (0..keys).chain([keys + 1, keys]).map(|index| {
             let column = Arc::new(Column::new(schema.field(index).name(), index));
             PhysicalSortExpr::new(column, SortOptions { descending: false, nulls_first: true })
         });

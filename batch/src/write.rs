@@ -6,9 +6,9 @@ use datafusion::execution::TaskContext;
 use futures::{StreamExt, TryStreamExt, stream};
 use schemas::catalog::FileRecord;
 use schemas::plan::ViewPlan;
-use schemas::states::{KeyCodec, StateRows, climb, merge_sorted};
+use schemas::states::{KeyCodec, StateRows, climb};
 use schemas::storage::{BucketFile, BucketWriter, ObjectName, ObjectStorage};
-use schemas::tiles::{Level, Micros};
+use schemas::tiles::Floors;
 use schemas::{Error, Result, failpoint};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -42,7 +42,7 @@ pub(crate) struct SnapshotWriter {
     pub(crate) codec: Arc<KeyCodec>,
     pub(crate) version: u32,
     pub(crate) run: Uuid,
-    pub(crate) floors: Vec<(Level, Option<Micros>)>,
+    pub(crate) floors: Floors,
     pub(crate) limit_bytes: usize,
     pub(crate) context: Arc<TaskContext>,
 }
@@ -118,7 +118,7 @@ impl SnapshotWriter {
 
     /// Merged, and with the coarser levels; `None` where the floors leave nothing.
     fn finished(&self, sorted: &StateRows) -> Result<Option<StateRows>> {
-        let laddered = climb(&self.plan, &merge_sorted(&self.plan, sorted)?, &self.floors)?;
+        let laddered = climb(&self.plan, sorted, &self.floors)?;
         Ok((!laddered.is_empty()).then_some(laddered))
     }
 

@@ -17,7 +17,9 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::definitions::{StreamDefinition, timestamp_type};
-use crate::tiles::{Level, Micros, Range};
+use crate::error::Result;
+use crate::plan::tile_function::kept_tiles;
+use crate::tiles::{Floors, Level, Micros, Range};
 
 mod analyse;
 mod columns;
@@ -171,10 +173,16 @@ impl ViewPlan {
         self.ranges[self.existence].window
     }
 
+    /// The plan of what is kept past these floors: its events go straight to the finest tile that is ([`finest_kept`](crate::tiles::finest_kept)), for
+    /// [`climb`](crate::states::climb) to go on from.
+    pub fn kept_past(&self, floors: &[(Level, Option<Micros>)]) -> Result<ViewPlan> {
+        Ok(ViewPlan { prepare: kept_tiles(&self.prepare, floors)?, ..self.clone() })
+    }
+
     /// Per level, the tile start before which no row can be asked for any more at `t` or later; `None`: all are kept.
     ///
     /// A level is needed from a window's left edge up to the next coarser tile's start, and likewise below an `until`.
-    pub fn floors(&self, t: Micros) -> Vec<(Level, Option<Micros>)> {
+    pub fn floors(&self, t: Micros) -> Floors {
         self.ladder.iter().enumerate().map(|(i, level)| (*level, self.floor_of(i, t))).collect()
     }
 

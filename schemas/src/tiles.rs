@@ -97,6 +97,20 @@ impl Level {
     }
 }
 
+/// Per level of a ladder, finest first: the tile start before which no row is kept; `None`: all are.
+pub type Floors = Vec<(Level, Option<Micros>)>;
+
+/// The finest level whose tile of this time is kept: nobody asks for the time at a finer one. Times that no level keeps are the
+/// coarsest one's. Never [`Level::All`] beside others: the start of its one tile tells no level.
+///
+/// A floor is a tile start of its level, and lower the coarser the level is: so the start of a time's tile at this level gives the
+/// same level again.
+pub fn finest_kept(floors: &[(Level, Option<Micros>)], time: Micros) -> Level {
+    let bounded = || floors.iter().filter(|(level, _)| *level != Level::All);
+    let kept = bounded().find(|(_, floor)| floor.is_none_or(|floor| floor <= time));
+    kept.or_else(|| bounded().last()).map_or(Level::All, |(level, _)| *level)
+}
+
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

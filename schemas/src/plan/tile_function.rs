@@ -1,27 +1,51 @@
 //! The start of the tile that holds an event time, as a scalar function inside plans.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use crate::definitions::timestamp_type;
-use crate::tiles::Level;
+use crate::tiles::{Floors, Level, Micros, finest_kept};
 
 /// The function from event time to tile start at one level.
 pub(super) fn tile_of(level: Level) -> ScalarUDF {
-    ScalarUDF::from(TileOf {
-        level,
-        name: format!("tile_{level}"),
-        signature: Signature::exact(vec![timestamp_type()], Volatility::Immutable),
-    })
+    named(format!("tile_{level}"), vec![(level, None)])
+}
+
+/// The function from event time to the start of the finest tile that is kept.
+fn kept_tile_of(floors: &[(Level, Option<Micros>)]) -> ScalarUDF {
+    named("kept_tile".to_owned(), floors.to_vec())
+}
+
+fn named(name: String, floors: Floors) -> ScalarUDF {
+    ScalarUDF::from(TileOf { floors, name, signature: Signature::exact(vec![timestamp_type()], Volatility::Immutable) })
+}
+
+/// A plan whose events go to the finest tile that is kept, each, instead of the finest of all.
+pub(super) fn kept_tiles(plan: &LogicalPlan, floors: &[(Level, Option<Micros>)]) -> Result<LogicalPlan> {
+    let kept = Arc::new(kept_tile_of(floors));
+    let rewritten = plan.clone().transform_down(|node| {
+        node.map_expressions(|expr| {
+            expr.transform_down(|expr| match expr {
+                Expr::ScalarFunction(mut call) if (call.func.inner().as_ref() as &dyn Any).is::<TileOf>() => {
+                    call.func = kept.clone();
+                    Ok(Transformed::yes(Expr::ScalarFunction(call)))
+                }
+                other => Ok(Transformed::no(other)),
+            })
+        })
+    })?;
+    Ok(rewritten.data)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TileOf {
-    level: Level,
+    floors: Floors,
     name: String,
     signature: Signature,
 }
@@ -42,7 +66,7 @@ impl ScalarUDFImpl for TileOf {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let times = args.args[0].to_array(args.number_rows)?;
         let times = times.as_primitive::<TimestampMicrosecondType>();
-        let tiles: TimestampMicrosecondArray = times.unary(|time| self.level.floor(time));
+        let tiles: TimestampMicrosecondArray = times.unary(|time| finest_kept(&self.floors, time).floor(time));
         Ok(ColumnarValue::Array(Arc::new(tiles.with_timezone("UTC")) as ArrayRef))
     }
 }

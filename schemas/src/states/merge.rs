@@ -3,7 +3,9 @@
 //! Groups are numbered in the order of their first row and every group has one: the accumulators of DataFusion take a group
 //! they were told of for one they have seen.
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array, make_array,
+};
 use arrow::compute::{concat_batches, interleave, interleave_record_batch, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
@@ -40,21 +42,44 @@ pub fn merge_sorted(plan: &ViewPlan, rows: &StateRows) -> Result<StateRows> {
     if groups.first_row.len() == rows.len() { Ok(rows.clone()) } else { merge_groups(plan, rows, &groups) }
 }
 
-/// Adds the coarser levels to rows of the finest one (whole keys), and drops what lies before `floors`.
-pub fn climb(plan: &ViewPlan, finest: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
+/// Adds the coarser levels to rows of whole keys, and drops what lies before `floors`. The rows are of the finest level, or each of the
+/// finest one that keeps its time ([`ViewPlan::kept_past`]).
+pub fn climb(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
+    let present = levels_of(rows)?;
     let mut all = Vec::with_capacity(plan.ladder.len());
-    let mut below = finest.clone();
+    let mut below = rows.slice(0..0);
     for (i, level) in plan.ladder.iter().enumerate() {
-        if i > 0 {
-            below = raise(plan, &below, *level)?;
-        }
+        below = match present.contains(level) {
+            // Rows that came straight to this level lie before those of finer ones, key by key.
+            true => raise(plan, &up_to(rows, *level, &present)?, *level)?,
+            false if i == 0 || below.is_empty() => below,
+            false => raise(plan, &below, *level)?,
+        };
         let floor = floors.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
         all.push(keep_from(&below, floor)?);
     }
-    in_order(finest.keys(), all)
+    in_order(rows.keys(), all)
 }
 
-/// The rows of one level, merged into the tiles of a coarser one.
+/// The levels of rows, finest first.
+fn levels_of(rows: &StateRows) -> Result<Vec<Level>> {
+    let mut present = [false; Level::LADDER.len()];
+    for code in levels(rows.batch())?.values() {
+        let slot = present.get_mut(*code as usize);
+        *slot.ok_or_else(|| Error::corrupt(format!("unknown tile level {code}")))? = true;
+    }
+    Ok(Level::LADDER.into_iter().filter(|level| present[level.code() as usize]).collect())
+}
+
+/// The rows of a level and of finer ones.
+fn up_to(rows: &StateRows, level: Level, present: &[Level]) -> Result<StateRows> {
+    if present.last() == Some(&level) {
+        return Ok(rows.clone());
+    }
+    filtered(rows, &levels(rows.batch())?.iter().map(|code| code.map(|code| code <= level.code())).collect())
+}
+
+/// Rows in the order of their tiles, merged into the tiles of a coarser level.
 fn raise(plan: &ViewPlan, rows: &StateRows, to: Level) -> Result<StateRows> {
     let groups = number_groups(rows, |_, tile| (to.code(), to.floor(tile)))?;
     merge_groups(plan, rows, &groups)
@@ -62,12 +87,15 @@ fn raise(plan: &ViewPlan, rows: &StateRows, to: Level) -> Result<StateRows> {
 
 fn keep_from(rows: &StateRows, floor: Option<Micros>) -> Result<StateRows> {
     let Some(floor) = floor else { return Ok(rows.clone()) };
-    let keep: arrow::array::BooleanArray = tiles(rows.batch())?.iter().map(|tile| Some(*tile >= floor)).collect();
+    filtered(rows, &tiles(rows.batch())?.iter().map(|tile| Some(*tile >= floor)).collect())
+}
+
+fn filtered(rows: &StateRows, keep: &BooleanArray) -> Result<StateRows> {
     if keep.true_count() == rows.len() {
         return Ok(rows.clone());
     }
-    let keys = arrow::compute::filter(rows.keys(), &keep)?.as_binary::<i32>().clone();
-    Ok(StateRows::from_sorted(arrow::compute::filter_record_batch(rows.batch(), &keep)?, keys))
+    let keys = arrow::compute::filter(rows.keys(), keep)?.as_binary::<i32>().clone();
+    Ok(StateRows::from_sorted(arrow::compute::filter_record_batch(rows.batch(), keep)?, keys))
 }
 
 /// The rows of levels, finest first and each sorted, key after key. `every_key` names them all, in order.
@@ -125,18 +153,20 @@ fn number_groups(rows: &StateRows, place: impl Fn(u8, Micros) -> (u8, Micros)) -
 
 fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<StateRows> {
     let first = UInt32Array::from(groups.first_row.clone());
-    let keys = take(rows.keys(), &first, None)?;
+    let firsts = |of: &dyn Array| if first.len() == of.len() { Ok(make_array(of.to_data())) } else { take(of, &first, None) };
+    let keys = firsts(rows.keys())?;
     let keys = keys.as_any().downcast_ref::<BinaryArray>().cloned().ok_or_else(|| Error::internal("keys changed their type"))?;
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(plan.state_schema().fields().len());
     for key in &rows.batch().columns()[..plan.keys.len()] {
-        columns.push(take(key, &first, None)?);
+        columns.push(firsts(key)?);
     }
     columns.push(Arc::new(UInt8Array::from(groups.level.clone())));
     columns.push(Arc::new(TimestampMicrosecondArray::from(groups.tile.clone()).with_timezone("UTC")));
     for (i, state) in plan.states.iter().enumerate() {
         let from = plan.state_offset(i);
         let states = &rows.batch().columns()[from..from + state.fields.len()];
-        if groups.first_row.is_empty() {
+        // Nothing to merge.
+        if groups.first_row.len() == rows.len() {
             columns.extend_from_slice(states);
             continue;
         }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use arrow::array::{ArrayRef, RecordBatch, UInt8Array};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt8Array};
+use arrow::datatypes::{Schema, SchemaRef, TimestampMicrosecondType};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -28,6 +28,7 @@ use crate::definitions::StreamDefinition;
 use crate::error::{Error, Result};
 use crate::events::plan_schema;
 use crate::plan::{TILE, ViewPlan};
+use crate::tiles::{Level, Micros, finest_kept};
 
 /// The physical plan from events to keys, tile and arguments. `source` gives the scan of each stream; its schema must hold the
 /// columns of [`plan_schema`] (more are ignored).
@@ -62,10 +63,22 @@ pub fn partial_exec(plan: &ViewPlan, prepared: Arc<dyn ExecutionPlan>) -> Result
     Ok(Arc::new(exec))
 }
 
-/// A batch of Partial's output, in the view's state schema.
+/// A batch of Partial's output, in the view's state schema: all of the finest level.
 pub fn state_rows_of(plan: &ViewPlan, batch: &RecordBatch) -> Result<RecordBatch> {
+    with_levels(plan, batch, UInt8Array::from_value(plan.finest().code(), batch.num_rows()))
+}
+
+/// The same of a plan whose events went straight to the tiles that are kept ([`ViewPlan::kept_past`]).
+pub fn kept_rows_of(plan: &ViewPlan, batch: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<RecordBatch> {
+    let tiles = batch.column(plan.keys.len()).as_primitive_opt::<TimestampMicrosecondType>();
+    let tiles = tiles.ok_or_else(|| Error::internal("tiles changed their type"))?;
+    let levels = tiles.values().iter().map(|tile| finest_kept(floors, *tile).code());
+    with_levels(plan, batch, UInt8Array::from_iter_values(levels))
+}
+
+fn with_levels(plan: &ViewPlan, batch: &RecordBatch, levels: UInt8Array) -> Result<RecordBatch> {
     let keys = plan.keys.len();
-    let level: ArrayRef = Arc::new(UInt8Array::from_value(plan.finest().code(), batch.num_rows()));
+    let level: ArrayRef = Arc::new(levels);
     let mut columns: Vec<ArrayRef> = batch.columns()[..keys].to_vec();
     columns.push(level);
     columns.extend_from_slice(&batch.columns()[keys..]);

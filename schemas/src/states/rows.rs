@@ -1,4 +1,4 @@
-//! State rows, sorted by key, level and tile; keys compared by their row encoding.
+//! State rows, sorted by key; rows of one key by tile as they are gathered, by level and tile in a snapshot. Keys are compared by their row encoding.
 
 use std::sync::Arc;
 
@@ -76,12 +76,12 @@ pub struct StateRows {
 }
 
 impl StateRows {
-    /// Sorts rows of the plan's state schema. Rows of one key, level and tile stay apart; see [`super::merge_rows`].
+    /// Sorts rows of the plan's state schema by key, tile and level. Rows of one key, level and tile stay apart; see [`super::merge_rows`].
     pub fn sort(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<Self> {
         let batch = concat_batches(plan.state_schema(), batches)?;
         let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
         let (levels, tiles) = (levels(&batch)?, tiles(&batch)?);
-        let place = |row: u32| (levels.value(row as usize), tiles[row as usize]);
+        let place = |row: u32| (tiles[row as usize], levels.value(row as usize));
         if (0..batch.num_rows() as u32).is_sorted_by_key(|row| (keys.value(row as usize), place(row))) {
             return Ok(Self { batch, keys });
         }

@@ -10,12 +10,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::FileRecord;
 use crate::error::{Error, Result};
+use crate::plan::TILE;
 use crate::storage::parquet_file::{ParquetOptions, ParquetUpload, newer_release};
 use crate::storage::paths::ObjectName;
 use crate::storage::scan::{BatchStream, read_file};
 use crate::storage::store::ObjectStorage;
 use crate::storage::verified::KnownFile;
-use crate::tiles::{Level, Micros};
+use crate::tiles::{Floors, Micros};
 use crate::vector::Vector;
 
 /// Raised when an older release could misread what we write; fields that it may ignore are no reason.
@@ -47,7 +48,7 @@ pub struct Manifest {
     /// In the order of the buckets; a bucket without rows has no file.
     pub files: Vec<BucketFile>,
     /// The least tile start that is kept of each level; `None` keeps all.
-    pub floors: Vec<(Level, Option<Micros>)>,
+    pub floors: Floors,
     /// The greatest event time of all events in the snapshot.
     pub max_event_time: Option<Micros>,
     pub made_at: Micros,
@@ -169,7 +170,8 @@ impl BucketWriter {
         schema: SchemaRef,
         metadata: Vec<(String, String)>,
     ) -> Result<Self> {
-        let options = ParquetOptions { row_group_rows: ROW_GROUP_ROWS, metadata, ..ParquetOptions::default() };
+        let opaque_columns = measures(&schema);
+        let options = ParquetOptions { row_group_rows: ROW_GROUP_ROWS, metadata, opaque_columns, ..ParquetOptions::default() };
         let upload = ParquetUpload::begin(storage, &name, schema, &options).await?;
         Ok(Self { name, bucket, upload })
     }
@@ -189,6 +191,16 @@ impl BucketWriter {
     pub async fn abort(self) {
         self.upload.abort().await;
     }
+}
+
+/// The states that are amounts or times: they hardly repeat, and a bucket is read whole.
+fn measures(schema: &SchemaRef) -> Vec<String> {
+    let states = schema.fields().iter().skip_while(|field| field.name() != TILE).skip(1);
+    let measured = states.filter(|field| {
+        let of_type = field.data_type();
+        of_type.is_floating() || of_type.is_temporal() || of_type.is_decimal()
+    });
+    measured.map(|field| field.name().clone()).collect()
 }
 
 impl From<&BucketFile> for KnownFile {

@@ -60,3 +60,34 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn the_tile_of_a_kept_time_tells_its_level(
+        floor in -3 * DAY..3 * DAY,
+        ago in prop::collection::vec(0..2 * DAY, 8),
+        forever in any::<bool>(),
+        time in -9 * DAY..9 * DAY,
+        all in any::<bool>(),
+    ) {
+        let timed = Level::LADDER.into_iter().filter(|level| *level != Level::All);
+        let mut from = floor;
+        let mut floors: Floors = timed.zip(ago).map(|(level, ago)| {
+            from = level.floor(from - ago);
+            (level, Some(from))
+        }).collect();
+        if forever {
+            floors[5].1 = None;
+            floors[6].1 = None;
+            floors[7].1 = None;
+        }
+        if all {
+            floors.push((Level::All, None));
+        }
+        let level = finest_kept(&floors, time);
+        let tile = level.floor(time);
+        prop_assert_eq!(finest_kept(&floors, tile), level);
+        let kept = |(of, floor): &(Level, Option<Micros>)| *of != Level::All && floor.is_none_or(|floor| floor <= of.floor(time));
+        prop_assert_eq!(floors.iter().find(|floor| kept(floor)).map_or(Level::Days64, |(level, _)| *level), level);
+    }
+}

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray, UInt8Array,
 };
+use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 use jobs::verify::plain::{Moment, plain};
@@ -12,9 +14,9 @@ use proptest::prelude::*;
 use schemas::definitions::{Definitions, parse};
 use schemas::events::plan_schema;
 use schemas::functions::Functions;
-use schemas::plan::{Planned, Planner, ViewPlan, planning_session};
+use schemas::plan::{LEVEL, Planned, Planner, TILE, ViewPlan, planning_session};
 use schemas::states::{KeyCodec, Partial, Pieces, StateRows, answer, climb, merge_rows};
-use schemas::tiles::Micros;
+use schemas::tiles::{Level, Micros, finest_kept};
 
 use crate::compare::{Inputs, rows_of, same};
 use crate::grammar::view;
@@ -97,17 +99,34 @@ async fn expected(session: &SessionContext, definitions: &Definitions, events: &
     frame.collect().await.unwrap_or_else(|error| panic!("{error}\n{}", plain.sql))
 }
 
+/// Rows that know their tile, with the level that a run gives it.
+fn at_kept_levels(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> RecordBatch {
+    let (level, tile) = (rows.schema().index_of(LEVEL).unwrap(), rows.schema().index_of(TILE).unwrap());
+    let tiles = rows.column(tile).as_primitive::<TimestampMicrosecondType>();
+    let mut columns = rows.columns().to_vec();
+    columns[level] = Arc::new(UInt8Array::from_iter_values(tiles.values().iter().map(|tile| finest_kept(floors, *tile).code())));
+    RecordBatch::try_new(rows.schema(), columns).unwrap()
+}
+
 /// What the layers answer: a snapshot of the checkpoints before the cut, taken at `t_run`, and a layer for each one after it.
 async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usize, t_run: Micros, t: Micros) -> (RecordBatch, Vec<bool>) {
     let session = planning_session(&Functions::standard()).unwrap();
     let codec = KeyCodec::new(&plan.keys).unwrap();
     let mut partial = Partial::new(plan.clone(), &session).await.unwrap();
+    // A run's events go straight to the tiles it keeps; the same events at the finest tiles make the same snapshot.
+    let floors = plan.floors(t_run);
+    let straight = cut % 2 == 0;
+    let mut run = Partial::new(Arc::new(plan.kept_past(&floors).unwrap()), &session).await.unwrap();
     let (mut before, mut after): (Vec<RecordBatch>, Vec<StateRows>) = (Vec::new(), Vec::new());
     for (checkpoint, events) in events {
-        let states = partial.states("s", std::slice::from_ref(events)).await.unwrap();
-        if *checkpoint < cut { before.extend(states) } else { after.push(merge_rows(plan, &codec, &states).unwrap()) }
+        let events = std::slice::from_ref(events);
+        match *checkpoint < cut {
+            true if straight => before.extend(run.states("s", events).await.unwrap().iter().map(|rows| at_kept_levels(rows, &floors))),
+            true => before.extend(partial.states("s", events).await.unwrap()),
+            false => after.push(merge_rows(plan, &codec, &partial.states("s", events).await.unwrap()).unwrap()),
+        }
     }
-    let snapshot = climb(plan, &merge_rows(plan, &codec, &before).unwrap(), &plan.floors(t_run)).unwrap();
+    let snapshot = climb(plan, &merge_rows(plan, &codec, &before).unwrap(), &floors).unwrap();
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for rows in after.iter().chain([&snapshot]) {
         keys.extend(rows.keys().iter().flatten().map(<[u8]>::to_vec));

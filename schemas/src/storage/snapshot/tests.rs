@@ -3,6 +3,7 @@ use futures::TryStreamExt;
 
 use super::*;
 use crate::ErrorKind;
+use crate::tiles::Level;
 
 fn batch(from: i64, rows: i64) -> RecordBatch {
     RecordBatch::try_from_iter([("key", Arc::new(Int64Array::from_iter_values(from..from + rows)) as ArrayRef)]).unwrap()
