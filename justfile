@@ -84,6 +84,10 @@ links:
 bench *arguments:
     cargo build --release --workspace && "${CARGO_TARGET_DIR:-target}/release/bench" {{arguments}}
 
+# JSON decoders on the same records into the same columns: just decoders [ROUNDS] [RECORDS] (needs no DataFusion: two minutes to build)
+decoders *arguments:
+    bench/decoders/run {{arguments}}
+
 # every benchmark; writes bench/RESULTS.md
 bench-all:
     bench/run

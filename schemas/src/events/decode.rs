@@ -67,7 +67,14 @@ impl Decoder {
     pub fn decode<'a>(&self, value: Option<&'a [u8]>) -> Result<Event<'a>, DecodeError> {
         let slots = self.members.find(object_text(value)?).map_err(|error| no_object(value, format!("invalid JSON ({error})")))?;
         let columns = &self.definition.columns;
-        let values = columns.iter().zip(slots).map(|(column, slot)| column_value(column, slot)).collect::<Result<Vec<_>, _>>()?;
+        // Not collected as a result, which does not know how many there will be.
+        let mut values = Vec::with_capacity(columns.len());
+        for (column, slot) in columns.iter().zip(slots) {
+            match (slot, &column.column_type) {
+                (Slot::Plain(json), ColumnType::Text) => values.push(Value::Text(Cow::Borrowed(unquoted(json)))),
+                _ => values.push(column_value(column, slot)?),
+            }
+        }
         let event_time = match &values[self.event_time] {
             Value::Timestamp(time) => *time,
             Value::Date(days) => midnight(*days),
@@ -147,14 +154,19 @@ fn object_text(value: Option<&[u8]>) -> Result<&str, DecodeError> {
     }
 }
 
+/// The content of a JSON string without escapes.
+fn unquoted(json: &str) -> &str {
+    json.get(1..json.len().saturating_sub(1)).unwrap_or_default()
+}
+
 fn column_value<'a>(column: &Column, slot: Slot<'a>) -> Result<Value<'a>, DecodeError> {
-    let raw = match slot {
-        Slot::Found(raw) => raw,
+    let json = match slot {
+        Slot::Found(json) | Slot::Plain(json) => json,
         Slot::Missing if column.nullable => return Ok(Value::Null),
         Slot::Missing => return Err(absent(column, "nothing")),
         Slot::NoObject(found) => return Err(wrong(column, "", format!("{found} on the way"), "an object there".into())),
     };
-    match read(&column.column_type, column.unit, raw) {
+    match read(&column.column_type, column.unit, json) {
         Ok(Value::Null) if !column.nullable => Err(absent(column, "null")),
         Ok(value) => Ok(value),
         Err(Mismatch { place, found, expected }) => Err(wrong(column, &place, found, expected)),

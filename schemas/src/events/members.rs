@@ -1,9 +1,12 @@
-//! One pass over a JSON object that picks the members which columns need, as borrowed raw text; the rest is skipped unread.
+//! One pass over a JSON object that picks the members which columns need, as borrowed raw text; the rest is skipped unread. `quick`
+//! reads what is in order; serde_json says what is wrong with the rest.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::definitions::Column;
+
+mod quick;
 
 /// The paths of all columns as one tree, so that a nested object is walked once for all columns in it.
 #[derive(Debug)]
@@ -16,7 +19,9 @@ pub(super) struct Members {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Slot<'a> {
     Missing,
-    Found(&'a RawValue),
+    Found(&'a str),
+    /// Found, and it is a text without escapes.
+    Plain(&'a str),
     /// The path leads through something that is no object.
     NoObject(&'static str),
 }
@@ -28,9 +33,17 @@ struct Node {
     /// The columns whose path goes on below.
     below: Vec<usize>,
     /// In the order of the columns.
-    children: Vec<(Box<str>, Node)>,
+    children: Vec<Child>,
     /// The children's places, sorted by name.
     by_name: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Child {
+    name: Box<str>,
+    /// The name as JSON.
+    quoted: Box<[u8]>,
+    node: Node,
 }
 
 impl Members {
@@ -45,7 +58,9 @@ impl Members {
     /// The raw values at the columns' paths, in the columns' order. Of members of the same name the last one wins.
     pub(super) fn find<'a>(&self, object: &'a str) -> Result<Vec<Slot<'a>>, serde_json::Error> {
         let mut slots = vec![Slot::Missing; self.columns];
-        self.root.walk(object, &mut slots)?;
+        if quick::find(&self.root, object, &mut slots).is_none() {
+            self.root.walk(object, &mut slots)?;
+        }
         Ok(slots)
     }
 }
@@ -57,15 +72,16 @@ impl Node {
             return;
         };
         self.below.push(column);
-        let at = match self.by_name.binary_search_by(|at| (*self.children[*at].0).cmp(name)) {
+        let at = match self.by_name.binary_search_by(|at| (*self.children[*at].name).cmp(name)) {
             Ok(found) => self.by_name[found],
             Err(place) => {
                 self.by_name.insert(place, self.children.len());
-                self.children.push((name.as_str().into(), Node::default()));
+                let quoted = serde_json::Value::from(name.as_str()).to_string().into_bytes().into();
+                self.children.push(Child { name: name.as_str().into(), quoted, node: Node::default() });
                 self.children.len() - 1
             }
         };
-        self.children[at].1.insert(rest, column);
+        self.children[at].node.insert(rest, column);
     }
 
     fn walk<'a>(&self, json: &'a str, slots: &mut [Slot<'a>]) -> Result<(), serde_json::Error> {
@@ -78,11 +94,11 @@ impl Node {
     /// one order.
     fn child(&self, name: &str, expected: &mut usize) -> Option<&Node> {
         let at = match self.children.get(*expected) {
-            Some((child, _)) if **child == *name => *expected,
-            _ => self.by_name[self.by_name.binary_search_by(|at| (*self.children[*at].0).cmp(name)).ok()?],
+            Some(child) if *child.name == *name => *expected,
+            _ => self.by_name[self.by_name.binary_search_by(|at| (*self.children[*at].name).cmp(name)).ok()?],
         };
         *expected = at + 1;
-        Some(&self.children[at].1)
+        Some(&self.children[at].node)
     }
 }
 
@@ -105,7 +121,7 @@ impl<'a> Walk<'_, '_, 'a> {
         }
         let raw: &'a RawValue = map.next_value()?;
         for column in &child.columns {
-            self.slots[*column] = Slot::Found(raw);
+            self.slots[*column] = Slot::Found(raw.get());
         }
         if child.children.is_empty() { Ok(()) } else { child.walk(raw.get(), self.slots).map_err(M::Error::custom) }
     }

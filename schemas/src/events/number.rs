@@ -10,6 +10,9 @@ pub(super) fn scaled(text: &str, scale: i64) -> Option<i128> {
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
     };
+    if let Some(magnitude) = short(rest, scale) {
+        return Some(if negative { -magnitude } else { magnitude });
+    }
     let (digits, exponent) = match rest.iter().position(|byte| matches!(byte, b'e' | b'E')) {
         Some(at) => (&rest[..at], exponent(&rest[at + 1..])?),
         None => (rest, 0),
@@ -17,6 +20,40 @@ pub(super) fn scaled(text: &str, scale: i64) -> Option<i128> {
     let (mantissa, power) = mantissa(digits)?;
     let magnitude = shift(mantissa?, exponent.saturating_add(power).saturating_add(scale))?;
     Some(if negative { -magnitude } else { magnitude })
+}
+
+/// What nearly all numbers are: at most 19 digits without exponent, and none finer than the scale. `None`: another number, or none.
+fn short(digits: &[u8], scale: i64) -> Option<i128> {
+    if digits.len() > 19 {
+        return None;
+    }
+    // 19 digits fit.
+    let (mut value, mut point) = (0u64, None);
+    for (at, byte) in digits.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => value = value * 10 + u64::from(byte - b'0'),
+            b'.' if point.is_none() => point = Some(at),
+            _ => return None,
+        }
+    }
+    let behind = point.map_or(0, |point| digits.len() - 1 - point);
+    let has_digit = digits.len() > usize::from(point.is_some());
+    let power = power(u32::try_from(scale - behind as i64).ok()?).filter(|_| has_digit)?;
+    i128::from(value).checked_mul(power)
+}
+
+/// `10^exponent`, when 128 bits hold it.
+pub(super) fn power(exponent: u32) -> Option<i128> {
+    const POWERS: [i128; 39] = {
+        let mut powers = [1; 39];
+        let mut at = 1;
+        while at < powers.len() {
+            powers[at] = powers[at - 1] * 10;
+            at += 1;
+        }
+        powers
+    };
+    POWERS.get(exponent as usize).copied()
 }
 
 /// Digits with at most one point, as `mantissa * 10^power` without trailing zeros. The outer `None`: not such a text; the
@@ -50,7 +87,7 @@ fn append(value: i128, zeros: u32, digit: i128) -> Option<i128> {
     if value == 0 {
         return Some(digit);
     }
-    let power = 10i128.checked_pow(zeros.checked_add(1)?)?;
+    let power = power(zeros.checked_add(1)?)?;
     value.checked_mul(power)?.checked_add(digit)
 }
 
@@ -74,7 +111,7 @@ fn shift(mantissa: i128, power: i64) -> Option<i128> {
     if mantissa == 0 {
         return Some(0);
     }
-    mantissa.checked_mul(10i128.checked_pow(u32::try_from(power).ok()?)?)
+    mantissa.checked_mul(self::power(u32::try_from(power).ok()?)?)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use serde_json::value::RawValue;
 
-use super::number::scaled;
+use super::number::{power, scaled};
 use super::time::{self, TimeError, format_date, format_timestamp};
 use crate::definitions::{ColumnType, TimeUnit};
 use crate::tiles::Micros;
@@ -92,8 +92,7 @@ pub(super) struct Mismatch {
 }
 
 /// Reads a value by its column's type; JSON's null is [`Value::Null`].
-pub(super) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, raw: &'a RawValue) -> Result<Value<'a>, Mismatch> {
-    let json = raw.get();
+pub(super) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
     if json == "null" {
         return Ok(Value::Null);
     }
@@ -155,7 +154,7 @@ fn mismatch(json: &str, expected: String) -> Mismatch {
 /// The content of a JSON string; `None` when it is none, or when an escape in it stands for no character.
 fn text(json: &str) -> Option<Cow<'_, str>> {
     let content = json.strip_prefix('"')?.strip_suffix('"')?;
-    if content.contains('\\') { serde_json::from_str(json).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(content)) }
+    if content.as_bytes().contains(&b'\\') { serde_json::from_str(json).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(content)) }
 }
 
 fn boolean<'a>(json: &str) -> Option<Value<'a>> {
@@ -186,7 +185,7 @@ fn is_number(json: &str) -> bool {
 
 fn decimal<'a>(json: &str, precision: u8, scale: i8) -> Option<Value<'a>> {
     let unscaled = scaled(&number_text(json)?, i64::from(scale))?;
-    let bound = 10i128.checked_pow(u32::from(precision))?;
+    let bound = power(u32::from(precision))?;
     (unscaled.abs() < bound).then_some(Value::Decimal { unscaled, scale })
 }
 
@@ -243,7 +242,7 @@ fn list<'a>(item: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<
     }
     let items: Vec<&'a RawValue> = serde_json::from_str(json).map_err(|_| wrong())?;
     let read_one = |(index, raw): (usize, &'a RawValue)| {
-        read(item, unit, raw).map_err(|inner| Mismatch { place: format!("[{index}]{}", inner.place), ..inner })
+        read(item, unit, raw.get()).map_err(|inner| Mismatch { place: format!("[{index}]{}", inner.place), ..inner })
     };
     items.into_iter().enumerate().map(read_one).collect::<Result<_, _>>().map(Value::List)
 }

@@ -27,6 +27,15 @@ fn overflow_is_refused() {
 }
 
 #[test]
+fn as_many_digits_as_64_bits_hold_and_one_more_are_read_alike() {
+    assert_eq!(scaled("9999999999999999999", 0), Some(9_999_999_999_999_999_999));
+    assert_eq!(scaled("99999999999999999999", 0), Some(99_999_999_999_999_999_999));
+    assert_eq!(scaled("-99999999999999999.9", 2), Some(-9_999_999_999_999_999_990));
+    assert_eq!(scaled("9999999999999999999", 19), Some(99_999_999_999_999_999_990_000_000_000_000_000_000));
+    assert_eq!(scaled("9999999999999999999", 20), None);
+}
+
+#[test]
 fn long_runs_of_zeros_cost_nothing() {
     let zeros = "0".repeat(10_000);
     assert_eq!(scaled(&format!("1{zeros}e-10000"), 0), Some(1));

@@ -1,0 +1,36 @@
+//! Every decoder, by its best setting that still checks the JSON and its UTF-8: records to columns.
+
+use arrow::array::RecordBatch;
+
+use crate::columns::Failed;
+use crate::records::Records;
+
+mod arrow_json;
+mod product;
+mod simd;
+mod sonic;
+mod typed;
+
+pub struct Contender {
+    pub name: &'static str,
+    pub decode: Box<dyn FnMut(&Records) -> Result<RecordBatch, Failed>>,
+}
+
+/// The product first.
+pub fn all(records: &Records) -> Result<Vec<Contender>, Failed> {
+    Ok(vec![
+        of("basestream (and 5 columns of position)", product::decoder(records)?),
+        of("arrow-json, Decoder", arrow_json::decode),
+        of("serde_json, typed", typed::serde_json),
+        of("simd-json, tape", simd::tape),
+        of("simd-json, typed", typed::simd_json),
+        of("sonic-rs, typed", typed::sonic),
+        of("sonic-rs, to_object_iter", sonic::members),
+        of("sonic-rs, get_many", sonic::get_many),
+        of("sonic-rs, typed, UTF-8 unchecked (no contender)", typed::sonic_unchecked),
+    ])
+}
+
+fn of(name: &'static str, decode: impl FnMut(&Records) -> Result<RecordBatch, Failed> + 'static) -> Contender {
+    Contender { name, decode: Box::new(decode) }
+}

@@ -1,0 +1,85 @@
+//! The same records to the same Arrow columns by every decoder, in turns. `decoders [ROUNDS] [RECORDS] [NAME]`; without rounds it only
+//! holds the columns against each other; NAME leaves out those whose name has it not, for a profile.
+
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+
+use crate::columns::Failed;
+use crate::contenders::{Contender, all};
+use crate::product::{definitions, error, log, tiles};
+use crate::records::Records;
+
+mod columns;
+mod contenders;
+#[allow(dead_code, unused_imports)]
+mod events;
+mod product;
+mod records;
+
+/// The product's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> Result<(), Failed> {
+    let mut numbers =
+        std::env::args().skip(1).take(2).map(|text| text.parse::<u64>().map_err(|_| format!("found {text}, expected a number")));
+    let rounds = numbers.next().transpose()?.unwrap_or(0);
+    let count = numbers.next().transpose()?.unwrap_or(5_000);
+    let name = std::env::args().nth(3).unwrap_or_default();
+    for records in [Records::payments(count), Records::purchases(count)] {
+        let mut contenders = all(&records)?;
+        contenders.retain(|contender| contender.name.contains(&name));
+        hold(&records, &mut contenders)?;
+        if rounds > 0 {
+            measure(&records, &mut contenders, rounds)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every decoder's columns are the product's.
+fn hold(records: &Records, contenders: &mut [Contender]) -> Result<(), Failed> {
+    let mut own: Option<RecordBatch> = None;
+    for Contender { name, decode } in contenders.iter_mut() {
+        let batch = own_columns(records, decode(records).map_err(|error| format!("{name}: {error}"))?)?;
+        match &own {
+            Some(own) if *own != batch => return Err(format!("{name}: its columns are others")),
+            Some(_) => {}
+            None => own = Some(batch),
+        }
+    }
+    println!("{}: {} records, the same columns of all {} decoders", records.stream.name, records.records.len(), contenders.len());
+    Ok(())
+}
+
+fn own_columns(records: &Records, batch: RecordBatch) -> Result<RecordBatch, Failed> {
+    let own: Vec<usize> = (0..records.stream.columns.len()).collect();
+    batch.project(&own).map_err(|error| error.to_string())
+}
+
+/// Seconds of a round, of each decoder in turn so that what else the machine does meets all alike.
+fn measure(records: &Records, contenders: &mut [Contender], rounds: u64) -> Result<(), Failed> {
+    let mut taken = vec![Vec::new(); contenders.len()];
+    for _ in 0..rounds {
+        for (Contender { decode, .. }, taken) in contenders.iter_mut().zip(&mut taken) {
+            let began = Instant::now();
+            let batch = decode(records)?;
+            taken.push(began.elapsed().as_secs_f64());
+            drop(std::hint::black_box(batch));
+        }
+    }
+    let count = records.records.len() as f64;
+    println!("\n| {} ({:.0} bytes) | ns per record, median (least) | MB/s | ratio |", records.stream.name, records.bytes as f64 / count);
+    println!("|---|---|---|---|");
+    let mut own = None;
+    for (contender, taken) in contenders.iter().zip(&mut taken) {
+        taken.sort_by(f64::total_cmp);
+        let median = taken[taken.len() / 2];
+        let own = *own.get_or_insert(median);
+        let (nanos, least) = (median * 1e9 / count, taken[0] * 1e9 / count);
+        println!("| {} | {nanos:.0} ({least:.0}) | {:.0} | {:.2} |", contender.name, records.bytes as f64 / median / 1e6, median / own);
+    }
+    println!();
+    Ok(())
+}
