@@ -44,6 +44,13 @@ impl Records {
         Self { stream, records, bytes }
     }
 
+    /// One purchase, as it is written.
+    pub fn one(json: &[u8]) -> Self {
+        let mut one = Self::purchases(1);
+        one.records[0].value = Some(Bytes::copy_from_slice(json));
+        one
+    }
+
     /// About 260 bytes and 11 columns.
     pub fn payments(count: u64) -> Self {
         let required = ["event_id", "ts", "account_id", "amount", "currency", "status", "channel"].map(|name| (name, false));

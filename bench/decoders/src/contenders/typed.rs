@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use arrow::array::RecordBatch;
 use serde::Deserialize;
+use serde::de::Error;
 use serde_json::value::RawValue;
 use simd_json::Buffers;
 use sonic_rs::LazyValue;
@@ -83,7 +84,8 @@ macro_rules! each {
 }
 
 pub fn serde_json(records: &Records) -> Result<RecordBatch, Failed> {
-    each!(records, &RawValue, ::serde_json::from_slice)
+    // `from_slice` does not look at the UTF-8 of what it skips.
+    each!(records, &RawValue, |json| std::str::from_utf8(json).map_err(::serde_json::Error::custom).and_then(::serde_json::from_str))
 }
 
 pub fn sonic(records: &Records) -> Result<RecordBatch, Failed> {
