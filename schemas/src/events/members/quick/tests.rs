@@ -60,8 +60,16 @@ fn what_is_in_order_is_not_left() {
         (members(), " {\"a\" : {\"b\":\"x\"},\"b\":[1,{}, []],\"c\":{\"d\":{\"e\":-1.5E+3}},\"z\":true,\"q\\\"é\":\"é\\u00e9\"}\n");
     let expected = ["{\"b\":\"x\"}", "[1,{}, []]", "\"x\"", "{\"e\":-1.5E+3}", "-1.5E+3", "\"é\\u00e9\""];
     assert_eq!(quick(&members, full), Some(expected.map(|json| Some(json.to_owned())).to_vec()));
-    for text in ["{}", "{ }", r#"{"c":null}"#, r#"{"c":{"d":null}}"#, r#"{"b":0,"a":{},"b":"last"}"#, r#"{"a":{"b":1},"a":{}}"#, r#"{"a":{"b":1},"a":null}"#, r#"{"long name":"and a long text"}"#]
-    {
+    for text in [
+        "{}",
+        "{ }",
+        r#"{"c":null}"#,
+        r#"{"c":{"d":null}}"#,
+        r#"{"b":0,"a":{},"b":"last"}"#,
+        r#"{"a":{"b":1},"a":{}}"#,
+        r#"{"a":{"b":1},"a":null}"#,
+        r#"{"long name":"and a long text"}"#,
+    ] {
         assert!(quick(&members, text).is_some(), "{text}");
         assert_alike(text);
     }
