@@ -1,4 +1,4 @@
-//! A killed process starts again: how long until it is ready, and until it answers its first lookup.
+//! A killed process starts again: how long until it is ready, until it answers its first lookup, and until its copy is whole.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -61,11 +61,21 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 }
 
 fn empty_table(options: &Options) -> Table {
-    let columns =
-        ["keys", "snapshot MiB", "segments", "events in them", "the copy of the killed process", "ready s", "first lookup s", "peak MiB"];
+    let columns = [
+        "keys",
+        "snapshot MiB",
+        "segments",
+        "events in them",
+        "the copy of the killed process",
+        "ready s",
+        "first lookup s",
+        "copy complete s",
+        "peak MiB",
+    ];
     let notes = vec![
         format!("`basestream up`, killed by SIGKILL and started again, {} times: the middle one (least - greatest)", options.repeats),
-        "ready: `/readyz`; first lookup: a row that counts the segments' events; both from the start of the process; peak: until then"
+        "ready: `/readyz`; first lookup: a row that counts the segments' events; copy complete: every bucket of the snapshot is local; all \
+         from the start of the process; peak: until then"
             .to_owned(),
     ];
     Table { title: "From the start of a process".into(), columns: columns.map(str::to_owned).to_vec(), rows: Vec::new(), notes }
@@ -107,6 +117,7 @@ fn row(keys: u64, bytes: i64, segments: &Segments, copy: &str, started: &[Starte
         Figure::text(copy),
         Figure::seconds(spread(&|one| one.ready.as_secs_f64())),
         Figure::seconds(spread(&|one| one.answered.as_secs_f64())),
+        Figure::seconds(spread(&|one| one.copied.as_secs_f64())),
         Figure::bytes(spread(&|one| one.used.peak_bytes as f64)),
     ]
 }
@@ -115,21 +126,23 @@ fn row(keys: u64, bytes: i64, segments: &Segments, copy: &str, started: &[Starte
 struct Started {
     ready: Duration,
     answered: Duration,
+    copied: Duration,
     used: Used,
 }
 
-/// Starts it, waits for both, and kills it.
+/// Starts it, waits for all of it, and kills it.
 fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64) -> Result<Started> {
     let began = Instant::now();
     let mut up = Layer::start_with(programs, "up", &installed.config(), &installed.folder, &[(CACHE, cache.as_os_str())])?;
     let row = format!("/v1/views/{VIEW}/row?{KEY}={}", account_text(ACCOUNT));
     let address = &installed.http;
     let (ready, answer) = std::thread::scope(|scope| {
-        let ready = scope.spawn(|| until(address, "/readyz", began).map(|_| began.elapsed()));
-        let answer = scope.spawn(|| until(address, &row, began).map(|body| (began.elapsed(), body)));
+        let ready = scope.spawn(|| until(address, "/readyz", began, |_| true).map(|_| began.elapsed()));
+        let answer = scope.spawn(|| until(address, &row, began, |_| true).map(|body| (began.elapsed(), body)));
         let panicked = || Error::internal("asking panicked");
         (ready.join().unwrap_or_else(|_| Err(panicked())), answer.join().unwrap_or_else(|_| Err(panicked())))
     });
+    let copied = until(address, "/readyz", began, is_copied).map(|_| began.elapsed());
     up.check()?;
     let used = up.used();
     // SIGKILL.
@@ -140,17 +153,23 @@ fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64
     if *served != expected {
         return Err(Error::internal("a row is not what the events say").with("served", served).with("expected", expected));
     }
-    Ok(Started { ready: ready?, answered, used })
+    Ok(Started { ready: ready?, answered, copied: copied?, used })
 }
 
-/// Asks again and again until there is an answer.
-fn until(address: &str, path: &str, began: Instant) -> Result<Vec<u8>> {
+/// What `/readyz` says.
+fn is_copied(body: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(body).is_ok_and(|ready| ready["views_copying"].as_array().is_some_and(Vec::is_empty))
+}
+
+/// Asks again and again until there is such an answer.
+fn until(address: &str, path: &str, began: Instant, is_it: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>> {
     loop {
         let answer = Http::connect(address).and_then(|mut http| http.get(path).map(<[u8]>::to_vec));
         match answer {
-            Ok(body) => return Ok(body),
-            Err(error) if began.elapsed() > LONGEST => return Err(error.with("asked", path)),
-            Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            Ok(body) if is_it(&body) => return Ok(body),
+            Ok(_) | Err(_) if began.elapsed() < LONGEST => std::thread::sleep(Duration::from_millis(2)),
+            Ok(_) => return Err(Error::unavailable("what is awaited did not come").with("asked", path)),
+            Err(error) => return Err(error.with("asked", path)),
         }
     }
 }

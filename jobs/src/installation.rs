@@ -139,7 +139,18 @@ impl Installation {
 
     /// A serving node with the catalog's present state loaded. With `fresh` it also answers from this process's uncheckpointed layers.
     pub async fn node(&self, fresh: Option<Fresh>) -> Result<Node> {
-        let settings = NodeSettings {
+        let settings = self.node_settings()?;
+        Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
+    }
+
+    /// The same, answering before its snapshots are copied.
+    pub async fn node_at_once(&self, fresh: Option<Fresh>) -> Result<Node> {
+        let settings = self.node_settings()?;
+        Node::open_at_once(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
+    }
+
+    fn node_settings(&self) -> Result<NodeSettings> {
+        Ok(NodeSettings {
             name: self.worker.clone(),
             clock: match self.settings.serving.clock {
                 ClockKind::Wall => ServingClock::Wall,
@@ -149,8 +160,7 @@ impl Installation {
             poll: NODE_POLL,
             lease: self.settings.serving.lease,
             memory_limit_bytes: to_usize(self.settings.serving.memory_limit),
-        };
-        Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
+        })
     }
 
     /// The time as of which a batch run prunes.

@@ -104,7 +104,7 @@ async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
 async fn start_serving(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) -> Result<Ready> {
     let recorder = start_upkeep(parts);
     let address = http_address(&installation.settings.serving.http).await?;
-    let node = installation.node(fresh).await?;
+    let node = installation.node_at_once(fresh).await?;
     let doors = parts.token(Stage::Doors);
     let (http, task) = serving::http::serve(node.clone(), installation.log.clone(), recorder, address, doors).await?;
     parts.start(Stage::Doors, "http", |_| async move { task.await? });

@@ -59,8 +59,14 @@ impl Node {
     pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: usize) -> Result<Response> {
         let begun = Instant::now();
         let question = Question::over(self.stand()?, as_of, &[view])?;
-        let name = question.stand.view(view)?.live.name.to_string();
-        let response = self.telling(answer_keys(self, question, view, keys, paths).await).await?;
+        let asked = question.stand.view(view)?;
+        let (name, is_copying) = (asked.live.name.to_string(), asked.copying().is_some());
+        let answer = match is_copying {
+            // In a box: every lookup would carry it.
+            true => Box::pin(answer_while_copying(self, question, view, keys, paths)).await,
+            false => answer_keys(self, question, view, keys, paths).await,
+        };
+        let response = self.telling(answer).await?;
         metrics::histogram!("basestream_serving_lookup_seconds", "view" => name).record(begun.elapsed().as_secs_f64());
         Ok(response)
     }
@@ -68,10 +74,7 @@ impl Node {
 
 async fn answer_keys(node: &Node, question: Question, view: &str, keys: Keys, paths: usize) -> Result<Response> {
     let loaded = question.stand.view(view)?;
-    if keys.len() > MAX_KEYS {
-        return Err(Error::limit(format!("{} keys in one lookup: expected at most {MAX_KEYS}", keys.len())));
-    }
-    check_paths(loaded, keys.len(), paths)?;
+    check_size(loaded, keys.len(), paths)?;
     let rows = keys.typed(loaded.live.plan.answer_keys())?;
     let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
     let mut meta = Meta::of(&question, &[AskedView { view: loaded, columns: &columns }], &[]);
@@ -81,7 +84,26 @@ async fn answer_keys(node: &Node, question: Question, view: &str, keys: Keys, pa
     Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })
 }
 
-fn check_paths(view: &LoadedView, keys: usize, paths: usize) -> Result<()> {
+/// The same, once what the keys need is copied; on another stand where it turns out to be damaged.
+async fn answer_while_copying(node: &Node, mut question: Question, view: &str, keys: Keys, paths: usize) -> Result<Response> {
+    loop {
+        let loaded = question.stand.view(view)?;
+        check_size(loaded, keys.len(), paths)?;
+        let rows = keys.clone().typed(loaded.live.plan.answer_keys())?;
+        match question.fetch(loaded, Some(&rows)).await {
+            Ok(()) => return answer_keys(node, question, view, keys, paths).await,
+            Err(error) if node.goes_on_without(&question.stand.loaded, &error).await? => {
+                question = Question::over(node.stand()?, question.as_of, &[view])?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn check_size(view: &LoadedView, keys: usize, paths: usize) -> Result<()> {
+    if keys > MAX_KEYS {
+        return Err(Error::limit(format!("{keys} keys in one lookup: expected at most {MAX_KEYS}")));
+    }
     match paths {
         0 => Ok(()),
         _ if view.live.plan.links.is_none() => {
@@ -164,6 +186,22 @@ impl Question {
         published.is_some_and(|published| view.snapshot.as_ref().is_none_or(|copy| copy.manifest.run != published.run))
     }
 
+    /// Waits until what these keys of a view need is copied, or all of it without keys.
+    pub(crate) async fn fetch(&self, view: &LoadedView, keys: Option<&[Vec<ScalarValue>]>) -> Result<()> {
+        let Some(copy) = view.copying().filter(|_| !self.needs_archive(view)) else { return Ok(()) };
+        let Some(keys) = keys.filter(|_| view.live.plan.links.is_none()) else { return copy.fetch_all().await };
+        let columns = keys::columns(view.live.plan.answer_keys(), keys)?;
+        copy.fetch(&encode_keys(&view.live, &columns, keys.len())?).await
+    }
+
+    /// Waits until all of a view's snapshot is copied.
+    pub(crate) async fn fetch_all(&self, view: &str) -> Result<()> {
+        match self.stand.view(view)?.copying() {
+            Some(copy) => copy.fetch_all().await,
+            None => Ok(()),
+        }
+    }
+
     /// The archive's states of a view, when they are needed; of one key, when only that is asked.
     pub(crate) async fn archive(&self, queries: &Queries, view: &LiveView, key: Option<&[ScalarValue]>) -> Result<ArchiveLayer> {
         let session = queries.session()?;
@@ -226,7 +264,7 @@ impl Lookup {
             self.question.estimated.note(live, &self.columns);
         }
         if let Some(links) = live.plan.links.as_ref().filter(|_| self.paths > 0) {
-            let edges = ViewEdges { source: &source, view: live };
+            let edges = ViewEdges::new(&source, live)?;
             let walk = Walk::new(live, links, &edges, t);
             let of_key = |key| walk.paths(&columns.iter().map(|column| column.slice(key, 1)).collect::<Vec<_>>(), self.paths);
             let paths = (0..self.keys.len()).map(of_key).collect::<Result<Vec<_>>>()?;

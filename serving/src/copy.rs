@@ -1,81 +1,114 @@
 //! A node's local copy of a snapshot: one mapped file per bucket, fetched once, checked against the manifest, dropped with its run.
+//! Rows are found in the buckets that are there while the others still come; a bucket that is not there is an error, never no rows.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::{StreamExt, TryStreamExt};
-use schemas::plan::ViewPlan;
-use schemas::states::KeyCodec;
-use schemas::states::rows::{StateRows, conform};
-use schemas::storage::{Manifest, ObjectStorage, bucket_of, read_bucket};
-use schemas::{Result, failpoint};
+use arrow::array::BinaryArray;
+use schemas::registry::LiveView;
+use schemas::states::sorted::SortedRun;
+use schemas::storage::{Manifest, ObjectStorage, bucket_of};
+use schemas::{Error, Result};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-use schemas::states::sorted::{SortedFileWriter, SortedRun, map};
+use buckets::Buckets;
 
-/// A snapshot, ready to be looked up.
+mod background;
+mod buckets;
+
+/// A snapshot, ready to be looked up bucket by bucket.
 #[derive(Debug)]
 pub struct SnapshotCopy {
     pub manifest: Manifest,
-    /// Per bucket; empty where the snapshot has no file.
-    buckets: Vec<Arc<SortedRun>>,
-    folder: PathBuf,
+    buckets: Arc<Buckets>,
+    is_followed: AtomicBool,
 }
 
 impl SnapshotCopy {
-    /// Fetches what is not yet in `cache` and maps all of it.
-    pub async fn open(storage: &ObjectStorage, manifest: Manifest, plan: &ViewPlan, codec: &KeyCodec, cache: &Path) -> Result<Self> {
-        let folder = cache.join(&*manifest.view).join(manifest.version.to_string()).join(manifest.run.to_string());
-        let mut buckets = vec![Arc::new(SortedRun::default()); manifest.bucket_count as usize];
-        // Collected first: a closure in the stream would make this future one that cannot be spawned.
-        let mut opening = Vec::with_capacity(manifest.files.len());
-        for file in &manifest.files {
-            let path = folder.join(format!("{:05}.arrow", file.bucket));
-            opening.push(async move {
-                if !path.exists() {
-                    fetch(storage, file, plan, codec, &path).await?;
-                }
-                Ok::<_, schemas::Error>((file.bucket, map(&path)?))
-            });
-        }
-        let fetched: Result<Vec<(u32, SortedRun)>> = futures::stream::iter(opening).buffer_unordered(4).try_collect().await;
-        // A snapshot that cannot be loaded leaves nothing behind.
-        let fetched = fetched.inspect_err(|_| drop(std::fs::remove_dir_all(&folder)))?;
-        for (bucket, run) in fetched {
-            if let Some(slot) = buckets.get_mut(bucket as usize) {
-                *slot = Arc::new(run);
-            }
-        }
-        Ok(Self { manifest, buckets, folder })
+    /// Fetches and maps all of it.
+    pub async fn open(storage: &ObjectStorage, manifest: Manifest, live: &LiveView, cache: &Path) -> Result<Self> {
+        let copy = Self::begin(storage, manifest, live, cache);
+        copy.fetch_all().await?;
+        Ok(copy)
+    }
+
+    /// With nothing fetched yet.
+    pub fn begin(storage: &ObjectStorage, manifest: Manifest, live: &LiveView, cache: &Path) -> Self {
+        let buckets = Arc::new(Buckets::new(storage, &manifest, live, cache));
+        Self { manifest, buckets, is_followed: AtomicBool::new(false) }
     }
 
     /// The run that holds a key's rows, if any does.
-    pub fn bucket_of(&self, key: &[u8]) -> &Arc<SortedRun> {
-        &self.buckets[bucket_of(key, self.manifest.bucket_count) as usize]
+    ///
+    /// Errors: `Unavailable` where it was not fetched yet.
+    pub fn bucket_of(&self, key: &[u8]) -> Result<&SortedRun> {
+        self.bucket(self.number_of(key))
     }
 
-    pub fn buckets(&self) -> &[Arc<SortedRun>] {
-        &self.buckets
+    /// One bucket; likewise.
+    pub fn bucket(&self, number: u32) -> Result<&SortedRun> {
+        self.buckets.get(number).ok_or_else(|| self.not_there())
+    }
+
+    /// All buckets; likewise.
+    pub fn buckets(&self) -> Result<&[Arc<SortedRun>]> {
+        self.buckets.whole().ok_or_else(|| self.not_there())
+    }
+
+    /// True when every bucket is here.
+    pub fn is_whole(&self) -> bool {
+        self.buckets.whole().is_some()
+    }
+
+    /// How many of how many files are here.
+    pub fn local(&self) -> (usize, usize) {
+        self.buckets.local()
+    }
+
+    /// What is wrong with a bucket that was fetched and is not what the manifest says.
+    pub fn damage(&self) -> Option<&Error> {
+        self.buckets.damage()
+    }
+
+    /// Waits for the buckets of these encoded keys.
+    ///
+    /// Errors: `Corrupt` where one is damaged, which [`SnapshotCopy::damage`] says from then on; others may pass.
+    pub async fn fetch(&self, keys: &BinaryArray) -> Result<()> {
+        let wanted: BTreeSet<u32> = keys.iter().flatten().map(|key| self.number_of(key)).collect();
+        self.buckets.fetch(wanted).await
+    }
+
+    /// Waits for every bucket; likewise.
+    pub async fn fetch_all(&self) -> Result<()> {
+        self.buckets.fetch_all().await
+    }
+
+    /// Sees to it, from the first call on, that every bucket comes, until `stop`. `damaged` hears when one cannot.
+    pub fn fetch_in_background(&self, damaged: &Arc<Notify>, stop: &CancellationToken) {
+        if !self.is_whole() && !self.is_followed.swap(true, Ordering::Relaxed) {
+            tokio::spawn(background::fetch_all(self.buckets.clone(), damaged.clone(), stop.clone()));
+        }
+    }
+
+    fn number_of(&self, key: &[u8]) -> u32 {
+        bucket_of(key, self.manifest.bucket_count)
+    }
+
+    fn not_there(&self) -> Error {
+        Error::unavailable("a bucket of the snapshot is not copied yet: try again")
+            .with("view", &self.manifest.view)
+            .with("run", self.manifest.run)
     }
 }
 
 impl Drop for SnapshotCopy {
     fn drop(&mut self) {
-        // Mapped pages stay valid after the unlink.
-        let _ = std::fs::remove_dir_all(&self.folder);
+        self.buckets.give_up();
     }
 }
 
-async fn fetch(storage: &ObjectStorage, file: &schemas::storage::BucketFile, plan: &ViewPlan, codec: &KeyCodec, path: &Path) -> Result<()> {
-    let partial = path.with_extension("partial");
-    let mut writer = SortedFileWriter::create(&partial, plan.state_schema())?;
-    let mut batches = read_bucket(storage, file).await?;
-    while let Some(batch) = batches.next().await {
-        let batch = conform(plan.state_schema(), &batch?)?;
-        let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
-        writer.write(&StateRows::from_sorted(batch, keys))?;
-        failpoint::hit("serving.copying")?;
-    }
-    writer.finish()?;
-    std::fs::rename(&partial, path)?;
-    Ok(())
-}
+#[cfg(test)]
+mod tests;

@@ -11,16 +11,32 @@ use schemas::plan::links::LinkPlan;
 use schemas::registry::LiveView;
 use schemas::states::StateRows;
 use schemas::states::rows::find_prefix;
+use schemas::states::sorted::SortedRun;
+use schemas::storage::bucket_of;
 use schemas::tiles::Micros;
 use schemas::walk::{EdgeLayers, LayerRows, Walk};
 
 use crate::lookup::{Source, scan_parts};
+use crate::stand::LoadedView;
 
 /// A view's edges in a source.
 #[derive(Clone, Copy)]
 pub(crate) struct ViewEdges<'a> {
-    pub(crate) source: &'a Source<'a>,
-    pub(crate) view: &'a LiveView,
+    source: &'a Source<'a>,
+    view: &'a LiveView,
+    /// The snapshot's: a walk may lead to any.
+    buckets: &'a [Arc<SortedRun>],
+}
+
+impl<'a> ViewEdges<'a> {
+    /// Errors: `Unavailable` while the snapshot is being copied.
+    pub(crate) fn new(source: &'a Source<'a>, view: &'a LiveView) -> Result<Self> {
+        let buckets = match source {
+            Source::Layers { view: LoadedView { snapshot: Some(snapshot), .. }, .. } => snapshot.buckets()?,
+            _ => &[],
+        };
+        Ok(Self { source, view, buckets })
+    }
 }
 
 impl EdgeLayers for ViewEdges<'_> {
@@ -29,7 +45,8 @@ impl EdgeLayers for ViewEdges<'_> {
         match self.source {
             Source::Archive(layer) => layer.run.find_prefix(prefix).into_iter().map(with(false)).collect(),
             Source::Layers { stand, view: loaded } => {
-                let snapshot = loaded.snapshot.iter().flat_map(|snapshot| snapshot.bucket_of(place).find_prefix(prefix));
+                let bucket = self.buckets.get(bucket_of(place, self.buckets.len() as u32) as usize);
+                let snapshot = bucket.into_iter().flat_map(|bucket| bucket.find_prefix(prefix));
                 let mut found: Vec<LayerRows<'_>> = snapshot.map(with(true)).collect();
                 found.extend(loaded.layers.iter().flat_map(|layer| layer.run.find_prefix(prefix)).map(with(false)));
                 let fresh = stand.fresh_of(self.view).map(|rows| (&**rows, find_prefix(rows.keys(), prefix)));
@@ -47,8 +64,8 @@ impl EdgeLayers for ViewEdges<'_> {
         match self.source {
             Source::Archive(layer) => layer.run.chunks().iter().map(|chunk| (chunk, false)).collect(),
             Source::Layers { stand, view: loaded } => {
-                let bucket = loaded.snapshot.as_ref().and_then(|snapshot| snapshot.buckets().get(part as usize));
-                let mut chunks: Vec<_> = bucket.iter().flat_map(|bucket| bucket.chunks()).map(|chunk| (chunk, true)).collect();
+                let bucket = self.buckets.get(part as usize);
+                let mut chunks: Vec<_> = bucket.into_iter().flat_map(|bucket| bucket.chunks()).map(|chunk| (chunk, true)).collect();
                 chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(|chunk| (chunk, false)));
                 chunks.extend(stand.fresh_of(self.view).map(|rows| (&**rows, false)));
                 chunks
@@ -67,7 +84,7 @@ pub(crate) fn scan(
 ) -> Result<(RecordBatch, bool)> {
     let fields: Vec<_> = wanted.iter().map(|column| view.plan.columns[*column].field.clone()).collect();
     let (mut batches, mut any) = (Vec::new(), false);
-    Walk::new(view, links, &ViewEdges { source, view }, t).scan(part, wanted, &|_| true, &mut |batch, estimated| {
+    Walk::new(view, links, &ViewEdges::new(source, view)?, t).scan(part, wanted, &|_| true, &mut |batch, estimated| {
         batches.push(batch);
         any |= estimated.true_count() > 0;
         Ok(())

@@ -35,27 +35,30 @@ pub struct Answers {
 }
 
 /// The rows of these encoded keys at `t`; `wanted` are indices of the plan's columns.
+///
+/// Errors: `Unavailable` where a bucket that is needed is not copied yet; of a view over a JOIN all are.
 pub fn lookup(view: &LiveView, source: &Source<'_>, keys: &[&[u8]], t: Micros, wanted: &[usize]) -> Result<Answers> {
     if let Some(links) = &view.plan.links {
         let groups = view.codec.nodes()?.groups_of(keys)?;
-        let Walked { rows, found, estimated } = Walk::new(view, links, &ViewEdges { source, view }, t).rows(&groups, keys.len(), wanted)?;
+        let Walked { rows, found, estimated } =
+            Walk::new(view, links, &ViewEdges::new(source, view)?, t).rows(&groups, keys.len(), wanted)?;
         return Ok(Answers { rows, found, estimated: estimated.contains(&true), paths: None });
     }
     let mut pieces = Pieces::default();
     for (index, key) in keys.iter().enumerate() {
-        source.add(view, key, index as u32, &mut pieces);
+        source.add(view, key, index as u32, &mut pieces)?;
     }
     let (rows, found) = answer(&view.plan, &view.codec, keys, &pieces, t, wanted)?;
     Ok(Answers { rows, found, estimated: false, paths: None })
 }
 
 impl Source<'_> {
-    fn add<'s>(&'s self, view: &'s LiveView, key: &'s [u8], index: u32, pieces: &mut Pieces<'s>) {
+    fn add<'s>(&'s self, view: &'s LiveView, key: &'s [u8], index: u32, pieces: &mut Pieces<'s>) -> Result<()> {
         match self {
             Source::Archive(layer) => add_run(&layer.run, key, index, false, pieces),
             Source::Layers { stand, view: loaded } => {
                 if let Some(snapshot) = &loaded.snapshot {
-                    add_run(snapshot.bucket_of(key), key, index, true, pieces);
+                    add_run(snapshot.bucket_of(key)?, key, index, true, pieces);
                 }
                 for layer in &loaded.layers {
                     add_run(&layer.run, key, index, false, pieces);
@@ -65,6 +68,7 @@ impl Source<'_> {
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -83,6 +87,8 @@ pub fn scan_parts(source: &Source<'_>) -> u32 {
 }
 
 /// All rows of one part that exist at `t`.
+///
+/// Errors: `Unavailable` where the part's bucket is not copied yet; of a view over a JOIN all are needed.
 pub fn scan(view: &LiveView, source: &Source<'_>, part: u32, t: Micros, wanted: &[usize]) -> Result<RecordBatch> {
     if let Some(links) = &view.plan.links {
         return edges::scan((view, links), source, part, t, wanted).map(|(rows, _)| rows);
@@ -93,8 +99,8 @@ pub fn scan(view: &LiveView, source: &Source<'_>, part: u32, t: Micros, wanted: 
     match source {
         Source::Archive(layer) => add_all(layer.run.chunks(), (part, parts), false, &mut keys, &mut pieces),
         Source::Layers { stand, view: loaded } => {
-            if let Some(bucket) = loaded.snapshot.as_ref().and_then(|snapshot| snapshot.buckets().get(part as usize)) {
-                add_all(bucket.chunks(), (part, parts), true, &mut keys, &mut pieces);
+            if let Some(snapshot) = &loaded.snapshot {
+                add_all(snapshot.bucket(part)?.chunks(), (part, parts), true, &mut keys, &mut pieces);
             }
             for layer in &loaded.layers {
                 add_all(layer.run.chunks(), (part, parts), false, &mut keys, &mut pieces);

@@ -18,6 +18,7 @@ use schemas::storage::{ObjectStorage, read_manifest};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
 use schemas::{Error, ErrorKind, Result, failpoint};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -25,6 +26,8 @@ use crate::copy::SnapshotCopy;
 use crate::layers::{self, LayerSource};
 use crate::sql::Queries;
 use crate::stand::{Loaded, LoadedView, LostSnapshot, ServingClock, Stand};
+
+mod copying;
 
 /// How long to wait after a catalog state that could not be read or loaded.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
@@ -62,6 +65,10 @@ struct Inner {
     fresh: Option<Fresh>,
     settings: NodeSettings,
     wall: Clock,
+    /// Views are served before their first snapshot is copied.
+    at_once: bool,
+    /// Told when a snapshot that is being copied turns out to be damaged.
+    damaged: Arc<Notify>,
     session: SegmentSession,
     queries: Queries,
     /// The log, where it is known: for the partitions' ends in `system.partitions`.
@@ -75,7 +82,7 @@ struct Inner {
 }
 
 impl Node {
-    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of a speed worker in this process.
+    /// Opens a node and loads the catalog's present state, with all of its snapshots copied. `fresh` are the uncheckpointed layers of a speed worker in this process.
     pub async fn open(
         catalog: Catalog,
         storage: ObjectStorage,
@@ -83,6 +90,18 @@ impl Node {
         fresh: Option<Fresh>,
         settings: NodeSettings,
         wall: Clock,
+    ) -> Result<Node> {
+        Node::new(catalog, storage, functions, fresh, settings, wall, false)?.loading().await
+    }
+
+    fn new(
+        catalog: Catalog,
+        storage: ObjectStorage,
+        functions: Functions,
+        fresh: Option<Fresh>,
+        settings: NodeSettings,
+        wall: Clock,
+        at_once: bool,
     ) -> Result<Node> {
         let session = SegmentSession::new(&functions, settings.memory_limit_bytes)?;
         storage.register(&session.context().runtime_env());
@@ -94,6 +113,8 @@ impl Node {
             fresh,
             settings,
             wall,
+            at_once,
+            damaged: Arc::default(),
             session,
             queries,
             log: OnceLock::new(),
@@ -102,23 +123,28 @@ impl Node {
             refreshing: tokio::sync::Mutex::new(()),
             last_now: AtomicI64::new(i64::MIN),
         };
-        let node = Node(Arc::new(inner));
-        match node.refresh().await {
-            Err(error) if node.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
-            outcome => outcome?,
-        }
-        Ok(node)
+        Ok(Node(Arc::new(inner)))
     }
 
-    /// Follows the catalog until told to stop.
+    async fn loading(self) -> Result<Node> {
+        match self.refresh().await {
+            Err(error) if self.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
+            outcome => outcome?,
+        }
+        Ok(self)
+    }
+
+    /// Follows the catalog, and copies what is served and not copied yet, until told to stop.
     pub async fn run(&self, stop: CancellationToken) {
         // The state that is loaded is looked at once more: not all of it may have been there.
         let mut seen = None;
         let mut pinned_at = Micros::MIN;
         let mut wait = self.0.settings.poll;
         loop {
+            self.copy_the_rest(&stop);
             tokio::select! {
                 () = stop.cancelled() => break,
+                () = self.0.damaged.notified() => seen = None,
                 () = tokio::time::sleep(wait) => {}
             }
             wait = self.0.settings.poll;
@@ -152,6 +178,11 @@ impl Node {
     /// come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
     pub async fn refresh(&self) -> Result<()> {
         let _one = self.0.refreshing.lock().await;
+        self.load().await
+    }
+
+    /// By one at a time.
+    async fn load(&self) -> Result<()> {
         let before = self.loaded();
         let state = self.0.catalog.state().await?;
         if let Some(before) = &before
@@ -224,7 +255,9 @@ impl Node {
         damaged: &Mutex<Vec<Error>>,
     ) -> Result<(Option<Arc<SnapshotCopy>>, Option<LostSnapshot>)> {
         let Some(record) = state.snapshot(&live.name, live.version) else { return Ok((None, None)) };
-        let held = known.and_then(|known| known.snapshot.clone());
+        let known_copy = known.and_then(|known| known.snapshot.clone());
+        let damage = known_copy.as_ref().filter(|copy| copy.manifest.run == record.run).and_then(|copy| copy.damage().map(Error::copied));
+        let held = known_copy.filter(|copy| copy.damage().is_none());
         if held.as_ref().is_some_and(|copy| copy.manifest.run == record.run) {
             return Ok((held, None));
         }
@@ -233,7 +266,11 @@ impl Node {
         if let Some(lost) = known_lost.filter(|lost| now.saturating_sub(lost.at) < LOAD_AGAIN.as_micros() as Micros) {
             return Ok((held, Some(lost)));
         }
-        let error = match self.open_snapshot(live, record, state).await {
+        let opened = match damage {
+            Some(error) => Err(error),
+            None => self.open_snapshot(live, record, state, self.0.at_once && known.is_none()).await,
+        };
+        let error = match opened {
             Ok(copy) => return Ok((copy, None)),
             Err(error) => error,
         };
@@ -247,7 +284,13 @@ impl Node {
     }
 
     /// `None`: its states are of another format.
-    async fn open_snapshot(&self, live: &LiveView, record: &SnapshotRecord, state: &CatalogState) -> Result<Option<Arc<SnapshotCopy>>> {
+    async fn open_snapshot(
+        &self,
+        live: &LiveView,
+        record: &SnapshotRecord,
+        state: &CatalogState,
+        at_once: bool,
+    ) -> Result<Option<Arc<SnapshotCopy>>> {
         let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == record.manifest);
         let file =
             file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
@@ -256,7 +299,11 @@ impl Node {
             warn!(view = %live.name, "the snapshot's states are of another format; answering from the archive until the next run");
             return Ok(None);
         }
-        let copy = SnapshotCopy::open(&self.0.storage, manifest, &live.plan, &live.codec, &self.0.settings.cache).await?;
+        let (storage, cache) = (&self.0.storage, &self.0.settings.cache);
+        let copy = match at_once {
+            true => SnapshotCopy::begin(storage, manifest, live, cache),
+            false => SnapshotCopy::open(storage, manifest, live, cache).await?,
+        };
         info!(view = %live.name, version = live.version, run = %record.run, rows = copy.manifest.rows, "serving a new snapshot");
         Ok(Some(Arc::new(copy)))
     }

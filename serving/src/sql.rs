@@ -22,6 +22,7 @@ use schemas::{Error, Result};
 use crate::ask::{Estimated, Question};
 use crate::meta::Meta;
 use crate::node::Node;
+use crate::stand::Stand;
 
 mod equality;
 mod events;
@@ -67,10 +68,21 @@ impl Node {
     /// Errors: `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also later, from
     /// the batches).
     pub async fn query(&self, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
+        loop {
+            let stand = self.stand()?;
+            let loaded = stand.loaded.clone();
+            match self.query_on(stand, sql, params.clone()).await {
+                // Found while it was planned: no row was answered yet.
+                Err(error) if self.goes_on_without(&loaded, &error).await? => {}
+                outcome => return self.telling(outcome).await,
+            }
+        }
+    }
+
+    async fn query_on(&self, stand: Stand, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
         let timer = Timer(Instant::now());
         let asked = statement::read(sql)?;
         let session = self.queries().session()?;
-        let stand = self.stand()?;
         let views = tables::views_named(&stand, &session.state(), &asked.statement)?;
         let question = Question::over(stand, asked.as_of, &views)?;
         tables::register(&session, self, &question)?;

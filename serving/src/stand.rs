@@ -126,7 +126,19 @@ impl Stand {
     }
 }
 
+impl Loaded {
+    /// True when a snapshot turned out to be damaged while it was copied.
+    pub fn is_damaged(&self) -> bool {
+        self.views.values().any(|view| view.snapshot.as_ref().is_some_and(|copy| copy.damage().is_some()))
+    }
+}
+
 impl LoadedView {
+    /// The snapshot, while some of it is not copied yet.
+    pub(crate) fn copying(&self) -> Option<&SnapshotCopy> {
+        self.snapshot.as_deref().filter(|copy| !copy.is_whole())
+    }
+
     pub fn cut(&self) -> Vector {
         self.snapshot.as_ref().map(|snapshot| snapshot.manifest.cut.clone()).unwrap_or_default()
     }

@@ -13,7 +13,7 @@ async fn a_killed_process_starts_again_and_counts_all_that_was_committed() {
     assert_eq!(rows.len(), 2, "{report}");
     for row in rows {
         assert!(matches!(&row[2..4], [Figure::Count(segments @ 5..), Figure::Count(200)] if *segments < 20), "{row:?}");
-        assert!(matches!(&row[5..7], [Figure::Seconds(_), Figure::Seconds(_)]), "{row:?}");
+        assert!(matches!(&row[5..8], [Figure::Seconds(_), Figure::Seconds(_), Figure::Seconds(_)]), "{row:?}");
     }
     assert_told(&report);
 }

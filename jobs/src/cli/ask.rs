@@ -45,7 +45,7 @@ pub(super) struct QueryArgs {
 
 pub(super) async fn lookup(context: &Context, args: LookupArgs) -> Result<Done> {
     let installation = context.installation().await?;
-    let node = installation.node(None).await?;
+    let node = installation.node_at_once(None).await?;
     let response = node.lookup_with_paths(&args.view, Keys::Text(vec![args.keys]), args.as_of, args.paths).await?;
     let found = response.found.first().copied().unwrap_or_default();
     let row = serving::json::rows(&response.rows)?.into_iter().next();
@@ -65,7 +65,7 @@ pub(super) async fn query(context: &Context, args: QueryArgs) -> Result<Done> {
         _ => args.sql,
     };
     let installation = context.installation().await?;
-    let node = installation.node(None).await?;
+    let node = installation.node_at_once(None).await?;
     let response = node.query(&sql, Vec::new()).await?;
     match context.output.json {
         true => print_json(response).await?,

@@ -4,7 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use schemas::registry::LiveView;
+use serde_json::{Value, json};
 
 use super::App;
 use super::input::Json;
@@ -20,12 +21,20 @@ pub(super) async fn healthz() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }
 
-/// `GET /readyz`: a catalog state is loaded, so that questions can be answered.
+/// `GET /readyz`: a catalog state is loaded, so that questions can be answered. Says which views are still being copied: a lookup of
+/// one fetches what it needs, a scan waits for the rest.
 pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
     let stand = app.node.stand()?;
     let missing = stand.loaded.registry.views.iter().filter(|view| !stand.loaded.views.contains_key(&(view.name.clone(), view.version)));
     let missing: Vec<&str> = missing.map(|view| &*view.name).collect();
-    Ok(Json(json!({ "status": "ready", "revision": stand.loaded.state.revision, "views_not_loaded": missing })).into_response())
+    let copying = stand.loaded.views.values().filter_map(|view| view.copying().zip(Some(&view.live)));
+    let copying: Vec<Value> = copying.map(|(copy, live)| how_far(live, copy.local())).collect();
+    let revision = stand.loaded.state.revision;
+    Ok(Json(json!({ "status": "ready", "revision": revision, "views_not_loaded": missing, "views_copying": copying })).into_response())
+}
+
+fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {
+    json!({ "view": live.name, "version": live.version, "buckets": of, "buckets_copied": local })
 }
 
 /// `GET /metrics`: as Prometheus reads them.

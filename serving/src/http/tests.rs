@@ -248,7 +248,8 @@ async fn a_page_of_another_site_cannot_post() {
 async fn the_page_needs_nothing_from_elsewhere_and_health_is_told() {
     let client = Client::new().await;
     assert_eq!(client.get("/healthz").await.json(), json!({"status": "ok"}));
-    assert_eq!(client.get("/readyz").await.json()["status"], "ready");
+    let ready = client.get("/readyz").await.json();
+    assert_eq!((&ready["status"], &ready["views_copying"]), (&json!("ready"), &json!([])));
     let page = client.get("/").await;
     assert!(page.head.contains("content-security-policy: default-src 'none'"));
     let text = String::from_utf8(page.body).unwrap();

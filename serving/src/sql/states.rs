@@ -63,8 +63,8 @@ impl StatesTable {
         let loaded = stand.view(&self.view)?;
         let mut chunks: Vec<StateRows> = Vec::new();
         if self.layer != Layer::Speed {
-            let buckets = loaded.snapshot.iter().flat_map(|snapshot| snapshot.buckets());
-            chunks.extend(buckets.flat_map(|bucket| bucket.chunks().iter().cloned()));
+            let buckets = loaded.snapshot.as_ref().map_or(Ok(&[][..]), |snapshot| snapshot.buckets())?;
+            chunks.extend(buckets.iter().flat_map(|bucket| bucket.chunks().iter().cloned()));
         }
         if self.layer != Layer::Batch {
             chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks().iter().cloned()));
@@ -99,6 +99,9 @@ impl TableProvider for StatesTable {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let columns: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&columns)?);
+        if self.layer != Layer::Speed {
+            self.question.fetch_all(&self.view).await?;
+        }
         let chunks = self.chunks()?;
         let rows: usize = chunks.iter().map(StateRows::len).sum();
         let detail = format!("view={} layer={} chunks={} rows={rows}", self.view, self.layer.name(), chunks.len());

@@ -141,12 +141,13 @@ impl Provider {
         let stand = &self.question.stand;
         let known = stand.loaded.registry.views.iter().map(|live| {
             let loaded = stand.loaded.views.get(&(live.name.clone(), live.version));
-            let snapshot = loaded.and_then(|loaded| loaded.snapshot.as_ref()).map(|snapshot| &snapshot.manifest);
+            let copy = loaded.and_then(|loaded| loaded.snapshot.as_ref());
             let is_served = stand.loaded.registry.served(&live.name).is_some_and(|served| served.version == live.version);
             KnownView {
                 live,
                 served: is_served && loaded.is_some(),
-                snapshot,
+                snapshot: copy.map(|copy| &copy.manifest),
+                buckets: copy.map(|copy| copy.local()),
                 speed_rows: loaded.map(|loaded| {
                     let layers: usize = loaded.layers.iter().map(|layer| layer.run.rows()).sum();
                     layers + stand.fresh_of(live).map(|rows| rows.len()).sum::<usize>()
@@ -231,6 +232,8 @@ struct KnownView<'a> {
     live: &'a LiveView,
     served: bool,
     snapshot: Option<&'a schemas::storage::Manifest>,
+    /// How many of how many files of the snapshot are copied.
+    buckets: Option<(usize, usize)>,
     layers: Option<usize>,
     speed_rows: Option<usize>,
     complete_to: Option<i64>,
@@ -249,6 +252,8 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
         .text("snapshot_run", rows, |view| view.snapshot.map(|snapshot| snapshot.run))
         .integer("snapshot_events", rows, |view| view.snapshot.map(|snapshot| snapshot.events))
         .integer("snapshot_rows", rows, |view| view.snapshot.map(|snapshot| snapshot.rows))
+        .integer("buckets", rows, |view| view.buckets.map(|(_, of)| of as i64))
+        .integer("buckets_copied", rows, |view| view.buckets.map(|(local, _)| local as i64))
         .integer("layers", rows, |view| view.layers.map(|layers| layers as i64))
         .integer("speed_rows", rows, |view| view.speed_rows.map(|rows| rows as i64))
         .time("complete_to", rows, |view| view.complete_to)

@@ -66,7 +66,9 @@ impl TableProvider for ViewTable {
         let all = || (0..self.live.plan.columns.len()).collect();
         let columns: Vec<usize> = projection.cloned().unwrap_or_else(all);
         let schema = Arc::new(self.schema().project(&columns)?);
-        Ok(match keys_named(&self.live.plan, filters) {
+        let keys = keys_named(&self.live.plan, filters);
+        self.question.fetch(self.question.stand.view(&self.live.name)?, keys.as_deref()).await?;
+        Ok(match keys {
             Some(keys) => self.lookup(keys, columns, schema),
             None => self.scan_all(columns, schema)?,
         })

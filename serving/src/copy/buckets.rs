@@ -1,0 +1,187 @@
+//! The buckets of a copy: each is fetched once, by whoever needs it first; who needs it meanwhile waits for the same.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use futures::future::{BoxFuture, Shared};
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use schemas::registry::LiveView;
+use schemas::states::rows::{StateRows, conform};
+use schemas::states::sorted::{SortedFileWriter, SortedRun, map};
+use schemas::storage::{BucketFile, Manifest, ObjectStorage, read_bucket};
+use schemas::{Error, ErrorKind, Result, failpoint};
+use tokio_util::sync::CancellationToken;
+
+/// So many buckets are fetched at once for one who waits.
+const AT_ONCE: usize = 4;
+
+/// Copies that this process made: each has a folder of its own.
+static COPIES: AtomicU64 = AtomicU64::new(0);
+
+pub(super) struct Buckets {
+    pub(super) live: LiveView,
+    pub(super) given_up: CancellationToken,
+    storage: ObjectStorage,
+    slots: Vec<Slot>,
+    /// Once all are there.
+    whole: OnceLock<Vec<Arc<SortedRun>>>,
+    damage: OnceLock<Error>,
+    folder: PathBuf,
+}
+
+struct Slot {
+    /// None where the snapshot has no rows.
+    file: Option<BucketFile>,
+    run: OnceLock<Arc<SortedRun>>,
+    under_way: Mutex<Option<Fetch>>,
+}
+
+type Fetch = Shared<BoxFuture<'static, Result<(), Arc<Error>>>>;
+
+impl Buckets {
+    pub(super) fn new(storage: &ObjectStorage, manifest: &Manifest, live: &LiveView, cache: &Path) -> Self {
+        let folder = cache.join(&*manifest.view).join(manifest.version.to_string());
+        let folder = folder.join(format!("{}-{}", manifest.run, COPIES.fetch_add(1, Ordering::Relaxed)));
+        let slots = (0..manifest.bucket_count).map(|number| Slot::of(manifest.file_of(number))).collect();
+        let (whole, damage) = (OnceLock::new(), OnceLock::new());
+        Self { live: live.clone(), given_up: CancellationToken::new(), storage: storage.clone(), slots, whole, damage, folder }
+    }
+
+    pub(super) fn get(&self, number: u32) -> Option<&SortedRun> {
+        match self.whole.get() {
+            Some(runs) => runs.get(number as usize).map(|run| &**run),
+            None => self.slots.get(number as usize)?.run.get().map(|run| &**run),
+        }
+    }
+
+    pub(super) fn whole(&self) -> Option<&[Arc<SortedRun>]> {
+        self.whole.get().map(Vec::as_slice)
+    }
+
+    pub(super) fn damage(&self) -> Option<&Error> {
+        self.damage.get()
+    }
+
+    pub(super) fn local(&self) -> (usize, usize) {
+        let with_file = || self.slots.iter().filter(|slot| slot.file.is_some());
+        (with_file().filter(|slot| slot.run.get().is_some()).count(), with_file().count())
+    }
+
+    pub(super) async fn fetch_all(self: &Arc<Self>) -> Result<()> {
+        if self.whole.get().is_none() {
+            self.fetch(0..self.slots.len() as u32).await?;
+            let runs: Option<Vec<Arc<SortedRun>>> = self.slots.iter().map(|slot| slot.run.get().cloned()).collect();
+            let runs = runs.ok_or_else(|| Error::internal("a bucket that was fetched is not there"))?;
+            self.whole.get_or_init(|| runs);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn fetch(self: &Arc<Self>, wanted: impl IntoIterator<Item = u32>) -> Result<()> {
+        let missing = wanted.into_iter().filter(|number| self.get(*number).is_none());
+        // Collected first: a closure in the stream would make this future one that cannot be spawned.
+        let fetches: Vec<_> = missing.map(|number| self.clone().fetch_one(number)).collect();
+        futures::stream::iter(fetches).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    async fn fetch_one(self: Arc<Self>, number: u32) -> Result<()> {
+        let slot = self.slots.get(number as usize).ok_or_else(|| Error::internal("the snapshot has no such bucket"))?;
+        let fetch = {
+            let mut under_way = slot.under_way();
+            if slot.run.get().is_some() {
+                return Ok(());
+            }
+            under_way.get_or_insert_with(|| self.clone().begin(number)).clone()
+        };
+        let outcome = fetch.clone().await;
+        let mut under_way = slot.under_way();
+        if under_way.as_ref().is_some_and(|known| known.ptr_eq(&fetch)) {
+            *under_way = None;
+        }
+        outcome.map_err(|error| error.copied())
+    }
+
+    /// On a task of its own: who waits may go away.
+    fn begin(self: Arc<Self>, number: u32) -> Fetch {
+        let task = tokio::spawn(async move {
+            let slot = &self.slots[number as usize];
+            let loaded = tokio::select! {
+                () = self.given_up.cancelled() => Err(Error::unavailable("the copy of a snapshot was given up: try again")),
+                loaded = self.load(slot) => loaded,
+            };
+            let outcome = loaded.map(|run| slot.run.set(Arc::new(run))).map_err(|error| Arc::new(self.noted(error)));
+            *slot.under_way() = None;
+            outcome.map(|_| ())
+        });
+        async move { task.await.unwrap_or_else(|error| Err(Arc::new(Error::from(error)))) }.boxed().shared()
+    }
+
+    fn noted(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Corrupt => {
+                self.damage.get_or_init(|| error.copied());
+            }
+            // Of the cache folder: what was asked for is there.
+            ErrorKind::NotFound => return Error::unavailable("a snapshot could not be copied: try again").caused_by(error),
+            _ => {}
+        }
+        error
+    }
+
+    async fn load(&self, slot: &Slot) -> Result<SortedRun> {
+        let Some(file) = &slot.file else { return Ok(SortedRun::default()) };
+        let path = self.folder.join(format!("{:05}.arrow", file.bucket));
+        let partial = path.with_extension("partial");
+        let plan = &self.live.plan;
+        let mut writer = SortedFileWriter::create(&partial, plan.state_schema())?;
+        let mut batches = read_bucket(&self.storage, file).await?;
+        while let Some(batch) = batches.next().await {
+            let batch = conform(plan.state_schema(), &batch?)?;
+            let keys = self.live.codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
+            writer.write(&StateRows::from_sorted(batch, keys))?;
+            failpoint::hit("serving.copying")?;
+            // Lookups that need none of this go first.
+            tokio::task::yield_now().await;
+        }
+        writer.finish()?;
+        std::fs::rename(&partial, &path)?;
+        map(&path)
+    }
+
+    /// Ends what is under way.
+    pub(super) fn give_up(&self) {
+        self.given_up.cancel();
+        // Mapped pages stay valid after the unlink.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Slot {
+    fn of(file: Option<&BucketFile>) -> Self {
+        let run = OnceLock::new();
+        if file.is_none() {
+            run.get_or_init(Arc::default);
+        }
+        Self { file: file.cloned(), run, under_way: Mutex::default() }
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, Option<Fetch>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Buckets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (local, of) = self.local();
+        write!(f, "Buckets({local} of {of})")
+    }
+}
+
+impl Drop for Buckets {
+    fn drop(&mut self) {
+        // Once more: a fetch that was under way may have written since it was given up.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,325 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, StringArray};
+use schemas::functions::Functions;
+use schemas::storage::{ObjectStorage, bucket_of};
+use schemas::{ErrorKind, Result};
+use tokio_util::sync::CancellationToken;
+
+use super::SnapshotCopy;
+use crate::json::rows;
+use crate::lab::{Lab, NOW, event};
+use crate::{Keys, Meta, Node, NodeSettings, ServingClock};
+use gate::{Gate, WAYS, Way};
+
+mod gate;
+
+const DEVICES: usize = 24;
+const BUCKETS: u32 = 3;
+/// What does not come in this time does not come.
+const SHORT: Duration = Duration::from_millis(100);
+const LONG: Duration = Duration::from_secs(20);
+
+/// A view with a snapshot of three buckets and a checkpoint after it.
+struct Site {
+    lab: Lab,
+    gate: Arc<Gate>,
+    /// Of each bucket.
+    devices: Vec<Vec<String>>,
+    /// What a node answers that has copied all.
+    expected: BTreeMap<String, String>,
+}
+
+/// A node that answers at once, behind the gate.
+struct Started {
+    node: Node,
+    cache: tempfile::TempDir,
+}
+
+impl Site {
+    async fn new() -> Site {
+        let lab = Lab::new().await;
+        let events = |from: usize| -> Vec<String> { (from..from + 2 * DEVICES).map(one_event).collect() };
+        lab.checkpoint(0, &events(0)).await;
+        lab.snapshot("velocity").await;
+        lab.checkpoint(1, &events(2 * DEVICES)).await;
+        lab.node.refresh().await.unwrap();
+        let codec = lab.node.stand().unwrap().view("velocity").unwrap().live.codec.clone();
+        let mut devices = vec![Vec::new(); BUCKETS as usize];
+        let mut expected = BTreeMap::new();
+        for device in (0..DEVICES).map(device) {
+            let column: ArrayRef = Arc::new(StringArray::from(vec![device.as_str()]));
+            let key = codec.encode(&[column], 1).unwrap();
+            devices[bucket_of(key.value(0), BUCKETS) as usize].push(device.clone());
+            expected.insert(device.clone(), ask(&lab.node, &device).await.unwrap().0);
+        }
+        assert!(devices.iter().all(|devices| devices.len() > 1), "{devices:?}");
+        let gate = Gate::before(lab.storage.object_store());
+        Site { lab, gate, devices, expected }
+    }
+
+    async fn start(&self) -> Started {
+        let cache = tempfile::tempdir().unwrap();
+        let settings = NodeSettings {
+            name: "started".into(),
+            clock: ServingClock::Wall,
+            cache: cache.path().to_owned(),
+            poll: Duration::from_millis(20),
+            lease: Duration::from_secs(30),
+            memory_limit_bytes: 64 << 20,
+        };
+        let storage = ObjectStorage::over(self.gate.clone()).unwrap();
+        let node = Node::open_at_once(self.lab.catalog.clone(), storage, Functions::standard(), None, settings, Arc::new(|| NOW));
+        Started { node: node.await.unwrap(), cache }
+    }
+
+    fn set_all(&self, way: Way) {
+        (0..BUCKETS).for_each(|bucket| self.gate.set(bucket, way));
+    }
+
+    async fn assert_all_are_answered(&self, node: &Node) {
+        for (device, expected) in &self.expected {
+            assert_eq!(ask(node, device).await.unwrap().0, *expected);
+        }
+        assert_eq!(scan(node).await.unwrap(), self.expected.values().cloned().collect::<Vec<_>>());
+    }
+}
+
+impl Started {
+    fn copy(&self) -> Option<Arc<SnapshotCopy>> {
+        self.node.loaded().unwrap().views.values().find_map(|view| view.snapshot.clone())
+    }
+
+    /// Follows the catalog until the token is cancelled.
+    fn run(&self) -> (CancellationToken, tokio::task::JoinHandle<()>) {
+        let (node, stop) = (self.node.clone(), CancellationToken::new());
+        (stop.clone(), tokio::spawn(async move { node.run(stop).await }))
+    }
+
+    fn files(&self) -> usize {
+        fn within(folder: &std::path::Path) -> usize {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.map(|entry| if entry.path().is_dir() { within(&entry.path()) } else { 1 }).sum()
+        }
+        within(self.cache.path())
+    }
+}
+
+fn device(number: usize) -> String {
+    format!("d{number:02}")
+}
+
+fn one_event(number: usize) -> String {
+    let ts = format!("2026-03-{:02}T{:02}:{:02}:00Z", 1 + number % 2, number % 12, number % 60);
+    event(&number.to_string(), &ts, &device(number % DEVICES), &format!("{number}.25"), "ok")
+}
+
+async fn ask(node: &Node, device: &str) -> Result<(String, Meta)> {
+    let key = vec![("device".to_owned(), device.to_owned())];
+    let response = node.lookup("velocity", Keys::Text(vec![key]), None).await?;
+    Ok((rows(&response.rows)?[0].get().to_owned(), response.meta))
+}
+
+async fn scan(node: &Node) -> Result<Vec<String>> {
+    let batches = node.query("SELECT * FROM velocity ORDER BY device", Vec::new()).await?.collect().await?;
+    let mut all = Vec::new();
+    for batch in &batches {
+        all.extend(rows(batch)?.iter().map(|row| row.get().to_owned()));
+    }
+    Ok(all)
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waited = tokio::time::timeout(LONG, async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_answered_while_another_keys_bucket_is_awaited() {
+    let site = Site::new().await;
+    site.gate.set(1, Way::Held);
+    let started = site.start().await;
+    assert_eq!(started.copy().unwrap().local(), (0, 3));
+    let (near, far) = (&site.devices[0][0], &site.devices[1][0]);
+    let (answer, meta) = ask(&started.node, near).await.unwrap();
+    assert_eq!((&answer, meta.degraded), (&site.expected[near], false));
+    assert_eq!(started.copy().unwrap().local(), (1, 3), "only what was needed is fetched");
+
+    let waiting = |device: String| {
+        tokio::spawn({
+            let node = started.node.clone();
+            async move { ask(&node, &device).await.unwrap().0 }
+        })
+    };
+    let mut many: Vec<_> = (0..8).map(|_| waiting(far.clone())).collect();
+    let scanning = tokio::spawn({
+        let node = started.node.clone();
+        async move { scan(&node).await.unwrap() }
+    });
+    assert!(tokio::time::timeout(SHORT, &mut many[0]).await.is_err(), "an answer without its bucket");
+    assert!(!scanning.is_finished(), "a scan without a bucket");
+    assert_eq!(ask(&started.node, &site.devices[0][1]).await.unwrap().0, site.expected[&site.devices[0][1]]);
+    site.gate.set(1, Way::Fine);
+    for one in many {
+        assert_eq!(one.await.unwrap(), site.expected[far]);
+    }
+    assert_eq!(scanning.await.unwrap().len(), DEVICES);
+    assert_eq!((0..BUCKETS).map(|bucket| site.gate.reads(bucket)).collect::<Vec<_>>(), [1, 1, 1], "each is fetched once");
+    site.assert_all_are_answered(&started.node).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rest_is_copied_by_itself_and_it_is_told_how_far_it_is() {
+    let site = Site::new().await;
+    site.gate.set(2, Way::Refused);
+    let started = site.start().await;
+    let copied = async || {
+        let sql = "SELECT buckets, buckets_copied FROM system.views WHERE view = 'velocity'";
+        let batches = started.node.query(sql, Vec::new()).await.unwrap().collect().await.unwrap();
+        rows(&batches[0]).unwrap()[0].get().to_owned()
+    };
+    assert_eq!(copied().await, r#"{"buckets":3,"buckets_copied":0}"#);
+    let (stop, run) = started.run();
+    until("two are copied", || started.copy().unwrap().local() == (2, 3)).await;
+    assert!(!started.copy().unwrap().is_whole());
+    site.gate.set(2, Way::Fine);
+    until("what was refused is tried again", || started.copy().unwrap().is_whole()).await;
+    assert_eq!(copied().await, r#"{"buckets":3,"buckets_copied":3}"#);
+    site.assert_all_are_answered(&started.node).await;
+    stop.cancel();
+    run.await.unwrap();
+}
+
+/// Each bucket in each way: whoever asks is answered rightly, or told to come again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_buckets_come_no_answer_is_wrong() {
+    let site = Site::new().await;
+    for case in 0..WAYS.len().pow(BUCKETS) {
+        let ways: Vec<Way> = (0..BUCKETS).map(|bucket| WAYS[case / WAYS.len().pow(bucket) % WAYS.len()]).collect();
+        (0..BUCKETS).for_each(|bucket| site.gate.set(bucket, ways[bucket as usize]));
+        let started = site.start().await;
+        // In every second case nothing but lookups fetches.
+        let following = (case % 2 == 0).then(|| started.run());
+        let asked: Vec<_> = site
+            .expected
+            .clone()
+            .into_iter()
+            .map(|(device, expected)| {
+                let node = started.node.clone();
+                tokio::spawn(async move {
+                    let answer = loop {
+                        match ask(&node, &device).await {
+                            Ok(answer) => break answer.0,
+                            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+                        }
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    };
+                    assert_eq!(answer, expected);
+                })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        for bucket in (0..BUCKETS).filter(|bucket| matches!(ways[*bucket as usize], Way::Held | Way::Refused)) {
+            site.gate.set(bucket, Way::Fine);
+        }
+        for one in asked {
+            tokio::time::timeout(LONG, one).await.unwrap_or_else(|_| panic!("no answer: {ways:?}")).unwrap();
+        }
+        site.assert_all_are_answered(&started.node).await;
+        let is_damaged = ways.contains(&Way::Damaged);
+        let degraded = ask(&started.node, "d00").await.unwrap().1.degraded;
+        assert_eq!((degraded, started.copy().is_none()), (is_damaged, is_damaged), "{ways:?}");
+        if let Some((stop, run)) = following {
+            stop.cancel();
+            run.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_bucket_is_found_by_whoever_reads_it_and_reported() {
+    for finder in ["lookup", "query", "states", "nobody"] {
+        let site = Site::new().await;
+        site.gate.set(1, Way::Damaged);
+        let started = site.start().await;
+        let mut following = None;
+        match finder {
+            "lookup" => assert!(ask(&started.node, &site.devices[1][0]).await.unwrap().1.degraded),
+            "query" => assert_eq!(scan(&started.node).await.unwrap().len(), DEVICES),
+            "states" => {
+                let states = started.node.query("SELECT * FROM velocity__batch", Vec::new()).await.unwrap();
+                assert!(states.collect().await.unwrap().iter().all(|batch| batch.num_rows() == 0));
+            }
+            _ => following = Some(started.run()),
+        }
+        until("it is answered without", || started.copy().is_none()).await;
+        let damages = site.lab.catalog.state().await.unwrap().damages;
+        assert!(damages.len() == 1 && damages[0].path.ends_with("00001.parquet"), "{finder}: {damages:?}");
+        site.assert_all_are_answered(&started.node).await;
+        if let Some((stop, run)) = following {
+            stop.cancel();
+            run.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_storage_does_not_answer_a_lookup_says_so_and_a_later_one_tries_again() {
+    let site = Site::new().await;
+    site.set_all(Way::Refused);
+    let started = site.start().await;
+    let far = &site.devices[2][0];
+    for _ in 0..2 {
+        assert_eq!(ask(&started.node, far).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(scan(&started.node).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    site.set_all(Way::Fine);
+    assert_eq!(ask(&started.node, far).await.unwrap().0, site.expected[far]);
+    site.assert_all_are_answered(&started.node).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_snapshot_takes_the_place_of_one_that_is_being_copied_once_it_is_whole() {
+    let site = Site::new().await;
+    site.gate.set(1, Way::Held);
+    let started = site.start().await;
+    let (stop, run) = started.run();
+    until("two are copied", || started.copy().unwrap().local() == (2, 3)).await;
+    let old = started.copy().unwrap();
+    let (buckets, former) = (Arc::downgrade(&old.buckets), old.manifest.run);
+    drop(old);
+    site.lab.snapshot("velocity").await;
+    tokio::time::sleep(SHORT).await;
+    assert_eq!(started.copy().unwrap().manifest.run, former, "the new one is not whole");
+    assert_eq!(ask(&started.node, &site.devices[0][0]).await.unwrap().0, site.expected[&site.devices[0][0]]);
+    site.gate.set(1, Way::Fine);
+    until("the new one is served", || started.copy().unwrap().manifest.run != former).await;
+    assert!(started.copy().unwrap().is_whole());
+    until("the old one is gone", || buckets.upgrade().is_none() && started.files() == 3).await;
+    site.assert_all_are_answered(&started.node).await;
+    stop.cancel();
+    run.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_ends_leaves_no_fetch_and_no_file() {
+    let site = Site::new().await;
+    site.gate.set(1, Way::Held);
+    let started = site.start().await;
+    let (stop, run) = started.run();
+    until("two are copied", || started.copy().unwrap().local() == (2, 3)).await;
+    let buckets = Arc::downgrade(&started.copy().unwrap().buckets);
+    stop.cancel();
+    run.await.unwrap();
+    let Started { node, cache } = started;
+    drop(node);
+    until("the fetch ends", || buckets.upgrade().is_none()).await;
+    let left = std::fs::read_dir(cache.path().join("velocity/1")).unwrap().count();
+    assert_eq!(left, 0);
+}
