@@ -102,6 +102,7 @@ struct LinksLookup {
 }
 
 fn main() -> ExitCode {
+    jobs::memory::keep_what_is_freed();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = runtime.map_err(Error::from).and_then(|runtime| runtime.block_on(run(Cli::parse())));
     match outcome {

@@ -17,6 +17,7 @@ pub mod ingest;
 pub mod init;
 mod installation;
 pub mod ledger;
+pub mod memory;
 pub mod output;
 pub mod repair;
 pub mod scheduler;

@@ -7,5 +7,6 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    jobs::memory::keep_what_is_freed();
     jobs::cli::main(schemas::functions::Functions::standard())
 }
