@@ -83,7 +83,7 @@ async fn run(lab: &Lab, memory_limit_bytes: usize) -> RunRecord {
 async fn a_run_that_spills_publishes_what_one_with_room_does() {
     crate::show_logs();
     let number = |name: &str, otherwise: i64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise);
-    let (events, limit_mib) = (number("BASESTREAM_SPILL_EVENTS", 12_000), number("BASESTREAM_SPILL_MIB", 8));
+    let (events, limit_mib) = (number("BASESTREAM_SPILL_EVENTS", 24_000), number("BASESTREAM_SPILL_MIB", 8));
     let lab = Lab::new().await.unwrap();
     lab.define(&[(Stream, "s", STREAM), (View, "v", VIEW)]).await.unwrap();
     for checkpoint in 0..3 {
