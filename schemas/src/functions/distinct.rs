@@ -10,7 +10,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, filter};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow_row::{RowConverter, SortField};
-use datafusion::common::{HashSet, Result, ScalarValue, exec_datafusion_err, exec_err};
+use datafusion::common::{HashSet, Result, ScalarValue, exec_err};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -85,9 +85,9 @@ impl AggregateUDFImpl for GroupedCount {
     }
 }
 
-/// Integers have accumulators of their own; a dictionary's values would lose their keys.
+/// Integers have accumulators of their own; a dictionary's values would lose their keys; NULLs without a type say nowhere that they are.
 fn is_ours(data_type: &DataType) -> bool {
-    let other = !data_type.is_integer() && !matches!(data_type, DataType::Dictionary(_, _));
+    let other = !data_type.is_integer() && !matches!(data_type, DataType::Dictionary(_, _) | DataType::Null);
     other && RowConverter::supports_fields(&[SortField::new(data_type.clone())])
 }
 
@@ -100,32 +100,48 @@ struct DistinctCounts {
     seen: HashSet<(u32, u32)>,
     /// How many different values each group has.
     counts: Vec<i64>,
+    /// Of all pairs: what they take when they are handed on, where each has its value.
+    bytes: usize,
+    /// Instead of what was seen, while groups are handed on one after the other.
+    waiting: Option<Waiting>,
+}
+
+/// The values of the groups that are left, group after group.
+struct Waiting {
+    encoded: ArrayRef,
+    numbers: Vec<u32>,
+    from: usize,
 }
 
 impl DistinctCounts {
     fn new(value_type: DataType) -> Result<Self> {
         let converter = RowConverter::new(vec![SortField::new(value_type.clone())])?;
-        Ok(Self { value_type, converter, numbers: ArrowBytesMap::new(OutputType::Binary), seen: HashSet::default(), counts: Vec::new() })
+        let numbers = ArrowBytesMap::new(OutputType::Binary);
+        Ok(Self { value_type, converter, numbers, seen: HashSet::default(), counts: Vec::new(), bytes: 0, waiting: None })
     }
 
     /// Takes values, none of them NULL, and the group of each.
     fn insert(&mut self, values: &ArrayRef, groups: impl Iterator<Item = usize>) -> Result<()> {
+        self.go_on()?;
         let encoded = self.converter.convert_columns(std::slice::from_ref(values))?.try_into_binary()?;
         self.insert_encoded(&cast(&encoded, &DataType::LargeBinary)?, groups)
     }
 
     fn insert_encoded(&mut self, values: &ArrayRef, mut groups: impl Iterator<Item = usize>) -> Result<()> {
-        let Self { numbers, seen, counts, .. } = self;
+        let Self { numbers, seen, counts, bytes, .. } = self;
+        let lengths = values.as_binary::<i64>().value_offsets().windows(2);
+        let mut lengths = lengths.map(|value| (value[1] - value[0]) as usize);
         let (mut next, mut fits) = (numbers.len(), true);
         let number = |_: Option<&[u8]>| {
             next += 1;
             (next - 1) as u32
         };
         numbers.insert_if_new(values, number, |number| {
-            let Some(group) = groups.next() else { return };
+            let (Some(group), Some(length)) = (groups.next(), lengths.next()) else { return };
             fits &= u32::try_from(group).is_ok();
             if seen.insert((group as u32, number)) {
                 counts[group] += 1;
+                *bytes += length;
             }
         });
         match fits && u32::try_from(self.numbers.len()).is_ok() {
@@ -134,36 +150,61 @@ impl DistinctCounts {
         }
     }
 
-    /// The values of the first groups, group after group, and where each group's end; what is left is kept.
-    fn take(&mut self, groups: usize) -> Result<(ArrayRef, OffsetBuffer<i32>)> {
-        let taken: Vec<i64> = self.counts.drain(..groups).collect();
-        let total: i64 = taken.iter().sum();
-        i32::try_from(total).map_err(|_| exec_datafusion_err!("count(DISTINCT ..) has {total} values to hand on at once"))?;
-        let offsets = OffsetBuffer::from_lengths(taken.iter().map(|count| *count as usize));
-        let mut numbers = vec![0u32; total as usize];
-        let mut next: Vec<i32> = offsets[..groups].to_vec();
-        let mut left: Vec<(u32, u32)> = Vec::new();
+    /// Takes what waits back among what was seen.
+    fn go_on(&mut self) -> Result<()> {
+        let Some(Waiting { encoded, numbers, from }) = self.waiting.take() else { return Ok(()) };
+        let values = encoded.as_binary::<i64>();
+        let left: ArrayRef =
+            Arc::new(LargeBinaryArray::from_iter_values(numbers[from..].iter().map(|number| values.value(*number as usize))));
+        let counts = self.counts.clone();
+        let of_value = counts.iter().enumerate().flat_map(|(group, count)| std::iter::repeat_n(group, *count as usize));
+        self.counts.iter_mut().for_each(|count| *count = 0);
+        self.bytes = 0;
+        self.insert_encoded(&left, of_value)
+    }
+
+    /// What was seen, in the order of the groups.
+    fn wait(&mut self) -> Waiting {
+        let mut next: Vec<usize> = Vec::with_capacity(self.counts.len());
+        let mut total = 0;
+        for count in &self.counts {
+            next.push(total);
+            total += *count as usize;
+        }
+        let mut numbers = vec![0; total];
         for (group, number) in std::mem::take(&mut self.seen) {
-            match next.get_mut(group as usize) {
-                Some(place) => {
-                    numbers[*place as usize] = number;
-                    *place += 1;
-                }
-                None => left.push((group - groups as u32, number)),
-            }
+            let place = &mut next[group as usize];
+            numbers[*place] = number;
+            *place += 1;
         }
-        let encoded = self.numbers.take().into_state();
-        let encoded = encoded.as_binary::<i64>();
+        Waiting { encoded: self.numbers.take().into_state(), numbers, from: 0 }
+    }
+
+    /// The values of the first groups, group after group, and where each group's end; what is left waits.
+    fn take(&mut self, groups: usize) -> Result<(ArrayRef, OffsetBuffer<i32>)> {
+        let Waiting { encoded, numbers, from } = match self.waiting.take() {
+            Some(waiting) => waiting,
+            None => self.wait(),
+        };
+        let taken: Vec<i64> = self.counts.drain(..groups).collect();
+        let to = from + taken.iter().sum::<i64>() as usize;
+        let values = encoded.as_binary::<i64>();
+        let rows = || numbers[from..to].iter().map(|number| values.value(*number as usize));
+        let bytes: usize = rows().map(<[u8]>::len).sum();
+        if i32::try_from(bytes.max(to - from)).is_err() {
+            return exec_err!(
+                "count(DISTINCT ..) has {} values of {bytes} bytes to hand on at once: expected at most {}",
+                to - from,
+                i32::MAX
+            );
+        }
         let parser = self.converter.parser();
-        let rows = numbers.iter().map(|number| parser.parse(encoded.value(*number as usize)));
-        let values = self.converter.convert_rows(rows)?.swap_remove(0);
-        if !left.is_empty() {
-            self.counts.iter_mut().for_each(|count| *count = 0);
-            let kept: ArrayRef =
-                Arc::new(LargeBinaryArray::from_iter_values(left.iter().map(|(_, number)| encoded.value(*number as usize))));
-            self.insert_encoded(&kept, left.iter().map(|(group, _)| *group as usize))?;
+        let list = self.converter.convert_rows(rows().map(|row| parser.parse(row)))?.swap_remove(0);
+        self.bytes -= bytes.min(self.bytes);
+        if !self.counts.is_empty() {
+            self.waiting = Some(Waiting { encoded, numbers, from: to });
         }
-        Ok((values, offsets))
+        Ok((list, OffsetBuffer::from_lengths(taken.iter().map(|count| *count as usize))))
     }
 
     fn lists(&self, values: ArrayRef, offsets: OffsetBuffer<i32>) -> Result<Vec<ArrayRef>> {
@@ -208,11 +249,7 @@ impl GroupsAccumulator for DistinctCounts {
         let groups = groups_of(emit_to, self.counts.len());
         let counts: Int64Array = self.counts[..groups].to_vec().into();
         match emit_to {
-            EmitTo::All => {
-                self.counts.clear();
-                self.seen = HashSet::default();
-                self.numbers.take();
-            }
+            EmitTo::All => *self = Self::new(self.value_type.clone())?,
             EmitTo::First(_) => drop(self.take(groups)?),
         }
         Ok(Arc::new(counts))
@@ -231,7 +268,9 @@ impl GroupsAccumulator for DistinctCounts {
 
     fn size(&self) -> usize {
         let seen = self.seen.capacity() * (size_of::<(u32, u32)>() + 1);
-        size_of_val(self) + self.numbers.size() + seen + self.counts.capacity() * size_of::<i64>()
+        let waiting =
+            self.waiting.as_ref().map_or(0, |waiting| waiting.encoded.get_array_memory_size() + waiting.numbers.len() * size_of::<u32>());
+        size_of_val(self) + self.numbers.size() + seen + self.counts.capacity() * size_of::<i64>() + self.bytes + waiting
     }
 }
 

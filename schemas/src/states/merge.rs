@@ -42,7 +42,7 @@ pub fn merge_sorted(plan: &ViewPlan, rows: &StateRows) -> Result<StateRows> {
     if groups.first_row.len() == rows.len() { Ok(rows.clone()) } else { merge_groups(plan, rows, &groups) }
 }
 
-/// Adds the coarser levels to rows of whole keys, and drops what lies before `floors`. The rows are of the finest level, or each of the
+/// Adds the coarser levels to rows of whole keys, in the order of [`StateRows::sort`] (a key's rows by tile), and drops what lies before `floors`. The rows are of the finest level, or each of the
 /// finest one that keeps its time ([`ViewPlan::kept_past`]).
 pub fn climb(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
     let present = levels_of(rows)?;

@@ -12,9 +12,10 @@ use schemas::states::rows::{StateRows, conform};
 use schemas::states::sorted::{SortedFileWriter, SortedRun, map};
 use schemas::storage::{BucketFile, Manifest, ObjectStorage, read_bucket};
 use schemas::{Error, ErrorKind, Result, failpoint};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// So many buckets are fetched at once for one who waits.
+/// So many buckets are fetched at once, whoever waits for them.
 const AT_ONCE: usize = 4;
 
 /// Copies that this process made: each has a folder of its own.
@@ -24,6 +25,7 @@ pub(super) struct Buckets {
     pub(super) live: LiveView,
     pub(super) given_up: CancellationToken,
     storage: ObjectStorage,
+    permits: Semaphore,
     slots: Vec<Slot>,
     /// Once all are there.
     whole: OnceLock<Vec<Arc<SortedRun>>>,
@@ -46,7 +48,8 @@ impl Buckets {
         let folder = folder.join(format!("{}-{}", manifest.run, COPIES.fetch_add(1, Ordering::Relaxed)));
         let slots = (0..manifest.bucket_count).map(|number| Slot::of(manifest.file_of(number))).collect();
         let (whole, damage) = (OnceLock::new(), OnceLock::new());
-        Self { live: live.clone(), given_up: CancellationToken::new(), storage: storage.clone(), slots, whole, damage, folder }
+        let permits = Semaphore::new(AT_ONCE);
+        Self { live: live.clone(), given_up: CancellationToken::new(), storage: storage.clone(), permits, slots, whole, damage, folder }
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&SortedRun> {
@@ -132,6 +135,7 @@ impl Buckets {
 
     async fn load(&self, slot: &Slot) -> Result<SortedRun> {
         let Some(file) = &slot.file else { return Ok(SortedRun::default()) };
+        let _permit = self.permits.acquire().await.map_err(|_| Error::internal("a semaphore was closed"))?;
         let path = self.folder.join(format!("{:05}.arrow", file.bucket));
         let partial = path.with_extension("partial");
         let plan = &self.live.plan;

@@ -146,6 +146,11 @@ fn a_slice_of_states_and_null_lists_merge() {
 }
 
 #[test]
+fn nulls_without_a_type_are_left_to_datafusion() {
+    assert!(!expr(&DataType::Null, false).groups_accumulator_supported());
+}
+
+#[test]
 fn what_was_handed_on_is_held_no_more() {
     let [mut counts, _] = both(&DataType::Utf8);
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..50_000).map(|at| format!("a text of some length {at}"))));
