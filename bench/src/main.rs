@@ -15,7 +15,8 @@ mod cli;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const RESULTS_HEAD: &str = "# Results\n\nWritten by `bench results` from the reports of single runs. What is compared in one table was measured in one run; figures of different runs are of different \
-    days. Where there are three, they are the middle one and, in brackets, the least and the greatest.\n";
+    days. Where there are three, they are the middle one and, in brackets, the least and the greatest. \
+    What bounds an aim that is missed, and what was tried, is in [docs/performance.md](../docs/performance.md).\n";
 
 /// What a question costs here and what it costs a peer, measured in one run.
 #[derive(Debug, Parser)]
