@@ -17,7 +17,7 @@ use arrow_ipc::writer::FileWriter;
 /// The first column of a local file: the encoded key of each row.
 const ENCODED_KEY: &str = "__key";
 
-/// State rows sorted by key, level and tile, in chunks; a key may go on in the next chunk.
+/// State rows sorted by key, in chunks; a key may go on in the next chunk. A key's rows are by level and tile.
 #[derive(Debug, Clone)]
 pub struct SortedRun {
     chunks: Vec<StateRows>,
