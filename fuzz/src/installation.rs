@@ -86,6 +86,7 @@ async fn open() -> schemas::Result<Node> {
     let settings = NodeSettings {
         name: "fuzz".into(),
         clock: ServingClock::Wall,
+        at_once: false,
         cache: std::env::temp_dir().join(format!("basestream-fuzz-{}", std::process::id())),
         poll: Duration::from_secs(3600),
         lease: Duration::from_secs(3600),

@@ -139,28 +139,28 @@ impl Installation {
 
     /// A serving node with the catalog's present state loaded. With `fresh` it also answers from this process's uncheckpointed layers.
     pub async fn node(&self, fresh: Option<Fresh>) -> Result<Node> {
-        let settings = self.node_settings()?;
-        Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
+        self.open_node(fresh, false).await
     }
 
     /// The same, answering before its snapshots are copied.
     pub async fn node_at_once(&self, fresh: Option<Fresh>) -> Result<Node> {
-        let settings = self.node_settings()?;
-        Node::open_at_once(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
+        self.open_node(fresh, true).await
     }
 
-    fn node_settings(&self) -> Result<NodeSettings> {
-        Ok(NodeSettings {
+    async fn open_node(&self, fresh: Option<Fresh>, at_once: bool) -> Result<Node> {
+        let settings = NodeSettings {
             name: self.worker.clone(),
             clock: match self.settings.serving.clock {
                 ClockKind::Wall => ServingClock::Wall,
                 ClockKind::Event => ServingClock::Event,
             },
+            at_once,
             cache: self.cache()?,
             poll: NODE_POLL,
             lease: self.settings.serving.lease,
             memory_limit_bytes: to_usize(self.settings.serving.memory_limit),
-        })
+        };
+        Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
     }
 
     /// The time as of which a batch run prunes.

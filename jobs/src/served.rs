@@ -1,8 +1,11 @@
 //! A serving node of this process as the side that `verify` asks.
 
+use std::sync::Arc;
+
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use schemas::Result;
+use datafusion::common::utils::quote_identifier;
+use schemas::{Error, Result};
 use serving::{Node, Source, scan, scan_parts};
 
 use crate::verify::{Answer, Served};
@@ -25,5 +28,31 @@ impl Served for NodeServed {
             Ok(Answer { vector: stand.vector.clone(), t, as_of: false, rows, without_nan: false })
         };
         tokio::task::spawn_blocking(merge).await?
+    }
+}
+
+/// Answers with what the last batch run of a linked view joined, as of its cut and time.
+#[derive(Clone)]
+pub struct JoinedServed(pub Node);
+
+#[async_trait]
+impl Served for JoinedServed {
+    async fn answer(&self, view: &str, _schema: &SchemaRef) -> Result<Answer> {
+        let stand = self.0.stand()?;
+        let loaded = stand.view(view)?;
+        if loaded.live.plan.links.is_none() {
+            let message = format!("the view \"{view}\" joins no streams: its \"{view}__batch\" holds states and no answers");
+            return Err(Error::input(message).with("help", "without --batch its answers are verified, which stand on these states"));
+        }
+        let rows = self.0.query(&format!("SELECT * FROM {}", quote_identifier(&format!("{view}__batch"))), Vec::new()).await?.collect().await?;
+        let joined = loaded.snapshot.as_ref().and_then(|snapshot| Some((&snapshot.manifest, snapshot.manifest.joined.as_ref()?)));
+        // The query took its own stand: a node that follows the catalog may have gone on since.
+        let same = self.0.loaded().is_some_and(|now| Arc::ptr_eq(&now, &stand.loaded));
+        match joined {
+            Some((manifest, joined)) if same => {
+                Ok(Answer { vector: manifest.cut.clone(), t: joined.t, as_of: false, rows, without_nan: false })
+            }
+            _ => Err(Error::conflict("a batch run ended while its join was verified: verify it again").with("view", view)),
+        }
     }
 }

@@ -68,6 +68,7 @@ impl Lab {
         let settings = NodeSettings {
             name: "lab".into(),
             clock: ServingClock::Wall,
+            at_once: false,
             cache: folder.path().join("cache"),
             poll: Duration::from_millis(20),
             lease: Duration::from_secs(30),

@@ -142,6 +142,7 @@ impl Lab {
         let settings = NodeSettings {
             name: "lab".into(),
             clock,
+            at_once: false,
             cache,
             poll: Duration::from_millis(50),
             lease: Duration::from_secs(30),

@@ -11,17 +11,21 @@ use serde_json::json;
 use super::{Context, Done};
 use crate::installation::{Installation, now};
 use crate::output::table;
-use crate::served::NodeServed;
-use crate::verify::{HttpServed, LogReport, Report, Verifier, verify_log, verify_view};
+use crate::served::{JoinedServed, NodeServed};
+use crate::verify::{HttpServed, LogReport, Report, Served, Verifier, verify_log, verify_view};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream verify device_velocity\n  basestream verify device_velocity --log\n  \
+    basestream verify device_links --batch\n  \
     basestream verify device_velocity --url http://127.0.0.1:8080")]
 pub(super) struct VerifyArgs {
     view: String,
     /// Compare the archive with the log too, as far back as the log goes
     #[arg(long)]
     log: bool,
+    /// Compare what the last batch run of a linked view joined (`<view>__batch`), as of its cut and time
+    #[arg(long, conflicts_with = "url")]
+    batch: bool,
     /// Compare with the running node at this URL instead of one in this process
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -35,10 +39,12 @@ pub(super) async fn verify(context: &Context, args: VerifyArgs) -> Result<Done> 
         functions: installation.functions.clone(),
         memory_limit: installation.settings.batch.memory_limit as usize,
     };
-    let report = match &args.url {
-        Some(url) => verify_view(&verifier, &args.view, &HttpServed::new(url)?, now()).await?,
-        None => verify_view(&verifier, &args.view, &NodeServed(installation.node(None).await?), now()).await?,
+    let served: Box<dyn Served> = match &args.url {
+        Some(url) => Box::new(HttpServed::new(url)?),
+        None if args.batch => Box::new(JoinedServed(installation.node_at_once(None).await?)),
+        None => Box::new(NodeServed(installation.node(None).await?)),
     };
+    let report = verify_view(&verifier, &args.view, &*served, now()).await?;
     let log = match args.log {
         true => verify_log(&verifier, &*installation.log, &streams_of(&installation, &args.view).await?, now()).await?,
         false => Vec::new(),

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, StringArray};
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::SnapshotCopy;
 use crate::json::rows;
 use crate::lab::{Lab, NOW, event};
-use crate::{Keys, Meta, Node, NodeSettings, ServingClock};
+use crate::{Clock, Keys, Meta, Node, NodeSettings, ServingClock};
 use gate::{Gate, WAYS, Way};
 
 mod gate;
@@ -21,6 +22,8 @@ const BUCKETS: u32 = 3;
 /// What does not come in this time does not come.
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(20);
+const LEASE: Duration = Duration::from_millis(150);
+const HOUR: i64 = 3_600_000_000;
 
 /// A view with a snapshot of three buckets and a checkpoint after it.
 struct Site {
@@ -35,6 +38,7 @@ struct Site {
 /// A node that answers at once, behind the gate.
 struct Started {
     node: Node,
+    wall: Arc<AtomicI64>,
     cache: tempfile::TempDir,
 }
 
@@ -65,14 +69,20 @@ impl Site {
         let settings = NodeSettings {
             name: "started".into(),
             clock: ServingClock::Wall,
+            at_once: true,
             cache: cache.path().to_owned(),
             poll: Duration::from_millis(20),
-            lease: Duration::from_secs(30),
+            lease: LEASE,
             memory_limit_bytes: 64 << 20,
         };
         let storage = ObjectStorage::over(self.gate.clone()).unwrap();
-        let node = Node::open_at_once(self.lab.catalog.clone(), storage, Functions::standard(), None, settings, Arc::new(|| NOW));
-        Started { node: node.await.unwrap(), cache }
+        let wall = Arc::new(AtomicI64::new(NOW));
+        let clock: Clock = Arc::new({
+            let wall = wall.clone();
+            move || wall.load(Ordering::Relaxed)
+        });
+        let node = Node::open(self.lab.catalog.clone(), storage, Functions::standard(), None, settings, clock);
+        Started { node: node.await.unwrap(), wall, cache }
     }
 
     fn set_all(&self, way: Way) {
@@ -307,6 +317,34 @@ async fn a_newer_snapshot_takes_the_place_of_one_that_is_being_copied_once_it_is
     run.await.unwrap();
 }
 
+/// Otherwise files of the state that is still served were collected while the next one is copied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_lives_on_however_long_a_snapshot_takes_to_copy() {
+    let site = Site::new().await;
+    let started = site.start().await;
+    let (stop, run) = started.run();
+    until("it is copied", || started.copy().unwrap().is_whole()).await;
+    site.gate.set(1, Way::Held);
+    let former = started.copy().unwrap().manifest.run;
+    let read = site.gate.reads(1);
+    site.lab.snapshot("velocity").await;
+    until("the newer one is being copied", || site.gate.reads(1) > read).await;
+    let later = NOW + HOUR;
+    started.wall.store(later, Ordering::Relaxed);
+    let renewed = async {
+        while !site.lab.catalog.state().await.unwrap().leases.iter().any(|lease| lease.name == "serve/started" && lease.expires_at > later)
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, renewed).await.expect("the lease runs out");
+    assert_eq!(started.copy().unwrap().manifest.run, former, "the new one is not whole");
+    site.gate.set(1, Way::Fine);
+    stop.cancel();
+    run.await.unwrap();
+    assert!(site.lab.catalog.state().await.unwrap().leases.iter().all(|lease| lease.name != "serve/started"), "it is given back");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_ends_leaves_no_fetch_and_no_file() {
     let site = Site::new().await;
@@ -317,7 +355,7 @@ async fn a_node_that_ends_leaves_no_fetch_and_no_file() {
     let buckets = Arc::downgrade(&started.copy().unwrap().buckets);
     stop.cancel();
     run.await.unwrap();
-    let Started { node, cache } = started;
+    let Started { node, cache, .. } = started;
     drop(node);
     until("the fetch ends", || buckets.upgrade().is_none()).await;
     let left = std::fs::read_dir(cache.path().join("velocity/1")).unwrap().count();

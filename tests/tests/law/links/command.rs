@@ -130,6 +130,16 @@ fn verify(project: &Project, when: &str) {
     }
 }
 
+/// What the last runs joined, whatever came after them.
+fn verify_joined(project: &Project, when: &str) {
+    for (view, crowded) in VIEWS {
+        let report = project.ok(&["verify", view, "--batch", "--json"]).unwrap_or_else(|error| panic!("{when}: {error}"));
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert!(report["equal"] == true && report["view"]["rows"].as_u64().unwrap() > 20, "{when}: {report}");
+        assert_eq!(report["view"]["crowded"], crowded, "{when}: {report}");
+    }
+}
+
 #[test]
 fn the_command_verifies_linked_views_fresh_and_after_runs() {
     let project = project();
@@ -142,6 +152,8 @@ fn the_command_verifies_linked_views_fresh_and_after_runs() {
     }
     ingest(&project, 1);
     settle(&project);
+    let unjoined = project.ok(&["verify", "device_links", "--batch"]);
+    assert!(unjoined.is_ok() || unjoined.unwrap_err().to_string().contains("no batch run"), "a join that is not there is no join of no rows");
     verify(&project, "from fresh layers and segments");
     for (view, _) in VIEWS {
         // The scheduler may have a run of its own under way.
@@ -151,8 +163,10 @@ fn the_command_verifies_linked_views_fresh_and_after_runs() {
             std::thread::sleep(Duration::from_millis(300));
         }
     }
+    verify_joined(&project, "just joined");
     ingest(&project, 2);
     settle(&project);
+    verify_joined(&project, "with events after it");
     verify(&project, "from snapshots and what came after");
     assert_eq!(up.terminate().unwrap(), Some(0));
 }

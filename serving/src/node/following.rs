@@ -1,0 +1,55 @@
+//! Following the catalog: looks whether it moved, loads what it says, has snapshots copied.
+
+use std::time::Duration;
+
+use schemas::catalog::Revision;
+use schemas::{ErrorKind, Result};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::Node;
+
+/// How long to wait after a catalog state that could not be read or loaded.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+
+impl Node {
+    /// Until told to stop.
+    pub(super) async fn follow(&self, stop: &CancellationToken) {
+        // The state that is loaded is looked at once more: not all of it may have been there.
+        let mut seen = None;
+        let mut wait = self.0.settings.poll;
+        loop {
+            self.copy_the_rest(stop);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.0.damaged.notified() => seen = None,
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = self.0.settings.poll;
+            if let Err(error) = self.look(&mut seen).await {
+                wait = wait.max(AFTER_A_FAILURE);
+                match error.kind() {
+                    ErrorKind::Unavailable => warn!(%error, "the catalog or the storage did not answer; serving what is loaded"),
+                    _ => warn!(%error, "a catalog state could not be loaded; serving the one before"),
+                }
+            }
+        }
+    }
+
+    async fn look(&self, seen: &mut Option<Revision>) -> Result<()> {
+        let revision = self.0.catalog.revision().await?;
+        if *seen != Some(revision) {
+            self.refresh().await?;
+            *seen = Some(revision);
+        }
+        Ok(())
+    }
+
+    /// Has the rest of each snapshot fetched.
+    fn copy_the_rest(&self, stop: &CancellationToken) {
+        let Some(loaded) = self.loaded() else { return };
+        for copy in loaded.views.values().filter_map(|view| view.snapshot.as_ref()) {
+            copy.fetch_in_background(&self.0.damaged, stop);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The lease that keeps files from being collected: those of the oldest state in use, for a long query may stand on one loaded long
+//! ago. It has a clock of its own, as a state can take longer to load than a lease lives.
+
+use std::sync::{PoisonError, Weak};
+use std::time::Duration;
+
+use schemas::Result;
+use schemas::vector::Vector;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::Node;
+use crate::stand::{Loaded, LoadedView};
+
+/// How long to wait at most after a renewal that failed.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+
+impl Node {
+    /// Renews the lease three times in its life until told to stop.
+    pub(super) async fn hold_files(&self, stop: &CancellationToken) {
+        let every = self.0.settings.lease / 3;
+        loop {
+            let wait = match self.pin().await {
+                Ok(()) => every,
+                Err(error) => {
+                    warn!(%error, "the lease on the files that are served could not be renewed; trying again");
+                    every.min(AFTER_A_FAILURE)
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn pin(&self) -> Result<()> {
+        let oldest = self.oldest_in_use().unwrap_or_default();
+        let (lease, now) = (self.0.settings.lease, (self.0.wall)());
+        self.0.catalog.acquire_lease(&self.lease_name(), &self.0.settings.name, lease, now, Some(oldest)).await?;
+        Ok(())
+    }
+
+    fn oldest_in_use(&self) -> Option<Vector> {
+        let mut stood = self.lock_stood();
+        stood.retain(|loaded| loaded.strong_count() > 0);
+        let cuts: Vec<Vector> = stood.iter().filter_map(Weak::upgrade).map(|loaded| oldest_cut(&loaded)).collect();
+        let newest = cuts.last()?;
+        let least = |partition| cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or_default();
+        Some(newest.iter().map(|(partition, _)| (partition.clone(), least(partition))).collect())
+    }
+
+    /// Gives the lease back; where that fails it runs out.
+    pub(super) async fn release_files(&self) {
+        let state = self.0.catalog.state().await;
+        let Ok(state) = state else { return };
+        if let Some(lease) = state.leases.iter().find(|lease| lease.name == self.lease_name()) {
+            let _ = self.0.catalog.release_lease(lease).await;
+        }
+    }
+
+    fn lease_name(&self) -> String {
+        format!("serve/{}", self.0.settings.name)
+    }
+}
+
+/// The least offset, per partition, that any loaded view's snapshot stands at.
+fn oldest_cut(loaded: &Loaded) -> Vector {
+    let cuts: Vec<Vector> = loaded.views.values().map(LoadedView::cut).collect();
+    loaded.vector.iter().map(|(partition, at)| (partition.clone(), cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or(at))).collect()
+}
