@@ -32,7 +32,7 @@ kills count="500" *arguments: oracle
 recovery *arguments:
     cargo test --workspace --test kills --test cli -- --ignored --nocapture recovery {{arguments}}
 
-# the oracle of the kills: Python with DuckDB, in the cache folder
+# the oracle of the kills, and peers of the benchmarks: Python with DuckDB and Polars, in the cache folder
 oracle:
     tests/oracle/setup
 

@@ -10,7 +10,7 @@ use crate::child::Limits;
 use crate::contest::{self, Contender, How, Site, Step};
 use crate::installed::{Installed, plain_files, plain_parquet};
 use crate::machine::Context;
-use crate::purchases::{Purchases, STREAM, VIEW, question};
+use crate::purchases::{Purchases, STREAM, VIEW, expressions, question};
 use crate::report::Report;
 use crate::view::Dialect;
 
@@ -66,7 +66,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         threads: options.threads,
         limits: Limits { time: options.timeout, memory_bytes: options.process_memory_bytes },
     };
-    let outcomes = contest::measure(&site, contenders(options, programs.python.is_some()), options.repeats).await?;
+    let outcomes = contest::measure(&site, contenders(options, programs), options.repeats).await?;
     let windows: Vec<&str> = purchases.windows().iter().map(|window| window.text).collect();
     let aggregates = purchases.aggregates.map(|(_, aggregate)| aggregate).join(", ");
     let question = format!(
@@ -82,17 +82,20 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 }
 
 /// Everybody who is there.
-fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
+fn contenders(options: &Options, programs: &Programs) -> Vec<Contender> {
     let purchases = &options.purchases;
     let memory = [options.peer_memory_bytes, SMALL];
     let mut all = Vec::new();
-    if duckdb {
+    if programs.python.is_some() {
         let plain = ("DuckDB, plain SQL", question::plain_select(purchases, Dialect::DuckDb));
         let by_hand = question::select_by_merchant(purchases).map(|sql| ("DuckDB, distinct merchants by hand", sql));
         let by_states = (DUCKDB_STATES, question::select_by_states(purchases));
         for (name, sql) in [plain].into_iter().chain(by_hand).chain([by_states]) {
             all.extend(memory.map(|bytes| Contender::new(name, How::DuckDb(sql.clone()), bytes)));
         }
+    }
+    if programs.polars_version().is_some() {
+        all.push(Contender::new("Polars, streaming", How::Polars(expressions::of(purchases)), options.peer_memory_bytes));
     }
     let plain = How::PlainSelect(question::plain_select(purchases, Dialect::DataFusion));
     all.push(Contender::new("DataFusion, plain SQL over the archive", plain, options.peer_memory_bytes));

@@ -81,6 +81,7 @@ fn versions(programs: &Programs) -> BTreeMap<String, String> {
     let mut versions =
         BTreeMap::from([("basestream".to_owned(), own), ("datafusion".to_owned(), datafusion::DATAFUSION_VERSION.to_owned())]);
     versions.extend(programs.duckdb_version().map(|version| ("duckdb".to_owned(), version)));
+    versions.extend(programs.polars_version().map(|version| ("polars".to_owned(), version)));
     versions
 }
 

@@ -28,7 +28,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A full recompute of a view: DuckDB, DataFusion, and a batch run
+    /// A full recompute of a view: DuckDB, Polars, DataFusion, and a batch run
     Batch(cli::Batch),
     /// Bytes stored per event and per key, objects an hour, processor time per million events
     Cost(cli::Cost),

@@ -10,7 +10,7 @@ pub struct Programs {
     /// This crate's binary.
     pub bench: PathBuf,
     pub basestream: PathBuf,
-    /// Python with DuckDB, where it is installed.
+    /// Python with DuckDB and Polars, where it is installed.
     pub python: Option<PathBuf>,
 }
 
@@ -34,8 +34,17 @@ impl Programs {
     }
 
     pub fn duckdb_version(&self) -> Option<String> {
+        self.version_of("duckdb")
+    }
+
+    pub fn polars_version(&self) -> Option<String> {
+        self.version_of("polars")
+    }
+
+    /// Of a package of the peers' Python.
+    fn version_of(&self, package: &str) -> Option<String> {
         let mut command = Command::new(self.python.as_ref()?);
-        let output = command.args(["-c", "import duckdb; print(duckdb.__version__)"]).stderr(Stdio::null()).output().ok()?;
+        let output = command.args(["-c", &format!("import {package}; print({package}.__version__)")]).stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 }

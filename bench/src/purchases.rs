@@ -8,6 +8,7 @@ use schemas::tiles::Micros;
 use crate::events::{DAY, END, Events, mix, skewed, times};
 
 pub mod arriving;
+pub mod expressions;
 pub mod question;
 pub mod truth;
 mod window;

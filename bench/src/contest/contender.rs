@@ -6,7 +6,7 @@ use std::process::Command;
 
 use schemas::{Error, Result};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::answer::{self, Answer, Shape};
 use super::parts::{self, Parts, Step};
@@ -37,6 +37,8 @@ pub struct Site<'a> {
 pub enum How {
     /// This SQL over Parquet, by DuckDB.
     DuckDb(String),
+    /// These expressions over Parquet, by Polars, which takes what memory it wants.
+    Polars(Value),
     /// This SQL over the archive, by our own engine without the layers.
     PlainSelect(String),
     /// `basestream batch run`, the first of its view.
@@ -154,6 +156,11 @@ fn command(site: &Site<'_>, outcome: &Outcome) -> Result<Command> {
     let (mut command, question) = match how {
         How::BatchRun | How::BatchAgain => return Ok(batch_run(site, *memory_bytes)),
         How::DuckDb(sql) => (site.programs.peer("duckdb_query.py")?, duckdb(site, outcome, sql)),
+        How::Polars(expressions) => {
+            let mut command = site.programs.peer("polars_query.py")?;
+            command.env("POLARS_MAX_THREADS", site.threads.to_string());
+            (command, polars(site, outcome, expressions))
+        }
         How::PlainSelect(sql) => {
             let mut command = Command::new(&site.programs.bench);
             command.arg("plain-select");
@@ -173,7 +180,7 @@ fn command(site: &Site<'_>, outcome: &Outcome) -> Result<Command> {
     Ok(command)
 }
 
-fn duckdb(site: &Site<'_>, outcome: &Outcome, sql: &str) -> serde_json::Value {
+fn duckdb(site: &Site<'_>, outcome: &Outcome, sql: &str) -> Value {
     json!({
         "tables": site.tables,
         "sql": sql,
@@ -182,6 +189,13 @@ fn duckdb(site: &Site<'_>, outcome: &Outcome, sql: &str) -> serde_json::Value {
         "temp_directory": site.folder.join("duckdb-spilled"),
         "answer": outcome.file,
     })
+}
+
+fn polars(site: &Site<'_>, outcome: &Outcome, expressions: &Value) -> Value {
+    let mut question = expressions.clone();
+    question["tables"] = json!(site.tables);
+    question["answer"] = json!(outcome.file);
+    question
 }
 
 fn batch_run(site: &Site<'_>, memory_bytes: u64) -> Command {

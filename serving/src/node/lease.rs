@@ -1,7 +1,7 @@
 //! The lease that keeps files from being collected: those of the oldest state in use, for a long query may stand on one loaded long
 //! ago. It has a clock of its own, as a state can take longer to load than a lease lives.
 
-use std::sync::{PoisonError, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use schemas::Result;
