@@ -44,7 +44,8 @@ impl Programs {
     /// Of a package of the peers' Python.
     fn version_of(&self, package: &str) -> Option<String> {
         let mut command = Command::new(self.python.as_ref()?);
-        let output = command.args(["-c", &format!("import {package}; print({package}.__version__)")]).stderr(Stdio::null()).output().ok()?;
+        let output =
+            command.args(["-c", &format!("import {package}; print({package}.__version__)")]).stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 }

@@ -1,5 +1,7 @@
 //! Every benchmark at a tiny size, through its processes: none of them rots, and its answers are right. Times are not judged.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::PathBuf;
 
 use basestream_bench::report::{Figure, Report};

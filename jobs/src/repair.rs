@@ -8,6 +8,7 @@
 //! as the log goes. What the log no longer has is lost: with `accept_gap` that is recorded, and without it said.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use schemas::Result;
@@ -147,9 +148,9 @@ async fn record(installation: &Installation, state: &CatalogState, checked: &Che
 async fn logs_of(installation: &Installation, state: &CatalogState, damaged: &[Damaged]) -> BTreeMap<Arc<str>, LogFacts> {
     let mut logs = BTreeMap::new();
     for stream in damaged.iter().filter(|damaged| plan::is_from_log(&damaged.file)).filter_map(|damaged| damaged.file.subject.clone()) {
-        if !logs.contains_key(&stream) {
-            let facts = log_of(installation, state, &stream).await.unwrap_or_else(|error| LogFacts::Unknown(error.to_string()));
-            logs.insert(stream, facts);
+        if let Entry::Vacant(vacant) = logs.entry(stream) {
+            let facts = log_of(installation, state, vacant.key()).await.unwrap_or_else(|error| LogFacts::Unknown(error.to_string()));
+            vacant.insert(facts);
         }
     }
     logs

@@ -44,7 +44,8 @@ impl Served for JoinedServed {
             let message = format!("the view \"{view}\" joins no streams: its \"{view}__batch\" holds states and no answers");
             return Err(Error::input(message).with("help", "without --batch its answers are verified, which stand on these states"));
         }
-        let rows = self.0.query(&format!("SELECT * FROM {}", quote_identifier(&format!("{view}__batch"))), Vec::new()).await?.collect().await?;
+        let rows =
+            self.0.query(&format!("SELECT * FROM {}", quote_identifier(&format!("{view}__batch"))), Vec::new()).await?.collect().await?;
         let joined = loaded.snapshot.as_ref().and_then(|snapshot| Some((&snapshot.manifest, snapshot.manifest.joined.as_ref()?)));
         // The query took its own stand: a node that follows the catalog may have gone on since.
         let same = self.0.loaded().is_some_and(|now| Arc::ptr_eq(&now, &stand.loaded));

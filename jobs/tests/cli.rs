@@ -1,5 +1,7 @@
 //! The binary as its users have it: commands, exit codes, what goes to standard output and what to standard error.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

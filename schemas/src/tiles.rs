@@ -108,7 +108,7 @@ pub type Floors = Vec<(Level, Option<Micros>)>;
 pub fn finest_kept(floors: &[(Level, Option<Micros>)], time: Micros) -> Level {
     let bounded = || floors.iter().filter(|(level, _)| *level != Level::All);
     let kept = bounded().find(|(_, floor)| floor.is_none_or(|floor| floor <= time));
-    kept.or_else(|| bounded().last()).map_or(Level::All, |(level, _)| *level)
+    kept.or_else(|| bounded().next_back()).map_or(Level::All, |(level, _)| *level)
 }
 
 impl fmt::Display for Level {

@@ -92,7 +92,8 @@ impl Unit {
     /// Closes the open micro-batch: its states become a fresh layer that readers see at once.
     pub(crate) async fn close_micro_batch(&mut self, views: &mut Views, fresh: Option<&Fresh>) -> Result<()> {
         if self.open_since.take().is_none() {
-            return Ok(self.tell_complete(fresh));
+            self.tell_complete(fresh);
+            return Ok(());
         }
         let mut events: BTreeMap<Arc<str>, Vec<RecordBatch>> = BTreeMap::new();
         let (mut start, mut end) = (Vector::new(), Vector::new());

@@ -1,5 +1,7 @@
 //! The whole way, once: log, speed, batch, serving; answers before, across and after a cut.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use arrow::util::pretty::pretty_format_batches;

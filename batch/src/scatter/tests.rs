@@ -70,7 +70,11 @@ pub(crate) async fn dealt(view: &str, count: i64, pool: Arc<dyn MemoryPool>) -> 
 fn rows(ground: &Ground, buckets: &[Bucketful]) -> BTreeMap<usize, Vec<String>> {
     let of = |bucket: &Bucketful| {
         let mut batches = bucket.in_memory.clone();
-        bucket.read_spilled(&mut |batch| Ok(batches.push(batch))).unwrap();
+        let mut take = |batch| {
+            batches.push(batch);
+            Ok(())
+        };
+        bucket.read_spilled(&mut take).unwrap();
         let sorted = schemas::states::StateRows::sort(&ground.plan, &ground.codec, &batches).unwrap();
         let shown = arrow::util::pretty::pretty_format_batches(&[sorted.batch().clone()]).unwrap().to_string();
         let places: Vec<u32> = (0..sorted.len()).map(|row| bucket_of(sorted.keys().value(row), ground.buckets)).collect();

@@ -28,8 +28,12 @@ fn shown(plan: &ViewPlan, chunks: &[StateRows]) -> (Vec<String>, usize) {
 async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String>, usize)) {
     let (ground, buckets) = dealt(view, count, Arc::new(UnboundedMemoryPool::default())).await;
     let mut inside = Vec::new();
+    let mut take = |rows| {
+        inside.push(rows);
+        Ok(())
+    };
     for bucket in buckets {
-        sort_in_memory(&ground.plan, &ground.codec, bucket, &mut |rows| Ok(inside.push(rows))).unwrap();
+        sort_in_memory(&ground.plan, &ground.codec, bucket, &mut take).unwrap();
     }
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(16 << 20));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool.clone()).build_arc().unwrap();

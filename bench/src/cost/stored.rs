@@ -25,6 +25,8 @@ pub(super) struct Stored {
     pub(super) checkpoint_objects: u64,
     /// Between two checkpoints, where they are not made sooner because much arrives.
     pub(super) interval: Duration,
+    /// Who make them, each its own: the speed workers of one process.
+    pub(super) workers: usize,
 }
 
 impl Stored {
@@ -34,7 +36,7 @@ impl Stored {
         let keys = row["keys"].as_u64().ok_or_else(|| Error::internal("a count is no number").with("found", &row))?;
         let installation = project.open().await?;
         let state = installation.catalog.state().await?;
-        let interval = installation.settings.speed.checkpoint_interval;
+        let speed = installation.settings.speed.clone();
         installation.close().await;
         let bytes = |kinds: &[FileKind]| files(&state, kinds).map(|file| file.bytes.max(0) as u64).sum();
         let checkpoints = state.checkpoints.len() as u64;
@@ -48,14 +50,15 @@ impl Stored {
             keys,
             checkpoints,
             checkpoint_objects: state.files.iter().filter(|file| file.checkpoint.is_some()).count() as u64,
-            interval,
+            interval: speed.checkpoint_interval,
+            workers: state.vector().iter().count().min(speed.workers as usize).max(1),
         })
     }
 
-    /// Objects that checkpoints make in an hour.
+    /// Objects that the checkpoints of one process make in an hour.
     pub(super) fn objects_per_hour(&self) -> f64 {
         let of_one = self.checkpoint_objects as f64 / self.checkpoints.max(1) as f64;
-        of_one * 3600.0 / self.interval.as_secs_f64().max(1e-3)
+        of_one * self.workers as f64 * 3600.0 / self.interval.as_secs_f64().max(1e-3)
     }
 }
 

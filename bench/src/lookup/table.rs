@@ -153,14 +153,15 @@ const FLAT: f64 = 1.5;
 pub(super) fn flat(title: &str, by: &str, measured: &[(Figure, &[Latencies])]) -> Table {
     let first = measured.first().and_then(|(_, stretches)| median_of(stretches, 0.5));
     let columns = [by.to_owned()].into_iter().chain(latencies::COLUMNS.map(str::to_owned));
-    let row = |(name, stretches): &(Figure, &[Latencies])| {
+    let row = |(nth, (name, stretches)): (usize, &(Figure, &[Latencies]))| {
         let ratio = median_of(stretches, 0.5).zip(first).map(|(own, first)| own / first);
-        [name.clone()].into_iter().chain(latencies::figures(stretches)).chain([at_most(ratio, FLAT)]).collect()
+        let verdict = if nth == 0 { Figure::Absent } else { at_most(ratio, FLAT) };
+        [name.clone()].into_iter().chain(latencies::figures(stretches)).chain([verdict]).collect()
     };
     Table {
         title: title.to_owned(),
         columns: columns.chain([format!("p50 of the first, aim {FLAT}")]).collect(),
-        rows: measured.iter().map(row).collect(),
+        rows: measured.iter().enumerate().map(row).collect(),
         notes: Vec::new(),
     }
 }

@@ -4,7 +4,7 @@ use basestream_bench::report::Figure;
 use super::{assert_told, programs};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_was_acknowledged_is_counted() {
+async fn an_event_that_was_acknowledged_is_counted_also_on_real_services() {
     let sources = vec!["embedded".to_owned(), "kafka".to_owned()];
     let options = freshness::Options { rates: vec![200], keys: 50, sources, seconds: 0.5, repeats: 2, probes: 40.0 };
     let folder = tempfile::tempdir().unwrap();

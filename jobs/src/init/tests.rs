@@ -60,7 +60,7 @@ async fn a_file_gives_its_stream_a_view_by_its_likeliest_key_and_its_own_clock()
 
 #[tokio::test]
 async fn a_key_whose_values_come_again_goes_before_one_that_is_nearly_unique() {
-    let row = |i: u32| format!("{},s{},{},1997-01-{:02}\n", i, i.max(1), if i % 2 == 0 { "de" } else { "fr" }, 1 + i % 28);
+    let row = |i: u32| format!("{},s{},{},1997-01-{:02}\n", i, i.max(1), if i.is_multiple_of(2) { "de" } else { "fr" }, 1 + i % 28);
     let csv = "id,session_id,country,ts\n".to_owned() + &(0..40).map(row).collect::<String>();
     let (made, keys, _) = fitted_to("visits.csv", &csv).await;
     assert_eq!(keys, "country", "39 of 40 sessions are different");

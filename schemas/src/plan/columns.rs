@@ -41,6 +41,7 @@ pub(super) struct StateCall {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each column of a view, while it is planned")]
 pub(super) enum Output {
     Key {
         group: usize,

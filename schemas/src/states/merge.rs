@@ -136,8 +136,8 @@ struct Groups {
 fn number_groups(rows: &StateRows, place: impl Fn(u8, Micros) -> (u8, Micros)) -> Result<Groups> {
     let (keys, level_of, tile_of) = (rows.keys(), levels(rows.batch())?, tiles(rows.batch())?);
     let mut groups = Groups { of_row: Vec::with_capacity(rows.len()), first_row: Vec::new(), level: Vec::new(), tile: Vec::new() };
-    for row in 0..rows.len() {
-        let (level, tile) = place(level_of.value(row), tile_of[row]);
+    for (row, (level, tile)) in level_of.values().iter().zip(tile_of.iter()).enumerate() {
+        let (level, tile) = place(*level, *tile);
         let same = groups.first_row.last().is_some_and(|first| {
             keys.value(*first as usize) == keys.value(row) && groups.level.last() == Some(&level) && groups.tile.last() == Some(&tile)
         });

@@ -26,9 +26,12 @@ pub(super) struct Estimate {
     thresholds: Vec<Threshold>,
     /// Per key that is sampled: how many end points were seen through one followed neighbour, and through two.
     through: HashMap<u32, (u64, u64)>,
-    /// The key under way, with the neighbour through which each of its end points was seen last, and through how many (at most three).
-    current: Option<(u32, HashMap<u32, (u32, u8)>)>,
+    /// The key under way, with its end points.
+    current: Option<(u32, HashMap<u32, Seen>)>,
 }
+
+/// The neighbour through which an end point was seen last, and through how many (at most three).
+type Seen = (u32, u8);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Method {

@@ -1,6 +1,7 @@
 //! Merging pairs into values: what each column counts, of which pairs.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
@@ -77,8 +78,8 @@ impl<'a> Merging<'a> {
         let of_values = self.values.iter().map(|value| (condition(&value.aggregate), value.range));
         let mut live = HashMap::new();
         for (condition, range) in bare.chain(of_values) {
-            if !live.contains_key(&(condition, range)) {
-                live.insert((condition, range), edges.live(&self.walk, condition, &self.walk.links.ranges[range])?);
+            if let Entry::Vacant(vacant) = live.entry((condition, range)) {
+                vacant.insert(edges.live(&self.walk, condition, &self.walk.links.ranges[range])?);
             }
         }
         Ok(live)

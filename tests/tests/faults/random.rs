@@ -206,7 +206,7 @@ impl Run {
         let version = self.next_version;
         self.next_version += 1;
         self.trace.push(format!("velocity version {version}"));
-        let sql = format!("CREATE VIEW velocity {}", if version % 2 == 0 { SECOND_VELOCITY } else { VIEWS[0].1 });
+        let sql = format!("CREATE VIEW velocity {}", if version.is_multiple_of(2) { SECOND_VELOCITY } else { VIEWS[0].1 });
         let record =
             DefinitionRecord { kind: View, name: "velocity".into(), version, sql, status: DefinitionStatus::Building, created_at: now() };
         let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() };
@@ -325,7 +325,7 @@ impl Run {
                 stand.vector,
                 self.trace.join("\n")
             );
-            for worker in self.workers.values_mut().filter(|worker| worker.task.is_finished()) {
+            if let Some(worker) = self.workers.values_mut().find(|worker| worker.task.is_finished()) {
                 panic!("a worker ended: {:?}", (&mut worker.task).await);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

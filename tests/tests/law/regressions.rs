@@ -13,7 +13,7 @@ fn rows() -> Vec<Row> {
         d: Some(i as i64 * 100),
         f: Some(i as f64 / 4.0 - 2.0),
         u: Some(i as u8 % 4),
-        b: Some(i % 3 == 0),
+        b: Some(i.is_multiple_of(3)),
         checkpoint: i % 6,
     };
     (0..24).map(row).collect()

@@ -115,7 +115,7 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usiz
     let mut partial = Partial::new(plan.clone(), &session).await.unwrap();
     // A run's events go straight to the tiles it keeps; the same events at the finest tiles make the same snapshot.
     let floors = plan.floors(t_run);
-    let straight = cut % 2 == 0;
+    let straight = cut.is_multiple_of(2);
     let mut run = Partial::new(Arc::new(plan.kept_past(&floors).unwrap()), &session).await.unwrap();
     let (mut before, mut after): (Vec<RecordBatch>, Vec<StateRows>) = (Vec::new(), Vec::new());
     for (checkpoint, events) in events {

@@ -498,7 +498,8 @@ async fn nothing_is_told_of_an_installation_that_is_well() {
 
 #[tokio::test]
 async fn what_is_no_fault_is_not_told() {
-    let quiet: [(&str, fn(&mut Facts)); 9] = [
+    type Change = fn(&mut Facts);
+    let quiet: [(&str, Change); 9] = [
         ("a record that came a moment ago, after an hour without any", |facts| {
             moved_at(facts, NOW - HOUR);
             end(facts, 0, 0, 101);

@@ -140,7 +140,7 @@ fn a_slice_of_states_and_null_lists_merge() {
         Some(vec![false, true].into()),
     );
     let [mut merged, _] = both(&DataType::Utf8);
-    merged.merge_batch(&[state.clone()], &[0, 1], 2).unwrap();
+    merged.merge_batch(std::slice::from_ref(&state), &[0, 1], 2).unwrap();
     merged.merge_batch(&[Arc::new(first_is_null)], &[2, 2], 3).unwrap();
     assert_eq!(merged.evaluate(EmitTo::All).unwrap().as_ref(), &Int64Array::from(vec![1, 2, 2]));
 }

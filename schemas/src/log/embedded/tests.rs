@@ -53,7 +53,7 @@ proptest! {
             let folder = TempDir::new().unwrap();
             let log = log_in(&folder).await;
             log.create_topic("events", partitions).await.unwrap();
-            let mut expected: BTreeMap<i32, Vec<(Offset, Option<Bytes>, Option<Bytes>)>> = BTreeMap::new();
+            let mut expected: BTreeMap<i32, Vec<_>> = BTreeMap::new();
             for append in appends {
                 let record = |(key, value): (Option<String>, Vec<u8>)| NewRecord {
                     key: key.map(Bytes::from), value: Some(Bytes::from(value)), ..NewRecord::default()

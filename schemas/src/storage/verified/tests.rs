@@ -27,7 +27,8 @@ fn batch(rows: usize) -> RecordBatch {
 
 fn encode(rows: usize) -> Bytes {
     let batch = batch(rows);
-    write_parquet(&[batch.clone()], batch.schema(), &ParquetOptions { row_group_rows: 1000, ..ParquetOptions::default() }).unwrap()
+    write_parquet(std::slice::from_ref(&batch), batch.schema(), &ParquetOptions { row_group_rows: 1000, ..ParquetOptions::default() })
+        .unwrap()
 }
 
 async fn stored(storage: &ObjectStorage, content: Bytes) -> KnownFile {

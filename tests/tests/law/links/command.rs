@@ -153,7 +153,10 @@ fn the_command_verifies_linked_views_fresh_and_after_runs() {
     ingest(&project, 1);
     settle(&project);
     let unjoined = project.ok(&["verify", "device_links", "--batch"]);
-    assert!(unjoined.is_ok() || unjoined.unwrap_err().to_string().contains("no batch run"), "a join that is not there is no join of no rows");
+    assert!(
+        unjoined.is_ok() || unjoined.unwrap_err().to_string().contains("no batch run"),
+        "a join that is not there is no join of no rows"
+    );
     verify(&project, "from fresh layers and segments");
     for (view, _) in VIEWS {
         // The scheduler may have a run of its own under way.

@@ -19,9 +19,9 @@ fn round() -> impl Strategy<Value = Round> {
 /// Events are dated back by what passes after their round, so that the last round is at the law's own time.
 async fn hold(view: &View, first: Vec<(usize, Event)>, rounds: Vec<Round>) -> Installation {
     let mut installation = Installation::new(view).await;
-    let mut tick = 1_000;
     let mut left: Micros = rounds.iter().map(|round| round.passes).sum();
-    for Round { passes, events } in std::iter::once(Round { passes: 0, events: first }).chain(rounds) {
+    let rounds = std::iter::once(Round { passes: 0, events: first }).chain(rounds);
+    for (tick, Round { passes, events }) in (1_001..).zip(rounds) {
         left -= passes;
         for stream in 0..NAMES.len() {
             let dated = |event: &Event| Event { ts: event.ts - left, ..event.clone() };
@@ -29,7 +29,6 @@ async fn hold(view: &View, first: Vec<(usize, Event)>, rounds: Vec<Round>) -> In
             installation.take(&Step::Append(stream, events)).await;
         }
         // The clock of events stands at the round's time.
-        tick += 1;
         let tick = Event { id: tick, ts: BASE - left, k: None, j: None, u: None, w: None, x: None, d: None, f: None, o: None };
         installation.take(&Step::Append(0, vec![tick])).await;
         installation.take(&Step::Checkpoint).await;
