@@ -45,7 +45,11 @@ pub struct Walk<'a> {
     pub links: &'a LinkPlan,
     pub layers: &'a dyn EdgeLayers,
     pub t: Micros,
+    go_on: &'a GoOn<'a>,
 }
+
+/// Asked again and again: an error ends the walk.
+pub type GoOn<'g> = dyn Fn() -> Result<()> + Sync + 'g;
 
 /// What a walk found, in the order of the keys asked.
 pub struct Walked {
@@ -58,7 +62,12 @@ pub struct Walked {
 
 impl<'a> Walk<'a> {
     pub fn new(view: &'a LiveView, links: &'a LinkPlan, layers: &'a dyn EdgeLayers, t: Micros) -> Self {
-        Self { view, links, layers, t }
+        Self { view, links, layers, t, go_on: &|| Ok(()) }
+    }
+
+    /// The same, ended by an error of `go_on`, which is asked before each batch of edges.
+    pub fn while_ok(self, go_on: &'a GoOn<'a>) -> Self {
+        Self { go_on, ..self }
     }
 
     /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long as their near
@@ -83,6 +92,7 @@ impl<'a> Walk<'a> {
     }
 
     fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt<'a>], wanted: &[usize]) -> Result<Walked> {
+        (self.go_on)()?;
         let rows = at.len();
         let near = EdgeSet::gather(self, Side::Near, at.iter())?;
         let nodes = self.nodes(&near)?;
@@ -143,6 +153,7 @@ impl<'a> Walk<'a> {
         let mut place: Vec<Option<u32>> = vec![None; nodes.at.len()];
         let mut from = 0;
         while from < nodes.reached.len() {
+            (self.go_on)()?;
             let (mut together, mut held, mut to) = (Vec::new(), 0, from);
             while to < nodes.reached.len() {
                 let node = nodes.reached[to].1;

@@ -115,6 +115,16 @@ pub struct Ends {
     pub far: usize,
 }
 
+impl Ends {
+    /// A side's key column.
+    pub fn of(&self, side: Side) -> usize {
+        match side {
+            Side::Near => self.near,
+            Side::Far => self.far,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct LinkAggregate {
     /// The call as its user wrote it, without `within`.
@@ -145,6 +155,16 @@ pub struct PairRange {
     pub far: Range,
 }
 
+impl PairRange {
+    /// A side's range.
+    pub fn of(&self, side: Side) -> &Range {
+        match side {
+            Side::Near => &self.near,
+            Side::Far => &self.far,
+        }
+    }
+}
+
 impl Reach for PairRange {
     fn everything() -> Self {
         PairRange { near: Range::ALL, far: Range::ALL }
@@ -165,7 +185,8 @@ impl Reach for PairRange {
 impl LinkPlan {
     /// The edge plan's use that says which edges of a side, under a condition, lie in a range.
     ///
-    /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]: the number of events.
+    /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]: the number of
+    /// events.
     pub fn edge_use(&self, edges: &ViewPlan, condition: usize, range: &Range) -> Result<usize> {
         self.state_use(edges, self.conditions[condition].state, range)
     }

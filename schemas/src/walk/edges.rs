@@ -1,5 +1,6 @@
 //! Edges that leave some nodes, from all layers, merged.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(super) struct NodeAt<'a> {
     layers: Vec<LayerRows<'a>>,
     /// State rows of them in all layers.
     pub(super) rows: usize,
+    /// The threshold, once it was asked for.
+    known: OnceCell<Option<u64>>,
 }
 
 impl<'a> NodeAt<'a> {
@@ -28,12 +31,20 @@ impl<'a> NodeAt<'a> {
     pub(super) fn find(walk: &Walk<'a>, prefix: &[u8], place: &[u8]) -> Self {
         let layers = walk.layers.beginning(prefix, place);
         let rows = layers.iter().map(|(_, rows, _)| rows.len()).sum();
-        Self { layers, rows }
+        Self { layers, rows, known: OnceCell::new() }
     }
 
-    /// The greatest hash that is followed, where there are too many edges.
+    /// Where there are too many edges: the smallest hash that is not followed. It takes hashing them all, and is kept; a node's edges are
+    /// all of one side.
     pub(super) fn threshold(&self, walk: &Walk<'_>, side: Side) -> Result<Option<u64>> {
-        if self.rows > walk.links.max_degree { degree::threshold(walk, side, &self.layers) } else { Ok(None) }
+        if self.rows <= walk.links.max_degree {
+            return Ok(None);
+        }
+        if let Some(known) = self.known.get() {
+            return Ok(*known);
+        }
+        let threshold = degree::threshold(walk, side, &self.layers)?;
+        Ok(*self.known.get_or_init(|| threshold))
     }
 }
 
@@ -43,7 +54,7 @@ pub(super) struct EdgeSet<'a> {
     pub(super) node: Vec<u32>,
     /// Hashes of what each edge leads to, once they are asked for.
     hashes: Option<Vec<u64>>,
-    /// Of each node that has too many edges: the greatest hash that is followed.
+    /// Of each node that has too many edges: the smallest hash that is not followed.
     sampled: HashMap<u32, u64>,
     side: Side,
     found: Found<'a>,
@@ -118,7 +129,7 @@ impl<'a> EdgeSet<'a> {
 
     /// Whether each edge has an event in its side's range that meets a condition.
     pub(super) fn live(&self, walk: &Walk<'_>, condition: usize, range: &PairRange) -> Result<Vec<bool>> {
-        let range = if self.side == Side::Near { &range.near } else { &range.far };
+        let range = range.of(self.side);
         let value = self.value(walk.links.edge_use(&walk.view.plan, condition, range)?)?;
         Ok(match walk.links.kind {
             EdgeKind::Full => value.as_primitive::<Int64Type>().iter().map(|count| count.unwrap_or_default() > 0).collect(),
@@ -132,22 +143,19 @@ impl<'a> EdgeSet<'a> {
 
     /// How many events of each edge meet a condition in its side's range.
     pub(super) fn counts(&self, walk: &Walk<'_>, condition: usize, range: &PairRange) -> Result<Vec<u64>> {
-        let range = if self.side == Side::Near { &range.near } else { &range.far };
-        let value = self.value(walk.links.edge_use(&walk.view.plan, condition, range)?)?;
+        let value = self.value(walk.links.edge_use(&walk.view.plan, condition, range.of(self.side))?)?;
         Ok(value.as_primitive::<Int64Type>().iter().map(|count| count.unwrap_or_default().max(0) as u64).collect())
     }
 
     /// When each edge was last seen, in its side's longest range.
     pub(super) fn seen(&self, walk: &Walk<'_>) -> Result<&ArrayRef> {
         let longest = &walk.links.ranges[walk.links.existence];
-        let range = if self.side == Side::Near { &longest.near } else { &longest.far };
-        self.value(walk.links.seen_use(&walk.view.plan, range)?)
+        self.value(walk.links.seen_use(&walk.view.plan, longest.of(self.side))?)
     }
 
     /// A state of the edges merged over a range, as a state, with the row of each edge that has one.
     pub(super) fn states(&self, walk: &Walk<'_>, state: usize, range: &PairRange) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
-        let range = if self.side == Side::Near { &range.near } else { &range.far };
-        let range = walk.links.edge_range(&walk.view.plan, range);
+        let range = walk.links.edge_range(&walk.view.plan, range.of(self.side));
         let range = range.ok_or_else(|| Error::internal("a linked view asks for a range that its edges do not keep"))?;
         merged_states(&walk.view.plan, &self.pieces, walk.t, state, range, self.len())
     }
@@ -178,7 +186,7 @@ impl<'a> EdgeSet<'a> {
 fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<usize>> {
     let mut uses = Vec::new();
     for range in &walk.links.ranges {
-        let range = if side == Side::Near { &range.near } else { &range.far };
+        let range = range.of(side);
         for (index, condition) in walk.links.conditions.iter().enumerate() {
             if condition.side.is_none_or(|of| of == side) {
                 uses.push(walk.links.edge_use(&walk.view.plan, index, range)?);
@@ -186,7 +194,7 @@ fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<usize>> {
         }
     }
     let longest = &walk.links.ranges[walk.links.existence];
-    uses.push(walk.links.seen_use(&walk.view.plan, if side == Side::Near { &longest.near } else { &longest.far })?);
+    uses.push(walk.links.seen_use(&walk.view.plan, longest.of(side))?);
     uses.sort_unstable();
     uses.dedup();
     Ok(uses)
@@ -201,9 +209,8 @@ pub(super) struct Alive<'a> {
 impl<'a> Alive<'a> {
     pub(super) fn of(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
         let longest = &walk.links.ranges[walk.links.existence];
-        let range = if side == Side::Near { &longest.near } else { &longest.far };
         let seen = timestamps(rows.batch(), walk.view.plan.state_offset(walk.links.seen))?;
-        Ok(Alive { seen: seen.values(), from: range.at(walk.t).from })
+        Ok(Alive { seen: seen.values(), from: longest.of(side).at(walk.t).from })
     }
 
     pub(super) fn holds(&self, row: usize) -> bool {

@@ -3,8 +3,8 @@
 //! - Counts and sums of pairs are divided by the shares that were followed (Horvitz and Thompson 1952): unbiased, with a relative
 //!   standard error of about sqrt((1 - p) / (p n)) for n neighbours of like weight of which the share p is followed.
 //! - Different end points: D seen, f1 of them through one followed neighbour, f2 through two. With the share p of neighbours followed the
-//!   number of all is estimated as D + f1^2 / (2 f2 + f1 p / (1 - p)) (Chao and Lin 2012, sampling without replacement), then divided by the
-//!   share of end points that was looked at. It is a lower bound in expectation, and exact where every end point has one neighbour.
+//!   number of all is estimated as D + f1^2 / (2 f2 + f1 p / (1 - p)) (Chao and Lin 2012, sampling without replacement), then divided by
+//!   the share of end points that was looked at. It is a lower bound in expectation, and exact where every end point has one neighbour.
 //! - Other aggregates (min, max, avg, arrays) are those of the sample.
 
 use std::collections::HashMap;
@@ -84,12 +84,12 @@ impl Estimate {
         let is_sampled: BooleanArray = self.thresholds.iter().map(|threshold| Some(threshold.is_sampled())).collect();
         let numbers = cast(values, &DataType::Float64)?;
         let numbers = numbers.as_any().downcast_ref::<Float64Array>();
-        let whole = !values.data_type().is_floating();
+        let whole = matches!(values.data_type(), DataType::Int64 | DataType::UInt64);
         let estimated: Float64Array = (0..values.len())
             .map(|key| {
                 let value = numbers.filter(|numbers| numbers.is_valid(key)).map(|numbers| numbers.value(key))?;
                 let estimate = self.of(key, value);
-                Some(if whole && matches!(values.data_type(), DataType::Int64 | DataType::UInt64) { estimate.round() } else { estimate })
+                Some(if whole { estimate.round() } else { estimate })
             })
             .collect();
         let estimated = cast(&estimated, values.data_type())?;
@@ -118,17 +118,4 @@ fn different(seen: f64, once: f64, twice: f64, p: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::different;
-
-    #[test]
-    fn end_points_of_one_neighbour_each_are_counted_by_the_share_that_was_followed() {
-        assert_eq!(different(100.0, 100.0, 0.0, 0.1), 1000.0);
-    }
-
-    #[test]
-    fn end_points_that_every_neighbour_has_are_all_seen() {
-        assert_eq!(different(100.0, 0.0, 0.0, 0.1), 100.0);
-        assert_eq!(different(100.0, 50.0, 25.0, 1.0), 100.0);
-    }
-}
+mod tests;

@@ -8,8 +8,8 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray}
 use arrow::compute::cast;
 
 use crate::error::{Error, Result};
-use crate::plan::ColumnKind;
 use crate::plan::links::{LinkAggregate, Over, Side};
+use crate::states::answer::Need;
 use crate::walk::Walk;
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;
@@ -47,15 +47,7 @@ impl<'a> Merging<'a> {
     /// Keys of which a sample is followed (`thresholds`, one for each key) have their values estimated.
     pub(super) fn new(walk: &Walk<'a>, near: &EdgeSet<'_>, wanted: &[usize], thresholds: &[Threshold]) -> Result<Merging<'a>> {
         let (links, rows) = (walk.links, thresholds.len());
-        let (mut ranges, mut uses) = (vec![links.existence], Vec::new());
-        for column in wanted {
-            if let ColumnKind::Value(value) = &walk.view.plan.columns[*column].kind {
-                ranges.extend_from_slice(&value.ranges);
-                uses.extend_from_slice(&value.uses);
-            }
-        }
-        uses.sort_unstable();
-        uses.dedup();
+        let Need { ranges, uses } = Need::of(&walk.view.plan, links.existence, wanted);
         let exists: HashMap<usize, Vec<bool>> = ranges.into_iter().map(|range| (range, vec![false; rows])).collect();
         let values = uses.into_iter().map(|usage| Value::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
         let mut numbers = Numbers::default();
@@ -161,7 +153,7 @@ impl<'a> Merging<'a> {
 fn end_columns<'v>(walk: &Walk<'v>, values: &'v [Value], side: Side) -> impl Iterator<Item = usize> + 'v {
     let links = walk.links;
     let apart = links.apart.iter().chain(values.iter().flat_map(|value| &value.aggregate.apart));
-    let compared = apart.map(move |at| if side == Side::Near { links.ends[*at].near } else { links.ends[*at].far });
+    let compared = apart.map(move |at| links.ends[*at].of(side));
     let arguments = values.iter().filter_map(move |value| match &value.aggregate.over {
         Over::Ends { argument, .. } if argument.side == side => Some(argument.column),
         _ => None,

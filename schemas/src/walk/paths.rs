@@ -18,15 +18,15 @@ use crate::walk::meet::Pair;
 /// Pairs that are held at once.
 const PAIRS: usize = 65_536;
 
-/// A path found: the newer of its events first in order.
+/// A path, and since when it links: the older of its edges' times.
 struct Path {
     linked_at: Micros,
     row: Vec<ArrayRef>,
 }
 
 impl Walk<'_> {
-    /// The newest `most` paths that leave one key: its group keys, the join keys, the end points, and when either edge was last seen. A path
-    /// is as old as its older edge: before that there was no link.
+    /// The newest `most` paths that leave one key: its group keys, the join keys, the end points, and when either edge was last seen. A
+    /// path is as old as its older edge: before that there was no link.
     pub fn paths(&self, groups: &[ArrayRef], most: usize) -> Result<RecordBatch> {
         let near = EdgeSet::gather(self, Side::Near, self.keys_at(groups, 1)?.iter())?;
         let nodes = self.nodes(&near)?;

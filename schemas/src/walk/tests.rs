@@ -1,7 +1,9 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::catalog::DefinitionStatus;
 use crate::definitions::{Definitions, StreamDefinition, parse};
+use crate::error::{Error, ErrorKind};
 use crate::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
 use crate::functions::Functions;
 use crate::plan::{Planned, Planner, planning_session};
@@ -212,6 +214,24 @@ async fn many_keys_at_once_are_answered_as_one_by_one() {
         assert_eq!(all.rows.slice(row, 1), one.rows);
         assert_eq!(all.found[row], one.found[0]);
     }
+}
+
+#[tokio::test]
+async fn a_walk_ends_between_two_batches_of_edges_when_it_is_told_to() {
+    // One key, whose far edges are more than are held at once.
+    let created = (0..40).map(|at| (user(at), HUB.to_owned()));
+    let logins = (0..40 * 9_000).map(|at| (user(at % 40), format!("d{at}")));
+    let world = World::of(&view("count(DISTINCT l.device) AS devices", ""), created, logins).await;
+    let links = world.live.plan.links.clone().unwrap();
+    let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![HUB]))];
+    let asked = AtomicUsize::new(0);
+    let go_on = || match asked.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => Ok(()),
+        _ => Err(Error::unavailable("nobody waits")),
+    };
+    let walk = Walk::new(&world.live, &links, &world.run, NOW).while_ok(&go_on);
+    let outcome = walk.rows(&groups, 1, &[0, 1]);
+    assert_eq!(outcome.err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
 }
 
 #[tokio::test]

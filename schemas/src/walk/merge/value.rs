@@ -193,7 +193,7 @@ impl Accumulate {
 
     /// Merges rows of `fields`, each for a key and so many times: copies are made by doubling.
     fn merge(&mut self, fields: &[ArrayRef], rows: &[(u32, u32, u64)]) -> Result<()> {
-        let rows: Vec<(u32, usize, u64)> = rows.iter().filter(|row| row.2 > 0).map(|row| (row.0, self.group(row.1), row.2)).collect();
+        let rows: Vec<&(u32, u32, u64)> = rows.iter().filter(|row| row.2 > 0).collect();
         if rows.is_empty() {
             return Ok(());
         }
@@ -202,11 +202,12 @@ impl Accumulate {
             of.iter().map(|field| Ok(take(field, &rows, None)?)).collect()
         };
         let mut states = chosen(&mut rows.iter().map(|row| row.0), fields)?;
-        let mut left: Vec<(usize, u64)> = rows.iter().map(|row| (row.1, row.2)).collect();
+        let mut left: Vec<(u32, u64)> = rows.iter().map(|row| (row.1, row.2)).collect();
         loop {
             let odd: Vec<u32> = (0..left.len() as u32).filter(|row| left[*row as usize].1 % 2 == 1).collect();
             if !odd.is_empty() {
-                let groups: Vec<usize> = odd.iter().map(|row| left[*row as usize].0).collect();
+                // Numbered no sooner: a group that waits for a later bit would be told of without a row of its own.
+                let groups: Vec<usize> = odd.iter().map(|row| self.group(left[*row as usize].0)).collect();
                 self.accumulator.merge_batch(&chosen(&mut odd.into_iter(), &states)?, &groups, self.groups)?;
             }
             let more: Vec<u32> = (0..left.len() as u32).filter(|row| left[*row as usize].1 > 1).collect();

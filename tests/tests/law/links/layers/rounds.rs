@@ -75,6 +75,13 @@ fn link(id: u16, k: &'static str, u: &'static str) -> (usize, Event) {
     (0, Event { id, ts: BASE, k: Some(k), j: None, u: Some(u), w: None, x: None, d: None, f: None, o: None })
 }
 
+/// The sum of x over the events that share a u.
+fn sums() -> View {
+    let mut view = neighbours();
+    view.columns[0].aggregate = Aggregate::Sum(Of::X);
+    view
+}
+
 fn apart() -> Vec<(usize, Event)> {
     vec![link(1, "", ""), link(2, "b", "b"), link(3, "B", "B"), link(4, "c", "c")]
 }
@@ -92,6 +99,16 @@ fn a_new_link_is_joined_and_the_other_rows_are_carried_over() {
         let round = Round { passes: 0, events: vec![link(5, "B", "c")] };
         let joined = hold(&neighbours(), apart(), vec![round]).await.joined();
         assert_eq!((joined.rows, joined.carried), (4, 2), "B and c are linked now; the rows of the others stay");
+    });
+}
+
+#[test]
+fn a_sum_of_nothing_is_null_beside_the_sum_of_another_key() {
+    run(async {
+        let with_x = |(stream, event): (usize, Event), x| (stream, Event { x, ..event });
+        // Two events of b: their far states are merged as a copy of themselves, after those of the other key.
+        let first = vec![with_x(link(1, "a", ""), Some(5)), link(2, "b", "b"), link(3, "b", "b")];
+        hold(&sums(), first, Vec::new()).await.check().await;
     });
 }
 
