@@ -24,6 +24,7 @@ use crate::tiles::{Floors, Level, Micros, Range};
 mod analyse;
 mod columns;
 pub mod depth;
+mod doubles;
 pub mod explain;
 mod hidden;
 pub mod links;
@@ -35,7 +36,7 @@ mod within;
 
 pub use analyse::{Planned, Planner};
 pub use links::LinkPlan;
-pub use session::{planning_session, session_config};
+pub use session::{planning_session, session_builder, session_config};
 
 /// The hidden columns of a state row, after its keys.
 pub const LEVEL: &str = "__level";
@@ -173,8 +174,8 @@ impl ViewPlan {
         self.ranges[self.existence].window
     }
 
-    /// The plan of what is kept past these floors: its events go straight to the finest tile that is ([`finest_kept`](crate::tiles::finest_kept)), for
-    /// [`climb`](crate::states::climb) to go on from.
+    /// The plan of what is kept past these floors: its events go straight to the finest tile that is
+    /// ([`finest_kept`](crate::tiles::finest_kept)), for [`climb`](crate::states::climb) to go on from.
     pub fn kept_past(&self, floors: &[(Level, Option<Micros>)]) -> Result<ViewPlan> {
         Ok(ViewPlan { prepare: kept_tiles(&self.prepare, floors)?, ..self.clone() })
     }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionContext;
@@ -14,7 +13,7 @@ use crate::catalog::{CatalogState, CheckpointRecord, FileKind, FileRecord};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::plan_schema;
 use crate::functions::Functions;
-use crate::plan::session_config;
+use crate::plan::session_builder;
 use crate::registry::LiveView;
 use crate::states::gather::Gather;
 use crate::states::rows::conform;
@@ -48,7 +47,7 @@ impl SegmentSession {
     pub fn new(functions: &Functions, memory_limit_bytes: usize) -> Result<SegmentSession> {
         let pool = Arc::new(GreedyMemoryPool::new(memory_limit_bytes));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
-        let state = SessionStateBuilder::new_with_default_features().with_config(session_config()).with_runtime_env(runtime).build();
+        let state = session_builder().with_runtime_env(runtime).build();
         let context = SessionContext::new_with_state(state);
         functions.register(&context)?;
         Ok(SegmentSession { context, memory_limit_bytes })

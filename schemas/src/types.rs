@@ -1,6 +1,18 @@
-//! The SQL names of Arrow types, as users write them in definitions.
+//! Arrow types: their SQL names, as users write them in definitions, and what is equal among their values.
 
-use arrow::datatypes::DataType;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+
+/// The same values with one zero: encoded, and among different values, -0.0 would be another number than 0.0, to which it is equal.
+pub fn one_zero(values: &ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Float64 => Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(|value| value + 0.0)),
+        DataType::Float32 => Arc::new(values.as_primitive::<Float32Type>().unary::<_, Float32Type>(|value| value + 0.0)),
+        _ => values.clone(),
+    }
+}
 
 /// `TEXT`, `BIGINT`, `DECIMAL(18,2)`, `TIMESTAMPTZ`, `BIGINT[]`; what SQL has no name for keeps Arrow's.
 pub fn sql_name(data_type: &DataType) -> String {
@@ -26,3 +38,6 @@ pub fn sql_name(data_type: &DataType) -> String {
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

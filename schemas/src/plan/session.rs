@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::error::Result;
 use crate::functions::Functions;
+use crate::plan::doubles::DoublesStay;
 
 /// Settings that decide what SQL means here: decimal literals are decimals, text is Utf8, nothing is collected by chance.
 pub fn session_config() -> SessionConfig {
@@ -22,12 +24,16 @@ pub fn session_config() -> SessionConfig {
     config
 }
 
+/// All sessions begin so. Settings that differ are put over [`session_config`].
+pub fn session_builder() -> SessionStateBuilder {
+    let own: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(DoublesStay);
+    let rules = std::iter::once(own).chain(Analyzer::new().rules).collect();
+    SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules)
+}
+
 /// A session for planning: no table but what is registered, the given functions, no memory limit.
 pub fn planning_session(functions: &Functions) -> Result<SessionContext> {
-    let state = SessionStateBuilder::new_with_default_features()
-        .with_config(session_config())
-        .with_runtime_env(Arc::new(RuntimeEnv::default()))
-        .build();
+    let state = session_builder().with_runtime_env(Arc::new(RuntimeEnv::default())).build();
     let context = SessionContext::new_with_state(state);
     functions.register(&context)?;
     Ok(context)

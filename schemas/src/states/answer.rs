@@ -25,7 +25,7 @@ pub fn answer(
     t: Micros,
     wanted: &[usize],
 ) -> Result<(RecordBatch, Vec<bool>)> {
-    let need = Need::of(plan, wanted);
+    let need = Need::of(plan, plan.existence, wanted);
     let asked: Vec<Use> = need
         .ranges
         .iter()
@@ -48,15 +48,16 @@ pub fn answer(
     Ok((values.project(plan, wanted)?, found))
 }
 
-/// The ranges and uses that the wanted columns touch.
-struct Need {
-    ranges: Vec<usize>,
-    uses: Vec<usize>,
+/// The ranges and uses that wanted columns touch, each once and in order.
+pub(crate) struct Need {
+    pub(crate) ranges: Vec<usize>,
+    pub(crate) uses: Vec<usize>,
 }
 
 impl Need {
-    fn of(plan: &ViewPlan, wanted: &[usize]) -> Need {
-        let (mut ranges, mut uses) = (vec![plan.existence], Vec::new());
+    /// `existence` is the range that decides which keys have a row: it is needed for any columns.
+    pub(crate) fn of(plan: &ViewPlan, existence: usize, wanted: &[usize]) -> Need {
+        let (mut ranges, mut uses) = (vec![existence], Vec::new());
         for column in wanted {
             if let ColumnKind::Value(value) = &plan.columns[*column].kind {
                 ranges.extend_from_slice(&value.ranges);

@@ -37,6 +37,11 @@ impl<'a> Gather<'a> {
         self.check()
     }
 
+    /// Bytes of the rows under way.
+    pub fn memory_bytes(&self) -> usize {
+        self.pieces.iter().map(StateRows::memory_bytes).sum()
+    }
+
     /// All of it, sorted and merged.
     pub fn finish(self) -> Result<StateRows> {
         let pieces: Vec<&StateRows> = self.pieces.iter().collect();
@@ -48,11 +53,11 @@ impl<'a> Gather<'a> {
     }
 
     fn check(&self) -> Result<()> {
-        let held: usize = self.pieces.iter().map(StateRows::memory_bytes).sum();
+        let held = self.memory_bytes();
         if held <= self.limit_bytes {
             return Ok(());
         }
-        Err(Error::limit("the states of a checkpoint do not fit the memory limit")
+        Err(Error::limit("the states do not fit the memory limit")
             .with("view", &self.plan.view)
             .with("found", format_args!("{held} bytes"))
             .with("expected", format_args!("at most {} bytes", self.limit_bytes)))

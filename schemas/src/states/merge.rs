@@ -42,17 +42,19 @@ pub fn merge_sorted(plan: &ViewPlan, rows: &StateRows) -> Result<StateRows> {
     if groups.first_row.len() == rows.len() { Ok(rows.clone()) } else { merge_groups(plan, rows, &groups) }
 }
 
-/// Adds the coarser levels to rows of whole keys, in the order of [`StateRows::sort`] (a key's rows by tile), and drops what lies before `floors`. The rows are of the finest level, or each of the
-/// finest one that keeps its time ([`ViewPlan::kept_past`]).
+/// Adds the coarser levels to rows of whole keys, and drops what lies before `floors`.
+///
+/// The rows come in the order of [`StateRows::sort`] (a key's rows by tile). They are of the finest level, or each of the finest one that
+/// keeps its time ([`ViewPlan::kept_past`]).
 pub fn climb(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
     let present = levels_of(rows)?;
     let mut all = Vec::with_capacity(plan.ladder.len());
     let mut below = rows.slice(0..0);
-    for (i, level) in plan.ladder.iter().enumerate() {
+    for level in &plan.ladder {
         below = match present.contains(level) {
             // Rows that came straight to this level lie before those of finer ones, key by key.
             true => raise(plan, &up_to(rows, *level, &present)?, *level)?,
-            false if i == 0 || below.is_empty() => below,
+            false if below.is_empty() => below,
             false => raise(plan, &below, *level)?,
         };
         let floor = floors.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);

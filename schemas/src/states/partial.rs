@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt8Array};
-use arrow::datatypes::{Schema, SchemaRef, TimestampMicrosecondType};
+use arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -247,11 +247,4 @@ impl ExecutionPlan for SlotExec {
         let batches = self.slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         Ok(Box::pin(MemoryStream::try_new(batches, self.schema.clone(), None)?))
     }
-}
-
-/// The schema Partial answers with, for plans that go on from it: keys, tile, states.
-pub fn partial_schema(plan: &ViewPlan) -> SchemaRef {
-    let fields = plan.state_schema().fields();
-    let kept = fields.iter().filter(|field| field.name() != crate::plan::LEVEL).cloned().collect::<Vec<_>>();
-    Arc::new(Schema::new(kept))
 }

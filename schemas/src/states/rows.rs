@@ -1,6 +1,6 @@
-//! State rows, sorted by key; rows of one key by tile as they are gathered, by level and tile in a snapshot. Keys are compared by their row encoding.
-
-use std::sync::Arc;
+//! State rows, sorted by key; rows of one key by tile as they are gathered, by level and tile in a snapshot.
+//!
+//! Keys are compared by their row encoding.
 
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array};
 use arrow::compute::{concat_batches, take_record_batch};
@@ -13,6 +13,7 @@ use crate::plan::{LEVEL, TILE, ViewPlan};
 use crate::states::nodes::NodeCodec;
 use crate::states::order::sorted_rows;
 use crate::tiles::Micros;
+use crate::types::one_zero;
 
 /// Encodes keys as bytes whose order is the keys' order, NULLs first.
 #[derive(Debug)]
@@ -55,7 +56,11 @@ impl KeyCodec {
         if self.types.is_empty() {
             return Ok(BinaryArray::from_iter_values(std::iter::repeat_n(b"", rows)));
         }
-        Ok(self.converter.convert_columns(columns)?.try_into_binary()?)
+        let converted = match self.types.iter().any(DataType::is_floating) {
+            true => self.converter.convert_columns(&columns.iter().map(one_zero).collect::<Vec<_>>())?,
+            false => self.converter.convert_columns(columns)?,
+        };
+        Ok(converted.try_into_binary()?)
     }
 
     /// The key columns that `encode` was given.
@@ -213,6 +218,3 @@ pub fn tiles(batch: &RecordBatch) -> Result<&[Micros]> {
     let tiles = column.as_primitive_opt::<TimestampMicrosecondType>();
     tiles.map(|tiles| &tiles.values()[..]).ok_or_else(|| Error::corrupt(format!("{TILE} is {}, expected a timestamp", column.data_type())))
 }
-
-/// A shared, cheap-to-clone set of rows.
-pub type SharedRows = Arc<StateRows>;

@@ -169,11 +169,17 @@ fn decode(buffer: &Buffer) -> Result<Vec<StateRows>> {
 }
 
 fn slice(buffer: &Buffer, block: &arrow_ipc::Block) -> Result<Buffer> {
-    let (from, length) = (block.offset() as usize, block.bodyLength() as usize + block.metaDataLength() as usize);
-    if from.checked_add(length).is_none_or(|end| end > buffer.len()) {
-        return Err(Error::corrupt("a local copy is damaged: a block reaches past its end"));
-    }
-    Ok(buffer.slice_with_length(from, length))
+    let place = place_of(block).filter(|place| place.end <= buffer.len());
+    let place = place.ok_or_else(|| Error::corrupt("a local copy is damaged: a block reaches past its end"))?;
+    Ok(buffer.slice_with_length(place.start, place.len()))
+}
+
+/// The bytes of a block; `None` where its numbers can be no place.
+fn place_of(block: &arrow_ipc::Block) -> Option<std::ops::Range<usize>> {
+    let from = usize::try_from(block.offset()).ok()?;
+    let metadata = usize::try_from(block.metaDataLength()).ok()?;
+    let body = usize::try_from(block.bodyLength()).ok()?;
+    Some(from..from.checked_add(metadata.checked_add(body)?)?)
 }
 
 fn split_key(batch: &RecordBatch) -> Result<StateRows> {

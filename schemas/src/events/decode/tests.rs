@@ -78,6 +78,10 @@ fn whole_numbers_are_exact_and_bounded() {
 #[test]
 fn doubles_are_finite_numbers_only() {
     assert_eq!(read_one(ColumnType::Double, "-1.5e3"), Ok(Value::Double(-1500.0)));
+    for zero in ["-0.0", "-0", "-0e3", "-1e-400"] {
+        let Ok(Value::Double(value)) = read_one(ColumnType::Double, zero) else { panic!("{zero}") };
+        assert!(value == 0.0 && value.is_sign_positive(), "{zero}");
+    }
     for json in [r#""NaN""#, r#""Infinity""#, r#""1.5""#, "1e999", "true"] {
         assert!(read_one(ColumnType::Double, json).is_err(), "{json}");
     }

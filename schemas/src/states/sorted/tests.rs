@@ -3,6 +3,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ErrorKind;
 use crate::states::rows::find_key;
 
 /// Chunks of a run, each of one column that says the key once more.
@@ -20,6 +21,17 @@ fn run(keys: &[Vec<u8>], ends: &[usize]) -> SortedRun {
         }
     }
     SortedRun::of(chunks, 0)
+}
+
+#[test]
+fn a_block_that_is_nowhere_in_its_file_is_damage() {
+    let buffer = Buffer::from(vec![0u8; 64]);
+    assert_eq!(slice(&buffer, &arrow_ipc::Block::new(8, 16, 40)).unwrap().len(), 56);
+    let nowhere = [(-8, 16, 40), (8, -16, 40), (8, 16, -40), (8, -1, 1), (8, 16, 41), (8, 16, i64::MAX), (i64::MAX, 16, 40)];
+    for (from, metadata, body) in nowhere {
+        let error = slice(&buffer, &arrow_ipc::Block::new(from, metadata, body)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{from} {metadata} {body}");
+    }
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
