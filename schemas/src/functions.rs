@@ -7,6 +7,9 @@
 //! | `last_n(x, n)` | the last n values, newest first |
 //! | `top_k(x, k)` | the k most frequent values, with counts |
 //!
+//! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's under a bound: a number in a
+//! query or a view cannot take all memory.
+//!
 //! All layers must plan with the same set: a state made by one is merged by another.
 
 use std::collections::BTreeMap;
@@ -18,8 +21,10 @@ use datafusion::prelude::SessionContext;
 
 use crate::error::Result;
 
+mod bounded;
 mod calls;
 mod distinct;
+mod known;
 mod last_n;
 mod markers;
 mod state_formats;
@@ -27,6 +32,7 @@ mod statistics;
 mod top_k;
 
 pub(crate) use distinct::grouped;
+pub(crate) use known::known_names;
 pub use last_n::{LAST_N, LAST_N_MAX, last_n};
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub use state_formats::{state_format, state_stamp};
@@ -89,6 +95,9 @@ impl Functions {
     /// Makes these functions known to a registry: a session's state, for one. A registry that takes part in analysis also
     /// gets the check that `n` and `k` are literals within their bounds; elsewhere the physical planner finds that.
     pub fn register_all(&self, registry: &mut dyn FunctionRegistry) -> Result<()> {
+        for function in bounded::bounded() {
+            registry.register_udf(Arc::clone(function))?;
+        }
         for function in self.scalars() {
             registry.register_udf(Arc::clone(function))?;
         }

@@ -1,4 +1,5 @@
-//! What a call of our aggregates must look like, told while the query is being analysed and not when it runs.
+//! What a call of our aggregates must look like, and of DataFusion's that take as much memory as a number says: told while the query is
+//! being analysed and not when it runs.
 
 use std::sync::Arc;
 
@@ -6,14 +7,17 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, plan_err};
 use datafusion::execution::FunctionRegistry;
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{Expr, WindowFunctionDefinition};
 use datafusion::physical_plan::expressions::Literal;
 
 use super::last_n::{LAST_N, LAST_N_MAX};
 use super::top_k::{TOP_K, TOP_K_MAX};
+
+/// An approximate percentile allocates its centroids at once, for each group.
+const CENTROIDS_MAX: usize = 10_000;
 
 /// Adds the check to a registry that knows analysis; others are left as they are.
 pub(super) fn register_check(registry: &mut dyn FunctionRegistry) -> Result<()> {
@@ -33,8 +37,17 @@ impl FunctionRewrite for CheckCalls {
     }
 
     fn rewrite(&self, expr: Expr, _schema: &DFSchema, _config: &ConfigOptions) -> Result<Transformed<Expr>> {
-        if let Expr::AggregateFunction(call) = &expr {
-            check(call)?;
+        match &expr {
+            Expr::AggregateFunction(call) => {
+                check(call)?;
+                check_centroids(call.func.name(), &call.params.args)?;
+            }
+            Expr::WindowFunction(call) => {
+                if let WindowFunctionDefinition::AggregateUDF(function) = &call.fun {
+                    check_centroids(function.name(), &call.params.args)?;
+                }
+            }
+            _ => {}
         }
         Ok(Transformed::no(expr))
     }
@@ -51,18 +64,34 @@ fn check(call: &AggregateFunction) -> Result<()> {
         Some(Expr::Literal(value, _)) => Some(value),
         _ => None,
     };
-    bound(name, literal, greatest)?;
+    bound(name, "second", literal, greatest)?;
     not_distinct(name, call.params.distinct)
+}
+
+/// What is sorted `WITHIN GROUP` is the first argument here.
+fn check_centroids(name: &str, args: &[Expr]) -> Result<()> {
+    let (place, centroids) = match name {
+        "approx_percentile_cont" => ("third", args.get(2)),
+        "approx_percentile_cont_with_weight" => ("fourth", args.get(3)),
+        _ => return Ok(()),
+    };
+    let Some(centroids) = centroids else { return Ok(()) };
+    let literal = match centroids {
+        Expr::Literal(value, _) => Some(value),
+        _ => None,
+    };
+    bound(name, place, literal, CENTROIDS_MAX)?;
+    Ok(())
 }
 
 /// The literal second argument of an aggregate that is being lowered, with the same rules as in analysis.
 pub(super) fn checked_bound(name: &str, args: &AccumulatorArgs<'_>, greatest: usize) -> Result<usize> {
     let literal = args.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>()).map(Literal::value);
     not_distinct(name, args.is_distinct)?;
-    bound(name, literal, greatest)
+    bound(name, "second", literal, greatest)
 }
 
-fn bound(name: &str, literal: Option<&ScalarValue>, greatest: usize) -> Result<usize> {
+fn bound(name: &str, place: &str, literal: Option<&ScalarValue>, greatest: usize) -> Result<usize> {
     let number = match literal {
         Some(ScalarValue::Int64(Some(n))) => Some(*n),
         Some(ScalarValue::Int32(Some(n))) => Some(i64::from(*n)),
@@ -73,7 +102,7 @@ fn bound(name: &str, literal: Option<&ScalarValue>, greatest: usize) -> Result<u
         Some(n) if (1..=greatest).contains(&n) => Ok(n),
         _ => {
             let found = literal.map_or("an expression".to_owned(), |value| value.to_string());
-            plan_err!("the second argument of {name} is {found}: expected a literal number from 1 to {greatest}")
+            plan_err!("the {place} argument of {name} is {found}: expected a literal number from 1 to {greatest}")
         }
     }
 }

@@ -17,6 +17,9 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, Expr, GroupsAccumulator, ReversedUDAF, Signature};
 use datafusion::physical_expr_common::binary_map::{ArrowBytesMap, OutputType};
 
+use crate::error::Error;
+use crate::types::one_zero;
+
 /// A call of `count(DISTINCT x)` with an accumulator for groups, where DataFusion's function has none; any other call as it is.
 pub(crate) fn grouped(call: Expr) -> Expr {
     match call {
@@ -91,6 +94,9 @@ fn is_ours(data_type: &DataType) -> bool {
     other && RowConverter::supports_fields(&[SortField::new(data_type.clone())])
 }
 
+/// Of bytes and of values that are handed on at once: half of what a list of Arrow holds, as a batch more comes before anybody asks.
+const MOST_AT_ONCE: usize = 1 << 30;
+
 /// Each value gets a number when it is first met, and what was seen is pairs of numbers: a group's and a value's.
 struct DistinctCounts {
     value_type: DataType,
@@ -104,6 +110,7 @@ struct DistinctCounts {
     bytes: usize,
     /// Instead of what was seen, while groups are handed on one after the other.
     waiting: Option<Waiting>,
+    most_at_once: usize,
 }
 
 /// The values of the groups that are left, group after group.
@@ -117,13 +124,22 @@ impl DistinctCounts {
     fn new(value_type: DataType) -> Result<Self> {
         let converter = RowConverter::new(vec![SortField::new(value_type.clone())])?;
         let numbers = ArrowBytesMap::new(OutputType::Binary);
-        Ok(Self { value_type, converter, numbers, seen: HashSet::default(), counts: Vec::new(), bytes: 0, waiting: None })
+        Ok(Self {
+            value_type,
+            converter,
+            numbers,
+            seen: HashSet::default(),
+            counts: Vec::new(),
+            bytes: 0,
+            waiting: None,
+            most_at_once: MOST_AT_ONCE,
+        })
     }
 
     /// Takes values, none of them NULL, and the group of each.
     fn insert(&mut self, values: &ArrayRef, groups: impl Iterator<Item = usize>) -> Result<()> {
         self.go_on()?;
-        let encoded = self.converter.convert_columns(std::slice::from_ref(values))?.try_into_binary()?;
+        let encoded = self.converter.convert_columns(&[one_zero(values)])?.try_into_binary()?;
         self.insert_encoded(&cast(&encoded, &DataType::LargeBinary)?, groups)
     }
 
@@ -146,7 +162,7 @@ impl DistinctCounts {
         });
         match fits && u32::try_from(self.numbers.len()).is_ok() {
             true => Ok(()),
-            false => exec_err!("count(DISTINCT ..) has more than {} values or groups at once", u32::MAX),
+            false => Err(Error::limit(format!("count(DISTINCT ..) has more than {} values or groups at once", u32::MAX)).into()),
         }
     }
 
@@ -192,11 +208,10 @@ impl DistinctCounts {
         let rows = || numbers[from..to].iter().map(|number| values.value(*number as usize));
         let bytes: usize = rows().map(<[u8]>::len).sum();
         if i32::try_from(bytes.max(to - from)).is_err() {
-            return exec_err!(
-                "count(DISTINCT ..) has {} values of {bytes} bytes to hand on at once: expected at most {}",
-                to - from,
-                i32::MAX
-            );
+            let values = to - from;
+            let message =
+                format!("count(DISTINCT ..) has {values} values of {bytes} bytes to hand on at once: expected at most {}", i32::MAX);
+            return Err(Error::limit(message).into());
         }
         let parser = self.converter.parser();
         let list = self.converter.convert_rows(rows().map(|row| parser.parse(row)))?.swap_remove(0);
@@ -266,7 +281,12 @@ impl GroupsAccumulator for DistinctCounts {
         self.lists(filter(&values[0], &counted)?, offsets)
     }
 
+    /// More than any limit once all that was seen is nearly more than Arrow's lists hold: operators hand everything on at once, and do
+    /// so when memory is refused.
     fn size(&self) -> usize {
+        if self.waiting.is_none() && self.bytes.max(self.seen.len()) > self.most_at_once {
+            return usize::MAX / 64;
+        }
         let seen = self.seen.capacity() * (size_of::<(u32, u32)>() + 1);
         let waiting =
             self.waiting.as_ref().map_or(0, |waiting| waiting.encoded.get_array_memory_size() + waiting.numbers.len() * size_of::<u32>());

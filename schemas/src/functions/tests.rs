@@ -181,3 +181,26 @@ fn a_bound_that_is_no_literal_in_range_is_refused_while_planning() {
         assert_eq!(crate::Error::from(error).kind(), crate::ErrorKind::Input, "{call}");
     }
 }
+
+#[tokio::test]
+async fn an_approximate_percentile_takes_as_many_centroids_as_fit() {
+    let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::Float64, true)]));
+    for (call, place) in [
+        ("approx_percentile_cont(x, 0.5, 1000000000000)", "third"),
+        ("approx_percentile_cont(0.5, 1000000000000) WITHIN GROUP (ORDER BY x)", "third"),
+        ("approx_percentile_cont(x, 0.5, 1000000 * 1000000)", "third"),
+        ("approx_percentile_cont(x, 0.5, 1000000000000) OVER ()", "third"),
+        ("approx_percentile_cont_with_weight(x, 1, 0.5, 1000000000000)", "fourth"),
+    ] {
+        let error = crate::Error::from(analysed(&format!("SELECT {call} FROM t"), &schema).await.expect_err(call));
+        assert_eq!(error.kind(), crate::ErrorKind::Input, "{call}");
+        let message = error.to_string();
+        assert!(message.contains(&format!("the {place} argument of approx_percentile_cont")), "{call}: {message}");
+        assert!(message.contains("expected a literal number from 1 to 10000"), "{call}: {message}");
+    }
+    for call in
+        ["approx_percentile_cont(x, 0.5)", "approx_percentile_cont(x, 0.5, 10000)", "approx_percentile_cont_with_weight(x, 1, 0.5, 200)"]
+    {
+        analysed(&format!("SELECT {call} FROM t"), &schema).await.unwrap_or_else(|error| panic!("{call}: {error}"));
+    }
+}

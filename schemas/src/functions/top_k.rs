@@ -30,9 +30,9 @@ const MAX_WEIGHT: u64 = i64::MAX as u64 / 2;
 /// descending, then by value. No value gives NULL.
 ///
 /// Exact as long as there are at most [`TOP_K_CAPACITY`] different values; the order of merging does not matter then. Past that
-/// the counts are estimates of the frequent-items sketch of Apache DataSketches (Misra-Gries): never below the true count, and above it by no more than
-/// 3.5/1024 (0.34 %) of all values counted. A value more frequent than that is never missing; which of the rarer ones are listed, and
-/// the estimates, depend on the order of merging.
+/// the counts are estimates of the frequent-items sketch of Apache DataSketches (Misra-Gries): never below the true count, and
+/// above it by no more than 3.5/1024 (0.34 %) of all values counted. A value more frequent than that is never missing; which of the rarer
+/// ones are listed, and the estimates, depend on the order of merging.
 ///
 /// `x` is text (so also UUID and JSON), an integer, a decimal, a boolean, a date or a timestamp. `k` is a literal from 1 to [`TOP_K_MAX`].
 ///

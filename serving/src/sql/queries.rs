@@ -3,18 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::SessionContext;
 use schemas::functions::Functions;
-use schemas::plan::session_config;
+use schemas::plan::{session_builder, session_config};
 use schemas::storage::ObjectStorage;
 use schemas::{Error, Result};
 
-/// Functions whose result has no bound but its argument, and is allocated at once: the process would end, not the query.
-const WITHOUT_BOUND: [&str; 2] = ["array_repeat", "list_repeat"];
+use crate::aside::Aside;
 
 /// What all queries of a node share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -22,6 +20,9 @@ pub(crate) struct Queries {
     functions: Functions,
     storage: ObjectStorage,
     runtime: Arc<RuntimeEnv>,
+    memory_limit_bytes: usize,
+    lookups: Aside,
+    scans: Aside,
 }
 
 impl Queries {
@@ -34,24 +35,34 @@ impl Queries {
             .with_disk_manager_builder(spill)
             .build_arc()?;
         storage.register(&runtime);
-        Ok(Self { functions: functions.clone(), storage: storage.clone(), runtime })
+        let (functions, storage) = (functions.clone(), storage.clone());
+        Ok(Self { functions, storage, runtime, memory_limit_bytes, lookups: Aside::new(), scans: Aside::new() })
     }
 
     /// A session without tables.
     pub(crate) fn session(&self) -> Result<SessionContext> {
-        let state = SessionStateBuilder::new_with_default_features()
-            .with_config(session_config().with_information_schema(true))
-            .with_runtime_env(self.runtime.clone())
-            .build();
+        let state =
+            session_builder().with_config(session_config().with_information_schema(true)).with_runtime_env(self.runtime.clone()).build();
         let session = SessionContext::new_with_state(state);
         self.functions.register(&session)?;
-        for name in WITHOUT_BOUND {
-            session.deregister_udf(name);
-        }
         Ok(session)
     }
 
     pub(crate) fn storage(&self) -> &ObjectStorage {
         &self.storage
+    }
+
+    pub(crate) fn memory_limit_bytes(&self) -> usize {
+        self.memory_limit_bytes
+    }
+
+    /// Where walks, and lookups of many keys, are answered.
+    pub(crate) fn lookups(&self) -> &Aside {
+        &self.lookups
+    }
+
+    /// Where parts are scanned: not where lookups are answered, which would wait for whole parts.
+    pub(crate) fn scans(&self) -> &Aside {
+        &self.scans
     }
 }

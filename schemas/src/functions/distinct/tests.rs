@@ -43,7 +43,7 @@ fn values(of: usize, batch: &Batch) -> ArrayRef {
         2 => Arc::new(numbers.map(|x| x.map(|x| x > 0)).collect::<BooleanArray>()),
         3 => Arc::new(
             numbers
-                .map(|x| x.map(|x| [f64::NAN, -0.0, 0.0, f64::INFINITY, 0.5, -0.5, 1.0, 2.0][(x + 4) as usize]))
+                .map(|x| x.map(|x| [f64::NAN, -3.0, 0.0, f64::INFINITY, 0.5, -0.5, 1.0, 2.0][(x + 4) as usize]))
                 .collect::<Float64Array>(),
         ),
         _ => Arc::new(numbers.map(|x| x.map(i128::from)).collect::<Decimal128Array>().with_precision_and_scale(18, 2).unwrap()),
@@ -158,4 +158,26 @@ fn what_was_handed_on_is_held_no_more() {
     let held = counts.size();
     counts.state(EmitTo::All).unwrap();
     assert!(counts.size() * 10 < held, "{held} bytes before, {} after", counts.size());
+}
+
+#[test]
+fn more_than_a_list_holds_asks_for_more_memory_than_there_is() {
+    let texts = |from: usize| -> ArrayRef { Arc::new(StringArray::from_iter_values((from..from + 100).map(|at| format!("text {at}")))) };
+    let mut counts = DistinctCounts { most_at_once: 150, ..DistinctCounts::new(DataType::Utf8).unwrap() };
+    let mut plenty = DistinctCounts::new(DataType::Utf8).unwrap();
+    for counts in [&mut counts, &mut plenty] {
+        counts.update_batch(&[texts(0)], &[0; 100], None, 1).unwrap();
+        counts.update_batch(&[texts(100)], &[0; 100], None, 1).unwrap();
+    }
+    assert!(counts.size() > 1 << 50 && plenty.size() < 1 << 20, "{} and {}", counts.size(), plenty.size());
+    counts.state(EmitTo::All).unwrap();
+    assert!(counts.size() < 1 << 20, "{} after it was handed on", counts.size());
+}
+
+#[test]
+fn there_is_one_zero() {
+    let mut counts = DistinctCounts::new(DataType::Float64).unwrap();
+    let zeros: ArrayRef = Arc::new(arrow::array::Float64Array::from(vec![0.0, -0.0, 1.0]));
+    counts.update_batch(&[zeros], &[0, 0, 0], None, 1).unwrap();
+    assert_eq!(counts.evaluate(EmitTo::All).unwrap().as_ref(), &Int64Array::from(vec![2]));
 }
