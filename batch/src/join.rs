@@ -5,7 +5,8 @@
 //!                                                  the other keys' rows ----carried over----^
 //! ```
 //!
-//! The edges are deduplicated, and lie in local files: what is held in memory is bounded by `max_degree`, not by the pairs.
+//! The edges are deduplicated, and lie in local files: what is held in memory is bounded by `max_degree`, and, after the
+//! first run, by as many buckets of the snapshot before as there are threads, not by the pairs.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,8 +38,6 @@ mod local;
 use changed::{Changed, changed, keys_of};
 pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, mapped};
 
-/// Parts that are worked on at once.
-const AT_ONCE: usize = 2;
 /// Past this many changed keys and nodes all rows are joined anew: to know them would take more than they save.
 const MOST_CHANGED: usize = 500_000;
 
@@ -51,6 +50,8 @@ pub(crate) struct Join {
     pub(crate) edges: Arc<Buckets>,
     pub(crate) t: Micros,
     pub(crate) run: Uuid,
+    /// Buckets that are walked at once.
+    pub(crate) threads: usize,
 }
 
 /// What a join wrote.
@@ -77,7 +78,7 @@ impl Join {
                 changed.as_ref().map(|(changed, joined)| (changed.clone(), joined.files.iter().find(|file| file.bucket == part).cloned()));
             self.clone().part(part, kept)
         }));
-        let written: Vec<Part> = parts.buffered(AT_ONCE).try_collect().await?;
+        let written: Vec<Part> = parts.buffered(self.threads).try_collect().await?;
         let sum = |of: fn(&Part) -> i64| written.iter().map(of).sum::<i64>();
         let (walked, carried) = (sum(|part| part.walked), sum(|part| part.carried));
         info!(view = %self.view.name, run = %self.run, walked, carried, "the join is written");
@@ -93,7 +94,8 @@ impl Join {
         })
     }
 
-    /// Whether rows of that snapshot's join may be carried over: the same edges in the same buckets, and no column that changes with time alone.
+    /// Whether rows of that snapshot's join may be carried over: the same edges in the same buckets, and no column that changes with
+    /// time alone.
     fn follows(&self, before: &Manifest) -> bool {
         let plan = &self.view.plan;
         before.stamp == plan.stamp
@@ -106,7 +108,7 @@ impl Join {
     async fn changed_since(&self, before: &Manifest, t: Micros) -> Result<Option<AllChanged>> {
         let mut all = AllChanged::default();
         let parts = stream::iter((0..self.edges.parts()).map(|part| self.changed_in(part, before.file_of(part), t)));
-        let mut parts = std::pin::pin!(parts.buffered(AT_ONCE));
+        let mut parts = std::pin::pin!(parts.buffered(self.threads));
         let mut count = 0;
         while let Some(Changed { near, far }) = parts.try_next().await? {
             count += near.len() + far.len();

@@ -1,4 +1,4 @@
-//! A lease that is renewed while its run works.
+//! A lease that is renewed while its holder works.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,14 +10,15 @@ use tracing::warn;
 
 use crate::run::Clock;
 
-/// Renews a lease while its run works.
-pub(crate) struct KeepLease {
+/// Renews a lease until it is stopped or dropped.
+pub struct KeepLease {
     lease: Arc<Mutex<LeaseRecord>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl KeepLease {
-    pub(crate) fn start(catalog: Catalog, lease: LeaseRecord, ttl: Duration, clock: Clock) -> Self {
+    /// Renews `lease` three times in each `ttl`.
+    pub fn start(catalog: Catalog, lease: LeaseRecord, ttl: Duration, clock: Clock) -> Self {
         let shared = Arc::new(Mutex::new(lease));
         let current = shared.clone();
         let task = tokio::spawn(async move {
@@ -27,7 +28,7 @@ impl KeepLease {
                 match catalog.renew_lease(&held, ttl, clock()).await {
                     Ok(renewed) => *lock(&current) = renewed,
                     Err(error) if error.kind() == ErrorKind::Conflict => {
-                        warn!(lease = %held.name, %error, "the lease of a run is lost; it will not publish");
+                        warn!(lease = %held.name, %error, "a lease is lost; what was done under it will not be committed");
                         return;
                     }
                     Err(error) => warn!(lease = %held.name, %error, "a lease could not be renewed; trying again"),
@@ -46,10 +47,18 @@ impl KeepLease {
         Expect::Lease { name: lease.name, owner: lease.owner, epoch: lease.epoch, now }
     }
 
-    pub(crate) async fn stop(self) -> LeaseRecord {
+    /// Ends renewing; answers the lease as it is now, to be released.
+    pub async fn stop(mut self) -> LeaseRecord {
         self.task.abort();
-        let _ = self.task.await;
+        let _ = (&mut self.task).await;
         lock(&self.lease).clone()
+    }
+}
+
+/// A run that was dropped lets its lease run out.
+impl Drop for KeepLease {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 

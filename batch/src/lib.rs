@@ -20,6 +20,7 @@ mod whole_keys;
 mod write;
 
 pub use decide::{needed_files, switch_version, version_to_run};
+pub use lease::KeepLease;
 pub use memory::PeakPool;
 pub use mend::Mended;
 pub use run::{Batch, BatchSettings, Clock, EVENTS_PER_BUCKET, RunRequest, RunTime};

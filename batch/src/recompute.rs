@@ -14,9 +14,6 @@ use tokio::task::JoinSet;
 
 use crate::scatter::{Bucketful, Ground, Scatter};
 
-/// Aggregations at once.
-const PARTITIONS: usize = 2;
-
 /// Archive rows to states by bucket, in no order. Rows of one key and tile may be several. An event goes straight to the finest tile
 /// that the snapshot keeps: most are older than what is asked for in minutes.
 ///
@@ -28,7 +25,7 @@ pub(crate) async fn recompute(
     session: &SessionContext,
     source: &(dyn Fn(&StreamDefinition) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
 ) -> Result<Vec<Bucketful>> {
-    let partial = partial_plan(&ground.plan.kept_past(&ground.floors)?, session, source).await?;
+    let partial = partial_plan(&ground.plan.kept_past(&ground.floors)?, session, source, ground.threads).await?;
     let mut scattering = JoinSet::new();
     for partition in 0..partial.output_partitioning().partition_count() {
         let mut states = partial.execute(partition, session.task_ctx())?;
@@ -54,14 +51,15 @@ async fn partial_plan(
     plan: &ViewPlan,
     session: &SessionContext,
     source: &(dyn Fn(&StreamDefinition) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
+    threads: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let prepared = prepared_plan(plan, session, source).await?;
-    let prepared = if plan.links.is_some() { unordered(prepared)? } else { prepared };
+    let prepared = if plan.links.is_some() { unordered(prepared, threads)? } else { prepared };
     Ok(partial_exec(plan, prepared)?)
 }
 
 /// The side of an edge is a constant of each stream, which DataFusion takes for an order of its groups. An aggregation over ordered input
 /// hands its groups on a batch at a time, and moves all others up each time: for millions of edges that took a fifth of a run.
-fn unordered(edges: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    Ok(Arc::new(RepartitionExec::try_new(edges, Partitioning::RoundRobinBatch(PARTITIONS))?))
+fn unordered(edges: Arc<dyn ExecutionPlan>, threads: usize) -> Result<Arc<dyn ExecutionPlan>> {
+    Ok(Arc::new(RepartitionExec::try_new(edges, Partitioning::RoundRobinBatch(threads))?))
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::ExecutionPlan;
@@ -17,11 +16,11 @@ use schemas::damage::{Finder, report_damage, with_help};
 use schemas::definitions::StreamDefinition;
 use schemas::events::plan_schema;
 use schemas::functions::Functions;
-use schemas::plan::session_config;
+use schemas::plan::{session_builder, session_config};
 use schemas::registry::{LiveView, Registry};
 use schemas::storage::snapshot::MANIFEST_FORMAT;
 use schemas::storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, read_manifest, write_manifest};
-use schemas::tiles::Micros;
+use schemas::tiles::{Floors, Micros};
 use schemas::vector::Vector;
 use schemas::{Error, ErrorKind, Result, failpoint};
 use tracing::{info, warn};
@@ -35,11 +34,15 @@ use crate::recompute::recompute;
 use crate::scatter::Ground;
 use crate::write::{SnapshotWriter, Written};
 
+pub use schemas::tiles::Clock;
+
 /// How runs are carried out.
 #[derive(Debug, Clone)]
 pub struct BatchSettings {
     /// Reservations of DataFusion's operators stay under this many bytes; what does not fit is spilled.
     pub memory_limit_bytes: usize,
+    /// Cores that a run keeps busy.
+    pub threads: usize,
     /// Where spilled data goes; the system's temporary folder when absent.
     pub temp_dir: Option<PathBuf>,
     /// How long a run's lease lives without being renewed.
@@ -86,8 +89,37 @@ pub struct Batch {
     pub worker: String,
 }
 
-/// Now, in microseconds since 1970: handed in by the caller so that runs can be simulated.
-pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
+/// What a run works under.
+struct Under<'a> {
+    lease: &'a KeepLease,
+    clock: &'a Clock,
+    progress: &'a (dyn Fn(i64) + Send + Sync),
+}
+
+/// What a run reads, and what it keeps.
+struct Work {
+    cut: Vector,
+    t: Micros,
+    floors: Floors,
+    files: Vec<FileRecord>,
+    max_event_time: Option<Micros>,
+}
+
+impl Work {
+    fn of(state: &CatalogState, run: &RunRecord, view: &LiveView, t: RunTime) -> Result<Work> {
+        let cut = run.cut.clone().ok_or_else(|| Error::internal("a run began without a cut"))?;
+        let streams: Vec<Arc<str>> = view.plan.streams.iter().map(|stream| stream.name.clone()).collect();
+        let max_event_time = max_event_time(state, &streams);
+        let t = match t {
+            RunTime::At(t) => t,
+            RunTime::EventClock => max_event_time.unwrap_or_default(),
+        };
+        let floors = view.plan.floors(t);
+        let horizon = floors.iter().map(|(_, floor)| *floor).min().flatten();
+        let files = needed_files(state, &streams, &cut, horizon);
+        Ok(Work { cut, t, floors, files, max_event_time })
+    }
+}
 
 impl Batch {
     /// Runs one view and answers the record of the run. `Conflict`: another process is running it.
@@ -99,7 +131,7 @@ impl Batch {
         };
         failpoint::hit("run.leased")?;
         let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
-        let outcome = self.recorded(&request, &renewing, &clock, progress).await;
+        let outcome = self.recorded(&request, &Under { lease: &renewing, clock: &clock, progress }).await;
         let lease = renewing.stop().await;
         if let Err(error) = self.catalog.release_lease(&lease).await {
             warn!(view = %request.view, %error, "the lease of a run was not released and will expire");
@@ -108,25 +140,20 @@ impl Batch {
     }
 
     /// Begins a record, works, and closes the record as succeeded or failed.
-    async fn recorded(
-        &self,
-        request: &RunRequest,
-        lease: &KeepLease,
-        clock: &Clock,
-        progress: &(dyn Fn(i64) + Send + Sync),
-    ) -> Result<RunRecord> {
-        let run = self.new_record(request, clock()).await?;
-        let expect = vec![lease.expect(clock())];
+    async fn recorded(&self, request: &RunRequest, under: &Under<'_>) -> Result<RunRecord> {
+        let now = (under.clock)();
+        let run = self.new_record(request, now).await?;
+        let expect = vec![under.lease.expect(now)];
         let (state, run) = self.catalog.begin_run(run, expect).await?;
         info!(view = %run.view, version = run.version, run = %run.id, "run begins");
         failpoint::hit("run.begun")?;
-        match self.attempt(&state, run.clone(), request, lease, clock, progress).await {
+        match self.attempt(&state, run.clone(), request.t, under).await {
             Ok(run) => Ok(run),
             Err(error) => {
                 let error = self.with_limit(with_help(error));
-                let finder = Finder { name: &self.worker, now: clock() };
+                let finder = Finder { name: &self.worker, now: (under.clock)() };
                 report_damage(&self.catalog, &self.storage, &state, std::slice::from_ref(&error), finder).await;
-                self.record_failure(run, &error, clock()).await;
+                self.record_failure(run, &error, (under.clock)()).await;
                 Err(error)
             }
         }
@@ -168,60 +195,28 @@ impl Batch {
         })
     }
 
-    async fn attempt(
-        &self,
-        state: &CatalogState,
-        mut run: RunRecord,
-        request: &RunRequest,
-        lease: &KeepLease,
-        clock: &Clock,
-        progress: &(dyn Fn(i64) + Send + Sync),
-    ) -> Result<RunRecord> {
-        let cut = run.cut.clone().ok_or_else(|| Error::internal("a run began without a cut"))?;
+    /// Recomputes, writes, joins where the view is linked, and publishes.
+    async fn attempt(&self, state: &CatalogState, mut run: RunRecord, t: RunTime, under: &Under<'_>) -> Result<RunRecord> {
         let registry = Registry::load(state, &self.functions).await?;
         let view = registry
             .view(&run.view, run.version)
             .ok_or_else(|| Error::not_found(format!("the view \"{}\" has no live version {} that keeps states", run.view, run.version)))?;
-        let streams: Vec<Arc<str>> = view.plan.streams.iter().map(|stream| stream.name.clone()).collect();
-        let t = match request.t {
-            RunTime::At(t) => t,
-            RunTime::EventClock => max_event_time(state, &streams).unwrap_or_default(),
-        };
-        let floors = view.plan.floors(t);
-        let horizon = floors.iter().map(|(_, floor)| *floor).min().flatten();
-        let files = needed_files(state, &streams, &cut, horizon);
-        run.events_read = files.iter().map(|file| file.rows).sum();
+        let work = Work::of(state, &run, view, t)?;
+        run.events_read = work.files.iter().map(|file| file.rows).sum();
         let buckets = buckets_for(run.events_read, self.settings.events_per_bucket);
         let pool = Arc::new(PeakPool::new(self.settings.memory_limit_bytes));
         let session = self.session(pool.clone())?;
-        let source = |stream: &StreamDefinition| self.scan(stream, &files, &cut);
-        let ground = Ground {
-            plan: view.plan.clone(),
-            floors: floors.clone(),
-            codec: view.codec.clone(),
-            buckets,
-            temp_dir: self.settings.temp_dir.clone(),
-            pool: pool.clone(),
-            limit_bytes: self.settings.memory_limit_bytes,
-        };
-        let states = recompute(&ground, &session, &source).await?;
-        let writer = SnapshotWriter {
-            storage: self.storage.clone(),
-            plan: view.plan.clone(),
-            codec: view.codec.clone(),
-            version: view.version,
-            run: run.id,
-            floors: floors.clone(),
-            limit_bytes: self.settings.memory_limit_bytes,
-            context: session.task_ctx(),
-        };
+        let source = |stream: &StreamDefinition| self.scan(stream, &work);
+        let states = recompute(&self.ground(view, &work, buckets, pool.clone()), &session, &source).await?;
         let local = view.plan.links.as_ref().map(|_| LocalEdges::new(self.settings.temp_dir.clone(), view.plan.state_schema().clone()));
-        let mut written = writer.write(states, local.as_ref(), progress).await?;
+        let writer = self.writer(view, &work, run.id, &session);
+        let mut written = writer.write(states, local.as_ref(), under.progress).await?;
         info!(view = %run.view, run = %run.id, rows = written.rows, "the states are written");
         let joined = match view.plan.links.clone() {
             Some(links) => {
                 let edges = Arc::new(mapped(buckets, std::mem::take(&mut written.local))?);
-                let join = Join { storage: self.storage.clone(), view: view.clone(), links, edges, t, run: run.id };
+                let (storage, threads) = (self.storage.clone(), self.settings.threads.max(1));
+                let join = Join { storage, view: view.clone(), links, edges, t: work.t, run: run.id, threads };
                 let join = join.write(self.manifest_before(state, view).await.as_ref()).await?;
                 written.bytes += join.files.iter().map(|file| file.bytes).sum::<i64>();
                 written.files.extend(join.files);
@@ -237,20 +232,46 @@ impl Batch {
             view: view.name.clone(),
             version: view.version,
             run: run.id,
-            cut: cut.clone(),
+            cut: work.cut,
             stamp: view.plan.stamp.clone(),
             bucket_count: buckets,
             files: std::mem::take(&mut written.buckets),
-            floors,
-            max_event_time: max_event_time(state, &streams),
-            made_at: clock(),
+            floors: work.floors,
+            max_event_time: work.max_event_time,
+            made_at: (under.clock)(),
             events: run.events_read,
-            filtered: 0,
             expired: 0,
             rows: run.rows_written,
             joined,
         };
-        self.publish(view, run, manifest, written, lease, clock).await
+        self.publish(view, run, manifest, written, under).await
+    }
+
+    fn ground(&self, view: &LiveView, work: &Work, buckets: u32, pool: Arc<PeakPool>) -> Ground {
+        Ground {
+            plan: view.plan.clone(),
+            floors: work.floors.clone(),
+            codec: view.codec.clone(),
+            buckets,
+            threads: self.settings.threads.max(1),
+            temp_dir: self.settings.temp_dir.clone(),
+            pool,
+            limit_bytes: self.settings.memory_limit_bytes,
+        }
+    }
+
+    fn writer(&self, view: &LiveView, work: &Work, run: Uuid, session: &SessionContext) -> SnapshotWriter {
+        SnapshotWriter {
+            storage: self.storage.clone(),
+            plan: view.plan.clone(),
+            codec: view.codec.clone(),
+            version: view.version,
+            run,
+            floors: work.floors.clone(),
+            limit_bytes: self.settings.memory_limit_bytes,
+            threads: self.settings.threads.max(1),
+            context: session.task_ctx(),
+        }
     }
 
     /// The manifest of the snapshot that is served. `None` when there is none, or it cannot be read.
@@ -266,22 +287,21 @@ impl Batch {
         mut run: RunRecord,
         manifest: Manifest,
         written: Written,
-        lease: &KeepLease,
-        clock: &Clock,
+        under: &Under<'_>,
     ) -> Result<RunRecord> {
         let manifest_file = write_manifest(&self.storage, &manifest).await?;
         run.status = RunStatus::Succeeded;
-        run.ended_at = Some(clock());
+        run.ended_at = Some((under.clock)());
         let snapshot = SnapshotRecord {
             view: view.name.clone(),
             version: view.version,
             run: run.id,
             cut: manifest.cut.clone(),
             manifest: manifest_file.path.clone(),
-            published_at: clock(),
+            published_at: (under.clock)(),
         };
         let files = written.files.into_iter().chain([manifest_file]).collect();
-        let commit = publish_commit(run.clone(), snapshot, files, &lease.current(), clock());
+        let commit = publish_commit(run.clone(), snapshot, files, &under.lease.current(), (under.clock)());
         match view.status {
             DefinitionStatus::Building => self.publish_and_switch(commit, view).await?,
             _ => self.catalog.commit_with_retry(commit).await.map(|_| ())?,
@@ -291,7 +311,6 @@ impl Batch {
         Ok(run)
     }
 
-    /// The switch is decided by the catalog as it is at the commit: a version that was dropped or replaced meanwhile stays so.
     async fn publish_and_switch(&self, commit: Commit, view: &LiveView) -> Result<()> {
         let mut attempts = 0;
         loop {
@@ -314,10 +333,10 @@ impl Batch {
         }
     }
 
-    fn scan(&self, stream: &StreamDefinition, files: &[FileRecord], cut: &Vector) -> Result<Arc<dyn ExecutionPlan>> {
-        let of_stream: Vec<FileRecord> = files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
-        let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: cut.clone() };
-        archive_plan(&self.storage, &of_stream, plan_schema(stream), &ranges, None, 2)
+    fn scan(&self, stream: &StreamDefinition, work: &Work) -> Result<Arc<dyn ExecutionPlan>> {
+        let of_stream: Vec<FileRecord> = work.files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
+        let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: work.cut.clone() };
+        archive_plan(&self.storage, &of_stream, plan_schema(stream), &ranges, None, self.settings.threads.max(1))
     }
 
     /// Under a small limit a batch, and what a sort keeps aside for merging its spilled runs, have to be small as well.
@@ -327,18 +346,22 @@ impl Batch {
         let execution = &default.options().execution;
         let reserved = execution.sort_spill_reservation_bytes.min(limit / 16);
         let rows = default.batch_size().min(limit / (16 << 10)).max(256);
-        default.with_batch_size(rows).with_sort_spill_reservation_bytes(reserved)
+        default.with_target_partitions(self.settings.threads.max(1)).with_batch_size(rows).with_sort_spill_reservation_bytes(reserved)
     }
 
     fn session(&self, pool: Arc<PeakPool>) -> Result<SessionContext> {
         let mode = match &self.settings.temp_dir {
-            Some(folder) => DiskManagerMode::Directories(vec![folder.clone()]),
+            Some(folder) => {
+                let at = |error: std::io::Error| Error::from(error).with("folder", folder.display()).with("setting", "batch.temp_dir");
+                std::fs::create_dir_all(folder).map_err(at)?;
+                DiskManagerMode::Directories(vec![folder.clone()])
+            }
             None => DiskManagerMode::OsTmpDirectory,
         };
         let disk = DiskManagerBuilder::default().with_mode(mode);
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disk).build_arc()?;
         self.storage.register(&runtime);
-        let state = SessionStateBuilder::new_with_default_features().with_config(self.session_config()).with_runtime_env(runtime).build();
+        let state = session_builder().with_config(self.session_config()).with_runtime_env(runtime).build();
         let session = SessionContext::new_with_state(state);
         self.functions.register(&session)?;
         Ok(session)

@@ -38,6 +38,8 @@ pub(crate) struct Ground {
     pub(crate) floors: Floors,
     pub(crate) codec: Arc<KeyCodec>,
     pub(crate) buckets: u32,
+    /// Aggregations at once.
+    pub(crate) threads: usize,
     /// Where files go; the system's temporary folder when absent.
     pub(crate) temp_dir: Option<PathBuf>,
     pub(crate) pool: Arc<dyn MemoryPool>,
@@ -151,18 +153,19 @@ impl Scatter {
         let at = |error: std::io::Error| Error::from(error).with("folder", folder.display());
         let file = tempfile::tempfile_in(&folder).map_err(at)?;
         let schema = self.ground.plan.state_schema();
-        let mut writer = FileWriter::try_new_buffered(file.try_clone().map_err(at)?, schema)?;
+        let full = |error: arrow::error::ArrowError| Error::from(error).with("folder", folder.display());
+        let mut writer = FileWriter::try_new_buffered(file.try_clone().map_err(at)?, schema).map_err(full)?;
         let (mut batches, mut bytes, mut written) = (Vec::new(), Vec::new(), 0);
         for bucket in &mut self.in_memory {
             let rows = std::mem::take(bucket);
             for batch in &rows {
-                writer.write(batch)?;
+                writer.write(batch).map_err(full)?;
             }
             batches.push(written..written + rows.len());
             bytes.push(rows.iter().map(RecordBatch::get_array_memory_size).sum());
             written += rows.len();
         }
-        writer.finish()?;
+        writer.finish().map_err(full)?;
         drop(writer);
         self.reservation.free();
         if written > 0 {
@@ -206,7 +209,7 @@ impl Spilled {
 }
 
 /// What the rows of a batch would take by themselves: Partial answers with slices of all it has.
-fn sliced_bytes(batch: &RecordBatch) -> Result<usize> {
+pub(crate) fn sliced_bytes(batch: &RecordBatch) -> Result<usize> {
     let of = |column: &arrow::array::ArrayRef| column.to_data().get_slice_memory_size();
     Ok(batch.columns().iter().map(of).sum::<std::result::Result<usize, _>>()?)
 }

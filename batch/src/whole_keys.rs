@@ -19,10 +19,11 @@ use schemas::plan::ViewPlan;
 use schemas::states::{KeyCodec, StateRows};
 use schemas::{Error, Result};
 
-use crate::scatter::Bucketful;
+use crate::scatter::{Bucketful, sliced_bytes};
 
-/// A chunk is handed on when it holds this many rows and a key ends.
+/// A chunk is handed on when it holds this many rows, or bytes, and a key ends: its tiles of every level are made beside it.
 const CHUNK_ROWS: usize = 65_536;
+const CHUNK_BYTES: usize = 16 << 20;
 
 /// Sorts a bucket in memory.
 pub(crate) fn sort_in_memory(
@@ -42,8 +43,10 @@ pub(crate) fn sort_in_memory(
     drop(batches);
     bucket.reservation.resize(bucket.bytes);
     let (mut from, keys) = (0, sorted.keys());
+    let of_a_row = (bucket.bytes / sorted.len().max(1)).max(1);
+    let step = (CHUNK_BYTES / of_a_row).clamp(1, CHUNK_ROWS);
     while from < sorted.len() {
-        let mut to = (from + CHUNK_ROWS).min(sorted.len());
+        let mut to = (from + step).min(sorted.len());
         while to < sorted.len() && keys.value(to) == keys.value(to - 1) {
             to += 1;
         }
@@ -61,8 +64,10 @@ pub(crate) struct WholeKeys {
     /// Sorted rows that wait for their key to end.
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
-    /// How many rows are worth looking at: doubled while a key does not end, so that a long key is copied a few times only.
-    worth: usize,
+    waiting_bytes: usize,
+    /// How many rows or bytes are worth looking at: doubled while a key does not end, so that a long key is copied a few times only.
+    worth_rows: usize,
+    worth_bytes: usize,
 }
 
 impl WholeKeys {
@@ -78,14 +83,24 @@ impl WholeKeys {
         });
         let ordering = LexOrdering::new(exprs).ok_or_else(|| Error::internal("a snapshot has an order"))?;
         let sorted = SortExec::new(ordering, Arc::new(source)).execute(0, context)?;
-        Ok(Self { sorted, plan: plan.clone(), codec, waiting: Vec::new(), waiting_rows: 0, worth: CHUNK_ROWS })
+        Ok(Self {
+            sorted,
+            plan: plan.clone(),
+            codec,
+            waiting: Vec::new(),
+            waiting_rows: 0,
+            waiting_bytes: 0,
+            worth_rows: CHUNK_ROWS,
+            worth_bytes: CHUNK_BYTES,
+        })
     }
 
     pub(crate) async fn next(&mut self) -> Result<Option<StateRows>> {
         while let Some(batch) = self.sorted.try_next().await? {
             self.waiting_rows += batch.num_rows();
+            self.waiting_bytes += sliced_bytes(&batch)?;
             self.waiting.push(batch);
-            if self.waiting_rows >= self.worth
+            if (self.waiting_rows >= self.worth_rows || self.waiting_bytes >= self.worth_bytes)
                 && let Some(rows) = self.take(false)?
             {
                 return Ok(Some(rows));
@@ -99,9 +114,12 @@ impl WholeKeys {
         let joined = concat_batches(self.plan.state_schema(), &self.waiting)?;
         let whole = if all { joined.num_rows() } else { self.last_key_start(&joined)? };
         self.waiting_rows = joined.num_rows() - whole;
-        self.waiting = if self.waiting_rows == 0 { Vec::new() } else { vec![joined.slice(whole, self.waiting_rows)] };
+        let left = joined.slice(whole, self.waiting_rows);
+        self.waiting_bytes = sliced_bytes(&left)?;
+        self.waiting = if self.waiting_rows == 0 { Vec::new() } else { vec![left] };
         // A key that fills a whole chunk waits for its end.
-        self.worth = if whole == 0 { self.waiting_rows * 2 } else { CHUNK_ROWS };
+        let is_longer = |one: usize, chunk: usize| if whole == 0 { (one * 2).max(chunk) } else { chunk };
+        (self.worth_rows, self.worth_bytes) = (is_longer(self.waiting_rows, CHUNK_ROWS), is_longer(self.waiting_bytes, CHUNK_BYTES));
         if whole == 0 { Ok(None) } else { StateRows::sort(&self.plan, &self.codec, &[joined.slice(0, whole)]).map(Some) }
     }
 

@@ -17,10 +17,8 @@ use crate::join::{FinishedBucket, LocalBucket, LocalEdges};
 use crate::scatter::Bucketful;
 use crate::whole_keys::{WholeKeys, sort_in_memory};
 
-/// Buckets that are worked on at once.
-const AT_ONCE: usize = 2;
-/// A bucket is sorted in memory where it is at most this part of the run's limit.
-const PART_OF_LIMIT: usize = 16;
+/// A bucket is sorted in memory where it is at most this part of what the run may hold for each that is worked on at once.
+const PART_OF_SHARE: usize = 8;
 /// And at most so large: Arrow counts the bytes of texts and keys in 31 bits.
 const MOST_IN_MEMORY_BYTES: usize = 512 << 20;
 
@@ -44,6 +42,8 @@ pub(crate) struct SnapshotWriter {
     pub(crate) run: Uuid,
     pub(crate) floors: Floors,
     pub(crate) limit_bytes: usize,
+    /// Buckets that are worked on at once.
+    pub(crate) threads: usize,
     pub(crate) context: Arc<TaskContext>,
 }
 
@@ -56,7 +56,7 @@ impl SnapshotWriter {
         progress: &(dyn Fn(i64) + Send + Sync),
     ) -> Result<Written> {
         let parts = stream::iter((0u32..).zip(buckets).filter(|(_, rows)| rows.bytes > 0));
-        let mut parts = std::pin::pin!(parts.map(|(bucket, rows)| self.bucket(bucket, rows, local)).buffered(AT_ONCE));
+        let mut parts = std::pin::pin!(parts.map(|(bucket, rows)| self.bucket(bucket, rows, local)).buffered(self.threads));
         let mut written = Written::default();
         while let Some(part) = parts.try_next().await? {
             let Some(part) = part else { continue };
@@ -99,7 +99,7 @@ impl SnapshotWriter {
     /// Sends a bucket's rows in order, merged and with their ladder.
     async fn sort(self, rows: Bucketful, send: mpsc::Sender<StateRows>) -> Result<()> {
         let gone = |_| Error::internal("the writer of a bucket is gone");
-        if rows.bytes <= (self.limit_bytes / PART_OF_LIMIT).min(MOST_IN_MEMORY_BYTES) {
+        if rows.bytes <= (self.limit_bytes / self.threads / PART_OF_SHARE).min(MOST_IN_MEMORY_BYTES) {
             let sort = move || {
                 sort_in_memory(&self.plan, &self.codec, rows, &mut |sorted| {
                     self.finished(&sorted)?.map_or(Ok(()), |rows| send.blocking_send(rows).map_err(gone))
@@ -147,13 +147,18 @@ struct OpenBucket {
 
 impl OpenBucket {
     async fn push(&mut self, rows: &StateRows) -> Result<()> {
-        self.writer.push(rows.batch()).await?;
+        let local = self.local.take();
+        let kept = rows.clone();
+        let locally = async move {
+            let Some(mut local) = local else { return Ok(None) };
+            tokio::task::spawn_blocking(move || local.push(&kept).map(|()| Some(local))).await?
+        };
+        let (pushed, local) = futures::join!(self.writer.push(rows.batch()), locally);
+        pushed?;
+        self.local = local?;
         failpoint::hit("run.bucket")?;
         self.rows += rows.len() as i64;
-        match &mut self.local {
-            Some(local) => local.push(rows),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     async fn finish(self) -> Result<Part> {

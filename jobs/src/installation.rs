@@ -21,11 +21,10 @@ use crate::check::{self, Checked};
 use crate::ingest::{IngestProgress, Input, Options, Summary};
 use crate::scheduler::Scheduler;
 
+pub use schemas::tiles::Clock;
+
 /// How often a serving node asks whether the catalog moved.
 const NODE_POLL: Duration = Duration::from_millis(200);
-
-/// Now, in microseconds since 1970.
-pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
 /// One installation, as one process has it open. Cheap to clone.
 ///
@@ -114,6 +113,7 @@ impl Installation {
     pub fn batch(&self) -> Batch {
         let settings = batch::BatchSettings {
             memory_limit_bytes: to_usize(self.settings.batch.memory_limit),
+            threads: self.settings.batch.threads as usize,
             temp_dir: self.settings.batch.temp_dir.clone(),
             lease: self.settings.batch.lease,
             events_per_bucket: batch::EVENTS_PER_BUCKET,

@@ -1,6 +1,6 @@
 //! The scheduler: what runs when. One run of a view at a time across processes, missed runs caught up once, failed runs retried.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,8 +47,16 @@ impl Scheduler {
         }
     }
 
-    /// Looks once, and runs what is due one after the other.
+    /// Runs what is due, one after the other and each view version once. What comes next is decided anew after each run: while it
+    /// went on, another process may have done the rest.
     pub async fn round(&self, registry: &mut Option<Registry>, stop: &CancellationToken) -> Result<()> {
+        let mut had = BTreeSet::new();
+        while !stop.is_cancelled() && self.run_next(registry, &mut had).await? {}
+        Ok(())
+    }
+
+    /// False: nothing is due that was not had.
+    async fn run_next(&self, registry: &mut Option<Registry>, had: &mut BTreeSet<(Arc<str>, u32)>) -> Result<bool> {
         let state = self.batch.catalog.state().await?;
         if registry.as_ref().is_none_or(|registry| registry.is_stale(&state)) {
             *registry = Some(Registry::load(&state, &self.batch.functions).await?);
@@ -59,13 +67,9 @@ impl Scheduler {
             self.tried.mend(&self.batch, &state, registry, now).await;
         }
         let due = registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default();
-        for due in due {
-            if stop.is_cancelled() {
-                return Ok(());
-            }
-            self.run_one(due).await;
-        }
-        Ok(())
+        let Some(next) = due.into_iter().find(|due| had.insert((due.view.clone(), due.version))) else { return Ok(false) };
+        self.run_one(next).await;
+        Ok(true)
     }
 
     async fn run_one(&self, due: Due) {

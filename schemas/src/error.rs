@@ -4,6 +4,8 @@ use std::fmt;
 
 pub(crate) mod plain;
 
+pub use plain::unknown_relation;
+
 /// What a caller can do about an [`Error`]. Kinds become an exit code, an HTTP status or an SQLSTATE at the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -154,6 +156,7 @@ impl From<datafusion::error::DataFusionError> for Error {
         }
         let kind = match error.find_root() {
             D::Plan(_) | D::SQL(..) | D::SchemaError(..) | D::NotImplemented(_) | D::Configuration(_) => ErrorKind::Input,
+            D::ArrowError(inner, _) if matches!(**inner, arrow::error::ArrowError::IoError(..)) => ErrorKind::Unavailable,
             D::ArrowError(..) | D::Execution(_) => ErrorKind::Input,
             D::ResourcesExhausted(_) => ErrorKind::Limit,
             D::ObjectStore(_) | D::IoError(_) => ErrorKind::Unavailable,
@@ -176,7 +179,10 @@ impl From<Error> for datafusion::error::DataFusionError {
 
 impl From<arrow::error::ArrowError> for Error {
     fn from(error: arrow::error::ArrowError) -> Self {
-        Error::internal(error.to_string())
+        match error {
+            arrow::error::ArrowError::IoError(_, source) => Error::from(source),
+            other => Error::internal(other.to_string()),
+        }
     }
 }
 

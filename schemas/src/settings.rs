@@ -111,6 +111,9 @@ pub struct BatchSettings {
     /// Memory of one run (bytes); what does not fit is spilled. Default: `4GiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub memory_limit: u64,
+    /// Cores that one run may keep busy. Default: one for each core, 4 at most.
+    #[serde(deserialize_with = "fields::workers")]
+    pub threads: u32,
     /// Where spilled data goes. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub temp_dir: Option<PathBuf>,
@@ -141,7 +144,7 @@ pub struct ServingSettings {
     /// How long a node's pin lives without being renewed: so long are the files kept that a dead node stood on. Default: `60s`.
     #[serde(deserialize_with = "fields::duration")]
     pub lease: Duration,
-    /// Where local copies of snapshots lie. Default: absent or empty, `data/cache` in the project.
+    /// Where local copies of snapshots lie. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub cache_dir: Option<PathBuf>,
 }
@@ -221,14 +224,15 @@ impl Default for LogSettings {
     }
 }
 
-/// Past so many workers of a process a user decides: each has a consumer of its own.
+/// Past so many workers of a process, or cores of a run, a user decides: each worker has a consumer of its own, each core its share of
+/// the memory.
 const MOST_DEFAULT_WORKERS: usize = 4;
 
 impl Default for SpeedSettings {
     fn default() -> Self {
         Self {
             group: "basestream".to_owned(),
-            workers: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_DEFAULT_WORKERS) as u32),
+            workers: default_workers(),
             checkpoint_interval: Duration::from_secs(10),
             checkpoint_bytes: 256 << 20,
             max_future: Duration::from_secs(600),
@@ -240,8 +244,18 @@ impl Default for SpeedSettings {
 
 impl Default for BatchSettings {
     fn default() -> Self {
-        Self { memory_limit: 4 << 30, temp_dir: None, lease: Duration::from_secs(30), collect_every: Duration::from_secs(60) }
+        Self {
+            memory_limit: 4 << 30,
+            threads: default_workers(),
+            temp_dir: None,
+            lease: Duration::from_secs(30),
+            collect_every: Duration::from_secs(60),
+        }
     }
+}
+
+fn default_workers() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_DEFAULT_WORKERS) as u32)
 }
 
 impl Default for ServingSettings {

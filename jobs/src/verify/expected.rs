@@ -10,7 +10,6 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
@@ -19,7 +18,8 @@ use schemas::catalog::{CatalogState, DefinitionKind, DefinitionRecord, FileKind,
 use schemas::definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
 use schemas::events::plan_schema;
 use schemas::functions::Functions;
-use schemas::plan::session_config;
+use schemas::plan::session_builder;
+use schemas::registry::no_view;
 use schemas::storage::{ObjectStorage, OffsetRanges, archive_plan};
 use schemas::vector::Vector;
 use schemas::{Error, Result};
@@ -47,7 +47,9 @@ struct Archive {
 impl Expected {
     /// Reads the definitions of the served version of `view`.
     pub fn new(verifier: &Verifier, state: &CatalogState, view: &str) -> Result<Expected> {
-        let record = state.active(DefinitionKind::View, view).ok_or_else(|| Error::not_found(format!("there is no view \"{view}\"")))?;
+        let names = |kind| state.live(kind).map(|record| &*record.name);
+        let unknown = || no_view(view, names(DefinitionKind::View), names(DefinitionKind::Stream));
+        let record = state.active(DefinitionKind::View, view).ok_or_else(unknown)?;
         Self::of_version(verifier, state, record)
     }
 
@@ -137,7 +139,7 @@ fn definitions(state: &CatalogState) -> Result<Definitions> {
 /// A session with the dialect of all others, its own memory limit, and none of their plans.
 fn session(functions: &Functions, memory_limit: usize) -> Result<SessionContext> {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_limit))).build_arc()?;
-    let state = SessionStateBuilder::new_with_default_features().with_config(session_config()).with_runtime_env(runtime).build();
+    let state = session_builder().with_runtime_env(runtime).build();
     let session = SessionContext::new_with_state(state);
     functions.register(&session)?;
     Ok(session)

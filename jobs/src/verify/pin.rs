@@ -2,47 +2,38 @@
 
 use std::time::Duration;
 
-use schemas::Result;
-use schemas::catalog::{Add, Catalog, Commit, Expect, LeaseRecord, Remove};
+use batch::KeepLease;
+use schemas::catalog::Catalog;
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
+use schemas::{Error, Result};
 use uuid::Uuid;
 
-/// A process that dies without release keeps files from being collected for no longer than this.
-const LEASE: Duration = Duration::from_secs(3600);
+use crate::installation::clock;
+
+/// Renewed while it is held: a process that dies without release keeps files from being collected for no longer than this.
+const LEASE: Duration = Duration::from_secs(60);
 
 /// Held while files are read.
-#[derive(Debug)]
 pub struct Pin {
     catalog: Catalog,
-    name: String,
-    owner: String,
+    lease: KeepLease,
 }
 
 impl Pin {
     /// Pins everything from the first offset on.
     pub async fn take(catalog: &Catalog, now: Micros) -> Result<Pin> {
         let owner = Uuid::new_v4().to_string();
-        let name = format!("verify/{owner}");
-        let lease = LeaseRecord {
-            name: name.clone(),
-            owner: owner.clone(),
-            epoch: 1,
-            expires_at: now.saturating_add(LEASE.as_micros() as Micros),
-            pin: Some(Vector::new()),
-        };
-        let free = Expect::LeaseFree { name: name.clone(), owner: owner.clone(), now };
-        catalog
-            .commit_with_retry(Commit { id: Uuid::new_v4(), expect: vec![free], add: vec![Add::Lease(lease)], ..Commit::default() })
-            .await?;
-        Ok(Pin { catalog: catalog.clone(), name, owner })
+        let taken = catalog.acquire_lease(&format!("verify/{owner}"), &owner, LEASE, now, Some(Vector::new())).await?;
+        let lease = taken.ok_or_else(|| Error::conflict("the catalog changed while its files were pinned: try again"))?;
+        Ok(Pin { catalog: catalog.clone(), lease: KeepLease::start(catalog.clone(), lease, LEASE, clock()) })
     }
 
     /// Lets go; a failure only leaves the lease to expire.
     pub async fn release(self) {
-        let remove = vec![Remove::Lease { name: self.name.clone(), owner: self.owner }];
-        if let Err(error) = self.catalog.commit_with_retry(Commit { id: Uuid::new_v4(), remove, ..Commit::default() }).await {
-            tracing::warn!(lease = %self.name, %error, "a pin was not released; it expires by itself");
+        let lease = self.lease.stop().await;
+        if let Err(error) = self.catalog.release_lease(&lease).await {
+            tracing::warn!(lease = %lease.name, %error, "a pin was not released; it expires by itself");
         }
     }
 }

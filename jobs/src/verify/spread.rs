@@ -1,8 +1,9 @@
 //! How far an estimate of a linked view's total may be from it.
 //!
-//! A walk follows the k near nodes with the smallest hash of n, and of the far end points those under a threshold that leaves k of the largest
-//! node's m. The threshold is the smallest hash that is not followed, and the share what lies under it. An estimate is what they add, divided by the shares p and q of hashes that were followed (Horvitz and Thompson 1952). With x of
-//! each node and end point together, w of each node and v of each end point, its variance is
+//! A walk follows the k near nodes with the smallest hash of n, and of the far end points those under a threshold that leaves k of the
+//! largest node's m. The threshold is the smallest hash that is not followed, and the share what lies under it. An estimate is what they
+//! add, divided by the shares p and q of hashes that were followed (Horvitz and Thompson 1952). With x of each node and end point together,
+//! w of each node and v of each end point, its variance is
 //!
 //! ```text
 //! sum(w^2) (1 - p) / p  +  sum(v^2) (1 - q) / q  +  sum(x^2) (1 - p) (1 - q) / (p q)
@@ -10,8 +11,8 @@
 //!
 //! and Bernstein's inequality bounds its error: with M the most that one of them adds once it is divided by its share, and L = ln(1 / how
 //! seldom it may fail), by M L / 3 + sqrt((M L / 3)^2 + 2 L variance). The shares are not k / n but random, since hashes are:
-//! they are taken as small as they come (Chernoff), and over all greater ones the estimate is a martingale, whose greatest error has the same
-//! bound (Doob). Nothing is assumed of the weights: where one node has all of a total, the bound is as wide as the estimate is poor.
+//! they are taken as small as they come (Chernoff), and over all greater ones the estimate is a martingale, whose greatest error has the
+//! same bound (Doob). Nothing is assumed of the weights: where one node has all of a total, the bound is as wide as the estimate is poor.
 
 use super::plain::Part;
 
@@ -61,8 +62,9 @@ impl Spread {
     }
 }
 
-/// The least share that is followed of `degree` neighbours, but for as seldom a case as `seldom` says: the `followed`-th smallest of as many
-/// uniform hashes, and so the threshold above it, is under followed / (degree c) at most as often as exp(-followed (ln c - 1 + 1 / c)).
+/// The least share that is followed of `degree` neighbours, but for as seldom a case as `seldom` says: the `followed`-th smallest of as
+/// many uniform hashes, and so the threshold above it, is under followed / (degree c) at most as often as
+/// exp(-followed (ln c - 1 + 1 / c)).
 fn share(followed: f64, degree: f64, seldom: f64) -> f64 {
     if degree <= followed {
         return 1.0;

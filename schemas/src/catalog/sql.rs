@@ -216,6 +216,11 @@ async fn begin(session: &mut Session, run: RunRecord, expect: &[Expect], last: O
     for expected in expect {
         expect::check(session, expected, revision).await?;
     }
+    // One that was asked for may have been carried out by another process since the caller looked.
+    if let Some(ended @ (RunStatus::Succeeded | RunStatus::Failed)) = run::status(session, run.id).await? {
+        let found = format!("{ended:?}").to_lowercase();
+        return Err(Error::conflict("the run has ended already").with("run", run.id).with("view", &run.view).with("found", found));
+    }
     let cut = partition::vector(session).await?;
     let run = RunRecord { status: RunStatus::Running, cut: Some(cut), ..run };
     run::put(session, &run, revision).await?;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
-use crate::tiles::Micros;
+use crate::tiles::Clock;
 use crate::vector::Offset;
 
 mod alive;
@@ -26,9 +26,6 @@ mod store;
 mod writer;
 
 use store::Store;
-
-/// Microseconds since 1970-01-01 UTC, now.
-type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
 /// The log in one folder.
 pub struct EmbeddedLog {

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::catalog::FileRecord;
 use crate::error::{Error, Result};
+use crate::events::{EVENT_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE};
 use crate::storage::parquet_file::{ParquetOptions, own_metadata, write_parquet};
 use crate::storage::paths::ObjectName;
 use crate::storage::scan::{BatchStream, read_file, read_file_as, scan_files};
@@ -26,12 +27,6 @@ use crate::storage::store::ObjectStorage;
 use crate::storage::verified::VerifiedReader;
 use crate::tiles::Micros;
 use crate::vector::{Offset, Vector};
-
-const EVENT_TIME: &str = "__event_time";
-const PARTITION: &str = "__partition";
-const OFFSET: &str = "__offset";
-const TIMESTAMP: &str = "__timestamp";
-const VALUE: &str = "__value";
 
 /// The rows of one stream from one vector up to another: in each partition the offsets `[from, to)`. A partition that is
 /// absent stands at 0, so that one absent from `to` has no rows in it.

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
+use crate::durable::{make_folder, sync_folder, sync_folders};
 use crate::error::{Error, Result};
 
 /// Where unfinished files are kept. It is on the same file system as the finished ones, and never listed.
@@ -30,12 +31,8 @@ impl LocalFolder {
     /// Makes the folder when it is not there.
     pub(super) fn open(root: &FilePath) -> Result<Self> {
         let failed = |error: std::io::Error| Error::from(error).with("folder", root.display());
-        let existing = root.ancestors().find(|ancestor| ancestor.exists()).map(FilePath::to_path_buf);
-        fs::create_dir_all(root.join(PARTIAL_FOLDER)).map_err(failed)?;
-        let root = root.canonicalize().map_err(failed)?;
-        let stop = existing.and_then(|folder| folder.canonicalize().ok()).unwrap_or_else(|| root.clone());
-        sync_folders(&root.join(PARTIAL_FOLDER), &stop).map_err(failed)?;
-        Ok(Self { root })
+        make_folder(&root.join(PARTIAL_FOLDER)).map_err(failed)?;
+        Ok(Self { root: root.canonicalize().map_err(failed)? })
     }
 
     pub(super) fn root(&self) -> &FilePath {
@@ -135,26 +132,6 @@ fn rename_to_new_name(partial: &FilePath, target: &FilePath) -> std::io::Result<
         return Err(IoKind::AlreadyExists.into());
     }
     fs::rename(partial, target)
-}
-
-/// Synchronises `folder` and the folders above it up to and including `stop`. All of them every time: a folder that was
-/// there already may have been made by another process that has not synchronised it yet.
-fn sync_folders(folder: &FilePath, stop: &FilePath) -> std::io::Result<()> {
-    for ancestor in folder.ancestors().take_while(|ancestor| ancestor.starts_with(stop)) {
-        sync_folder(ancestor)?;
-    }
-    Ok(())
-}
-
-#[cfg(unix)]
-fn sync_folder(folder: &FilePath) -> std::io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-/// Only Unix opens folders as files.
-#[cfg(not(unix))]
-fn sync_folder(_folder: &FilePath) -> std::io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]

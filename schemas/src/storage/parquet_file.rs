@@ -102,31 +102,39 @@ pub fn read_parquet(file: Bytes) -> Result<(BTreeMap<String, String>, Vec<Record
 
 /// Writes a file that may be larger than memory, row group by row group, straight to the object storage.
 pub struct ParquetUpload {
-    encoder: ParquetEncoder,
+    /// Absent while it is at work, and after it failed.
+    encoder: Option<ParquetEncoder>,
     upload: UploadWriter,
 }
 
 impl ParquetUpload {
     pub async fn begin(storage: &ObjectStorage, name: &ObjectName, schema: SchemaRef, options: &ParquetOptions) -> Result<Self> {
         let encoder = ParquetEncoder::new(schema, options)?;
-        Ok(Self { encoder, upload: storage.upload_writer(name).await? })
+        Ok(Self { encoder: Some(encoder), upload: storage.upload_writer(name).await? })
     }
 
     pub async fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        let encoded = self.encoder.push(batch).map_err(|error| error.with("file", self.upload.path()))?;
+        let batch = batch.clone();
+        let (encoder, encoded) = self.encode(move |mut encoder| encoder.push(&batch).map(|encoded| (encoder, encoded))).await?;
+        self.encoder = Some(encoder);
         if encoded.is_empty() { Ok(()) } else { self.upload.write(encoded).await }
+    }
+
+    /// Off the runtime's threads: to encode and to compress takes milliseconds.
+    async fn encode<T: Send + 'static>(&mut self, work: impl FnOnce(ParquetEncoder) -> Result<T> + Send + 'static) -> Result<T> {
+        let encoder = self.encoder.take().ok_or_else(|| Error::internal("a file is written to after an error"));
+        let encoded = match encoder {
+            Ok(encoder) => tokio::task::spawn_blocking(move || work(encoder)).await?,
+            Err(error) => Err(error),
+        };
+        encoded.map_err(|error| error.with("file", self.upload.path()))
     }
 
     /// Makes the file visible; answers what was stored and its number of rows.
     pub async fn finish(mut self) -> Result<(Stored, i64)> {
-        let (rest, rows) = self.encoder.finish().map_err(|error| error.with("file", self.upload.path()))?;
+        let (rest, rows) = self.encode(ParquetEncoder::finish).await?;
         self.upload.write(rest).await?;
         Ok((self.upload.finish().await?, rows))
-    }
-
-    /// Throws away what was written.
-    pub async fn abort(self) {
-        self.upload.abort().await;
     }
 }
 

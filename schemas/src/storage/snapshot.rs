@@ -54,10 +54,7 @@ pub struct Manifest {
     pub made_at: Micros,
     /// Events of the archive that the snapshot stands for, those that WHERE left out included.
     pub events: i64,
-    /// Events that WHERE left out.
-    #[serde(default)]
-    pub filtered: i64,
-    /// Events that are in no row any more because their tiles were dropped.
+    /// Always 0: the ledger counts what was dropped. Older releases need the field.
     pub expired: i64,
     /// State rows in all files.
     pub rows: i64,
@@ -185,11 +182,6 @@ impl BucketWriter {
         let (stored, rows) = self.upload.finish().await?;
         let entry = BucketFile { bucket: self.bucket, path: self.name.to_string(), bytes: stored.bytes, crc32: stored.checksum, rows };
         Ok((entry, self.name.record(stored, rows, None)))
-    }
-
-    /// Throws away what was written.
-    pub async fn abort(self) {
-        self.upload.abort().await;
     }
 }
 

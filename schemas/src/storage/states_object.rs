@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::FileRecord;
 use crate::error::{Error, Result};
+use crate::plan::TILE;
 use crate::storage::parquet_file::newer_release;
 use crate::storage::paths::ObjectName;
 use crate::storage::store::{ObjectStorage, damaged, known_to_be_there};
@@ -26,7 +27,6 @@ pub const STATES_FORMAT: u32 = 1;
 const MAGIC: &[u8; 8] = b"BSSTATES";
 const TRAILER_BYTES: usize = 16;
 const FIRST_READ_BYTES: u64 = 64 * 1024;
-const TILE: &str = "__tile";
 
 /// One view version's states, to be written.
 #[derive(Debug, Clone)]
@@ -90,6 +90,7 @@ struct Footer {
 pub struct StatesObject {
     storage: ObjectStorage,
     path: String,
+    bytes: i64,
     footer: Footer,
 }
 
@@ -119,7 +120,7 @@ impl StatesObject {
             tail = storage.get_range(&file.path, length - footer_bytes as u64..length).await.map_err(there)?;
         }
         let footer = read_footer(file, &tail[tail.len() - footer_bytes..])?;
-        Ok(StatesObject { storage: storage.clone(), path: file.path.clone(), footer })
+        Ok(StatesObject { storage: storage.clone(), path: file.path.clone(), bytes: file.bytes, footer })
     }
 
     pub fn path(&self) -> &str {
@@ -143,7 +144,7 @@ impl StatesObject {
     pub async fn read_section(&self, section: &SectionMeta) -> Result<Vec<RecordBatch>> {
         let about = |error: Error| error.with("section", format_args!("{}-{}", section.view, section.version));
         let end = section.offset.saturating_add(section.length);
-        let there = |error| about(known_to_be_there(error, &self.path, end as i64));
+        let there = |error| about(known_to_be_there(error, &self.path, self.bytes));
         let content = self.storage.get_range(&self.path, section.offset..end).await.map_err(there)?;
         let found = crc32fast::hash(&content);
         if found != section.crc32 {

@@ -1,6 +1,5 @@
 //! The two engines a catalog can live in, and how one is reached from its URL.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use sqlx::{Connection, PgPool, SqlitePool};
 use url::Url;
 
 use super::session::{Session, failed};
+use crate::durable::{make_folder, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::redacted_url;
 
@@ -162,7 +162,8 @@ async fn open_memory() -> Result<Engine> {
 
 async fn open_file(path: &Path) -> Result<Engine> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(|error| Error::from(error).with("folder", folder.display()))?;
+    let in_folder = |error: std::io::Error| Error::from(error).with("folder", folder.display());
+    make_folder(folder).map_err(in_folder)?;
     let options = sqlite_settings(SqliteConnectOptions::new().filename(path));
     // The switch to WAL is the one statement that does not wait for others who open the file in the same moment.
     let write = (|| async { writer(options.clone()).await.map_err(failed) })
@@ -170,7 +171,7 @@ async fn open_file(path: &Path) -> Result<Engine> {
         .when(|error| error.kind() == ErrorKind::Unavailable && is_busy(error))
         .await?;
     let read = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(options);
-    sync_folders(folder)?;
+    sync_folder(folder).map_err(in_folder)?;
     Ok(Engine::Sqlite { read, write })
 }
 
@@ -180,18 +181,6 @@ async fn writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
 
 fn is_busy(error: &Error) -> bool {
     error.to_string().contains("locked")
-}
-
-/// Makes the new file's name durable, and those of the folders that may be new too.
-fn sync_folders(folder: &Path) -> Result<()> {
-    let folder = folder.canonicalize()?;
-    for folder in folder.ancestors().take(3) {
-        // A folder that may not be opened was not made by us.
-        if let Ok(handle) = File::open(folder) {
-            handle.sync_all()?;
-        }
-    }
-    Ok(())
 }
 
 async fn open_server(options: PgConnectOptions) -> Result<Engine> {

@@ -8,6 +8,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePo
 use sqlx::{Executor, Sqlite, Transaction};
 
 use super::batch::{self, Batch};
+use crate::durable::{make_folder, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Fetched, NewRecord, PartitionBounds, Record, TopicPartition, outside};
 use crate::tiles::Micros;
@@ -61,7 +62,7 @@ pub(super) struct Topic {
 impl Store {
     /// Opens `folder`'s log file, making both when missing.
     pub(super) async fn open(folder: &Path) -> Result<Store> {
-        std::fs::create_dir_all(folder).map_err(|error| in_folder(error.into(), folder))?;
+        make_folder(folder).map_err(|error| in_folder(error.into(), folder))?;
         let file = SqliteConnectOptions::new()
             .filename(folder.join(FILE_NAME))
             .create_if_missing(true)
@@ -269,14 +270,6 @@ async fn connect(file: &SqliteConnectOptions) -> Result<SqlitePool> {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-}
-
-/// A file's name is durable when its folder is synced.
-fn sync_folder(folder: &Path) -> std::io::Result<()> {
-    for folder in [Some(folder), folder.parent()].into_iter().flatten().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::File::open(folder)?.sync_all()?;
-    }
-    Ok(())
 }
 
 pub(super) fn no_topic(name: &str) -> Error {

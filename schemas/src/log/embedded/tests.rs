@@ -10,6 +10,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::log::testing::{Catalog, numbered, source, subscription, until, values_of, work};
 use crate::log::{LogEvent, NewRecord};
+use crate::tiles::Micros;
 
 async fn log_in(folder: &TempDir) -> Arc<EmbeddedLog> {
     Arc::new(EmbeddedLog::open(folder.path(), &BTreeMap::new()).await.unwrap())

@@ -123,7 +123,7 @@ fn answer(group: Vec<Request>, outcome: Result<Vec<Result<Places>>>) {
         }
         Err(error) => {
             for request in group {
-                request.reply.send(Err(Error::new(error.kind(), error.to_string()))).ok();
+                request.reply.send(Err(error.copied())).ok();
             }
         }
     }

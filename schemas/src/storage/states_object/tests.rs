@@ -116,6 +116,17 @@ async fn damage_in_a_section_names_the_section_and_spares_the_others() {
 }
 
 #[tokio::test]
+async fn an_object_that_went_away_is_told_with_its_whole_length() {
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let record = write_states_object(&storage, &name(), vec![section("a", 1, &[&[1, 2]])], Vec::new()).await.unwrap();
+    let object = StatesObject::open(&storage, &record).await.unwrap();
+    storage.delete(&record.path).await.unwrap();
+    let error = object.read_section(object.section("a", 1).unwrap()).await.unwrap_err();
+    assert_eq!((error.kind(), error.fact("file")), (ErrorKind::Corrupt, Some(record.path.as_str())));
+    assert_eq!(error.fact("expected"), Some(format!("{} bytes", record.bytes).as_str()));
+}
+
+#[tokio::test]
 async fn an_object_of_a_newer_release_is_refused() {
     let storage = ObjectStorage::open("memory://").unwrap();
     let json = br#"{"format": 2, "parts": 7}"#;

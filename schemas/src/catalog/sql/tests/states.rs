@@ -8,6 +8,7 @@ on_every_engine!(
     a_removed_record_is_gone,
     states_are_of_one_moment_while_commits_go_on,
     a_run_begins_on_the_state_it_pins,
+    a_run_that_has_ended_does_not_begin_again,
     a_state_holds_open_runs_and_the_newest_ended_ones,
     ingest_remembers_its_place,
     replayed_dead_letters_are_remembered,
@@ -148,6 +149,20 @@ async fn a_run_begins_on_the_state_it_pins(place: &Place) {
     place.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
     let (state, again) = place.catalog.begin_run(begun, vec![]).await.unwrap();
     assert_eq!((state.runs.len(), again.cut), (1, Some("payments/0:20".parse().unwrap())));
+}
+
+async fn a_run_that_has_ended_does_not_begin_again(place: &Place) {
+    for ended in [RunStatus::Succeeded, RunStatus::Failed] {
+        let asked_for = run("v");
+        place.catalog.commit(adds(vec![Add::Run(asked_for.clone())])).await.unwrap();
+        let (_, begun) = place.catalog.begin_run(asked_for.clone(), vec![]).await.unwrap();
+        let closed = RunRecord { status: ended, ..begun };
+        place.catalog.commit(adds(vec![Add::Run(closed.clone())])).await.unwrap();
+        // A scheduler that still has it on its list.
+        assert_eq!(place.catalog.begin_run(asked_for, vec![]).await.unwrap_err().kind(), ErrorKind::Conflict);
+        let state = place.catalog.state().await.unwrap();
+        assert_eq!(state.runs.iter().find(|run| run.id == closed.id), Some(&closed));
+    }
 }
 
 async fn a_state_holds_open_runs_and_the_newest_ended_ones(place: &Place) {
