@@ -3,44 +3,49 @@
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, execute_stream};
-use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
 use schemas::Result;
 use schemas::catalog::{CatalogState, FileKind, FileRecord};
 use schemas::definitions::StreamDefinition;
 use schemas::events::{EVENT_TIME, plan_schema};
 use schemas::registry::LiveView;
-use schemas::states::merge_rows;
+use schemas::states::gather::Gather;
 use schemas::states::partial::{partial_exec, prepared_plan, state_rows_of};
-use schemas::storage::{ObjectStorage, OffsetRanges, archive_plan};
+use schemas::states::sorted::SortedRun;
+use schemas::storage::{OffsetRanges, archive_plan};
 use schemas::tiles::Micros;
 use schemas::vector::Vector;
 
-use schemas::states::sorted::SortedRun;
+use crate::sql::Queries;
 
 /// One view's states of all archived events up to a vector, and up to a time when the question names one.
 #[derive(Debug)]
 pub struct ArchiveLayer {
     pub run: SortedRun,
     pub vector: Vector,
+    /// What it takes of the memory of all queries.
+    _reservation: MemoryReservation,
 }
 
 /// Reads what a view needs at `t`; asked with `as_of`, nothing dated after it. With `key` (values in the order of the view's keys)
 /// only events of that key.
-pub async fn archive_layer(
-    storage: &ObjectStorage,
-    session: &SessionContext,
+///
+/// Errors: `Limit` when the states do not fit the memory that is left of the queries' limit.
+pub(crate) async fn archive_layer(
+    queries: &Queries,
     view: &LiveView,
     state: &CatalogState,
     t: Micros,
     as_of: Option<Micros>,
     key: Option<&[ScalarValue]>,
 ) -> Result<ArchiveLayer> {
+    let (session, storage) = (queries.session()?, queries.storage());
     let vector = state.vector();
     let files = needed_files(state, view, t, as_of);
     let source = |stream: &StreamDefinition| -> Result<Arc<dyn ExecutionPlan>> {
@@ -48,17 +53,19 @@ pub async fn archive_layer(
         let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: vector.clone() };
         archive_plan(storage, &of_stream, plan_schema(stream), &ranges, None, 2)
     };
-    storage.register(&session.runtime_env());
-    let prepared = prepared_plan(&view.plan, session, &source).await?;
+    let prepared = prepared_plan(&view.plan, &session, &source).await?;
     let chosen = choose(prepared, as_of, key)?;
     let exec = partial_exec(&view.plan, Arc::new(CoalescePartitionsExec::new(chosen)))?;
     let mut stream = execute_stream(exec, session.task_ctx())?;
-    let mut made = Vec::new();
+    let reservation = MemoryConsumer::new("ArchiveLayer").register(session.task_ctx().memory_pool());
+    let mut gather = Gather::new(&view.plan, &view.codec, queries.memory_limit_bytes());
     while let Some(batch) = stream.try_next().await? {
-        made.push(state_rows_of(&view.plan, &batch)?);
+        gather.push(&[state_rows_of(&view.plan, &batch)?])?;
+        reservation.try_resize(gather.memory_bytes())?;
     }
-    let rows = merge_rows(&view.plan, &view.codec, &made)?;
-    Ok(ArchiveLayer { run: SortedRun::in_memory(rows), vector })
+    let rows = gather.finish()?;
+    reservation.try_resize(rows.memory_bytes())?;
+    Ok(ArchiveLayer { run: SortedRun::in_memory(rows), vector, _reservation: reservation })
 }
 
 /// Events at or before `as_of`, of one key, each when it is given.
@@ -95,3 +102,6 @@ fn needed_files(state: &CatalogState, view: &LiveView, t: Micros, as_of: Option<
         .cloned()
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use datafusion::common::ScalarValue;
 use schemas::plan::ColumnKind;
 use schemas::registry::LiveView;
 use schemas::tiles::Micros;
-use schemas::walk::Walk;
+use schemas::walk::{GoOn, Walk};
 use schemas::{Error, Result};
 
 use crate::archive::{ArchiveLayer, archive_layer};
@@ -31,7 +31,7 @@ pub const MAX_KEYS: usize = 10_000;
 /// This many linking paths in one lookup at the most.
 pub const MAX_PATHS: usize = 10_000;
 
-/// Lookups of more keys than this leave the asynchronous threads.
+/// Lookups of more keys than this leave the asynchronous threads; a walk always does: one key may have it follow millions of edges.
 const INLINE_KEYS: usize = 16;
 
 /// The answer of a lookup, in the order of the keys asked.
@@ -77,7 +77,7 @@ async fn answer_keys(node: &Node, question: Question, view: &str, keys: Keys, pa
     check_size(loaded, keys.len(), paths)?;
     let rows = keys.typed(loaded.live.plan.answer_keys())?;
     let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
-    let mut meta = Meta::of(&question, &[AskedView { view: loaded, columns: &columns }], &[]);
+    let mut meta = Meta::of(&question, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
     let estimated = question.estimated.clone();
     let answers = Lookup { question, view: view.into(), keys: rows, columns, paths }.run(node.queries()).await?;
     estimated.tell(&mut meta);
@@ -204,8 +204,7 @@ impl Question {
 
     /// The archive's states of a view, when they are needed; of one key, when only that is asked.
     pub(crate) async fn archive(&self, queries: &Queries, view: &LiveView, key: Option<&[ScalarValue]>) -> Result<ArchiveLayer> {
-        let session = queries.session()?;
-        archive_layer(queries.storage(), &session, view, &self.stand.loaded.state, self.t(view), self.as_of, key).await
+        archive_layer(queries, view, &self.stand.loaded.state, self.t(view), self.as_of, key).await
     }
 }
 
@@ -234,10 +233,10 @@ impl Lookup {
             true => Some(Box::pin(self.question.archive(queries, &view.live, self.only_key(view.live.plan.links.is_some()))).await?),
             false => None,
         };
-        if self.keys.len() <= INLINE_KEYS {
-            return self.merge(archive.as_ref());
+        if view.live.plan.links.is_none() && self.keys.len() <= INLINE_KEYS {
+            return self.merge(archive.as_ref(), &|| Ok(()));
         }
-        tokio::task::spawn_blocking(move || self.merge(archive.as_ref())).await?
+        Box::pin(queries.lookups().run(move |waiting| self.merge(archive.as_ref(), &|| waiting.check()))).await
     }
 
     /// The one key that is asked. Links may lead from it to any event, so that all are needed there.
@@ -248,7 +247,8 @@ impl Lookup {
         }
     }
 
-    fn merge(&self, archive: Option<&ArchiveLayer>) -> Result<Answers> {
+    /// An error of `go_on` ends it.
+    fn merge(&self, archive: Option<&ArchiveLayer>, go_on: &GoOn<'_>) -> Result<Answers> {
         let loaded = self.question.stand.view(&self.view)?;
         let live = &loaded.live;
         let columns = keys::columns(live.plan.answer_keys(), &self.keys)?;
@@ -259,15 +259,19 @@ impl Lookup {
             None => Source::Layers { stand: &self.question.stand, view: loaded },
         };
         let t = self.question.t(live);
-        let mut answers = lookup(live, &source, &encoded, t, &self.columns)?;
+        let mut answers = lookup(live, &source, &encoded, t, &self.columns, go_on)?;
         if answers.estimated {
             self.question.estimated.note(live, &self.columns);
         }
         if let Some(links) = live.plan.links.as_ref().filter(|_| self.paths > 0) {
             let edges = ViewEdges::new(&source, live)?;
-            let walk = Walk::new(live, links, &edges, t);
-            let of_key = |key| walk.paths(&columns.iter().map(|column| column.slice(key, 1)).collect::<Vec<_>>(), self.paths);
-            let paths = (0..self.keys.len()).map(of_key).collect::<Result<Vec<_>>>()?;
+            let walk = Walk::new(live, links, &edges, t).while_ok(go_on);
+            let mut paths = Vec::with_capacity(self.keys.len());
+            for key in 0..self.keys.len() {
+                go_on()?;
+                let of_key: Vec<ArrayRef> = columns.iter().map(|column| column.slice(key, 1)).collect();
+                paths.push(walk.paths(&of_key, self.paths)?);
+            }
             answers.paths = paths.first().map(|first| concat_batches(&first.schema(), &paths)).transpose()?;
         }
         Ok(answers)

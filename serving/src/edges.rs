@@ -14,7 +14,7 @@ use schemas::states::rows::find_prefix;
 use schemas::states::sorted::SortedRun;
 use schemas::storage::bucket_of;
 use schemas::tiles::Micros;
-use schemas::walk::{EdgeLayers, LayerRows, Walk};
+use schemas::walk::{EdgeLayers, GoOn, LayerRows, Walk};
 
 use crate::lookup::{Source, scan_parts};
 use crate::stand::LoadedView;
@@ -74,17 +74,19 @@ impl EdgeLayers for ViewEdges<'_> {
     }
 }
 
-/// All rows of one part that exist at `t`, and whether one of them is estimated.
+/// All rows of one part that exist at `t`, and whether one of them is estimated. An error of `go_on` ends it.
 pub(crate) fn scan(
     (view, links): (&LiveView, &LinkPlan),
     source: &Source<'_>,
     part: u32,
     t: Micros,
     wanted: &[usize],
+    go_on: &GoOn<'_>,
 ) -> Result<(RecordBatch, bool)> {
     let fields: Vec<_> = wanted.iter().map(|column| view.plan.columns[*column].field.clone()).collect();
     let (mut batches, mut any) = (Vec::new(), false);
-    Walk::new(view, links, &ViewEdges::new(source, view)?, t).scan(part, wanted, &|_| true, &mut |batch, estimated| {
+    let edges = ViewEdges::new(source, view)?;
+    Walk::new(view, links, &edges, t).while_ok(go_on).scan(part, wanted, &|_| true, &mut |batch, estimated| {
         batches.push(batch);
         any |= estimated.true_count() > 0;
         Ok(())

@@ -2,6 +2,7 @@
 //!
 //! | path | what it does |
 //! | --- | --- |
+//! | `GET /v1/views`, `/v1/streams` | what there is |
 //! | `GET /v1/views/{view}` | what a view is |
 //! | `GET /v1/views/{view}/row?<key>=<value>` | one row |
 //! | `POST /v1/views/{view}/rows` | rows of many keys |
@@ -34,6 +35,7 @@ use crate::node::Node;
 mod events;
 mod guard;
 mod input;
+mod listing;
 mod problem;
 mod query;
 mod status;
@@ -45,6 +47,8 @@ use problem::Problem;
 const MAX_BODY_BYTES: usize = 16 << 20;
 /// This many appends may be under way; more are told to come again.
 const MAX_APPENDS: usize = 64;
+/// All bodies under way may have this many bytes together; more are told to come again.
+const MAX_BODIES_BYTES: usize = 256 << 20;
 
 /// What every handler has at hand.
 #[derive(Clone)]
@@ -53,30 +57,49 @@ struct App {
     log: Arc<dyn Log>,
     metrics: Option<PrometheusHandle>,
     appends: Arc<Semaphore>,
+    /// Room for bodies, a permit for each [`input::ROOM_BYTES`].
+    room: Arc<Semaphore>,
 }
 
-/// Listens at `listen` (port 0: any free one) and answers until `stop`; then requests under way are finished. Answers the address
-/// and the task to wait for.
+impl App {
+    fn new(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>) -> Self {
+        let appends = Arc::new(Semaphore::new(MAX_APPENDS));
+        let room = Arc::new(Semaphore::new(MAX_BODIES_BYTES / input::ROOM_BYTES));
+        Self { node, log, metrics, appends, room }
+    }
+}
+
+/// An address that is listened on. Who connects before it is [`serve`]d waits.
+#[derive(Debug)]
+pub struct Door {
+    listener: TcpListener,
+    pub address: SocketAddr,
+}
+
+/// Listens at `address` (port 0: any free one).
 ///
-/// Errors: `Unavailable` when the address cannot be listened on.
-pub async fn serve(
+/// Errors: `Unavailable` when it cannot be listened on.
+pub async fn listen(address: SocketAddr) -> Result<Door> {
+    let cannot = |error: std::io::Error| Error::unavailable("cannot listen for HTTP").with("address", address).caused_by(error);
+    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    Ok(Door { listener, address })
+}
+
+/// Answers until `stop`; then requests under way are finished. The task is to be waited for.
+pub fn serve(
     node: Node,
     log: Arc<dyn Log>,
     metrics: Option<PrometheusHandle>,
-    listen: SocketAddr,
+    door: Door,
     stop: CancellationToken,
-) -> Result<(SocketAddr, JoinHandle<Result<()>>)> {
-    let cannot = |error: std::io::Error| Error::unavailable("cannot listen for HTTP").with("address", listen).caused_by(error);
-    let listener = TcpListener::bind(listen).await.map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
+) -> JoinHandle<Result<()>> {
     node.attach_log(log.clone());
     let router = routes(node, log, metrics);
-    info!(%address, "answering HTTP");
-    let task =
-        tokio::spawn(
-            async move { axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(Error::from) },
-        );
-    Ok((address, task))
+    info!(address = %door.address, "answering HTTP");
+    tokio::spawn(
+        async move { axum::serve(door.listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(Error::from) },
+    )
 }
 
 /// The paths alone, for a caller without a listener.
@@ -86,19 +109,21 @@ pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>) 
         .route("/healthz", get(status::healthz))
         .route("/readyz", get(status::readyz))
         .route("/metrics", get(status::metrics))
+        .route("/v1/views", get(listing::views))
         .route("/v1/views/{view}", get(views::describe))
         .route("/v1/views/{view}/row", get(views::row))
         .route("/v1/views/{view}/rows", post(views::rows))
         .route("/v1/views/{view}/runs", post(views::ask_run))
         .route("/v1/sql", post(query::query))
+        .route("/v1/streams", get(listing::streams))
         .route("/v1/streams/{stream}/events", post(events::append))
         .fallback(async || {
             Problem::plain(StatusCode::NOT_FOUND, "there is no such path: the paths begin with /v1/views, /v1/sql, /v1/streams")
         })
-        .method_not_allowed_fallback(async || Problem::plain(StatusCode::METHOD_NOT_ALLOWED, "the path does not answer this method"))
+        .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn(guard::guard))
-        .with_state(App { node, log, metrics, appends: Arc::new(Semaphore::new(MAX_APPENDS)) })
+        .with_state(App::new(node, log, metrics))
 }
 
 #[cfg(test)]

@@ -22,7 +22,8 @@ use schemas::tiles::Micros;
 use schemas::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
-use crate::{Node, NodeSettings, ServingClock, archive_layer};
+use crate::archive::archive_layer;
+use crate::{Node, NodeSettings, ServingClock};
 
 pub(crate) const PAYMENTS: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL, \
     status TEXT NOT NULL) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'device')";
@@ -131,6 +132,28 @@ impl Lab {
         self.catalog.commit(checkpoint_commit(record, vec![file], &identities)).await.unwrap();
     }
 
+    /// A stream that no view reads, with so many records that were duplicates.
+    pub(crate) async fn other_stream(&self, name: &str, duplicates: i64) {
+        let sql = PAYMENTS.replace("payments", name);
+        let add = vec![definition(DefinitionKind::Stream, name, &sql)];
+        self.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+        let range = CheckpointRange {
+            partition: PartitionId::new(name, 0),
+            start: Offset(0),
+            end: Offset(duplicates),
+            archived: 0,
+            duplicate: duplicates,
+            dead_lettered: 0,
+            absent: 0,
+            clock: Some(NOW),
+            max_event_time: None,
+            complete_to: Some(NOW),
+        };
+        let identities = BTreeMap::from([(range.partition.clone(), "log".to_owned())]);
+        let record = CheckpointRecord { id: Uuid::now_v7(), worker: "lab".into(), committed_at: NOW, revision: 0, ranges: vec![range] };
+        self.catalog.commit(checkpoint_commit(record, Vec::new(), &identities)).await.unwrap();
+    }
+
     async fn known_max(&self, partition: i32) -> Option<Micros> {
         self.catalog.state().await.unwrap().partitions.get(&PartitionId::new("payments", partition)).and_then(|p| p.max_event_time)
     }
@@ -169,7 +192,7 @@ impl Lab {
         let stand = self.node.stand().unwrap();
         let live = stand.view(view).unwrap().live.clone();
         let state = &stand.loaded.state;
-        let all = archive_layer(&self.storage, self.node.session(), &live, state, NOW, None, None).await.unwrap();
+        let all = archive_layer(self.node.queries(), &live, state, NOW, None, None).await.unwrap();
         let (run, floors) = (Uuid::now_v7(), live.plan.floors(NOW));
         let (mut files, mut records): (Vec<_>, Vec<FileRecord>) = Default::default();
         let mut rows = 0;
@@ -210,7 +233,6 @@ impl Lab {
             max_event_time: stand.max_event_time(&live),
             made_at: NOW,
             events: 0,
-            filtered: 0,
             expired: 0,
             rows,
             joined: None,

@@ -1,8 +1,8 @@
 //! The serving layer: snapshots, segments and fresh layers in; answers out.
 //!
 //! A [`Node`] follows the catalog. Each query takes one [`Stand`]: a catalog state with its layers, and a time. A lookup merges the
-//! few rows of its keys, a scan does the same part by part; both are [`mod@schemas::states::answer`], and for views over a JOIN a walk. SQL ([`Node::query`]) and
-//! [`http`] ask the same way, and every answer says what it stands on ([`Meta`]).
+//! few rows of its keys, a scan does the same part by part; both are [`mod@schemas::states::answer`], and for views over a
+//! JOIN a walk. SQL ([`Node::query`]) and [`http`] ask the same way, and every answer says what it stands on ([`Meta`]).
 //!
 //! ```text
 //! snapshot --copy, map--+
@@ -11,6 +11,7 @@
 //! ```
 
 mod archive;
+mod aside;
 mod ask;
 mod copy;
 mod edges;
@@ -25,11 +26,11 @@ mod node;
 mod sql;
 mod stand;
 
-pub use archive::{ArchiveLayer, archive_layer};
+pub use archive::ArchiveLayer;
 pub use ask::{Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use copy::SnapshotCopy;
 pub use layers::{Checkpoints, LayerPlan, LayerRun, after_cut, layer_plan, next_merge};
-pub use lookup::{Answers, Source, encode_keys, lookup, scan, scan_parts};
+pub use lookup::{Answers, Source, encode_keys, scan, scan_parts};
 pub use meta::Meta;
 pub use node::{Clock, Node, NodeSettings, clean_cache};
 pub use schemas::types::sql_name;

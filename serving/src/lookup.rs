@@ -9,7 +9,7 @@ use schemas::states::sorted::SortedRun;
 use schemas::states::{Pieces, StateRows, answer};
 use schemas::storage::bucket_of;
 use schemas::tiles::Micros;
-use schemas::walk::{Walk, Walked};
+use schemas::walk::{GoOn, Walk, Walked};
 use schemas::{Error, Result};
 
 use crate::archive::ArchiveLayer;
@@ -36,16 +36,25 @@ pub struct Answers {
 
 /// The rows of these encoded keys at `t`; `wanted` are indices of the plan's columns.
 ///
-/// Errors: `Unavailable` where a bucket that is needed is not copied yet; of a view over a JOIN all are.
-pub fn lookup(view: &LiveView, source: &Source<'_>, keys: &[&[u8]], t: Micros, wanted: &[usize]) -> Result<Answers> {
+/// Errors: `Unavailable` where a bucket that is needed is not copied yet; of a view over a JOIN all are. Those of `go_on`, which is asked
+/// again and again.
+pub(crate) fn lookup(
+    view: &LiveView,
+    source: &Source<'_>,
+    keys: &[&[u8]],
+    t: Micros,
+    wanted: &[usize],
+    go_on: &GoOn<'_>,
+) -> Result<Answers> {
     if let Some(links) = &view.plan.links {
         let groups = view.codec.nodes()?.groups_of(keys)?;
-        let Walked { rows, found, estimated } =
-            Walk::new(view, links, &ViewEdges::new(source, view)?, t).rows(&groups, keys.len(), wanted)?;
+        let edges = ViewEdges::new(source, view)?;
+        let Walked { rows, found, estimated } = Walk::new(view, links, &edges, t).while_ok(go_on).rows(&groups, keys.len(), wanted)?;
         return Ok(Answers { rows, found, estimated: estimated.contains(&true), paths: None });
     }
     let mut pieces = Pieces::default();
     for (index, key) in keys.iter().enumerate() {
+        go_on()?;
         source.add(view, key, index as u32, &mut pieces)?;
     }
     let (rows, found) = answer(&view.plan, &view.codec, keys, &pieces, t, wanted)?;
@@ -91,7 +100,7 @@ pub fn scan_parts(source: &Source<'_>) -> u32 {
 /// Errors: `Unavailable` where the part's bucket is not copied yet; of a view over a JOIN all are needed.
 pub fn scan(view: &LiveView, source: &Source<'_>, part: u32, t: Micros, wanted: &[usize]) -> Result<RecordBatch> {
     if let Some(links) = &view.plan.links {
-        return edges::scan((view, links), source, part, t, wanted).map(|(rows, _)| rows);
+        return edges::scan((view, links), source, part, t, wanted, &|| Ok(())).map(|(rows, _)| rows);
     }
     let parts = scan_parts(source);
     let mut keys = KeyIndex::default();

@@ -37,10 +37,11 @@ pub struct Meta {
     pub from_archive: bool,
 }
 
-/// A view that was asked, with the indices of its columns that were.
+/// A view that was asked.
 pub(crate) struct AskedView<'a> {
     pub(crate) view: &'a LoadedView,
-    pub(crate) columns: &'a [usize],
+    /// The indices of its columns that were; `None` where its states were asked, not its answer.
+    pub(crate) columns: Option<&'a [usize]>,
 }
 
 impl Meta {
@@ -61,13 +62,13 @@ impl Meta {
             versions: views.iter().map(|asked| (asked.view.live.name.clone(), asked.view.live.version)).collect(),
             degraded: views.iter().any(|asked| question.is_degraded(asked.view)),
             approximate,
-            from_archive: views.iter().any(|asked| question.needs_archive(asked.view)),
+            from_archive: views.iter().any(|asked| asked.columns.is_some() && question.needs_archive(asked.view)),
         }
     }
 }
 
 fn approximate_columns(asked: &AskedView<'_>) -> Vec<String> {
-    let columns = asked.columns.iter().filter_map(|index| asked.view.live.plan.columns.get(*index));
+    let columns = asked.columns.into_iter().flatten().filter_map(|index| asked.view.live.plan.columns.get(*index));
     let is_approximate = |kind: &ColumnKind| matches!(kind, ColumnKind::Value(value) if value.approximate);
     columns.filter(|column| is_approximate(&column.kind)).map(|column| column.field.name().clone()).collect()
 }

@@ -21,12 +21,11 @@ use tracing::warn;
 use crate::sql::Queries;
 use crate::stand::{Loaded, ServingClock, Stand};
 
+pub use schemas::tiles::Clock;
+
 mod following;
 mod lease;
 mod loading;
-
-/// Now, in microseconds since 1970.
-pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
 /// How a node serves.
 #[derive(Clone)]
@@ -74,6 +73,9 @@ struct Inner {
 
 impl Node {
     /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of a speed worker in this process.
+    ///
+    /// It takes no lease: that is [`Node::run`]'s. Until then its files are kept by the ten minutes for which a snapshot stays that another
+    /// has replaced; a lease here would cost two commits with every command that asks once.
     pub async fn open(
         catalog: Catalog,
         storage: ObjectStorage,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemas::catalog::CatalogState;
 use schemas::fresh::{FreshLayer, ViewVersion};
-use schemas::registry::{LiveView, Registry};
+use schemas::registry::{LiveView, Registry, no_view};
 use schemas::tiles::Micros;
 use schemas::vector::{PartitionId, Vector};
 use schemas::{Error, ErrorKind, Result};
@@ -66,10 +66,9 @@ pub enum ServingClock {
 
 impl Stand {
     pub fn view(&self, name: &str) -> Result<&LoadedView> {
-        let live = self.loaded.registry.served(name).ok_or_else(|| {
-            let known: std::collections::BTreeSet<&str> = self.loaded.registry.views.iter().map(|view| &*view.name).collect();
-            Error::not_found(format!("there is no view \"{name}\": expected one of {}", known.into_iter().collect::<Vec<_>>().join(", ")))
-        })?;
+        let registry = &self.loaded.registry;
+        let unknown = || no_view(name, registry.views.iter().map(|view| &*view.name), registry.streams.keys().map(|stream| &**stream));
+        let live = registry.served(name).ok_or_else(unknown)?;
         let version = (live.name.clone(), live.version);
         let loaded = self.loaded.views.get(&version).ok_or_else(|| self.not_loaded(&version))?;
         if !self.fresh.iter().all(|layer| layer.covers(&version, |stream| live.plan.reads(stream))) {
@@ -84,6 +83,12 @@ impl Stand {
         match self.loaded.failed.get(version) {
             Some(error) if error.kind() == ErrorKind::Corrupt => {
                 error.copied().with("view", name).with("help", "`basestream repair` rebuilds what is damaged")
+            }
+            Some(error) if error.kind() == ErrorKind::Input => {
+                let failed =
+                    Error::unavailable(format!("the view \"{name}\" fails on one of its events, and is not answered until it is changed"));
+                let help = "make its expressions total (`nullif`, `CASE`, `try_cast`) and `basestream apply`";
+                failed.with("help", help).caused_by(error.copied())
             }
             Some(error) => Error::unavailable(format!("the view \"{name}\" could not be loaded: try again")).caused_by(error.copied()),
             None => Error::unavailable(format!("the view \"{name}\" is being loaded: try again")),

@@ -1,11 +1,15 @@
 use datafusion::common::ScalarValue;
-use schemas::ErrorKind;
+use futures::FutureExt;
 use schemas::events::parse_timestamp;
+use schemas::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-use super::Keys;
+use super::{Keys, Lookup, Question};
 use crate::json::rows;
 use crate::lab::{Lab, NOW, event};
+
+const ALIKE: &str = "CREATE VIEW alike AS SELECT mine.device, count(DISTINCT theirs.device) AS devices FROM payments mine \
+    JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
 
 fn text(pairs: &[(&str, &str)]) -> Keys {
     Keys::Text(vec![pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()])
@@ -125,6 +129,33 @@ async fn keys_that_are_not_the_views_are_refused_by_name() {
     assert!(error.message().contains("expected one of pairs, totals, velocity"), "{error}");
     let too_many = Keys::Json(vec![Default::default(); super::MAX_KEYS + 1]);
     assert_eq!(refused("totals", too_many).await.kind(), ErrorKind::Limit);
+}
+
+/// Otherwise one walk would stop every request of its thread.
+#[tokio::test]
+async fn a_walk_leaves_the_asynchronous_threads_and_a_lookup_of_few_keys_stays() {
+    let lab = Lab::filled().await;
+    lab.define_view("alike", ALIKE).await;
+    let key = || text(&[("device", "a")]);
+    let occupied = lab.node.queries().lookups().occupied();
+    let mut walk = Box::pin(lab.node.lookup("alike", key(), None));
+    assert!(walk.as_mut().now_or_never().is_none(), "it was walked on the thread that asked");
+    assert!(lab.node.lookup("velocity", key(), None).now_or_never().is_some(), "a plain lookup waits for walks");
+    drop(occupied);
+    assert_eq!(walk.await.unwrap().found, [true]);
+}
+
+#[tokio::test]
+async fn a_lookup_that_nobody_waits_for_looks_no_key_up() {
+    let lab = Lab::filled().await;
+    lab.define_view("alike", ALIKE).await;
+    for view in ["velocity", "alike"] {
+        let question = Question::over(lab.node.stand().unwrap(), None, &[view]).unwrap();
+        let lookup = Lookup { question, view: view.into(), keys: vec![vec![ScalarValue::from("a")]], columns: vec![0, 1], paths: 0 };
+        assert_eq!(lookup.merge(None, &|| Ok(())).ok().map(|answers| answers.found), Some(vec![true]));
+        let ended = lookup.merge(None, &|| Err(Error::unavailable("nobody waits"))).err();
+        assert_eq!(ended.map(|error| error.kind()), Some(ErrorKind::Unavailable), "{view}");
+    }
 }
 
 mod types {

@@ -263,8 +263,12 @@ async fn a_damaged_bucket_is_found_by_whoever_reads_it_and_reported() {
             "lookup" => assert!(ask(&started.node, &site.devices[1][0]).await.unwrap().1.degraded),
             "query" => assert_eq!(scan(&started.node).await.unwrap().len(), DEVICES),
             "states" => {
-                let states = started.node.query("SELECT * FROM velocity__batch", Vec::new()).await.unwrap();
-                assert!(states.collect().await.unwrap().iter().all(|batch| batch.num_rows() == 0));
+                // Not empty: who exports it would not notice.
+                let error = started.node.query("SELECT * FROM velocity__batch", Vec::new()).await.err().unwrap();
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(error.message().contains("\"velocity__batch\" cannot be read: the last run's snapshot"), "{error}");
+                let meta = started.node.query("SELECT * FROM velocity__speed", Vec::new()).await.unwrap().meta;
+                assert!(meta.degraded && meta.versions.contains_key("velocity"), "{meta:?}");
             }
             _ => following = Some(started.run()),
         }
@@ -343,6 +347,23 @@ async fn the_lease_lives_on_however_long_a_snapshot_takes_to_copy() {
     stop.cancel();
     run.await.unwrap();
     assert!(site.lab.catalog.state().await.unwrap().leases.iter().all(|lease| lease.name != "serve/started"), "it is given back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_copies_a_newer_snapshot_ends_when_it_is_told_to() {
+    let site = Site::new().await;
+    let started = site.start().await;
+    let (stop, run) = started.run();
+    until("it is copied", || started.copy().unwrap().is_whole()).await;
+    let (former, read) = (started.copy().unwrap().manifest.run, site.gate.reads(1));
+    site.gate.set(1, Way::Held);
+    site.lab.snapshot("velocity").await;
+    until("the newer one is being copied", || site.gate.reads(1) > read).await;
+    stop.cancel();
+    tokio::time::timeout(LONG, run).await.expect("it waits for a storage that does not answer").unwrap();
+    assert_eq!(started.copy().unwrap().manifest.run, former);
+    site.assert_all_are_answered(&started.node).await;
+    until("the files of the newer one are gone", || started.files() == 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,11 +15,16 @@ use super::App;
 use super::input::{Body, Json, Name};
 use super::problem::Problem;
 
+/// So many of the rejected events are named; all are counted.
+const REJECTED_TOLD: usize = 1000;
+
 /// The answer: what is durable in the log, and where.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Appended {
     accepted: usize,
+    /// The first of them.
     rejected: Vec<Rejected>,
+    rejected_count: usize,
     /// Per partition written to, the offset after the last of these events.
     position: String,
 }
@@ -33,14 +38,17 @@ pub(super) struct Rejected {
 }
 
 /// `POST /v1/streams/{stream}/events`
-pub(super) async fn append(State(app): State<App>, Name(stream): Name, Body(body): Body) -> Result<Response, Problem> {
+pub(super) async fn append(State(app): State<App>, Name(stream): Name, body: Body) -> Result<Response, Problem> {
     let Ok(_permit) = app.appends.try_acquire() else {
         return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many appends are under way: try again"));
     };
     let loaded = app.node.stand()?.loaded;
     let live = loaded.registry.streams.get(stream.as_str()).ok_or_else(|| unknown(&stream, loaded.registry.streams.keys()))?;
     let decoder = Decoder::new(live.definition.clone())?;
-    let (records, rejected) = tokio::task::spawn_blocking(move || decode(&decoder, &body)).await.map_err(Error::from)??;
+    // The events take the body's room until they are in the log.
+    let decoded = tokio::task::spawn_blocking(move || (decode(&decoder, &body.bytes), body.room));
+    let (decoded, _room) = decoded.await.map_err(Error::from)?;
+    let Decoded { records, rejected, rejected_count } = decoded?;
     let accepted = records.len();
     let places = match records.is_empty() {
         true => Vec::new(),
@@ -53,7 +61,7 @@ pub(super) async fn append(State(app): State<App>, Name(stream): Name, Body(body
         position.set(partition, next);
     }
     metrics::counter!("basestream_serving_events_appended_total", "stream" => stream).increment(accepted as u64);
-    Ok((StatusCode::ACCEPTED, Json(Appended { accepted, rejected, position: position.to_string() })).into_response())
+    Ok((StatusCode::ACCEPTED, Json(Appended { accepted, rejected, rejected_count, position: position.to_string() })).into_response())
 }
 
 fn unknown<'a>(stream: &str, known: impl Iterator<Item = &'a std::sync::Arc<str>>) -> Error {
@@ -70,20 +78,34 @@ fn not_appended(error: Error) -> Problem {
     }
 }
 
-fn decode(decoder: &Decoder, body: &[u8]) -> Result<(Vec<NewRecord>, Vec<Rejected>)> {
-    let (mut records, mut rejected) = (Vec::new(), Vec::new());
+/// A body's events, apart.
+#[derive(Default)]
+struct Decoded {
+    records: Vec<NewRecord>,
+    /// The first of the rejected ones.
+    rejected: Vec<Rejected>,
+    rejected_count: usize,
+}
+
+fn decode(decoder: &Decoder, body: &[u8]) -> Result<Decoded> {
+    let mut decoded = Decoded::default();
     for (index, text) in texts(body)?.into_iter().enumerate() {
         match decoder.decode(Some(text)) {
-            Ok(event) => records.push(NewRecord {
+            Ok(event) => decoded.records.push(NewRecord {
                 key: event.key().map(|key| Bytes::copy_from_slice(key.as_bytes())),
                 partition_by: event.id().map(|id| Bytes::copy_from_slice(id.as_bytes())),
                 value: Some(Bytes::copy_from_slice(text)),
                 headers: Vec::new(),
             }),
-            Err(error) => rejected.push(Rejected { index, error: error.to_string() }),
+            Err(error) => {
+                decoded.rejected_count += 1;
+                if decoded.rejected.len() < REJECTED_TOLD {
+                    decoded.rejected.push(Rejected { index, error: error.to_string() });
+                }
+            }
         }
     }
-    Ok((records, rejected))
+    Ok(decoded)
 }
 
 /// The events of a body: the items of one JSON array, one object, or a line each.

@@ -1,15 +1,22 @@
 //! What comes in: names out of the path, bodies up to their limit, JSON of a known form. What is wrong is answered as a problem.
 
+use std::borrow::Cow;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use schemas::Error;
 use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::MAX_BODY_BYTES;
 use super::problem::Problem;
+use super::{App, MAX_BODY_BYTES};
+
+/// Room for bodies is given out in pieces of so many bytes: small bodies take little of it.
+pub(super) const ROOM_BYTES: usize = 64 << 10;
 
 /// The one name in a path.
 pub(super) struct Name(pub(super) String);
@@ -23,25 +30,52 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// A whole body.
-pub(super) struct Body(pub(super) Bytes);
+/// A whole body, and the room it takes among all that are under way.
+pub(super) struct Body {
+    pub(super) bytes: Bytes,
+    pub(super) room: OwnedSemaphorePermit,
+}
 
-impl<S: Send + Sync> FromRequest<S> for Body {
+impl FromRequest<App> for Body {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        Bytes::from_request(request, state).await.map(Body).map_err(|error| match error.status() {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let room = app
+            .room
+            .clone()
+            .try_acquire_many_owned(room_for(&request))
+            .map_err(|_| Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many bytes of requests are under way: try again"))?;
+        let bytes = Bytes::from_request(request, app).await.map_err(|error| match error.status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
                 Problem::plain(error.status(), format!("the body is too large: expected at most {MAX_BODY_BYTES} bytes"))
             }
             status => Problem::plain(status, error.body_text()),
-        })
+        })?;
+        Ok(Self { bytes, room })
+    }
+}
+
+/// How many permits a body takes before any of it is read: the most that one can where it does not say how long it is.
+fn room_for(request: &Request) -> u32 {
+    let said =
+        request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()).and_then(|length| length.parse::<usize>().ok());
+    said.unwrap_or(MAX_BODY_BYTES).clamp(1, MAX_BODY_BYTES).div_ceil(ROOM_BYTES) as u32
+}
+
+/// A time out of a query string, where a `+` that is not escaped is a space: one before the digits of a zone was a `+`.
+pub(super) fn with_zones_plus(time: &str) -> Cow<'_, str> {
+    const DATE: usize = "2026-05-01".len();
+    match time.rsplit_once(' ') {
+        Some((before, zone)) if before.len() > DATE && zone.starts_with(|first: char| first.is_ascii_digit()) => {
+            Cow::Owned(format!("{before}+{zone}"))
+        }
+        _ => Cow::Borrowed(time),
     }
 }
 
 /// Reads a body as JSON; `expected` shows its form.
-pub(super) fn parse<T: DeserializeOwned>(body: &Bytes, expected: &str) -> Result<T, Error> {
-    serde_json::from_slice(body)
+pub(super) fn parse<T: DeserializeOwned>(body: &Body, expected: &str) -> Result<T, Error> {
+    serde_json::from_slice(&body.bytes)
         .map_err(|error| Error::input(format!("the body is not of the expected form: {error}; expected {expected}")))
 }
 

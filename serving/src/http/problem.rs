@@ -1,5 +1,6 @@
 //! Errors as problem+json (RFC 9457): what happened, in the user's words, with its context.
 
+use axum::extract::MatchedPath;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -25,6 +26,22 @@ impl Problem {
     /// The same error under another status.
     pub(super) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
+    }
+}
+
+/// A path that is there, and asked by a method that it does not answer.
+pub(super) async fn no_such_method(path: Option<MatchedPath>) -> Problem {
+    let path = path.as_ref().map_or("", MatchedPath::as_str);
+    let is_posted_to = ["/rows", "/runs", "/events", "/sql"].iter().any(|end| path.ends_with(end));
+    let expected = if is_posted_to { "POST" } else { "GET" };
+    Problem::plain(StatusCode::METHOD_NOT_ALLOWED, format!("the path does not answer this method: expected {expected}"))
+}
+
+/// Places are numbers, all else is text.
+fn fact(key: &str, value: String) -> Value {
+    match key {
+        "line" | "column" => value.parse::<u64>().map_or(Value::String(value), Value::from),
+        _ => Value::String(value),
     }
 }
 
@@ -69,7 +86,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut body = Map::new();
         for (key, value) in self.context {
-            body.insert(key.replace(' ', "_"), Value::String(value));
+            body.insert(key.replace(' ', "_"), fact(key, value));
         }
         // Last: no context takes the place of these.
         body.insert("type".into(), format!("urn:basestream:problem:{}", self.kind).into());

@@ -4,6 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
+use schemas::Error;
+use schemas::fresh::ViewVersion;
 use schemas::registry::LiveView;
 use serde_json::{Value, json};
 
@@ -22,15 +24,25 @@ pub(super) async fn healthz() -> Response {
 }
 
 /// `GET /readyz`: a catalog state is loaded, so that questions can be answered. Says which views are still being copied: a lookup of
-/// one fetches what it needs, a scan waits for the rest.
+/// one fetches what it needs, a scan waits for the rest. And which are refused, as they could not be loaded.
 pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
     let stand = app.node.stand()?;
     let missing = stand.loaded.registry.views.iter().filter(|view| !stand.loaded.views.contains_key(&(view.name.clone(), view.version)));
     let missing: Vec<&str> = missing.map(|view| &*view.name).collect();
     let copying = stand.loaded.views.values().filter_map(|view| view.copying().zip(Some(&view.live)));
     let copying: Vec<Value> = copying.map(|(copy, live)| how_far(live, copy.local())).collect();
+    let refused =
+        |((view, version), error): (&ViewVersion, &Error)| json!({ "view": view, "version": version, "error": error.to_string() });
+    let refused: Vec<Value> = stand.loaded.failed.iter().map(refused).collect();
     let revision = stand.loaded.state.revision;
-    Ok(Json(json!({ "status": "ready", "revision": revision, "views_not_loaded": missing, "views_copying": copying })).into_response())
+    let ready = json!({
+        "status": "ready",
+        "revision": revision,
+        "views_not_loaded": missing,
+        "views_refused": refused,
+        "views_copying": copying,
+    });
+    Ok(Json(ready).into_response())
 }
 
 fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {

@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use arrow_ipc::reader::StreamReader;
 use serde_json::{Value, json};
@@ -26,8 +27,9 @@ impl Client {
         let lab = Lab::filled().await;
         lab.log.create_topic("payments", 2).await.unwrap();
         let stop = CancellationToken::new();
-        let (address, task) =
-            super::serve(lab.node.clone(), lab.log.clone(), None, ([127, 0, 0, 1], 0).into(), stop.clone()).await.unwrap();
+        let door = super::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = door.address;
+        let task = super::serve(lab.node.clone(), lab.log.clone(), None, door, stop.clone());
         Client { lab, address, stop, task }
     }
 
@@ -185,6 +187,38 @@ async fn events_are_appended_and_the_broken_ones_named() {
     assert_eq!(client.send("POST", "/v1/streams/payments/events", "", &large).await.problem().0, 413);
 }
 
+/// Each said that it has the most bytes that one may have, and sent none.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_there_is_no_room_for_more_bodies_they_are_told_to_come_again() {
+    let client = Client::new().await;
+    let head = format!("POST /v1/streams/payments/events HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", super::MAX_BODY_BYTES);
+    let mut unfinished = Vec::new();
+    for _ in 0..super::MAX_BODIES_BYTES / super::MAX_BODY_BYTES {
+        let mut connection = TcpStream::connect(client.address).await.unwrap();
+        connection.write_all(head.as_bytes()).await.unwrap();
+        unfinished.push(connection);
+    }
+    let until = async |status: u16| {
+        for _ in 0..1000 {
+            let reply = client.post("/v1/sql", r#"{"query": "SELECT 1 AS one"}"#).await;
+            if reply.status == status {
+                return reply;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("never {status}");
+    };
+    let refused = until(429).await;
+    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    assert!(refused.problem().1.contains("try again"));
+    for path in ["/v1/streams/payments/events", "/v1/views/velocity/rows"] {
+        assert_eq!(client.post(path, "{}").await.problem().0, 429, "{path}");
+    }
+    assert_eq!(client.get("/v1/views/velocity/row?device=a").await.status, 200, "what has no body is answered");
+    drop(unfinished);
+    until(200).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_asked_for_once() {
     let client = Client::new().await;
@@ -264,4 +298,95 @@ async fn it_stops_when_it_is_told_to() {
     client.stop.cancel();
     client.task.await.unwrap().unwrap();
     assert!(TcpStream::connect(client.address).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zones_plus_that_is_not_escaped_is_understood() {
+    let client = Client::new().await;
+    let at = async |time: &str| client.get(&format!("/v1/views/velocity/row?device=a&_as_of={time}")).await;
+    for time in ["2026-03-01T12:10:00+02:00", "2026-03-01+12:10:00+02:00", "2026-03-01%2012:10:00%2B02", "2026-03-01+10:10:00Z"] {
+        assert_eq!(at(time).await.json()["meta"]["as_of"], "2026-03-01T10:10:00Z", "{time}");
+    }
+    assert_eq!(at("2026-03-01+12:10:00").await.problem().0, 400, "a time without a zone stays one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn views_and_streams_are_listed() {
+    let client = Client::new().await;
+    let views = client.get("/v1/views").await.json();
+    let names: Vec<&Value> = views["views"].as_array().unwrap().iter().map(|view| &view["view"]).collect();
+    assert_eq!(names, ["pairs", "totals", "velocity"]);
+    let velocity = json!({
+        "view": "velocity", "version": 1, "status": "active", "keys": ["device"], "windows": ["1h", "7d"], "streams": ["payments"],
+    });
+    assert_eq!(views["views"][2], velocity);
+    let streams = client.get("/v1/streams").await.json();
+    let payments = &streams["streams"][0];
+    assert_eq!((&payments["stream"], &payments["event_time"]), (&json!("payments"), &json!("ts")));
+    assert_eq!(payments["columns"][3], json!({"name": "amount", "type": "DECIMAL(18,2)", "nullable": false}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_method_that_is_not_answered_is_told_with_the_one_that_is() {
+    let client = Client::new().await;
+    let paths = [
+        "/",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/v1/views",
+        "/v1/views/a",
+        "/v1/views/a/row",
+        "/v1/views/a/rows",
+        "/v1/views/a/runs",
+        "/v1/sql",
+        "/v1/streams",
+        "/v1/streams/a/events",
+    ];
+    for path in paths {
+        let reply = client.send("DELETE", path, "", b"").await;
+        let (status, detail) = reply.problem();
+        let allowed = if reply.head.contains("allow: post") { "POST" } else { "GET" };
+        assert_eq!(status, 405, "{path}");
+        assert!(detail.ends_with(&format!("expected {allowed}")) && reply.head.contains("allow: "), "{path}: {detail}\n{}", reply.head);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_place_of_a_mistake_is_told_in_numbers() {
+    let client = Client::new().await;
+    let problem = client.post("/v1/sql", r#"{"query": "SELECT device,\n summ(n_7d) FROM velocity"}"#).await.json();
+    assert_eq!((&problem["line"], &problem["column"]), (&json!(2), &json!(2)), "{problem}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_asked_as_a_view_is_told_as_a_stream() {
+    let client = Client::new().await;
+    let (status, detail) = client.get("/v1/views/payments/row?device=a").await.problem();
+    assert_eq!(status, 404);
+    assert_eq!(detail, "\"payments\" is a stream, and this is about views: expected one of pairs, totals, velocity");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_clips_what_is_long_and_has_all_of_it_in_a_title() {
+    let client = Client::new().await;
+    let page = String::from_utf8(client.get("/").await.body).unwrap();
+    assert!(page.contains("td.long { max-width: 460px; overflow: hidden; text-overflow: ellipsis; }") && page.contains("td.title = text"));
+}
+
+/// Found by an attacker: 16 MiB of them were answered with two million errors.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_broken_events_the_first_are_named_and_all_counted() {
+    let client = Client::new().await;
+    let good = event("20", "2026-03-02T11:59:00Z", "a", "1.00", "ok");
+    let lines = format!("{{}}\n{good}\n{}", "{}\n".repeat(100_000));
+    let reply = client.post("/v1/streams/payments/events", &lines).await;
+    assert_eq!(reply.status, 202);
+    let answer = reply.json();
+    assert_eq!((&answer["accepted"], &answer["rejected_count"]), (&json!(1), &json!(100_001)));
+    let told = answer["rejected"].as_array().unwrap();
+    assert_eq!((told.len(), &told[0]["index"], &told[999]["index"]), (1000, &json!(0), &json!(1000)));
+
+    let answer = client.post("/v1/streams/payments/events", &good).await.json();
+    assert_eq!((&answer["rejected"], &answer["rejected_count"]), (&json!([]), &json!(0)));
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::App;
-use super::input::{Body, Json, Name, json_bytes, parse};
+use super::input::{Body, Json, Name, json_bytes, parse, with_zones_plus};
 use super::problem::Problem;
 use crate::ask::{self, Keys};
 use crate::json::{write_row, write_rows};
@@ -109,7 +109,7 @@ fn key_of(query: &str) -> Result<AskedRow> {
     let mut asked = AskedRow::default();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
-            "_as_of" => asked.as_of = Some(parse_as_of(&value)?),
+            "_as_of" => asked.as_of = Some(parse_as_of(&with_zones_plus(&value))?),
             "_paths" => {
                 let wrong =
                     |_| Error::input(format!("_paths is \"{value}\": expected a whole number, how many paths are told at the most"));
@@ -136,7 +136,7 @@ struct Rows {
 }
 
 /// `POST /v1/views/{view}/rows`
-pub(super) async fn rows(State(app): State<App>, Name(view): Name, Body(body): Body) -> Result<Response, Problem> {
+pub(super) async fn rows(State(app): State<App>, Name(view): Name, body: Body) -> Result<Response, Problem> {
     let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "paths": 0}"#)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
     let response = app.node.lookup_with_paths(&view, Keys::Json(asked.keys), as_of, asked.paths).await?;

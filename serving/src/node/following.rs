@@ -26,7 +26,12 @@ impl Node {
                 () = tokio::time::sleep(wait) => {}
             }
             wait = self.0.settings.poll;
-            if let Err(error) = self.look(&mut seen).await {
+            // All of it may be dropped: a state is stood on only once all of it is loaded, and half a copy goes with its folder.
+            let looked = tokio::select! {
+                () = stop.cancelled() => return,
+                looked = self.look(&mut seen) => looked,
+            };
+            if let Err(error) = looked {
                 wait = wait.max(AFTER_A_FAILURE);
                 match error.kind() {
                     ErrorKind::Unavailable => warn!(%error, "the catalog or the storage did not answer; serving what is loaded"),

@@ -15,7 +15,10 @@ use schemas::storage::scan::scan_files;
 use schemas::{Error, Result};
 
 use crate::ask::Question;
+use crate::copy::SnapshotCopy;
 use crate::sql::Queries;
+use crate::sql::tables::batch_name;
+use crate::stand::Stand;
 
 pub(super) struct JoinedTable {
     pub(super) queries: Queries,
@@ -67,19 +70,31 @@ impl JoinedTable {
 
     /// Never an empty table for a join that is not there: who exports it would not notice.
     fn joined(&self) -> Result<&Joined> {
-        let (name, stand) = (&self.live.name, &self.question.stand);
-        let missing = |what: &str| {
-            let error = Error::unavailable(format!("\"{name}__batch\" cannot be read: {what}"));
-            error.with("help", format_args!("`basestream batch run {name}` makes a new one"))
-        };
-        match &stand.view(name)?.snapshot {
+        let name = &self.live.name;
+        let missing = |what: &str| missing(&batch_name(name), name, what);
+        match snapshot_of(&self.question.stand, &batch_name(name), name)? {
             Some(snapshot) => {
                 snapshot.manifest.joined.as_ref().ok_or_else(|| missing("its snapshot was made before joins were materialised"))
-            }
-            None if stand.loaded.state.snapshot(name, self.live.version).is_some() => {
-                Err(missing("the last run's snapshot could not be loaded"))
             }
             None => Err(missing("no batch run of this version of the view has ended yet")),
         }
     }
+}
+
+/// The snapshot that a view's table reads, where one was published.
+///
+/// Errors: `Unavailable` for one that could not be loaded: a table without it would be short of its rows.
+pub(super) fn snapshot_of<'s>(stand: &'s Stand, table: &str, view: &str) -> Result<Option<&'s SnapshotCopy>> {
+    let loaded = stand.view(view)?;
+    match &loaded.snapshot {
+        None if stand.loaded.state.snapshot(view, loaded.live.version).is_some() => {
+            Err(missing(table, view, "the last run's snapshot could not be loaded"))
+        }
+        snapshot => Ok(snapshot.as_deref()),
+    }
+}
+
+fn missing(table: &str, view: &str, what: &str) -> Error {
+    let error = Error::unavailable(format!("\"{table}\" cannot be read: {what}"));
+    error.with("help", format_args!("`basestream batch run {view}` makes a new one"))
 }

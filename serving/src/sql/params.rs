@@ -1,7 +1,10 @@
 //! The values of `$1`, `$2`, ..: typed by JSON, then coerced by the planner as literals are.
 
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
+use schemas::types::sql_name;
 use schemas::{Error, Result};
 use serde_json::Value;
 
@@ -20,8 +23,47 @@ pub(super) fn bind(plan: LogicalPlan, params: Vec<Value>) -> Result<LogicalPlan>
             )));
         }
     }
+    refuse_other_kinds(&plan, &params)?;
     let values = params.iter().enumerate().map(|(index, value)| scalar(index + 1, value)).collect::<Result<Vec<_>>>()?;
     Ok(plan.with_param_values(values)?)
+}
+
+/// Compared with a number, each text of a column would have to be one: the first that is none would be blamed for the parameter.
+fn refuse_other_kinds(plan: &LogicalPlan, params: &[Value]) -> Result<()> {
+    let mut found = None;
+    plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        let is_text = |expr: &Expr| expr.get_type(&schema).is_ok_and(|of| sql_name(&of) == "TEXT");
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr
+                    && op.supports_propagation()
+                {
+                    let pairs = [(left, right), (right, left)];
+                    found = found
+                        .take()
+                        .or_else(|| pairs.iter().find_map(|(a, b)| other_kind(a, params).filter(|_| is_text(b)).zip(Some(b.to_string()))));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    match found {
+        Some((parameter, column)) => Err(Error::input(format!("{parameter}, and {column} is TEXT: expected a text"))),
+        None => Ok(()),
+    }
+}
+
+/// A parameter that is a number or a truth, as a message names it.
+fn other_kind(expr: &Expr, params: &[Value]) -> Option<String> {
+    let Expr::Placeholder(placeholder) = expr else { return None };
+    let number: usize = placeholder.id.trim_start_matches('$').parse().ok()?;
+    let kind = match params.get(number.checked_sub(1)?)? {
+        Value::Number(number) => format!("the number {number}"),
+        Value::Bool(truth) => truth.to_string(),
+        _ => return None,
+    };
+    Some(format!("the parameter ${number} is {kind}"))
 }
 
 fn scalar(number: usize, value: &Value) -> Result<ScalarValue> {

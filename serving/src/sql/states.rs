@@ -20,7 +20,9 @@ use schemas::tiles::Level;
 use schemas::{Error, Result};
 
 use crate::ask::Question;
+use crate::sql::joined::snapshot_of;
 use crate::sql::source::SourceExec;
+use crate::sql::tables::{batch_name, edges_name, speed_name};
 
 /// Which of a view's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,15 @@ impl Layer {
             Layer::Batch => "batch",
             Layer::Speed => "speed",
             Layer::All => "all",
+        }
+    }
+
+    /// The table of these states.
+    pub(super) fn table(self, view: &str) -> String {
+        match self {
+            Layer::Batch => batch_name(view),
+            Layer::Speed => speed_name(view),
+            Layer::All => edges_name(view),
         }
     }
 }
@@ -63,7 +74,8 @@ impl StatesTable {
         let loaded = stand.view(&self.view)?;
         let mut chunks: Vec<StateRows> = Vec::new();
         if self.layer != Layer::Speed {
-            let buckets = loaded.snapshot.as_ref().map_or(Ok(&[][..]), |snapshot| snapshot.buckets())?;
+            let snapshot = snapshot_of(stand, &self.layer.table(&self.view), &self.view)?;
+            let buckets = snapshot.map_or(Ok(&[][..]), |snapshot| snapshot.buckets())?;
             chunks.extend(buckets.iter().flat_map(|bucket| bucket.chunks().iter().cloned()));
         }
         if self.layer != Layer::Batch {

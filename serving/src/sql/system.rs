@@ -11,10 +11,13 @@ use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::join_all;
 use schemas::Result;
 use schemas::catalog::{CatalogState, CheckpointRange, CheckpointRecord, RunRecord};
-use schemas::registry::LiveView;
-use schemas::vector::{Offset, PartitionId};
+use schemas::log::Log;
+use schemas::registry::{LiveView, Registry};
+use schemas::vector::{Offset, PartitionId, Vector};
+use tracing::warn;
 
 use crate::ask::Question;
 use crate::node::Node;
@@ -101,23 +104,19 @@ impl Provider {
         match self.table {
             SystemTable::Runs => runs(state),
             SystemTable::Checkpoints => checkpoints(state),
-            SystemTable::Partitions => partitions(&self.places().await?),
+            SystemTable::Partitions => partitions(&self.places().await),
             SystemTable::Views => views(&self.known_views()),
             SystemTable::Handover => handover(state),
         }
     }
 
     /// The partitions that the catalog knows, and those that only the log has yet.
-    async fn places(&self) -> Result<Vec<Place>> {
+    async fn places(&self) -> Vec<Place> {
         let stand = &self.question.stand;
-        let mut ends: BTreeMap<PartitionId, Offset> = BTreeMap::new();
-        if let Some(log) = self.node.log() {
-            for (stream, live) in &stand.loaded.registry.streams {
-                for bounds in log.bounds(&live.definition.topic).await? {
-                    ends.insert(PartitionId::new(stream.clone(), bounds.partition), bounds.end);
-                }
-            }
-        }
+        let ends = match self.node.log() {
+            Some(log) => ends(&**log, &stand.loaded.registry).await,
+            None => BTreeMap::new(),
+        };
         let committed = &stand.loaded.state.partitions;
         let mut ids: Vec<PartitionId> = committed.keys().chain(ends.keys()).cloned().collect();
         ids.sort();
@@ -134,7 +133,7 @@ impl Provider {
                 id,
             }
         };
-        Ok(ids.into_iter().map(place).collect())
+        ids.into_iter().map(place).collect()
     }
 
     fn known_views(&self) -> Vec<KnownView<'_>> {
@@ -158,6 +157,21 @@ impl Provider {
         });
         known.collect()
     }
+}
+
+/// Where the partitions of all streams end, asked at once; of those that the log does not tell nothing.
+async fn ends(log: &dyn Log, registry: &Registry) -> BTreeMap<PartitionId, Offset> {
+    // Collected first: a closure in the stream would make this future one that cannot be spawned.
+    let asked: Vec<_> = registry.streams.values().map(|live| log.bounds(&live.definition.topic)).collect();
+    let told = join_all(asked).await;
+    let mut ends = BTreeMap::new();
+    for (stream, told) in registry.streams.keys().zip(told) {
+        match told {
+            Ok(told) => ends.extend(told.into_iter().map(|bounds| (PartitionId::new(stream.clone(), bounds.partition), bounds.end))),
+            Err(error) => warn!(%stream, %error, "the log does not tell where a stream ends; it is answered without"),
+        }
+    }
+    ends
 }
 
 fn runs(state: &CatalogState) -> Result<RecordBatch> {
@@ -239,6 +253,14 @@ struct KnownView<'a> {
     complete_to: Option<i64>,
 }
 
+impl KnownView<'_> {
+    /// The snapshot's, of the streams that the view reads.
+    fn cut(&self) -> Option<Vector> {
+        let streams: Vec<Arc<str>> = self.live.plan.streams.iter().map(|stream| stream.name.clone()).collect();
+        self.snapshot.map(|snapshot| snapshot.cut.of_streams(&streams))
+    }
+}
+
 fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
     Columns::default()
         .text("view", rows, |view| Some(&view.live.name))
@@ -246,7 +268,7 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
         .text("status", rows, |view| Some(lower(&view.live.status)))
         .truth("served", rows, |view| Some(view.served))
         .text("windows", rows, |view| Some(view.live.definition.windows.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(", ")))
-        .text("cut", rows, |view| view.snapshot.map(|snapshot| &snapshot.cut))
+        .text("cut", rows, KnownView::cut)
         .time("snapshot_at", rows, |view| view.snapshot.map(|snapshot| snapshot.made_at))
         .time("joined_as_of", rows, |view| view.snapshot.and_then(|snapshot| snapshot.joined.as_ref()).map(|joined| joined.t))
         .text("snapshot_run", rows, |view| view.snapshot.map(|snapshot| snapshot.run))

@@ -8,6 +8,7 @@ use datafusion::common::TableReference;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use schemas::registry::{LiveView, Registry};
 use schemas::{Error, Result};
 
 use crate::ask::Question;
@@ -23,8 +24,19 @@ pub(super) const DEFAULT_CATALOG: &str = "datafusion";
 pub(super) const DEFAULT_SCHEMA: &str = "public";
 pub(super) const SYSTEM_SCHEMA: &str = "system";
 const INFORMATION_SCHEMA: &str = "information_schema";
+/// How the names of a view's states end.
+const BATCH: &str = "__batch";
+const SPEED: &str = "__speed";
+const EDGES: &str = "__edges";
 
-/// The views among a query's tables, each once. An error names the tables there are when it names another.
+/// The view that a table is of: it is the view's answer, or its states.
+pub(super) fn view_of<'a>(registry: &'a Registry, table: &str) -> Option<&'a LiveView> {
+    let of_states = || [BATCH, SPEED, EDGES].iter().find_map(|end| table.strip_suffix(*end)).and_then(|view| registry.served(view));
+    registry.served(table).or_else(of_states)
+}
+
+/// The views whose answers are among a query's tables, each once. An error names the tables there are when it names another, and says why
+/// where the view of one cannot be served now.
 pub(super) fn views_named(stand: &Stand, session: &SessionState, statement: &Statement) -> Result<Vec<Arc<str>>> {
     let registry = &stand.loaded.registry;
     let mut views: Vec<Arc<str>> = Vec::new();
@@ -46,9 +58,9 @@ pub(super) fn views_named(stand: &Stand, session: &SessionState, statement: &Sta
         if !known {
             return Err(Error::input(format!("there is no table \"{reference}\": expected one of {}", all_names(stand).join(", "))));
         }
-        if let Some(view) = registry.served(name).filter(|_| schema == DEFAULT_SCHEMA)
-            && !views.contains(&view.name)
-        {
+        let Some(view) = view_of(registry, name).filter(|_| schema == DEFAULT_SCHEMA) else { continue };
+        stand.view(&view.name)?;
+        if *view.name == *name && !views.contains(&view.name) {
             views.push(view.name.clone());
         }
     }
@@ -62,15 +74,19 @@ pub(super) fn register(session: &SessionContext, node: &Node, question: &Questio
         // A version that could not be loaded has no table; the others do.
         let Ok(loaded) = question.stand.view(name) else { continue };
         let live = loaded.live.clone();
-        let states = |layer| Arc::new(StatesTable::new(question.clone(), &live.plan, layer));
+        let states = |layer: Layer| -> Result<()> {
+            let table = StatesTable::new(question.clone(), &live.plan, layer);
+            session.register_table(public(&layer.table(name)), Arc::new(table))?;
+            Ok(())
+        };
         if live.plan.links.is_some() {
             let joined = JoinedTable { queries: queries.clone(), question: question.clone(), live: live.clone() };
             session.register_table(public(&batch_name(name)), Arc::new(joined))?;
-            session.register_table(public(&edges_name(name)), states(Layer::All))?;
+            states(Layer::All)?;
         } else {
-            session.register_table(public(&batch_name(name)), states(Layer::Batch))?;
+            states(Layer::Batch)?;
         }
-        session.register_table(public(&speed_name(name)), states(Layer::Speed))?;
+        states(Layer::Speed)?;
         let table = ViewTable { queries: queries.clone(), question: question.clone(), live };
         session.register_table(public(name), Arc::new(table))?;
     }
@@ -93,16 +109,16 @@ fn public(name: &str) -> TableReference {
     TableReference::bare(name.to_owned())
 }
 
-fn batch_name(view: &str) -> String {
-    format!("{view}__batch")
+pub(super) fn batch_name(view: &str) -> String {
+    format!("{view}{BATCH}")
 }
 
-fn speed_name(view: &str) -> String {
-    format!("{view}__speed")
+pub(super) fn speed_name(view: &str) -> String {
+    format!("{view}{SPEED}")
 }
 
-fn edges_name(view: &str) -> String {
-    format!("{view}__edges")
+pub(super) fn edges_name(view: &str) -> String {
+    format!("{view}{EDGES}")
 }
 
 fn names(stand: &Stand) -> BTreeSet<String> {

@@ -1,5 +1,7 @@
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
+use schemas::log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use schemas::vector::Offset;
 use schemas::{ErrorKind, Result};
 use serde_json::{Value, json};
 
@@ -108,6 +110,11 @@ async fn parameters_are_bound_as_literals_are() {
     assert_eq!(one(sql, vec![json!("2026-03-01T10:00:00Z")]).await.unwrap(), [r#"{"id":"4"}"#]);
     let missing = one("SELECT device FROM velocity WHERE device = $2", vec![json!("a")]).await.unwrap_err();
     assert!(missing.message().contains("names the parameter $2, and 1 values are given"), "{missing}");
+    for sql in ["SELECT device FROM velocity WHERE device = $1", "SELECT id FROM payments p WHERE $1 < p.device"] {
+        let number = one(sql, vec![json!(1)]).await.unwrap_err();
+        assert!(number.message().starts_with("the parameter $1 is the number 1, and "), "{number}");
+        assert!(number.message().ends_with("device is TEXT: expected a text"), "{number}");
+    }
     let list = one("SELECT $1", vec![json!([1])]).await.unwrap_err();
     assert!(list.message().contains("the parameter $1: found an array"), "{list}");
 }
@@ -123,6 +130,35 @@ async fn the_states_of_both_layers_can_be_read() {
     assert_eq!(speed, [r#"{"device":"a","events":1}"#, r#"{"device":"c<&","events":1}"#, r#"{"device":"z","events":1}"#]);
     assert_eq!(lines(&lab, "SELECT count(*) AS n FROM pairs__batch").await, [r#"{"n":0}"#]);
     assert!(lines(&lab, "SELECT * FROM velocity__speed LIMIT 1").await[0].contains("sum(amount)"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn states_say_what_their_view_says_of_what_they_stand_on() {
+    let lab = Lab::filled().await;
+    lab.fresh(0, &[event("9", "2026-03-01T10:05:00Z", "z", "1.00", "ok")]).await;
+    for (table, view) in [("velocity__batch", "velocity"), ("velocity__speed", "velocity"), ("pairs__speed", "pairs")] {
+        let meta = lab.node.query(&format!("SELECT * FROM {table}"), Vec::new()).await.unwrap().meta;
+        assert_eq!(meta.versions, [(view.into(), 1)].into(), "{table}");
+        assert!(meta.complete_to.is_some() && !meta.degraded && meta.approximate.is_empty(), "{table}: {meta:?}");
+    }
+    let past = lab.node.query("SET as_of = '2026-03-01T10:10:00Z'; SELECT * FROM velocity__speed", Vec::new()).await.unwrap();
+    assert!(!past.meta.from_archive, "states are those that are kept");
+    assert_eq!(past.meta.cut, "payments/0:6,payments/1:1".parse().unwrap(), "with what is not committed");
+    let both = "SELECT v.device FROM velocity v JOIN velocity__speed s ON v.device = s.device";
+    assert_eq!(lab.node.query(both, Vec::new()).await.unwrap().meta.versions.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn states_of_a_view_that_is_not_kept_yet_are_refused_as_the_view_is() {
+    let lab = Lab::filled().await;
+    lab.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    lab.define_view("newer", "CREATE VIEW newer AS SELECT device, count(*) AS n FROM payments GROUP BY device").await;
+    for table in ["newer", "newer__batch", "newer__speed"] {
+        let error = ask(&lab, &format!("SELECT * FROM {table}")).await.expect_err(table);
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{table}: {error}");
+        assert!(error.message().contains("does not keep version 1 of the view \"newer\" yet"), "{table}: {error}");
+    }
+    assert!(refusal(&lab, "SELECT * FROM newer__edges").await.contains("there is no table"), "it has no JOIN");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,6 +204,65 @@ async fn the_catalog_can_be_asked() {
     assert_eq!(lines(&lab, "SELECT count(*) AS n FROM system.checkpoints").await, [r#"{"n":3}"#]);
     assert_eq!(lines(&lab, "SELECT * FROM system.runs").await.len(), 0);
     assert_eq!(lines(&lab, "SELECT * FROM datafusion.system.runs r JOIN public.totals t ON true").await.len(), 0);
+}
+
+/// A log that does not answer.
+#[derive(Debug)]
+struct Silent;
+
+fn silence<T>() -> Result<T> {
+    Err(schemas::Error::unavailable("the log does not answer"))
+}
+
+#[async_trait::async_trait]
+impl Log for Silent {
+    async fn create_topic(&self, _: &str, _: u32) -> Result<u32> {
+        silence()
+    }
+
+    async fn bounds(&self, _: &str) -> Result<Vec<PartitionBounds>> {
+        silence()
+    }
+
+    async fn identity(&self, _: &str) -> Result<String> {
+        silence()
+    }
+
+    async fn append(&self, _: &str, _: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
+        silence()
+    }
+
+    async fn read(&self, _: &TopicPartition, _: Offset, _: usize) -> Result<Fetched> {
+        silence()
+    }
+
+    async fn subscribe(&self, _: Subscription) -> Result<Consumer> {
+        silence()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_are_told_while_the_log_does_not_answer() {
+    let lab = Lab::filled().await;
+    lab.node.attach_log(std::sync::Arc::new(Silent));
+    assert_eq!(
+        lines(&lab, "SELECT partition, next_offset, end_offset, lag FROM system.partitions").await,
+        [
+            r#"{"partition":0,"next_offset":5,"end_offset":null,"lag":null}"#,
+            r#"{"partition":1,"next_offset":1,"end_offset":null,"lag":null}"#,
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cut_of_a_view_is_that_of_the_streams_it_reads() {
+    let lab = Lab::filled().await;
+    lab.other_stream("clicks", 7).await;
+    lab.snapshot("velocity").await;
+    let published = lab.catalog.state().await.unwrap().snapshot("velocity", 1).unwrap().cut.clone();
+    assert_eq!(published.to_string(), "clicks/0:7,payments/0:5,payments/1:1", "a run is cut over all streams");
+    let cut = lines(&lab, "SELECT cut FROM system.views WHERE view = 'velocity'").await;
+    assert_eq!(cut, [r#"{"cut":"payments/0:5,payments/1:1"}"#]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,6 +322,39 @@ async fn a_constant_past_all_memory_is_refused_and_ends_no_process() {
     let lab = Lab::filled().await;
     let refusal = refusal(&lab, "SELECT array_repeat(array_repeat(array_repeat(1, 2000), 2000), 2000)").await;
     assert!(refusal.contains("array_repeat"), "{refusal}");
+}
+
+/// Each ended the process, or held gigabytes, by one small request: as a constant while it was planned, or from a view's own values.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_does_not_make_a_value_past_all_memory() {
+    let lab = Lab::filled().await;
+    let calls = [
+        ("range", "array_length(range(1, 100000000000))"),
+        ("range", "array_length(range(1, n_7d * 200000000))"),
+        ("generate_series", "generate_series(1, 200000000)"),
+        ("repeat", "repeat('x', 1000000000)"),
+        ("repeat", "sum(length(repeat(device, 1000000)))"),
+        ("lpad", "lpad('x', 300000000, 'y')"),
+        ("rpad", "rpad(device, 300000000)"),
+        ("array_resize", "array_resize([1], 400000000, 0)"),
+        ("array_resize", "list_resize([n_7d], 400000000)"),
+        ("array_repeat", "list_repeat(device, 1000000000)"),
+    ];
+    for (name, call) in calls {
+        let refusal = refusal(&lab, &format!("SELECT {call} FROM velocity")).await;
+        assert!(refusal.contains(&format!("{name} makes a value of")) && refusal.contains("expected at most 65536"), "{call}: {refusal}");
+    }
+    let refusal = refusal(&lab, "SELECT approx_percentile_cont(n_7d, 0.5, 1000000000000) FROM velocity").await;
+    assert!(refusal.contains("expected a literal number from 1 to 10000"), "{refusal}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn functions_under_a_bound_are_answered_below_it() {
+    let lab = Lab::filled().await;
+    let sql = "SELECT lpad(CAST(n_7d AS TEXT), 4, '0') AS padded, repeat(device, 3) AS thrice, array_repeat(n_7d, 2) AS twice, \
+               range(3) AS numbers, array_length(array_resize([n_7d], 4)) AS four FROM velocity WHERE device = 'a'";
+    assert_eq!(lines(&lab, sql).await, [r#"{"padded":"0003","thrice":"aaa","twice":[3,3],"numbers":[0,1,2],"four":4}"#]);
+    assert_eq!(lines(&lab, "SELECT count(*) AS n FROM generate_series(1, 1000000)").await, [r#"{"n":1000000}"#], "rows have no such bound");
 }
 
 /// Each at its limit on a test's stack of 2 MiB, and past it as an error.

@@ -20,6 +20,7 @@ use schemas::registry::LiveView;
 use schemas::{Error, Result};
 
 use crate::archive::ArchiveLayer;
+use crate::aside::Waiting;
 use crate::ask::{Lookup, Question};
 use crate::edges;
 use crate::lookup::{Source, scan, scan_parts};
@@ -131,8 +132,8 @@ impl Scan {
             let reservation = MemoryConsumer::new("ViewScanExec").register(context.memory_pool());
             let scan = Arc::new(self);
             let merged = stream::iter(0..parts).then(move |part| {
-                let scan = scan.clone();
-                async move { tokio::task::spawn_blocking(move || scan.part(part)).await? }
+                let (scan, scans) = (scan.clone(), queries.scans().clone());
+                async move { scans.run(move |waiting| scan.part(part, waiting)).await }
             });
             Ok::<_, Error>(merged.and_then(move |batch| {
                 let reserved = reservation.try_resize(batch.get_array_memory_size());
@@ -142,7 +143,7 @@ impl Scan {
         stream::once(begun).try_flatten().flat_map(|batch| stream::iter(pieces(batch))).boxed()
     }
 
-    fn part(&self, part: u32) -> Result<RecordBatch> {
+    fn part(&self, part: u32, waiting: &Waiting) -> Result<RecordBatch> {
         let loaded = self.question.stand.view(&self.live.name)?;
         let source = match &self.archive {
             Some(layer) => Source::Archive(layer),
@@ -150,7 +151,7 @@ impl Scan {
         };
         let t = self.question.t(&self.live);
         let Some(links) = &self.live.plan.links else { return scan(&self.live, &source, part, t, &self.columns) };
-        let (rows, estimated) = edges::scan((&self.live, links), &source, part, t, &self.columns)?;
+        let (rows, estimated) = edges::scan((&self.live, links), &source, part, t, &self.columns, &|| waiting.check())?;
         if estimated {
             self.question.estimated.note(&self.live, &self.columns);
         }

@@ -1,0 +1,53 @@
+//! What there is to ask: `GET /v1/views` and `GET /v1/streams`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use schemas::definitions::{Column, StreamDefinition};
+use schemas::registry::LiveView;
+use serde_json::{Value, json};
+
+use super::App;
+use super::input::Json;
+use super::problem::Problem;
+
+/// `GET /v1/views`: each name once, in the version that is served. `GET /v1/views/{view}` says more of one.
+pub(super) async fn views(State(app): State<App>) -> Result<Response, Problem> {
+    let stand = app.node.stand()?;
+    let registry = &stand.loaded.registry;
+    let names: BTreeSet<&Arc<str>> = registry.views.iter().map(|live| &live.name).collect();
+    let views: Vec<Value> = names.into_iter().filter_map(|name| registry.served(name)).map(view).collect();
+    Ok(Json(json!({ "views": views })).into_response())
+}
+
+/// `GET /v1/streams`
+pub(super) async fn streams(State(app): State<App>) -> Result<Response, Problem> {
+    let stand = app.node.stand()?;
+    let registry = &stand.loaded.registry;
+    let streams: Vec<Value> = registry.streams.values().map(|live| stream(&live.definition)).collect();
+    Ok(Json(json!({ "streams": streams })).into_response())
+}
+
+fn view(live: &LiveView) -> Value {
+    json!({
+        "view": live.name,
+        "version": live.version,
+        "status": live.status,
+        "keys": live.plan.answer_keys().iter().map(|key| key.name()).collect::<Vec<_>>(),
+        "windows": live.definition.windows.iter().map(|window| &window.text).collect::<Vec<_>>(),
+        "streams": live.plan.streams.iter().map(|stream| &stream.name).collect::<Vec<_>>(),
+    })
+}
+
+fn stream(definition: &StreamDefinition) -> Value {
+    let column = |column: &Column| json!({ "name": column.name, "type": column.column_type.to_string(), "nullable": column.nullable });
+    json!({
+        "stream": definition.name,
+        "columns": definition.columns.iter().map(column).collect::<Vec<_>>(),
+        "event_time": definition.event_time,
+        "id": definition.id,
+        "topic": definition.topic,
+    })
+}
