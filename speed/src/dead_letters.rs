@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryBuilder, Int32Builder, Int64Builder, RecordBatch, StringBuilder, TimestampMicrosecondBuilder};
+use bytes::Bytes;
 use schemas::Result;
 use schemas::events::headers_to_json;
 use schemas::log::{Record, TopicPartition};
@@ -30,10 +31,13 @@ impl DeadLetters {
         self.reason.append_value(reason);
         self.key.append_option(record.key.as_deref());
         self.value.append_option(record.value.as_deref());
-        self.headers.append_option(headers_to_json(&record.headers));
-        self.bytes += 64 + reason.len() + record.value.as_ref().map_or(0, |value| value.len());
+        let headers = headers_to_json(&record.headers);
+        let raw = [record.key.as_ref().map_or(0, Bytes::len), record.value.as_ref().map_or(0, Bytes::len)];
+        self.bytes += 64 + reason.len() + raw.iter().sum::<usize>() + headers.as_ref().map_or(0, String::len);
+        self.headers.append_option(headers);
     }
 
+    /// About how many bytes of memory they take, all that is kept of a record: checkpoints are due by it.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -52,3 +56,6 @@ impl DeadLetters {
         Ok(RecordBatch::try_new(dead_letter_schema(), columns)?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,21 +36,12 @@ pub async fn export(
     let mut read = 0;
     for file in files {
         let mut letters = Letters::of(file);
-        loop {
-            match letters.next(&installation.storage).await {
-                Ok(Some(some)) => {
-                    read += some.len() as u64;
-                    progress(read);
-                    for letter in some.iter().filter(|letter| selection.fits(letter)) {
-                        target.write(&line::write(letter)?)?;
-                        summary.exported += 1;
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    summary.damaged.push(letters.damaged(error)?);
-                    break;
-                }
+        while let Some(some) = letters.next_or_note(&installation.storage, &mut summary.damaged).await? {
+            read += some.len() as u64;
+            progress(read);
+            for letter in some.iter().filter(|letter| selection.fits(letter)) {
+                target.write(&line::write(letter)?)?;
+                summary.exported += 1;
             }
         }
     }

@@ -4,8 +4,8 @@
 //! {"source": "payments", "partition": 0, "offset": 17, "timestamp": "..", "reason": "..", "key": "d1", "value": "{..}", "headers": [..]}
 //! ```
 //!
-//! Keys, values and headers are text, or base64 under `key_base64`, `value_base64` where they are not UTF-8. In a corrected line the value may also
-//! be the JSON object itself. Only `source`, `partition` and `offset` must stay: they say which dead letter is meant.
+//! Keys, values and headers are text, or base64 under `key_base64`, `value_base64` where they are not UTF-8. In a corrected line the
+//! value may also be the JSON object itself. Only `source`, `partition` and `offset` must stay: they say which dead letter is meant.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -77,22 +77,13 @@ pub async fn list(
             replayed.insert(name.clone(), Replayed::new(&installation.catalog.replays(&name).await?));
         }
         let mut letters = Letters::of(file);
-        loop {
-            match letters.next(&installation.storage).await {
-                Ok(Some(some)) => {
-                    read += some.len() as u64;
-                    progress(read);
-                    for letter in some.iter().filter(|letter| selection.fits(letter)) {
-                        counted.add(letter, replayed[&name].holds(letter.partition, letter.offset));
-                    }
-                    counted.keep_newest(limit);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    damaged.push(letters.damaged(error)?);
-                    break;
-                }
+        while let Some(some) = letters.next_or_note(&installation.storage, &mut damaged).await? {
+            read += some.len() as u64;
+            progress(read);
+            for letter in some.iter().filter(|letter| selection.fits(letter)) {
+                counted.add(letter, replayed[&name].holds(letter.partition, letter.offset));
             }
+            counted.keep_newest(limit);
         }
     }
     Ok(Listing { damaged, ..counted.finish() })

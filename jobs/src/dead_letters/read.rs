@@ -53,8 +53,23 @@ impl Letters {
         letters(&batch, &self.stream).map_err(|error| error.with("file", &self.file.path)).map(Some)
     }
 
-    /// What to tell of a file that could not be read on. `Err`: it is not the file's fault.
-    pub(super) fn damaged(&self, error: Error) -> Result<DamagedFile> {
+    /// The next ones; `None` at the end, and where the file cannot be read on, which is noted. `Err`: it is not the file's fault.
+    pub(super) async fn next_or_note(
+        &mut self,
+        storage: &ObjectStorage,
+        damaged: &mut Vec<DamagedFile>,
+    ) -> Result<Option<Vec<DeadLetter>>> {
+        match self.next(storage).await {
+            Ok(some) => Ok(some),
+            Err(error) => {
+                damaged.push(self.damaged(error)?);
+                Ok(None)
+            }
+        }
+    }
+
+    /// What to tell of a file that could not be read on.
+    fn damaged(&self, error: Error) -> Result<DamagedFile> {
         match error.kind() {
             ErrorKind::Corrupt | ErrorKind::NotFound => {
                 tracing::warn!(file = %self.file.path, %error, "a dead-letter file is damaged; the others are read");

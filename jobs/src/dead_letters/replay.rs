@@ -81,7 +81,8 @@ pub struct Refused {
 /// Appends dead letters of a live stream to its log. `progress` hears how many were looked at.
 ///
 /// Errors: `NotFound` for an unknown stream or when none fits; `Input` for a corrected file that is not one, with its lines, before
-/// anything is sent; `Conflict` while another process replays the stream. An error on the way leaves what was appended in the log and remembered.
+/// anything is sent; `Conflict` while another process replays the stream. An error on the way leaves what was appended in the
+/// log and remembered.
 pub async fn replay(
     installation: &Installation,
     stream: &str,
@@ -182,15 +183,7 @@ impl<'a> Run<'a> {
         let (mut read, mut fit) = (0, 0u64);
         for file in files_of(&state, Some(&self.stream.name))? {
             let mut letters = Letters::of(file);
-            loop {
-                let some = match letters.next(&self.installation.storage).await {
-                    Ok(Some(some)) => some,
-                    Ok(None) => break,
-                    Err(error) => {
-                        self.summary.damaged.push(letters.damaged(error)?);
-                        break;
-                    }
-                };
+            while let Some(some) = letters.next_or_note(&self.installation.storage, &mut self.summary.damaged).await? {
                 for letter in some {
                     read += 1;
                     match self.options.selection.fits(&letter) {
@@ -242,22 +235,13 @@ impl<'a> Run<'a> {
         for (file_number, file) in files_of(&state, Some(&self.stream.name))?.into_iter().enumerate() {
             let mut letters = Letters::of(file);
             let mut ranks: BTreeMap<i32, usize> = BTreeMap::new();
-            loop {
-                match letters.next(&self.installation.storage).await {
-                    Ok(Some(some)) => {
-                        for letter in some {
-                            let rank = ranks.entry(letter.partition).or_default();
-                            *rank += 1;
-                            let place = (letter.partition, letter.offset);
-                            if places.contains(&place) {
-                                known.insert(place, Rank { file: file_number, number: *rank });
-                            }
-                        }
-                    }
-                    Ok(None) => break,
-                    Err(error) => {
-                        self.summary.damaged.push(letters.damaged(error)?);
-                        break;
+            while let Some(some) = letters.next_or_note(&self.installation.storage, &mut self.summary.damaged).await? {
+                for letter in some {
+                    let rank = ranks.entry(letter.partition).or_default();
+                    *rank += 1;
+                    let place = (letter.partition, letter.offset);
+                    if places.contains(&place) {
+                        known.insert(place, Rank { file: file_number, number: *rank });
                     }
                 }
             }
@@ -274,7 +258,7 @@ impl<'a> Run<'a> {
         match self.rules.record(&letter, now()) {
             Ok(record) => {
                 self.runs.take(place.0, place.1);
-                self.batch_bytes += record.value.as_ref().map_or(0, Bytes::len);
+                self.batch_bytes += bytes_of(&record);
                 self.batch.push(record);
                 self.summary.replayed += 1;
             }
@@ -348,6 +332,12 @@ impl Rules {
     }
 }
 
+/// What a record takes of a batch.
+fn bytes_of(record: &NewRecord) -> usize {
+    let headers: usize = record.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    record.key.as_ref().map_or(0, Bytes::len) + record.value.as_ref().map_or(0, Bytes::len) + headers
+}
+
 fn letter_of(corrected: Corrected, stream: &StreamDefinition) -> DeadLetter {
     DeadLetter {
         stream: stream.name.clone(),
@@ -366,3 +356,6 @@ fn letter_of(corrected: Corrected, stream: &StreamDefinition) -> DeadLetter {
 fn in_file(error: Error, path: &Path) -> Error {
     error.with("file", path.display())
 }
+
+#[cfg(test)]
+mod tests;

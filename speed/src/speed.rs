@@ -1,0 +1,132 @@
+//! The speed layer of one process: subscriptions one after the other, each with a worker that begins from the catalog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::prelude::SessionContext;
+use schemas::catalog::Catalog;
+use schemas::damage::{Finder, report_damage, with_help};
+use schemas::fresh::Fresh;
+use schemas::functions::Functions;
+use schemas::log::{Log, Subscription};
+use schemas::plan::planning_session;
+use schemas::registry::Registry;
+use schemas::storage::ObjectStorage;
+use schemas::{Error, ErrorKind, Result};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::decide::DedupSettings;
+use crate::worker::Worker;
+
+pub use schemas::tiles::Clock;
+
+/// How often a worker asks whether definitions changed.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone)]
+pub struct SpeedSettings {
+    /// Names this worker; unique among those of one group.
+    pub worker: String,
+    /// The consumer group.
+    pub group: String,
+    pub checkpoint_interval: Duration,
+    pub checkpoint_bytes: usize,
+    /// How far an event may be dated after its partition's clock.
+    pub max_future: Duration,
+    /// Partitions of a topic that is made because it does not exist.
+    pub partitions: u32,
+    pub dedup: DedupSettings,
+    /// Go on behind offsets that the log no longer has, and record them as lost.
+    pub accept_gap: bool,
+}
+
+/// The speed layer of one process.
+#[derive(Clone)]
+pub struct Speed {
+    pub catalog: Catalog,
+    pub storage: ObjectStorage,
+    pub log: Arc<dyn Log>,
+    pub functions: Functions,
+    /// Where fresh layers are shown to a serving node of this process.
+    pub fresh: Option<Fresh>,
+    pub settings: SpeedSettings,
+    pub clock: Clock,
+}
+
+/// Why a consumer's loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Stopped,
+    /// Streams were added or dropped, or ownership was lost: begin again from the catalog.
+    Again,
+}
+
+impl Speed {
+    /// Works until told to stop, then checkpoints and lets go. Fails when going on would lose records, or by mistake in a
+    /// definition.
+    pub async fn run(&self, stop: CancellationToken) -> Result<()> {
+        let session = planning_session(&self.functions)?;
+        while !stop.is_cancelled() {
+            match self.follow(&session, &stop).await {
+                Ok(Ended::Stopped) => break,
+                Ok(Ended::Again) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {
+                    warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; going on from the catalog");
+                    metrics::counter!("basestream_speed_restarts_total").increment(1);
+                    pause(&stop, LOOK).await;
+                }
+                Err(error) => return Err(self.told(error).await),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the catalog of a damaged file, and the caller what to do about it.
+    async fn told(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Corrupt || error.fact("file").is_none() {
+            return error;
+        }
+        if let Ok(state) = self.catalog.state().await {
+            let finder = Finder { name: &self.settings.worker, now: (self.clock)() };
+            report_damage(&self.catalog, &self.storage, &state, std::slice::from_ref(&error), finder).await;
+        }
+        with_help(error)
+    }
+
+    /// One subscription, from joining to leaving.
+    async fn follow(&self, session: &SessionContext, stop: &CancellationToken) -> Result<Ended> {
+        let state = self.catalog.state().await?;
+        let registry = Registry::load(&state, &self.functions).await?;
+        if registry.streams.is_empty() {
+            pause(stop, LOOK).await;
+            return Ok(Ended::Again);
+        }
+        let mut topics: Vec<Arc<str>> = registry.streams.values().map(|stream| stream.definition.topic.clone()).collect();
+        topics.sort();
+        topics.dedup();
+        for topic in &topics {
+            self.log.create_topic(topic, self.settings.partitions).await?;
+        }
+        let subscription = Subscription {
+            group: self.settings.group.clone(),
+            worker: self.settings.worker.clone(),
+            topics,
+            queue: 16,
+            max_records: 8_192,
+            max_wait: Duration::from_millis(20),
+        };
+        let consumer = self.log.subscribe(subscription).await?;
+        let mut worker = Worker::new(self, session, registry, state.revision).await?;
+        let ended = worker.run(consumer, stop).await;
+        worker.withdraw().await;
+        ended
+    }
+}
+
+async fn pause(stop: &CancellationToken, time: Duration) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = tokio::time::sleep(time) => {}
+    }
+}

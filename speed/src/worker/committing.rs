@@ -1,0 +1,122 @@
+//! Committing: when the micro-batch closes, when a checkpoint begins, and what becomes of work that was not committed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemas::Result;
+use schemas::catalog::CheckpointRecord;
+use schemas::vector::{PartitionId, Vector};
+use uuid::Uuid;
+
+use super::Worker;
+use crate::checkpoint::Checkpoint;
+
+/// A micro-batch closes at this many records, or after this long, or as soon as nothing more waits.
+const MICRO_BATCH_RECORDS: usize = 32_768;
+pub(super) const MICRO_BATCH: Duration = Duration::from_millis(50);
+
+impl Worker<'_> {
+    /// Closes the micro-batch and commits the unit when it is time.
+    pub(super) async fn tend(&mut self, idle: bool) -> Result<()> {
+        let due = self.unit.open_since.is_some_and(|since| since.elapsed() >= MICRO_BATCH);
+        if idle || due || self.unit.open_rows() >= MICRO_BATCH_RECORDS {
+            self.unit.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
+        }
+        let settings = &self.speed.settings;
+        let aged = self.unit.began.is_some_and(|began| began.elapsed() >= settings.checkpoint_interval);
+        // Half: what is sealed is held as well until it is committed.
+        let is_full = self.unit.bytes() >= settings.checkpoint_bytes / 2;
+        if is_full || (aged && self.under_way.is_none()) {
+            self.begin_checkpoint().await?;
+        }
+        Ok(())
+    }
+
+    /// Begins to commit what there is, once the checkpoint before is committed: each goes on where the one before ended.
+    async fn begin_checkpoint(&mut self) -> Result<()> {
+        self.unit.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
+        self.settle().await?;
+        let speed = self.speed;
+        if let Some(sealed) = self.unit.seal(Uuid::now_v7(), &speed.settings.worker, (speed.clock)())? {
+            self.under_way = Some(Checkpoint::begin(sealed, self.views.live(), speed.storage.clone(), speed.catalog.clone()));
+            self.views.try_again();
+        }
+        Ok(())
+    }
+
+    /// Waits for the checkpoint that is under way.
+    async fn settle(&mut self) -> Result<()> {
+        if self.under_way.is_none() {
+            return Ok(());
+        }
+        let outcome = committed(&mut self.under_way).await;
+        self.settled(outcome)
+    }
+
+    pub(super) fn settled(&mut self, outcome: Result<(CheckpointRecord, Duration)>) -> Result<()> {
+        // After an error it is still known where its partitions stood.
+        let (record, elapsed) = outcome?;
+        self.under_way = None;
+        observe(&record, elapsed);
+        Ok(())
+    }
+
+    /// Commits all there is.
+    pub(super) async fn checkpoint(&mut self) -> Result<()> {
+        self.begin_checkpoint().await?;
+        self.settle().await
+    }
+
+    /// The positions that are known to be committed.
+    fn committed_at_least(&self) -> Vector {
+        let mut committed: Vector = self.unit.claims().map(|claim| (claim.id.clone(), claim.start)).collect();
+        for (partition, start) in self.under_way.iter().flat_map(|checkpoint| checkpoint.starts.iter()) {
+            committed.set(partition.clone(), start);
+        }
+        committed
+    }
+
+    /// Takes back from readers what was not committed.
+    pub(crate) async fn withdraw(&mut self) {
+        if let Some(fresh) = &self.speed.fresh {
+            let partitions: Vec<PartitionId> = self.unit.claims().map(|claim| claim.id.clone()).collect();
+            let at_least = self.committed_at_least();
+            if let Some(checkpoint) = self.under_way.take() {
+                checkpoint.give_up().await;
+            }
+            let committed = self.speed.catalog.state().await.map_or(at_least, |state| state.vector());
+            fresh.withdraw(&committed, &partitions);
+        }
+        self.unit.drop_all();
+    }
+}
+
+/// The outcome of the checkpoint under way; without one, never.
+pub(super) async fn committed(under_way: &mut Option<Checkpoint>) -> Result<(CheckpointRecord, Duration)> {
+    match under_way {
+        Some(checkpoint) => checkpoint.committed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn observe(record: &CheckpointRecord, elapsed: Duration) {
+    let mut counts: BTreeMap<&str, [i64; 4]> = BTreeMap::new();
+    for range in &record.ranges {
+        let sums = counts.entry(&range.partition.stream).or_default();
+        for (sum, add) in sums.iter_mut().zip([range.archived, range.duplicate, range.dead_lettered, range.absent]) {
+            *sum += add;
+        }
+    }
+    for (stream, [archived, duplicate, dead, absent]) in counts {
+        let counter = |outcome: &'static str, by: i64| {
+            metrics::counter!("basestream_speed_events_total", "stream" => stream.to_owned(), "outcome" => outcome)
+                .increment(by.max(0) as u64);
+        };
+        counter("archived", archived);
+        counter("duplicate", duplicate);
+        counter("dead_lettered", dead);
+        counter("absent", absent);
+    }
+    metrics::histogram!("basestream_speed_checkpoint_seconds").record(elapsed.as_secs_f64());
+    tracing::debug!(checkpoint = %record.id, partitions = record.ranges.len(), seconds = elapsed.as_secs_f64(), "checkpoint committed");
+}

@@ -1,0 +1,59 @@
+//! Definitions that change while a worker follows the log.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use schemas::catalog::{Catalog, CatalogState, Revision};
+use schemas::registry::Registry;
+use schemas::{ErrorKind, Result};
+use tracing::warn;
+
+use super::Worker;
+use crate::speed::LOOK;
+use crate::views::Views;
+
+impl Worker<'_> {
+    /// Looks, once a second, whether definitions changed; true when the subscription has to begin again.
+    pub(super) async fn look(&mut self) -> Result<bool> {
+        if self.looked.elapsed() < LOOK {
+            return Ok(false);
+        }
+        self.looked = Instant::now();
+        let state = match changed_since(&self.speed.catalog, self.revision).await {
+            Ok(Some(state)) => state,
+            Ok(None) => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                warn!(%error, "the catalog did not answer; definitions stay as they are");
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        // Only now: a state that could not be read is asked for again.
+        self.revision = state.revision;
+        if !self.registry.is_stale(&state) {
+            return Ok(false);
+        }
+        let registry = Registry::load(&state, &self.speed.functions).await?;
+        if streams_of(&registry) != streams_of(&self.registry) {
+            // What is under way is decoded as before, and goes to the views as they were: the next subscription knows the new ones.
+            return Ok(true);
+        }
+        // A section stands for whole units: the new views begin with the next one.
+        self.checkpoint().await?;
+        self.views = Views::new(&registry, self.session).await?;
+        self.registry = registry;
+        Ok(false)
+    }
+}
+
+/// The catalog's state, unless it is still that of `revision`.
+async fn changed_since(catalog: &Catalog, revision: Revision) -> Result<Option<CatalogState>> {
+    match catalog.revision().await? == revision {
+        true => Ok(None),
+        false => catalog.state().await.map(Some),
+    }
+}
+
+fn streams_of(registry: &Registry) -> Vec<(&Arc<str>, u32)> {
+    registry.streams.iter().map(|(name, stream)| (name, stream.version)).collect()
+}

@@ -1,0 +1,126 @@
+//! Taking partitions over: their logs are held against the catalog, then each goes on from where the catalog says it stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use schemas::catalog::CatalogState;
+use schemas::events::Decoder;
+use schemas::log::{PartitionBounds, TopicPartition, check_mark};
+use schemas::registry::LiveStream;
+use schemas::vector::{Offset, PartitionId};
+use schemas::{Error, ErrorKind, Result, failpoint};
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use super::Worker;
+use crate::claim::Claim;
+use crate::decide::Decider;
+use crate::recover::{OTHER_RECORDS, Start, gap_commit, reread_ids, start_of};
+use crate::unit::Held;
+
+/// How many partitions' last records are read at once when they are taken over.
+const MARKS_AT_ONCE: usize = 8;
+
+/// What the log says of topics: the identity and the bounds of each.
+struct Facts(BTreeMap<Arc<str>, (String, Vec<PartitionBounds>)>);
+
+impl Facts {
+    fn of(&self, source: &TopicPartition) -> Option<(&str, &PartitionBounds)> {
+        let (identity, bounds) = self.0.get(&source.topic)?;
+        let bounds = bounds.iter().find(|bounds| bounds.partition == source.partition)?;
+        Some((identity.as_str(), bounds))
+    }
+}
+
+impl Worker<'_> {
+    /// Takes partitions over, from where the catalog says they stand.
+    pub(super) async fn assign(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
+        failpoint::hit("speed.assign")?;
+        let state = self.speed.catalog.state().await?;
+        let facts = self.facts_of(partitions).await?;
+        self.check_marks(partitions, &state, &facts).await?;
+        let mut starts = Vec::with_capacity(partitions.len());
+        for source in partitions {
+            self.withdraw_leftovers(source, &state);
+            let start = self.take_over(source, &state, &facts).await?;
+            starts.push((source.clone(), start));
+        }
+        info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions taken over");
+        Ok(starts)
+    }
+
+    /// Asks the log once about each topic: a log may look at every partition of it to answer.
+    ///
+    /// To be called when the catalog's state is read: a position that somebody committed in between would lie past the log's end. What
+    /// changes in the log afterwards is found by the consumer, which holds each start against the log again.
+    async fn facts_of(&self, partitions: &[TopicPartition]) -> Result<Facts> {
+        let topics: BTreeSet<&Arc<str>> = partitions.iter().map(|source| &source.topic).collect();
+        let mut facts = BTreeMap::new();
+        for topic in topics {
+            let identity = self.speed.log.identity(topic).await?;
+            let bounds = self.speed.log.bounds(topic).await?;
+            facts.insert(topic.clone(), (identity, bounds));
+        }
+        Ok(Facts(facts))
+    }
+
+    /// Holds each partition's last committed record against the log's, several at a time: a log may be another one though its name,
+    /// and what it says of itself, are the same.
+    async fn check_marks(&self, partitions: &[TopicPartition], state: &CatalogState, facts: &Facts) -> Result<()> {
+        let marked = |source: &TopicPartition| {
+            let (_, id) = self.stream_of(source)?;
+            let (identity, bounds) = facts.of(source)?;
+            // What is refused anyway is refused by what the log says of itself.
+            let start = start_of(state.partitions.get(&id), &id, identity, bounds, self.speed.settings.accept_gap);
+            start.is_ok().then_some((source.clone(), state.marks.get(&id)?.clone(), bounds.clone()))
+        };
+        let log = &*self.speed.log;
+        let marked = partitions.iter().filter_map(marked);
+        let checks: Vec<_> = marked.map(|(source, mark, bounds)| async move { check_mark(log, &source, &mark, &bounds).await }).collect();
+        let checked = futures::stream::iter(checks).buffer_unordered(MARKS_AT_ONCE).try_collect::<Vec<()>>().await;
+        checked.map(drop).map_err(|error| if error.kind() == ErrorKind::Input { error.with("help", OTHER_RECORDS) } else { error })
+    }
+
+    /// Nobody else holds a partition that is taken over: uncommitted layers of it are those of a worker that died or does not know yet.
+    fn withdraw_leftovers(&self, source: &TopicPartition, state: &CatalogState) {
+        if let (Some(fresh), Some((_, id))) = (&self.speed.fresh, self.stream_of(source)) {
+            fresh.withdraw_leftovers(&state.vector(), &[id]);
+        }
+    }
+
+    async fn take_over(&mut self, source: &TopicPartition, state: &CatalogState, facts: &Facts) -> Result<Offset> {
+        let stream = self.stream_of(source);
+        let (stream, id) = stream.ok_or_else(|| Error::internal("a partition of no stream was assigned").with("partition", source))?;
+        let (definition, version) = (stream.definition.clone(), stream.version);
+        let unknown = || Error::unavailable("the log does not know an assigned partition yet").with("partition", source);
+        let (identity, bounds) = facts.of(source).ok_or_else(unknown)?;
+        let known = state.partitions.get(&id);
+        let start = match start_of(known, &id, identity, bounds, self.speed.settings.accept_gap)? {
+            Start::At(offset) => offset,
+            Start::AfterGap { start, end, reason } => {
+                warn!(partition = %id, %start, %end, reason, "offsets are recorded as lost");
+                let now = (self.speed.clock)();
+                let commit = gap_commit(Uuid::now_v7(), known, &id, (start, end), reason, identity, now);
+                self.speed.catalog.commit_with_retry(commit).await?;
+                end
+            }
+        };
+        let (clock, newest) = known.map_or((None, None), |known| (known.clock, known.max_event_time));
+        let mut decider = Decider::new(clock, newest, self.speed.settings.max_future, definition.dedup_within, &self.ids);
+        reread_ids(&self.speed.storage, state, &definition, &id, &mut decider).await?;
+        failpoint::hit("speed.ids_reread")?;
+        let decoder = Arc::new(Decoder::new(definition)?);
+        self.unit.held.insert(source.clone(), Held::new(Claim::new(id, identity.to_owned(), decider, start), decoder, version));
+        Ok(start)
+    }
+
+    /// The stream of a partition of the log, and what the partition is called there.
+    fn stream_of(&self, source: &TopicPartition) -> Option<(&LiveStream, PartitionId)> {
+        let stream = self.registry.streams.values().find(|stream| stream.definition.topic == source.topic)?;
+        Some((stream, PartitionId::new(stream.definition.name.clone(), source.partition)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
