@@ -30,12 +30,13 @@ mod input;
 mod json_lines;
 mod layout;
 mod parquet_rows;
+mod quotes;
 mod read;
 mod records;
 mod survey;
 
-pub use guess::guess_stream;
-pub use input::{Format, Input};
+pub use guess::{Guessed, guess_stream};
+pub use input::{Format, Input, Shape};
 pub use survey::{Survey, survey};
 
 use fingerprint::{Fingerprint, Place};
@@ -169,6 +170,29 @@ impl<'a> Taken<'a> {
         Ok(taken)
     }
 
+    /// After an error of the reader: keeps the place also for the file as it will be when the record that is wrong is corrected,
+    /// and says what a repeat does.
+    async fn stopped(&self, error: Error, sound_bytes: Option<u64>) -> Result<Error> {
+        let Place { done, left_out } = self.place;
+        let corrected = match (&self.fingerprint, sound_bytes) {
+            (Some(fingerprint), Some(bytes)) if done > 0 => fingerprint.corrected_after(bytes),
+            _ => None,
+        };
+        if let Some(corrected) = corrected {
+            corrected.begin(self.progress, &self.stream, self.place).await?;
+        }
+        let repeat = match &self.fingerprint {
+            None => "standard input is not remembered, so a repeat sends them again",
+            Some(fingerprint) if sound_bytes.is_some() && fingerprint.is_packed() => {
+                "once corrected the compressed file is another one, so take them out of it"
+            }
+            Some(_) => "a repeat goes on after them and doubles nothing",
+        };
+        let error = error.with("in the log", format!("{} records before it; {repeat}", done - left_out));
+        let left_out = (left_out > 0).then(|| format!("{left_out} records before it, being no events of the stream"));
+        Ok(left_out.into_iter().fold(error, |error, told| error.with("left out", told)))
+    }
+
     /// The number of those left out goes first: too many are looked for again, too few would be lost.
     async fn advance(&mut self, batch: &Batch) -> Result<()> {
         let left_out = batch.left_out - batch.made_up;
@@ -213,7 +237,7 @@ impl Run<'_> {
                 }
                 Some(Message::Skipped(records)) => self.summary.skipped = (records as i64 - self.taken.place.left_out).max(0),
                 Some(Message::End) => return Ok(()),
-                Some(Message::Failed(error)) => return Err(error),
+                Some(Message::Failed { error, sound_bytes }) => return Err(self.taken.stopped(error, sound_bytes).await?),
                 None => return Err(Error::internal("the reading thread ended abnormally")),
             }
         }

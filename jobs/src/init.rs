@@ -1,12 +1,12 @@
 //! `init`: a new project's files, from a template or fitted to a file of events. Nothing that is there is overwritten.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use schemas::definitions::{ColumnType, StreamDefinition, parse};
 use schemas::{Error, Result};
 use serde::Serialize;
 
-use crate::ingest::guess_stream;
+use crate::ingest::{Format, Shape, guess_stream};
 
 mod first_view;
 
@@ -31,7 +31,7 @@ pub struct Initialised {
     pub kept: Vec<PathBuf>,
     pub stream: String,
     pub view: String,
-    /// `column=value` as a lookup takes it; empty for a view without keys.
+    /// `column=value` as a lookup takes it, of the file's newest event; empty for a view without keys.
     pub example_key: String,
     /// What was taken for what, and why.
     pub picked: Vec<String>,
@@ -42,13 +42,13 @@ pub struct Initialised {
 /// Makes a project in `folder`; with `from` its stream fits that file, and its view counts by a key that the file seems to have.
 ///
 /// Errors: `Input` for a file from which no stream can be told, `Unavailable` when the folder cannot be written.
-pub fn init(folder: &Path, from: Option<&Path>) -> Result<Initialised> {
+pub fn init(folder: &Path, from: Option<&Path>, shape: Shape) -> Result<Initialised> {
     let template = match from {
-        Some(file) => fitted(file)?,
+        Some(file) => fitted(file, shape)?,
         None => Template {
             stream: "transactions".into(),
             view: "device_velocity".into(),
-            key: "device_id".into(),
+            example_key: "device_id=..".into(),
             files: [STREAM.into(), VIEW.into()],
             event_clock: false,
             picked: Vec::new(),
@@ -60,7 +60,7 @@ pub fn init(folder: &Path, from: Option<&Path>) -> Result<Initialised> {
         kept: Vec::new(),
         stream: template.stream.clone(),
         view: template.view.clone(),
-        example_key: if template.key.is_empty() { String::new() } else { format!("{}=..", template.key) },
+        example_key: template.example_key,
         picked: template.picked,
         next: Vec::new(),
     };
@@ -70,29 +70,41 @@ pub fn init(folder: &Path, from: Option<&Path>) -> Result<Initialised> {
     made.put(&format!("streams/{}.sql", template.stream), stream)?;
     made.put(&format!("views/{}.sql", template.view), view)?;
     made.put(".gitignore", GITIGNORE)?;
-    made.next = next(folder, from, &made);
+    made.next = next(folder, from, shape, &made);
     Ok(made)
 }
 
 struct Template {
     stream: String,
     view: String,
-    key: String,
+    example_key: String,
     /// Stream, view.
     files: [String; 2],
     event_clock: bool,
     picked: Vec<String>,
 }
 
-fn fitted(file: &Path) -> Result<Template> {
+fn fitted(file: &Path, shape: Shape) -> Result<Template> {
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let stem = name.split('.').next().unwrap_or_default();
-    let sql = guess_stream(file, if stem.is_empty() { "events" } else { stem })?;
-    let stream = parse::parse_stream(&sql).map_err(|error| Error::internal("the guessed stream does not parse").caused_by(error))?;
-    let view = first_view(&stream, file)?;
-    let files = [format!("-- Guessed from the first records of {name}: look it over.\n{sql}"), view.sql];
-    let picked = picked(&stream, &view.why);
-    Ok(Template { stream: stream.name.to_string(), view: view.name, key: view.key, files, event_clock: view.event_clock, picked })
+    let guessed = guess_stream(file, shape, if stem.is_empty() { "events" } else { stem })?;
+    let stream =
+        parse::parse_stream(&guessed.sql).map_err(|error| Error::internal("the guessed stream does not parse").caused_by(error))?;
+    let view = first_view(&stream, file, shape).map_err(|error| match error.fact("file") {
+        Some(_) => error,
+        None => error.with("file", file.display()),
+    })?;
+    let files = [format!("-- Guessed from the first records of {name}: look it over.\n{}", guessed.sql), view.sql];
+    let mut picked = picked(&stream, &view.why);
+    picked.extend(guessed.types.iter().map(|said| format!("type        {said}")));
+    Ok(Template {
+        stream: stream.name.to_string(),
+        view: view.name,
+        example_key: view.example_key,
+        files,
+        event_clock: view.event_clock,
+        picked,
+    })
 }
 
 fn picked(stream: &StreamDefinition, why_key: &str) -> Vec<String> {
@@ -145,17 +157,16 @@ impl Initialised {
     }
 }
 
-fn next(folder: &Path, from: Option<&Path>, made: &Initialised) -> Vec<String> {
+fn next(folder: &Path, from: Option<&Path>, shape: Shape, made: &Initialised) -> Vec<String> {
     let mut commands = Vec::new();
     if folder != Path::new("") && folder != Path::new(".") {
         commands.push(format!("cd {}", shell_word(&folder.to_string_lossy())));
     }
-    // Seen from the project's folder.
     let file = match from {
-        Some(file) => shell_word(&std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf()).to_string_lossy()),
+        Some(file) => shell_word(&from_anywhere(file).to_string_lossy()) + &options(shape),
         None => "events.jsonl".into(),
     };
-    let key = if made.example_key.is_empty() { String::new() } else { format!(" {}", made.example_key) };
+    let key = if made.example_key.is_empty() { String::new() } else { format!(" {}", shell_word(&made.example_key)) };
     commands.extend([
         "basestream check".to_owned(),
         "basestream apply".to_owned(),
@@ -166,6 +177,27 @@ fn next(folder: &Path, from: Option<&Path>, made: &Initialised) -> Vec<String> {
         format!("basestream verify {}", made.view),
     ]);
     commands
+}
+
+/// The file's path as the project's folder has it too, without steps up.
+fn from_anywhere(file: &Path) -> PathBuf {
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+    let steps_up = absolute.components().any(|part| part == Component::ParentDir);
+    if steps_up { std::fs::canonicalize(&absolute).unwrap_or(absolute) } else { absolute }
+}
+
+/// What `ingest` needs to be told too.
+fn options(shape: Shape) -> String {
+    let format = shape.format.map(|format| match format {
+        Format::JsonLines => " --format jsonl",
+        Format::Csv => " --format csv",
+        Format::Parquet => " --format parquet",
+    });
+    let delimiter = shape.delimiter.map(|byte| match byte {
+        b'\t' => " --delimiter tab".to_owned(),
+        byte => format!(" --delimiter {}", shell_word(&char::from(byte).to_string())),
+    });
+    format.unwrap_or_default().to_owned() + &delimiter.unwrap_or_default()
 }
 
 fn shell_word(text: &str) -> String {

@@ -204,7 +204,7 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
 
     let alone = project.json(&["lookup", "orders_by_customer", "customer_id=c3"]);
     assert_eq!(alone["row"], beside["row"], "the snapshot answers as the checkpoints did");
-    assert_eq!(alone["row"]["revenue_365d"], "302.50", "3.25 + 9.25 + .. + 57.25, as a decimal");
+    assert_eq!(alone["row"]["revenue_365d"], "302.5000", "3.25 + 9.25 + .. + 57.25, as a decimal");
     let unknown = project.json(&["lookup", "orders_by_customer", "customer_id=nobody"]);
     assert_eq!(
         (&unknown["found"], &unknown["row"]["events_365d"], &unknown["row"]["revenue_365d"]),
@@ -226,7 +226,7 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
     let shown = [
         (&["status"][..], "orders_by_customer"),
         (&["batch", "history"], "succeeded"),
-        (&["lookup", "orders_by_customer", "customer_id=c1"], "282.50"),
+        (&["lookup", "orders_by_customer", "customer_id=c1"], "282.5000"),
         (&["explain", "orders_by_customer"], "sum_merge("),
     ];
     for (args, expected) in shown {
@@ -254,11 +254,11 @@ fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refus
     assert_success(&project.run(&["batch", "run", "orders_by_customer"]));
     assert_eq!(versions(&project), [(2, "active".to_owned())]);
 
-    project.replace("streams/orders.sql", "DECIMAL(18,2)", "DOUBLE");
+    project.replace("streams/orders.sql", "DECIMAL(18,4)", "DOUBLE");
     let refused = project.run(&["apply"]);
-    assert_fails(&refused, 1, "the type of \"revenue\" would change from DECIMAL(18,2) to DOUBLE");
+    assert_fails(&refused, 1, "the type of \"revenue\" would change from DECIMAL(18,4) to DOUBLE");
     assert_eq!(project.run(&["plan"]).status.code(), Some(1));
-    project.replace("streams/orders.sql", "DOUBLE", "DECIMAL(18,2)");
+    project.replace("streams/orders.sql", "DOUBLE", "DECIMAL(18,4)");
 
     std::fs::remove_file(project.path().join("views/orders_by_customer.sql")).unwrap();
     assert!(text(&project.run(&["apply"]).stdout).contains("kept; `apply --prune` retires it"));
@@ -326,6 +326,41 @@ fn records_that_are_no_events_are_told_by_line() {
 }
 
 #[test]
+fn a_file_of_which_some_records_are_left_out_is_a_failure_until_they_are_sent() {
+    let project = Project::of_orders();
+    assert_success(&project.run(&["apply"]));
+    let good = "{\"order_id\":\"g\",\"customer_id\":\"c1\",\"ordered_at\":\"1997-01-10T08:00:00Z\",\"revenue\":1.5}\n";
+    std::fs::write(project.path().join("some.jsonl"), good.to_owned() + "{\"order_id\":\"x\"}\n").unwrap();
+    let output = project.run(&["ingest", "orders", "some.jsonl"]);
+    assert_eq!(output.status.code(), Some(1), "one record is written nowhere");
+    assert!(
+        text(&output.stdout).contains("some.jsonl: 1 records in")
+            && text(&output.stdout).contains("1 record of this file is not in the log")
+    );
+    assert_eq!(project.run(&["ingest", "orders", "some.jsonl"]).status.code(), Some(1), "and so it is after a repeat");
+    assert_success(&project.run(&["ingest", "orders", "some.jsonl", "--produce-invalid"]));
+    assert_success(&project.run(&["ingest", "orders", "some.jsonl"]));
+}
+
+#[test]
+fn a_csv_file_with_a_stray_quote_is_a_failure_that_names_its_line_and_what_went_in() {
+    let project = Project::of_orders();
+    assert_success(&project.run(&["apply"]));
+    let row = |i: u32, id: &str| format!("{id}{i},c{i},1997-01-10T08:00:00Z,1.25\n");
+    let mut csv = "order_id,customer_id,ordered_at,revenue\n".to_owned() + &(0..49).map(|i| row(i, "o")).collect::<String>();
+    csv.push_str(&row(49, "\"o"));
+    csv.extend((50..99).map(|i| row(i, "o")));
+    std::fs::write(project.path().join("stray.csv"), &csv).unwrap();
+    let output = project.run(&["ingest", "orders", "stray.csv"]);
+    assert_fails(&output, 1, "error: the quote opened on line 51 is never closed");
+    let told = text(&output.stderr);
+    assert!(told.contains("in the log: 49 records before it; a repeat goes on after them and doubles nothing"), "{told}");
+    std::fs::write(project.path().join("stray.csv"), csv.replace('"', "")).unwrap();
+    let mended = project.json(&["ingest", "orders", "stray.csv"]);
+    assert_eq!((&mended["files"][0]["skipped"], &mended["files"][0]["records"]), (&49.into(), &50.into()));
+}
+
+#[test]
 fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
     let project = Project::of_orders();
     assert_success(&project.run(&["apply"]));
@@ -339,14 +374,14 @@ fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
     let listed = project.json(&["dead-letters", "list", "orders"]);
     assert_eq!((&listed["count"], listed["dead_letters"][0]["replayed"].as_bool()), (&1.into(), Some(false)));
     let reason = listed["reasons"][0]["reason"].as_str().unwrap();
-    assert!(reason.starts_with("column revenue ($.revenue): found .., expected DECIMAL(18,2)"), "{reason}");
+    assert!(reason.starts_with("column revenue ($.revenue): found .., expected DECIMAL(18,4)"), "{reason}");
     assert_success(&project.run(&["dead-letters", "export", "orders", "--to", "dead.jsonl"]));
     let lines = text(&project.run(&["dead-letters", "export", "orders", "--to", "-"]).stdout);
     assert_eq!(lines, std::fs::read_to_string(project.path().join("dead.jsonl")).unwrap(), "standard output is the lines alone");
 
     let before = text(&project.run(&["status"]).stdout);
     assert!(before.contains("orders: 1 of the 2 records of the last 60 min became dead letters (50.00 %)"), "{before}");
-    assert!(before.contains("most often like this: column revenue ($.revenue): found \"much\", expected DECIMAL(18,2)"), "{before}");
+    assert!(before.contains("most often like this: column revenue ($.revenue): found \"much\", expected DECIMAL(18,4)"), "{before}");
     assert!(before.contains("\n  next:   `basestream dead-letters list orders`"), "{before}");
 
     let refused = project.run(&["dead-letters", "replay", "orders"]);
@@ -359,7 +394,7 @@ fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
     }
     project.wait_until_committed(2);
     let found = project.json(&["lookup", "orders_by_customer", "customer_id=c1"]);
-    assert_eq!(found["row"]["revenue_365d"], "4.00");
+    assert_eq!(found["row"]["revenue_365d"], "4.0000");
     assert_success(&project.run(&["verify", "orders_by_customer", "--url", &up.url]));
     let after = project.json(&["status"])["problems"].clone();
     assert_eq!(after, serde_json::json!([]), "what was replayed is no problem any more");

@@ -110,14 +110,19 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Commands with this demo's own addresses.
-pub fn what_next(url: &str, folder: &Path) -> String {
-    let config = format!("--config {}", folder.join(schemas::settings::FILE_NAME).display());
+/// What names this demo's project on a command line.
+pub fn config(folder: &Path) -> String {
+    format!("--config {}", folder.join(schemas::settings::FILE_NAME).display())
+}
+
+/// Commands with this demo's own addresses, and a device that is there.
+pub fn what_next(url: &str, folder: &Path, device: &str) -> String {
+    let config = config(folder);
     format!(
         "a page       {url}/\n\
-         by key       curl '{url}/v1/views/device_velocity/row?device_id=ID'     (an ID of the tables above)\n\
+         by key       curl '{url}/v1/views/device_velocity/row?device_id={device}'\n\
          SQL          curl {url}/v1/sql -H 'content-type: application/json' -d '{{\"query\": \"SELECT * FROM ring_candidates ORDER BY accounts_30d DESC LIMIT 3\"}}'\n\
-         links        curl '{url}/v1/views/device_links/row?device_id=ID&_paths=20'     (who links it with which devices)\n\
+         links        curl '{url}/v1/views/device_links/row?device_id={device}&_paths=20'     (who links it with which devices)\n\
          both parts   curl {url}/v1/sql -H 'content-type: application/json' -d '{{\"query\": \"SELECT level, sum(events) FROM user_profile__speed GROUP BY level\"}}'\n\
          a batch run  basestream batch run user_profile {config}\n\
          the proof    basestream verify device_velocity --url {url} {config}\n\

@@ -58,7 +58,7 @@ impl Script {
         if self.once {
             return Ok(());
         }
-        self.say_what_next(&client);
+        self.say_what_next(&client).await;
         stop.cancelled().await;
         Ok(())
     }
@@ -168,7 +168,8 @@ impl Script {
         self.narrator.block(&answers::links(client).await?);
         let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| ring.device().map(str::to_owned));
         if let Some(device) = ring {
-            self.narrator.say(format!("Why {device} is there:  basestream lookup device_links device_id={device} --paths 5"));
+            let config = answers::config(&self.folder);
+            self.narrator.say(format!("Why {device} is there:  basestream lookup device_links device_id={device} --paths 5 {config}"));
             self.narrator.block(&answers::paths(client, &device).await?);
         }
         Ok(())
@@ -237,9 +238,11 @@ impl Script {
         Ok(())
     }
 
-    fn say_what_next(&mut self, client: &Client) {
+    async fn say_what_next(&mut self, client: &Client) {
+        let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| ring.device().map(str::to_owned));
+        let device = ring.unwrap_or_else(|| "ID".into());
         self.narrator.step(&format!("Live traffic goes on, {} events a second, until Ctrl-C. Try, in a second terminal:", LIVE_PER_SECOND));
-        self.narrator.block(&answers::what_next(&client.url, &self.folder));
+        self.narrator.block(&answers::what_next(&client.url, &self.folder, &device));
     }
 }
 

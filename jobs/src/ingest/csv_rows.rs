@@ -9,14 +9,17 @@ use schemas::definitions::StreamDefinition;
 use schemas::{Error, Result};
 
 use super::cell::{write_cell, write_string};
-use super::input::Source;
+use super::input::{Source, broken};
 use super::layout::Layout;
+use super::quotes::Watched;
 use super::records::{InputRecord, Records};
 
 /// The rows of a CSV file, before a stream gives them types.
 pub(super) struct CsvFile {
-    pub(super) reader: csv::Reader<BufReader<Box<dyn Read + Send>>>,
+    reader: csv::Reader<Watched<BufReader<Box<dyn Read + Send>>>>,
     pub(super) names: Vec<String>,
+    /// The first line of the row that was read last.
+    pub(super) line: u64,
 }
 
 pub(super) struct CsvRows {
@@ -34,13 +37,23 @@ impl CsvFile {
             Some(delimiter) => delimiter,
             None => guess_delimiter(reader.fill_buf()?),
         };
-        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(reader);
-        let headers = reader.headers().map_err(unreadable)?;
-        let names: Vec<String> = headers.iter().map(|name| name.trim().to_string()).collect();
+        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(Watched::new(reader, delimiter));
+        let headers = reader.headers().map(|names| names.iter().map(|name| name.trim().to_string()).collect());
+        let names: Vec<String> = headers.map_err(|error| unreadable(reader.get_ref(), error))?;
         if names.iter().all(String::is_empty) {
             return Err(Error::input("the CSV file is empty: expected a header row with the columns' names"));
         }
-        Ok(Self { reader, names })
+        let line = reader.get_mut().next_line();
+        Ok(Self { reader, names, line })
+    }
+
+    /// Reads the next row; false at the end. Fails as input where the file cannot be read on, also where a quote is stray.
+    pub(super) fn read(&mut self, row: &mut ByteRecord) -> Result<bool> {
+        let is_row = self.reader.read_byte_record(row).map_err(|error| unreadable(self.reader.get_ref(), error))?;
+        if is_row {
+            self.line = self.reader.get_mut().next_line();
+        }
+        Ok(is_row)
     }
 }
 
@@ -75,10 +88,10 @@ impl CsvRows {
 
 impl Records for CsvRows {
     fn next(&mut self) -> Result<Option<InputRecord>> {
-        if !self.file.reader.read_byte_record(&mut self.row).map_err(unreadable)? {
+        if !self.file.read(&mut self.row)? {
             return Ok(None);
         }
-        let number = self.row.position().map_or(0, |position| position.line());
+        let number = self.file.line;
         let mut value = Vec::with_capacity(self.value_bytes);
         let error = self.record(&mut value).err();
         if error.is_some() {
@@ -91,7 +104,7 @@ impl Records for CsvRows {
 
     fn skip(&mut self, count: u64) -> Result<u64> {
         for skipped in 0..count {
-            if !self.file.reader.read_byte_record(&mut self.row).map_err(unreadable)? {
+            if !self.file.read(&mut self.row)? {
                 return Ok(skipped);
             }
         }
@@ -100,6 +113,10 @@ impl Records for CsvRows {
 
     fn bytes_done(&self) -> u64 {
         self.bytes_done.load(Ordering::Relaxed)
+    }
+
+    fn sound_bytes(&self) -> Option<u64> {
+        self.file.reader.get_ref().sound_bytes()
     }
 }
 
@@ -130,6 +147,16 @@ fn guess_delimiter(start: &[u8]) -> u8 {
     [semicolon, tab].into_iter().fold(comma, |best, other| if other.1 > best.1 { other } else { best }).0
 }
 
-pub(super) fn unreadable(error: csv::Error) -> Error {
-    Error::input("the CSV file cannot be read on").caused_by(error)
+fn unreadable<R>(watched: &Watched<R>, error: csv::Error) -> Error {
+    if let Some(fault) = watched.fault() {
+        return fault;
+    }
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => broken(watched.last_line(), error),
+        csv::ErrorKind::Utf8 { err, .. } => {
+            let help = "expected UTF-8: `iconv -f WINDOWS-1252 -t UTF-8` makes it of most others";
+            Error::input("the CSV file's header is not UTF-8").with("help", help).caused_by(err)
+        }
+        other => Error::input("the CSV file cannot be read on").caused_by(format!("{other:?}")),
+    }
 }

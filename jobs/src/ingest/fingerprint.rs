@@ -15,7 +15,7 @@ use schemas::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Progress;
-use super::input::{Format, is_gz, open_file};
+use super::input::{Format, is_packed, open_file};
 
 const BODY_BYTES: usize = 1 << 20;
 /// A Parquet file's footer, which says all about its rows, lies in its last bytes.
@@ -50,7 +50,7 @@ impl Fingerprint {
             let body = format!("{}-{}", body(&start), footer(&mut file)?);
             return Ok(Self { start, head: None, body });
         }
-        let head = match (is_gz(path), format) {
+        let head = match (is_packed(&start), format) {
             (true, _) => start.get(..COMPRESSED_HEAD_BYTES),
             // The header alone is the same in many files.
             (false, Format::Csv) => lines(&start, 2),
@@ -58,6 +58,18 @@ impl Fingerprint {
         };
         let head = head.map(|head| format!("head-{:032x}", xxh3_128(head)));
         Ok(Self { head, body: body(&start), start })
+    }
+
+    /// The names it has once what comes after so many bytes is corrected: a file that grew from them. `None` where nothing of
+    /// its name lies behind them, and for a compressed file, which is another one as a whole.
+    pub(super) fn corrected_after(&self, bytes: u64) -> Option<Self> {
+        let start = self.start.get(..usize::try_from(bytes).ok()?)?;
+        let is_same = self.is_packed() || start.len() == self.start.len();
+        (!is_same).then(|| Self { start: start.to_vec(), head: self.head.clone(), body: body(start) })
+    }
+
+    pub(super) fn is_packed(&self) -> bool {
+        is_packed(&self.start)
     }
 
     /// How far earlier runs took this file in.

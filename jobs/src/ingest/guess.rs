@@ -2,43 +2,53 @@
 
 use std::path::Path;
 
-use schemas::definitions::parse::parse_stream;
 use schemas::definitions::{ColumnType, TimeUnit};
-use schemas::events::Decoder;
 use schemas::{Error, Result};
 
 mod names;
 mod sample;
 mod seen;
+mod without_time;
 
 use names::{column_name, path_text};
 use sample::Sampled;
 
-use super::input::Input;
+use super::input::Shape;
 
 /// How many records are looked at.
 const SAMPLE_RECORDS: usize = 1_000;
+
+/// A stream that was guessed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guessed {
+    /// The text of a CREATE STREAM.
+    pub sql: String,
+    /// Types that may turn out too narrow, with what they were guessed from: `amount DECIMAL(18,4), final: ..`.
+    pub types: Vec<String>,
+}
 
 /// The text of a CREATE STREAM called `name` that fits the first 1,000 records of a JSON lines, CSV or Parquet file.
 ///
 /// Columns that are never null are NOT NULL; nested objects become columns with paths. The event time is the first TIMESTAMPTZ
 /// column without nulls, else the first such DATE; the id is a column whose name names events and whose values are all different.
+/// Whole numbers are BIGINT, decimals have two places more than were found: a type is final.
 ///
 /// Fails as input when the file cannot be read, is empty or holds no time.
-pub fn guess_stream(path: &Path, name: &str) -> Result<String> {
-    let sampled = sample::read(path, SAMPLE_RECORDS).map_err(|error| match error.context().iter().any(|(key, _)| *key == "file") {
+pub fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
+    let in_file = |error: Error| match error.context().iter().any(|(key, _)| *key == "file") {
         true => error,
         false => error.with("file", path.display()),
-    })?;
+    };
+    let sampled = sample::read(path, shape, SAMPLE_RECORDS).map_err(in_file)?;
     if sampled.is_empty() {
-        return Err(Error::input("the file holds no records to guess a stream from").with("file", path.display()));
+        return Err(in_file(Error::input("the file holds no records to guess a stream from")));
     }
     let columns = columns(sampled);
     let name = column_name(name, &[]);
     let Some(event_time) = event_time(&columns) else {
-        return Err(first_without_time(path, columns)?.with("file", path.display()));
+        return Err(in_file(without_time::refusal(path, shape, columns).unwrap_or_else(|error| error)));
     };
-    Ok(statement(&name, &columns, event_time, id(&columns, &name)))
+    Ok(Guessed { sql: statement(&name, &columns, event_time, id(&columns, &name)), types: final_types(&columns) })
 }
 
 /// A guessed column.
@@ -53,6 +63,10 @@ struct Guess {
     times: usize,
     dates: usize,
     values: usize,
+    /// The first of them, a text without its quotes.
+    first: Option<String>,
+    /// The most digits behind a point, where the type was guessed from numbers.
+    places: Option<usize>,
 }
 
 fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
@@ -60,7 +74,7 @@ fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
     for column in sampled {
         let taken: Vec<&str> = guesses.iter().map(|guess| guess.name.as_str()).collect();
         let name = column_name(&column.path.join("_"), &taken);
-        let (column_type, unit) = match column.known_type {
+        let (column_type, unit) = match column.known_type.clone() {
             Some(known) if known != ColumnType::BigInt => (known, None),
             known => {
                 let (guessed, unit) = column.seen.guess(&name, column.from_text);
@@ -78,6 +92,8 @@ fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
             times: column.seen.times(),
             dates: column.seen.dates(),
             values: column.seen.values(),
+            first: column.seen.first().map(str::to_owned),
+            places: column.known_type.is_none().then(|| column.seen.places()),
         });
     }
     guesses
@@ -88,38 +104,24 @@ fn event_time(columns: &[Guess]) -> Option<&Guess> {
     first(ColumnType::TimestampTz).or_else(|| first(ColumnType::Date))
 }
 
-/// Where the column that looks most like the event time holds none, in the words of the decoder; or that no column looks like one.
-fn first_without_time(path: &Path, columns: Vec<Guess>) -> Result<Error> {
-    let none = no_time(&columns);
-    let looks_like_it = |guess: &Guess| match guess.column_type {
-        ColumnType::TimestampTz | ColumnType::Date => guess.values,
-        _ => guess.times.max(guess.dates),
-    };
-    let likely = columns.into_iter().filter(|guess| 2 * looks_like_it(guess) > guess.values).max_by_key(looks_like_it);
-    let Some(mut guess) = likely else { return Ok(none) };
-    if !matches!(guess.column_type, ColumnType::TimestampTz | ColumnType::Date) {
-        guess.column_type = if guess.times >= guess.dates { ColumnType::TimestampTz } else { ColumnType::Date };
-    }
-    guess.nullable = false;
-    let sql = statement("guessed", std::slice::from_ref(&guess), &guess, None);
-    let stream = parse_stream(&sql).map_err(|error| Error::internal("the guessed stream does not parse").caused_by(error))?;
-    let input = Input::File(path.to_path_buf());
-    let mut records = input.open(input.format(None)?, None, &stream)?;
-    let decoder = Decoder::new(stream.into())?;
-    while let Some(record) = records.next()? {
-        let wrong = record.error.clone().or_else(|| decoder.decode(Some(&record.value)).err().map(|error| error.to_string()));
-        if let Some(wrong) = wrong {
-            return Ok(Error::input(format!("the column \"{}\" looks like the event time, and one record has none: {wrong}", guess.name))
-                .with("line", record.number)
-                .with("help", "correct or remove the record; `ingest` leaves such records out and tells their lines"));
+/// What later records may not fit, of the types that the values were asked for.
+fn final_types(columns: &[Guess]) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut whole = Vec::new();
+    for column in columns {
+        match (&column.column_type, column.places) {
+            (ColumnType::Decimal { scale: scale @ 1..=i8::MAX, .. }, Some(found)) => said.push(format!(
+                "{} {}, final: found at most {found} places; records with more than {scale} will be dead letters",
+                column.name, column.column_type
+            )),
+            (ColumnType::BigInt, Some(_)) if column.name != "id" && !column.name.ends_with("_id") => whole.push(column.name.as_str()),
+            _ => {}
         }
     }
-    Ok(none)
-}
-
-fn no_time(columns: &[Guess]) -> Error {
-    let listed: Vec<String> = columns.iter().map(|column| format!("{} {}", column.name, column.column_type)).collect();
-    Error::input(format!("no column holds a time in every record, which a stream needs as its event time: found {}", listed.join(", ")))
+    if !whole.is_empty() {
+        said.push(format!("{} BIGINT, final: found whole numbers alone", whole.join(", ")));
+    }
+    said
 }
 
 /// The names that name events, best first.

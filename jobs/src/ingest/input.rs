@@ -1,12 +1,12 @@
 //! Opening an input: which format it has, and whether it is compressed.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::MultiGzDecoder;
 use schemas::definitions::StreamDefinition;
 use schemas::{Error, Result};
 
@@ -28,6 +28,15 @@ pub enum Format {
     JsonLines,
     Csv,
     Parquet,
+}
+
+/// How a file is to be read, where its name and its header do not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shape {
+    /// By the file's name when absent.
+    pub format: Option<Format>,
+    /// Of CSV; guessed from the header when absent.
+    pub delimiter: Option<u8>,
 }
 
 /// A byte stream with what is known of it.
@@ -79,9 +88,9 @@ impl Input {
             Input::Stdin => (Box::new(std::io::stdin()), true),
         };
         let counted = Counted { inner: raw, count: bytes_done.clone() };
-        let is_compressed = matches!(self, Input::File(path) if is_gz(path));
-        let reader: Box<dyn Read + Send> =
-            if is_compressed { Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, counted))) } else { Box::new(counted) };
+        let named_gz = matches!(self, Input::File(path) if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")));
+        let raw = Some(BufReader::with_capacity(BUFFER_BYTES, counted));
+        let reader: Box<dyn Read + Send> = Box::new(Unpacked { raw, named_gz, reader: Box::new(std::io::empty()) });
         Ok(Source { reader: BufReader::with_capacity(BUFFER_BYTES, reader), bytes_done, interactive })
     }
 }
@@ -128,8 +137,21 @@ impl std::str::FromStr for Format {
     }
 }
 
-pub(super) fn is_gz(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
+/// True for what begins as gzip does.
+pub(super) fn is_packed(start: &[u8]) -> bool {
+    // No text begins with the first of its two bytes alone.
+    matches!(start, [0x1f] | [0x1f, 0x8b, ..])
+}
+
+/// What broke off after so many lines.
+pub(super) fn broken(lines: u64, error: std::io::Error) -> Error {
+    let broken = Error::input(format!("the input cannot be read past line {lines}"));
+    let broken = match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => broken.with("help", "the compressed file is cut off: fetch it again"),
+        std::io::ErrorKind::InvalidData => broken.with("help", "expected UTF-8: `iconv -f WINDOWS-1252 -t UTF-8` makes it of most others"),
+        _ => broken,
+    };
+    broken.caused_by(error)
 }
 
 pub(super) fn open_file(path: &Path) -> Result<File> {
@@ -143,6 +165,28 @@ pub(super) fn open_file(path: &Path) -> Result<File> {
         return Err(Error::input("this is a folder: expected a file").with("file", path.display()));
     }
     Ok(file)
+}
+
+/// Unpacks what begins as gzip does, whatever its name. It looks when it is first read: nothing may be there before.
+struct Unpacked<R> {
+    /// Until then.
+    raw: Option<BufReader<R>>,
+    /// An empty file of this name is cut off.
+    named_gz: bool,
+    reader: Box<dyn Read + Send>,
+}
+
+impl<R: Read + Send + 'static> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if let Some(raw) = &mut self.raw {
+            let start = raw.fill_buf()?;
+            let packed = is_packed(start) || (start.is_empty() && self.named_gz);
+            if let Some(raw) = self.raw.take() {
+                self.reader = if packed { Box::new(MultiGzDecoder::new(raw)) } else { Box::new(raw) };
+            }
+        }
+        self.reader.read(buffer)
+    }
 }
 
 /// Counts what passes through.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemas::{Error, Result};
 
-use super::input::Source;
+use super::input::{Source, broken};
 use super::records::{InputRecord, Records};
 
 /// A longer line is rejected, so that a file without line ends cannot take all memory.
@@ -26,7 +26,7 @@ impl JsonLines {
         if !source.interactive {
             let start = reader.fill_buf()?;
             if start.trim_ascii_start().first() == Some(&b'[') {
-                return Err(Error::input("the input is a JSON array: expected one JSON object on each line (jq -c '.[]' makes them)"));
+                return Err(an_array());
             }
         }
         Ok(Self { reader, bytes_done: source.bytes_done, line: 0, interactive: source.interactive })
@@ -66,12 +66,15 @@ impl JsonLines {
     }
 }
 
+/// A file of one array, where lines of objects are expected.
+pub(super) fn an_array() -> Error {
+    Error::input("found a JSON array, expected one JSON object on each line").with("help", "`jq -c '.[]' FILE` makes such lines of it")
+}
+
 impl Records for JsonLines {
     fn next(&mut self) -> Result<Option<InputRecord>> {
         loop {
-            let line = self
-                .read_line()
-                .map_err(|error| Error::input("the input cannot be read on").with("line", self.line + 1).caused_by(error))?;
+            let line = self.read_line().map_err(|error| broken(self.line, error))?;
             let Some((mut value, terminated)) = line else { return Ok(None) };
             if value.trim_ascii().is_empty() {
                 continue;

@@ -39,7 +39,11 @@ pub(super) enum Message {
     Batch(Batch),
     /// The end of the input.
     End,
-    Failed(Error),
+    Failed {
+        error: Error,
+        /// How many bytes come before the record that is wrong, where a record is why.
+        sound_bytes: Option<u64>,
+    },
 }
 
 /// What the reading thread needs to know.
@@ -63,12 +67,12 @@ pub(super) struct LeftOut {
 impl Reading {
     /// Begins on a thread of its own. It ends with the input, or when nobody listens any more; a thread and not a task of the
     /// runtime, as one that waits for standard input cannot be ended and must not hold up the process.
-    pub(super) fn start(mut self, records: Box<dyn Records>) -> Result<mpsc::Receiver<Message>> {
+    pub(super) fn start(mut self, mut records: Box<dyn Records>) -> Result<mpsc::Receiver<Message>> {
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES);
         let run = move || {
-            let last = match self.run(records, &sender) {
+            let last = match self.run(&mut *records, &sender) {
                 Ok(()) => Message::End,
-                Err(error) => Message::Failed(error),
+                Err(error) => Message::Failed { error, sound_bytes: records.sound_bytes() },
             };
             let _ = sender.blocking_send(last);
         };
@@ -76,9 +80,9 @@ impl Reading {
         Ok(receiver)
     }
 
-    fn run(&mut self, mut records: Box<dyn Records>, sender: &mpsc::Sender<Message>) -> Result<()> {
+    fn run(&mut self, records: &mut dyn Records, sender: &mpsc::Sender<Message>) -> Result<()> {
         let heard = match self.left_out.take() {
-            Some(left_out) => self.make_up(left_out, &mut *records, sender)?,
+            Some(left_out) => self.make_up(left_out, records, sender)?,
             None => sender.blocking_send(Message::Skipped(records.skip(self.skip)?)).is_ok(),
         };
         if !heard {

@@ -34,6 +34,11 @@ pub(super) trait Records: Send {
     /// Bytes of the input read so far.
     fn bytes_done(&self) -> u64;
 
+    /// After an error in the records themselves: how many bytes lie before the first that is wrong. A corrected file begins with them.
+    fn sound_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// True when the next record may not be there yet, so that what was read should not wait for it.
     fn may_wait(&self) -> bool {
         false

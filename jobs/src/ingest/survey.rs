@@ -10,7 +10,7 @@ use schemas::definitions::StreamDefinition;
 use schemas::events::Decoder;
 use schemas::tiles::Micros;
 
-use super::input::Input;
+use super::input::{Input, Shape};
 
 /// What the first records of a file hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,13 +21,15 @@ pub struct Survey {
     pub latest: Option<Micros>,
     /// Per column of the stream, how many different values it has (arrays and nulls not counted).
     pub distinct: Vec<usize>,
+    /// .. and the one of its newest event.
+    pub newest: Vec<Option<String>>,
 }
 
 /// Decodes up to `limit` records; those that are no events of the stream are passed over.
-pub fn survey(path: &Path, stream: Arc<StreamDefinition>, limit: u64) -> Result<Survey> {
+pub fn survey(path: &Path, shape: Shape, stream: Arc<StreamDefinition>, limit: u64) -> Result<Survey> {
     let input = Input::File(path.to_path_buf());
-    let mut records = input.open(input.format(None)?, None, &stream)?;
-    let mut seen: Vec<HashSet<u64>> = vec![HashSet::new(); stream.columns.len()];
+    let mut records = input.open(input.format(shape.format)?, shape.delimiter, &stream)?;
+    let mut seen: Vec<Column> = stream.columns.iter().map(|_| Column::default()).collect();
     let decoder = Decoder::new(stream)?;
     let mut survey = Survey::default();
     while survey.events < limit {
@@ -37,14 +39,36 @@ pub fn survey(path: &Path, stream: Arc<StreamDefinition>, limit: u64) -> Result<
         survey.events += 1;
         survey.earliest = Some(survey.earliest.map_or(time, |earliest| earliest.min(time)));
         survey.latest = Some(survey.latest.map_or(time, |latest| latest.max(time)));
-        for (seen, value) in seen.iter_mut().zip(event.values()) {
+        for (column, value) in seen.iter_mut().zip(event.values()) {
             if let Some(text) = value.canonical_text() {
-                let mut hasher = DefaultHasher::new();
-                text.hash(&mut hasher);
-                seen.insert(hasher.finish());
+                column.add(&text, time);
             }
         }
     }
-    survey.distinct = seen.iter().map(HashSet::len).collect();
+    survey.distinct = seen.iter().map(|column| column.hashes.len()).collect();
+    survey.newest = seen.into_iter().map(|column| column.newest.map(|(_, text)| text)).collect();
     Ok(survey)
+}
+
+#[derive(Default)]
+struct Column {
+    hashes: HashSet<u64>,
+    newest: Option<(Micros, String)>,
+}
+
+impl Column {
+    fn add(&mut self, text: &str, time: Micros) {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        self.hashes.insert(hasher.finish());
+        match &mut self.newest {
+            Some((newest, _)) if *newest > time => {}
+            Some((newest, kept)) => {
+                *newest = time;
+                kept.clear();
+                kept.push_str(text);
+            }
+            None => self.newest = Some((time, text.to_owned())),
+        }
+    }
 }

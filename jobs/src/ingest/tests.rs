@@ -209,6 +209,58 @@ async fn compressed_files_are_read_through_all_their_members() {
     let broken = bench.write("broken.jsonl.gz", &both[..both.len() - 12]);
     let error = bench.ingest(&broken).await.unwrap_err();
     assert!(error.to_string().contains("broken.jsonl.gz"), "{error}");
+    let named_so = bench.write("packed.csv", gz("event_id,ts,amount\ny,2024-05-01,1\n"));
+    assert_eq!(bench.ingest(&named_so).await.unwrap().records, 1, "known by its first bytes");
+    assert_eq!(bench.ingest(&bench.write("plain.jsonl.gz", payments(7..9))).await.unwrap().records, 2, "not by its name");
+    assert!(bench.ingest(&bench.write("none.jsonl.gz", "")).await.is_err(), "cut off before its first byte");
+}
+
+#[tokio::test]
+async fn a_compressed_file_that_is_cut_off_says_what_went_in_and_goes_on_when_it_is_whole() {
+    let bench = Bench::new(PAYMENTS);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(payments(0..5_000).as_bytes()).unwrap();
+    let whole = encoder.finish().unwrap();
+    let path = bench.write("p.jsonl.gz", &whole[..whole.len() / 2]);
+    let error = bench.ingest(&path).await.unwrap_err();
+    let done = bench.log.records().len();
+    assert!((1..5_000).contains(&done), "{done}");
+    assert_eq!(error.message(), format!("the input cannot be read past line {done}"));
+    assert_eq!(error.fact("in the log"), Some(&*format!("{done} records before it; a repeat goes on after them and doubles nothing")));
+    let summary = bench.ingest(&bench.write("p.jsonl.gz", &whole)).await.unwrap();
+    assert_eq!((summary.skipped, summary.records), (done as i64, (5_000 - done) as i64));
+}
+
+#[tokio::test]
+async fn a_quote_that_is_never_closed_takes_no_record_and_the_corrected_file_goes_on_there() {
+    let bench = Bench::new(PAYMENTS);
+    let row = |id: usize| format!("e{id},2024-05-01,1,note {id}\r\n");
+    let csv = |stray: &str| {
+        let before: String = (0..49).map(row).collect();
+        let after: String = (50..99).map(row).collect();
+        format!("event_id,ts,amount,note\r\n{before}e49,2024-05-01,1,{stray}note 49\r\n{after}")
+    };
+    let path = bench.write("p.csv", csv("\""));
+    for _ in 0..2 {
+        let error = bench.ingest(&path).await.unwrap_err();
+        assert_eq!((error.message(), error.fact("line")), ("the quote opened on line 51 is never closed", Some("51")));
+        assert_eq!(error.fact("in the log"), Some("49 records before it; a repeat goes on after them and doubles nothing"));
+        assert_eq!(bench.log.records().len(), 49);
+    }
+    let summary = bench.ingest(&bench.write("p.csv", csv(""))).await.unwrap();
+    assert_eq!((summary.skipped, summary.records), (49, 50));
+    assert!(bench.log.values()[49].contains("\"note\":\"note 49\""), "{}", bench.log.values()[49]);
+}
+
+#[tokio::test]
+async fn lines_are_counted_alike_whatever_ends_them() {
+    for end in ["\n", "\r\n"] {
+        let bench = Bench::new(PAYMENTS);
+        let lines = ["event_id,ts,amount", "a,2024-05-01,1", "", "b,never,1", "c,2024-05-01,\"1", "\"", "d,never,1", ""];
+        let summary = bench.ingest(&bench.write("p.csv", lines.join(end))).await.unwrap();
+        let told: Vec<u64> = summary.first_rejected.iter().map(|rejected| rejected.number).collect();
+        assert_eq!(told, [4, 7], "{end:?}: {:?}", summary.first_rejected);
+    }
 }
 
 fn parquet_file(path: &Path) {
@@ -367,7 +419,7 @@ async fn a_line_that_never_ends_is_rejected_and_the_next_one_read() {
 async fn what_is_no_file_of_records_is_refused() {
     let bench = Bench::new(PAYMENTS);
     let refused = async |path: PathBuf| bench.ingest(&path).await.unwrap_err().to_string();
-    assert!(refused(bench.write("p.json", " [{}]")).await.contains("is a JSON array"));
+    assert!(refused(bench.write("p.json", " [{}]")).await.contains("found a JSON array"));
     assert!(refused(bench.write("p.txt", "")).await.contains("does not show its format"));
     assert!(refused(bench.write("p.csv", "")).await.contains("the CSV file is empty"));
     assert!(refused(bench.path("none.jsonl")).await.contains("cannot be read"));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use schemas::Result;
-use schemas::definitions::{ColumnType, StreamDefinition};
+use schemas::definitions::{Column, ColumnType, StreamDefinition};
 
-use crate::ingest::{Survey, survey};
+use crate::ingest::{Shape, Survey, survey};
 use crate::installation::now;
 
 /// How many records of the file are looked at.
@@ -18,8 +18,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) struct FirstView {
     pub(super) name: String,
-    /// Empty when the view has one row.
-    pub(super) key: String,
+    /// `column=value` of the newest event; empty when the view has one row.
+    pub(super) example_key: String,
     pub(super) sql: String,
     /// Why this key, for people to read.
     pub(super) why: String,
@@ -27,8 +27,8 @@ pub(super) struct FirstView {
     pub(super) event_clock: bool,
 }
 
-pub(super) fn first_view(stream: &StreamDefinition, file: &Path) -> Result<FirstView> {
-    let found = survey(file, Arc::new(stream.clone()), RECORDS)?;
+pub(super) fn first_view(stream: &StreamDefinition, file: &Path, shape: Shape) -> Result<FirstView> {
+    let found = survey(file, shape, Arc::new(stream.clone()), RECORDS)?;
     let key = key_of(stream, &found);
     let why = why(stream, &found, key.as_deref());
     let age = found.latest.map(|latest| now().saturating_sub(latest)).unwrap_or_default();
@@ -37,7 +37,16 @@ pub(super) fn first_view(stream: &StreamDefinition, file: &Path) -> Result<First
         None => format!("{}_totals", stream.name),
     };
     let sql = statement(stream, &name, key.as_deref(), windows(&found));
-    Ok(FirstView { name, key: key.unwrap_or_default(), sql, why, event_clock: age > (2 * DAY).as_micros() as i64 })
+    let example_key = key.map(|key| example(stream, &found, &key)).unwrap_or_default();
+    Ok(FirstView { name, example_key, sql, why, event_clock: age > (2 * DAY).as_micros() as i64 })
+}
+
+/// A key that a lookup finds: of the newest event, so that every window has it. A value that no command line shows well is not told.
+fn example(stream: &StreamDefinition, found: &Survey, key: &str) -> String {
+    let at = stream.columns.iter().position(|column| column.name == key);
+    let value = at.and_then(|at| found.newest.get(at)).and_then(Option::as_deref);
+    let shown = value.filter(|value| value.chars().count() <= 60 && !value.contains(char::is_control));
+    format!("{key}={}", shown.unwrap_or(".."))
 }
 
 /// Windows that the file's span of time gives something to tell apart.
@@ -103,12 +112,21 @@ fn quoted(name: &str) -> String {
     if is_plain { name.to_owned() } else { format!("\"{name}\"") }
 }
 
+/// Words at the end of names whose numbers say which or where, and not how much.
+const NO_SUMS: &str = "id status code type lat lon lng long latitude longitude x y z altitude year month day week weekday hour minute \
+    port pid zip plz postcode version level rank position line row index temperature age rate ratio percent pct";
+
+/// A number of which a sum says something.
+fn may_be_summed(column: &Column) -> bool {
+    let last = column.name.rsplit('_').next().unwrap_or_default();
+    super::is_number(&column.column_type) && !NO_SUMS.split(' ').any(|word| word == last)
+}
+
 fn statement(stream: &StreamDefinition, name: &str, key: Option<&str>, windows: &str) -> String {
     let summed: Vec<&str> = stream
         .columns
         .iter()
-        .filter(|column| super::is_number(&column.column_type) && super::may_be_key(stream, &column.name) && key != Some(&column.name))
-        .filter(|column| !column.name.ends_with("_id"))
+        .filter(|column| may_be_summed(column) && super::may_be_key(stream, &column.name) && key != Some(&column.name))
         .map(|column| column.name.as_str())
         .take(SUMS)
         .collect();

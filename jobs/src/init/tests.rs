@@ -16,7 +16,7 @@ async fn fitted_to(name: &str, text: &str) -> (Initialised, String, String) {
     let file = folder.path().join(name);
     std::fs::write(&file, text).unwrap();
     let project = folder.path().join("project");
-    let made = init(&project, Some(&file)).unwrap();
+    let made = init(&project, Some(&file), Shape::default()).unwrap();
     let keys = sound(&project).await;
     let settings = std::fs::read_to_string(project.join("basestream.toml")).unwrap();
     (made, keys, settings)
@@ -25,7 +25,7 @@ async fn fitted_to(name: &str, text: &str) -> (Initialised, String, String) {
 #[tokio::test]
 async fn the_template_has_no_mistakes() {
     let folder = tempfile::tempdir().unwrap();
-    let made = init(folder.path(), None).unwrap();
+    let made = init(folder.path(), None, Shape::default()).unwrap();
     assert_eq!(made.written.len(), 4);
     assert_eq!(sound(folder.path()).await, "device_id");
 }
@@ -33,7 +33,7 @@ async fn the_template_has_no_mistakes() {
 #[test]
 fn the_settings_written_are_the_defaults() {
     let folder = tempfile::tempdir().unwrap();
-    init(folder.path(), None).unwrap();
+    init(folder.path(), None, Shape::default()).unwrap();
     let written = Settings::load(&folder.path().join("basestream.toml"), &Variables::default()).unwrap();
     assert_eq!(written, Settings::defaults(folder.path()));
 }
@@ -42,10 +42,10 @@ fn the_settings_written_are_the_defaults() {
 fn nothing_that_is_there_is_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("basestream.toml"), "# mine\n").unwrap();
-    let made = init(folder.path(), None).unwrap();
+    let made = init(folder.path(), None, Shape::default()).unwrap();
     assert_eq!(made.kept, [PathBuf::from("basestream.toml")]);
     assert_eq!(std::fs::read_to_string(folder.path().join("basestream.toml")).unwrap(), "# mine\n");
-    assert!(init(folder.path(), None).unwrap().written.is_empty());
+    assert!(init(folder.path(), None, Shape::default()).unwrap().written.is_empty());
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_file_gives_its_stream_a_view_by_its_likeliest_key_and_its_own_clock()
     let (made, keys, settings) = fitted_to("orders.csv", csv).await;
     assert_eq!((made.stream.as_str(), made.view.as_str(), keys.as_str()), ("orders", "orders_by_customer", "customer_id"));
     assert!(settings.contains("clock = \"event\""), "events of the past are asked by their own time");
-    assert!(made.next.iter().any(|command| command == "basestream lookup orders_by_customer customer_id=.."));
+    assert!(made.next.iter().any(|command| command == "basestream lookup orders_by_customer customer_id=c4"));
 }
 
 #[tokio::test]
@@ -69,6 +69,7 @@ async fn a_key_whose_values_come_again_goes_before_one_that_is_nearly_unique() {
         "  event_time  ts, the first column with a time in each record\n",
         "  id          id, different in each record",
         "  GROUP BY    country, with 2 different values in 40 records\n",
+        "  basestream lookup visits_by_country country=fr\n",
         "final once applied: a stream's topic, event_time, id and key, and the types of its columns\n",
     ] {
         assert!(text.contains(expected), "{text}");
@@ -81,7 +82,7 @@ fn a_time_that_is_none_is_told_with_its_line() {
     let found = |name: &str, text: &str| {
         let file = folder.path().join(name);
         std::fs::write(&file, text).unwrap();
-        let error = init(&folder.path().join("p"), Some(&file)).unwrap_err();
+        let error = init(&folder.path().join("p"), Some(&file), Shape::default()).unwrap_err();
         assert!(error.fact("file").is_some_and(|file| file.ends_with(name)), "{error}");
         (error.message().to_owned(), error.fact("line").unwrap_or_default().to_owned())
     };
@@ -117,7 +118,64 @@ fn a_file_without_a_time_is_refused_with_what_was_found() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.csv");
     std::fs::write(&file, "name,n\na,1\n").unwrap();
-    let error = init(&folder.path().join("p"), Some(&file)).unwrap_err();
+    let error = init(&folder.path().join("p"), Some(&file), Shape::default()).unwrap_err();
     assert!(error.message().contains("no column holds a time"), "{error}");
     assert!(!folder.path().join("p").exists(), "nothing was written");
+}
+
+#[tokio::test]
+async fn the_type_that_may_be_too_narrow_is_among_what_was_picked() {
+    let (made, ..) = fitted_to("orders.csv", "customer_id,ts,units,price\nc1,2024-05-01,1,9.5\nc1,2024-05-02,2,10.25\n").await;
+    let text = made.text();
+    assert!(text.contains("\n  type        price DECIMAL(18,4), final: found at most 2 places; records with more than 4 will"), "{text}");
+    assert!(text.contains("\n  type        units BIGINT, final: found whole numbers alone\n"), "{text}");
+}
+
+#[tokio::test]
+async fn the_key_to_look_up_is_one_of_the_newest_event_and_safe_in_a_shell() {
+    let csv = "user,ts,amount\nnew ö$,2024-05-03,1\nold,2024-05-01,2\nold,2024-05-02,3\n";
+    let (made, ..) = fitted_to("visits.csv", csv).await;
+    assert_eq!(made.example_key, "user=new ö$");
+    assert!(made.next.iter().any(|command| command == "basestream lookup visits_by_user 'user=new ö$'"), "{:?}", made.next);
+}
+
+#[test]
+fn numbers_that_say_which_or_where_are_not_summed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("access.csv");
+    let header = "ip,ts,http_response_status,loc_lat,server_port,year,volume\n";
+    std::fs::write(
+        &file,
+        header.to_owned() + "a,2024-05-01,200,52.5,443,2024,10\na,2024-05-02,404,52.5,443,2024,20\nb,2024-05-03,200,1.5,80,2024,7\n",
+    )
+    .unwrap();
+    init(&folder.path().join("p"), Some(&file), Shape::default()).unwrap();
+    let view = std::fs::read_to_string(folder.path().join("p/views/access_by_ip.sql")).unwrap();
+    assert_eq!(view.matches("sum(").count(), 1, "{view}");
+    assert!(view.contains("sum(volume) AS volume"), "{view}");
+}
+
+#[test]
+fn the_command_to_ingest_names_the_file_without_steps_up_and_what_was_said_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = std::fs::canonicalize(folder.path()).unwrap();
+    std::fs::create_dir(root.join("w")).unwrap();
+    std::fs::write(root.join("a.txt"), "user|ts\nu|2024-05-01\nu|2024-05-02\n").unwrap();
+    let shape = Shape { format: Some(Format::Csv), delimiter: Some(b'|') };
+    let made = init(&root.join("p"), Some(&root.join("w/../a.txt")), shape).unwrap();
+    let expected = format!("basestream ingest a {}/a.txt --format csv --delimiter '|'", root.display());
+    assert!(made.next.contains(&expected), "{:?}", made.next);
+}
+
+#[test]
+fn a_file_with_a_stray_quote_makes_no_project() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.csv");
+    // Behind the records of which the stream is guessed.
+    let rows = |from: u32, to: u32| (from..to).map(|i| format!("u{i},2024-05-01,\"n\"\n")).collect::<String>();
+    std::fs::write(&file, "user,ts,note\n".to_owned() + &rows(0, 1_500) + "u,2024-05-01,\"n\n" + &rows(0, 9)).unwrap();
+    let error = init(&folder.path().join("p"), Some(&file), Shape::default()).unwrap_err();
+    assert!(error.message().starts_with("the quote opened on line 1502 is closed in the middle of a cell on line 1503"), "{error}");
+    assert!(error.fact("file").is_some_and(|file| file.ends_with("a.csv")), "{error}");
+    assert!(!folder.path().join("p").exists());
 }

@@ -35,6 +35,13 @@ pub(super) fn words(text: &str) -> Vec<String> {
     words
 }
 
+/// True for a name that speaks of time.
+pub(super) fn names_a_time(name: &str) -> bool {
+    const TIME_WORDS: &str = "ts time timestamp date datetime day at on created updated modified when epoch occurred logged \
+        datum zeit uhrzeit zeitpunkt zeitstempel fecha";
+    words(name).iter().any(|word| TIME_WORDS.split(' ').any(|of_time| of_time == word))
+}
+
 /// `$.a."odd name"`. A name with a quotation mark in it has no path.
 pub(super) fn path_text(path: &[String]) -> String {
     let member = |name: &String| match name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_') {

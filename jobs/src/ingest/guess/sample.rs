@@ -13,8 +13,9 @@ use serde_json::value::RawValue;
 
 use super::seen::Seen;
 use crate::ingest::arrow_json::{simplified, write_value};
-use crate::ingest::csv_rows::{CsvFile, unreadable};
-use crate::ingest::input::{Format, Input, open_file};
+use crate::ingest::csv_rows::CsvFile;
+use crate::ingest::input::{Format, Input, Shape, broken, open_file};
+use crate::ingest::json_lines::an_array;
 use crate::ingest::parquet_rows;
 
 /// A column of a file.
@@ -31,10 +32,11 @@ pub(super) struct Sampled {
 }
 
 /// Reads up to `limit` records; no columns when there are no records. Members whose names no path can hold are left out.
-pub(super) fn read(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
-    let mut columns = match Format::of(path)? {
-        Format::JsonLines => json_lines(path, limit)?,
-        Format::Csv => csv(path, limit)?,
+pub(super) fn read(path: &Path, shape: Shape, limit: usize) -> Result<Vec<Sampled>> {
+    let input = Input::File(path.to_path_buf());
+    let mut columns = match input.format(shape.format)? {
+        Format::JsonLines => json_lines(&input, limit)?,
+        Format::Csv => csv(&input, shape.delimiter, limit)?,
         Format::Parquet => parquet(path, limit)?,
     };
     columns.retain(|column| column.path.iter().all(|name| !name.is_empty() && !name.contains('"')));
@@ -54,16 +56,18 @@ struct Member {
     children: Vec<(String, Member)>,
 }
 
-fn json_lines(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
+fn json_lines(input: &Input, limit: usize) -> Result<Vec<Sampled>> {
     let mut root = Member::default();
-    let reader = Input::File(path.to_path_buf()).source()?.reader;
-    for (index, line) in reader.lines().enumerate() {
-        let line = line?;
+    for (index, line) in input.source()?.reader.lines().enumerate() {
+        let line = line.map_err(|error| broken(index as u64, error))?;
         let text = line.trim_start_matches('\u{feff}').trim();
         if text.is_empty() {
             continue;
         }
         let wrong = || Error::input("the line is not one JSON object").with("line", index + 1);
+        if text.starts_with('[') {
+            return Err(an_array().with("line", index + 1));
+        }
         if !text.starts_with('{') {
             return Err(wrong());
         }
@@ -146,15 +150,14 @@ impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
     }
 }
 
-fn csv(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
-    let source = Input::File(path.to_path_buf()).source()?;
-    let mut file = CsvFile::open(source.reader, None)?;
+fn csv(input: &Input, delimiter: Option<u8>, limit: usize) -> Result<Vec<Sampled>> {
+    let mut file = CsvFile::open(input.source()?.reader, delimiter)?;
     let sampled =
         |name: &String| Sampled { path: vec![name.clone()], seen: Seen::default(), nullable: false, known_type: None, from_text: true };
     let mut columns: Vec<Sampled> = file.names.iter().map(sampled).collect();
     let mut row = ByteRecord::new();
     let mut rows = 0;
-    while rows < limit && file.reader.read_byte_record(&mut row).map_err(unreadable)? {
+    while rows < limit && file.read(&mut row)? {
         rows += 1;
         for (index, column) in columns.iter_mut().enumerate() {
             match row.get(index).filter(|cell| !cell.is_empty()) {

@@ -6,7 +6,7 @@ use schemas::definitions::{ColumnType, TimeUnit};
 use schemas::events::{parse_date, parse_timestamp};
 use serde_json::value::RawValue;
 
-use super::names::words;
+use super::names::{names_a_time, words};
 use crate::ingest::cell::{is_json, is_json_number, time_text};
 
 /// The values of a column, summed up.
@@ -28,13 +28,20 @@ pub(super) struct Seen {
     dates: usize,
     times: usize,
     uuids: usize,
+    /// .. and such that are numbers with a point.
+    decimals: usize,
+    /// The first value, a text without its quotes.
+    first: Option<String>,
     distinct: HashSet<String>,
     items: Option<Box<Seen>>,
 }
 
 /// At most this many digits behind the point are taken for a decimal's; more for a measured value.
 const LONGEST_FRACTION: usize = 4;
-const PRECISION: u8 = 18;
+/// Prices with one digit in the sample have two somewhere.
+const LEAST_PLACES: usize = 2;
+/// A type is final, and the sample is only the file's beginning.
+const SPARE_PLACES: usize = 2;
 
 impl Seen {
     /// How many values other than null.
@@ -51,6 +58,15 @@ impl Seen {
         self.dates
     }
 
+    pub(super) fn first(&self) -> Option<&str> {
+        self.first.as_deref()
+    }
+
+    /// The most digits behind the point.
+    pub(super) fn places(&self) -> usize {
+        self.longest_fraction
+    }
+
     pub(super) fn all_distinct(&self) -> bool {
         self.distinct.len() == self.values()
     }
@@ -58,12 +74,19 @@ impl Seen {
     /// Takes in a JSON value that is not null.
     pub(super) fn add_json(&mut self, json: &str) {
         self.distinct.insert(json.to_string());
+        self.first.get_or_insert_with(|| serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()));
         match json.as_bytes().first() {
             Some(b't' | b'f') => self.booleans += 1,
             Some(b'{') => self.objects += 1,
             Some(b'[') => self.add_array(json),
             Some(b'"') => match serde_json::from_str::<String>(json) {
-                Ok(text) => self.add_text(&text, parse_timestamp(&text).is_ok()),
+                Ok(text) => {
+                    self.add_text(&text, parse_timestamp(&text).is_ok());
+                    if is_json_number(&text) && text.contains('.') && !text.contains(['e', 'E']) {
+                        self.decimals += 1;
+                        self.measure(&text);
+                    }
+                }
                 Err(_) => self.objects += 1,
             },
             _ => self.add_number(json),
@@ -74,6 +97,7 @@ impl Seen {
     pub(super) fn add_cell(&mut self, cell: &str) {
         let text = cell.trim();
         self.distinct.insert(cell.to_string());
+        self.first.get_or_insert_with(|| text.to_owned());
         if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
             self.booleans += 1;
         } else if is_json_number(text) {
@@ -102,6 +126,9 @@ impl Seen {
             ColumnType::TimestampTz
         } else if all(self.uuids) {
             ColumnType::Uuid
+        } else if all(self.decimals) && !words(name).iter().any(|word| word == "version") {
+            // Not a number in JSON, so that no digit is lost.
+            self.decimal().unwrap_or(ColumnType::Text)
         } else if all(self.texts) || self.values() == 0 {
             ColumnType::Text
         } else if all(self.arrays) {
@@ -118,32 +145,32 @@ impl Seen {
         if let Some(unit) = self.epoch_unit(name) {
             return (ColumnType::TimestampTz, Some(unit));
         }
-        let column_type = if self.fractions > 0 || self.exponents > 0 {
-            // Prices with one digit in the sample have two somewhere.
-            let scale = self.longest_fraction.max(2);
-            let fits = self.exponents == 0 && scale <= LONGEST_FRACTION && self.longest_whole + scale <= usize::from(PRECISION);
-            if fits { ColumnType::Decimal { precision: PRECISION, scale: scale as i8 } } else { ColumnType::Double }
+        let column_type = if self.exponents > 0 || self.longest_fraction > LONGEST_FRACTION {
+            ColumnType::Double
+        } else if self.fractions > 0 {
+            self.decimal().unwrap_or(ColumnType::Double)
         } else if self.longest_whole > 18 {
             ColumnType::Decimal { precision: 38, scale: 0 }
-        } else if self.largest.max(-self.smallest) > 1e9 || words(name).last().is_some_and(|word| word == "id") {
-            ColumnType::BigInt
         } else {
-            ColumnType::Int
+            ColumnType::BigInt
         };
         (column_type, None)
     }
 
+    /// The decimal that holds all numbers, with places to spare.
+    fn decimal(&self) -> Option<ColumnType> {
+        let scale = self.longest_fraction.max(LEAST_PLACES) + SPARE_PLACES;
+        let precision = [18u8, 38].into_iter().find(|precision| self.longest_whole + scale <= usize::from(*precision))?;
+        Some(ColumnType::Decimal { precision, scale: scale as i8 })
+    }
+
     /// The unit in which all numbers are times from 2000 to 2100, when the name speaks of time.
     fn epoch_unit(&self, name: &str) -> Option<TimeUnit> {
-        const TIME_WORDS: [&str; 13] =
-            ["ts", "time", "timestamp", "date", "datetime", "at", "on", "created", "updated", "modified", "when", "epoch", "occurred"];
         const FROM: f64 = 946_684_800.0;
         const TO: f64 = 4_102_444_800.0;
-        if !words(name).iter().any(|word| TIME_WORDS.contains(&word.as_str())) {
-            return None;
-        }
         let units = [(TimeUnit::Seconds, 1.0), (TimeUnit::Millis, 1e3), (TimeUnit::Micros, 1e6), (TimeUnit::Nanos, 1e9)];
-        units.into_iter().find(|(_, per)| self.smallest >= FROM * per && self.largest < TO * per).map(|(unit, _)| unit)
+        let fits = |per: &f64| self.smallest >= FROM * per && self.largest < TO * per;
+        units.into_iter().find(|(_, per)| names_a_time(name) && fits(per)).map(|(unit, _)| unit)
     }
 
     fn guess_array(&self, name: &str) -> ColumnType {
@@ -156,12 +183,16 @@ impl Seen {
     }
 
     fn add_number(&mut self, text: &str) {
-        let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let value: f64 = text.parse().unwrap_or_default();
         self.smallest = if self.numbers == 0 { value } else { self.smallest.min(value) };
         self.largest = if self.numbers == 0 { value } else { self.largest.max(value) };
         self.numbers += 1;
+        self.measure(text);
+    }
+
+    fn measure(&mut self, text: &str) {
+        let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         self.fractions += usize::from(mantissa.contains('.'));
         self.exponents += usize::from(mantissa.len() < text.len());
         self.longest_whole = self.longest_whole.max(whole.trim_start_matches('-').len());

@@ -16,7 +16,7 @@ fn file(name: &str, content: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
 /// The guess for a file, and what the grammar makes of it.
 fn guessed(name: &str, content: &str) -> (String, StreamDefinition) {
     let (_folder, path) = file(name, content);
-    let text = guess_stream(&path, "payments").unwrap();
+    let text = guess_stream(&path, Shape::default(), "payments").unwrap().sql;
     let parsed = parse_stream(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     (text, parsed)
 }
@@ -31,9 +31,9 @@ fn a_stream_is_guessed_from_json_lines() {
         "CREATE STREAM payments (
   event_id           TEXT NOT NULL,
   created            TIMESTAMPTZ NOT NULL OPTIONS (unit = 'ms'),
-  amount             DECIMAL(18,2) NOT NULL,
+  amount             DECIMAL(18,4) NOT NULL,
   device_id          TEXT OPTIONS (path = '$.device.id'),
-  device_os_version  INT NOT NULL OPTIONS (path = '$.device.osVersion'),
+  device_os_version  BIGINT NOT NULL OPTIONS (path = '$.device.osVersion'),
   tags               TEXT[] NOT NULL,
   more               JSON NOT NULL,
   ok                 BOOLEAN NOT NULL,
@@ -58,10 +58,10 @@ fn a_stream_is_guessed_from_csv() {
             "order_id BIGINT",
             "placed_at TIMESTAMPTZ",
             "day DATE",
-            "price DECIMAL(18,2)",
+            "price DECIMAL(18,4)",
             "lat DOUBLE",
             "zip TEXT",
-            "count INT",
+            "count BIGINT",
             "uid UUID",
             "flag BOOLEAN",
             "empty TEXT",
@@ -110,11 +110,14 @@ fn odd_names_become_names_with_paths() {
 fn a_file_without_times_or_records_is_refused() {
     let refused = |content: &str| {
         let (_folder, path) = file("p.jsonl", content);
-        guess_stream(&path, "payments").unwrap_err().to_string()
+        guess_stream(&path, Shape::default(), "payments").unwrap_err().to_string()
     };
-    assert!(refused("{\"a\":1}\n").contains("found a INT"));
+    assert!(refused("{\"a\":1}\n").contains("found a BIGINT"));
     assert!(refused("").contains("no records"));
     assert!(refused("{\"a\":1}\n[1]\n").contains("line: 2"));
+    let array = refused("[{\"a\":1}]\n");
+    assert!(array.contains("found a JSON array, expected one JSON object on each line (help: `jq -c '.[]' FILE`"), "{array}");
+    assert!(array.contains("line: 1"), "{array}");
     assert!(refused("{\"a\":\n").contains("line: 1"));
 }
 
@@ -136,9 +139,58 @@ fn parquet_says_its_types_itself() {
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     let (_folder, path) = file("p.parquet", bytes);
-    let text = guess_stream(&path, "visits").unwrap();
+    let text = guess_stream(&path, Shape::default(), "visits").unwrap().sql;
     let parsed = parse_stream(&text).unwrap();
     let lines: Vec<String> = parsed.columns.iter().map(|c| format!("{} {} {}", c.name, c.column_type, c.nullable)).collect();
     assert_eq!(lines, ["user BIGINT false", "at TIMESTAMPTZ false", "updated TIMESTAMPTZ false", "place_city TEXT true"], "{text}");
     assert_eq!((parsed.columns[2].unit, parsed.columns[3].path.concat()), (Some(TimeUnit::Seconds), "placecity".into()));
+}
+
+#[test]
+fn types_leave_room_and_say_what_they_were_guessed_from() {
+    let line = r#"{"ts":"2024-05-01T12:00:00Z","id":7,"units":3,"price":"12.345","os_version":"1.5","code":"0","big":1234567890123456.5}"#;
+    let (_folder, path) = file("p.jsonl", line);
+    let guessed = guess_stream(&path, Shape::default(), "payments").unwrap();
+    let parsed = parse_stream(&guessed.sql).unwrap();
+    let types: Vec<String> = parsed.columns.iter().map(|column| column.column_type.to_string()).collect();
+    assert_eq!(types, ["TIMESTAMPTZ", "BIGINT", "BIGINT", "DECIMAL(18,5)", "TEXT", "TEXT", "DECIMAL(38,4)"], "{}", guessed.sql);
+    assert_eq!(
+        guessed.types,
+        [
+            "price DECIMAL(18,5), final: found at most 3 places; records with more than 5 will be dead letters",
+            "big DECIMAL(38,4), final: found at most 1 places; records with more than 4 will be dead letters",
+            "units BIGINT, final: found whole numbers alone",
+        ]
+    );
+}
+
+#[test]
+fn a_time_in_another_form_is_named_with_what_to_do() {
+    let refused = |name: &str, content: &str| {
+        let (_folder, path) = file(name, content);
+        let error = guess_stream(&path, Shape::default(), "payments").unwrap_err();
+        assert!(error.message().starts_with("no column holds a time in every record"), "{error}");
+        assert!(error.fact("expected").unwrap().starts_with("2026-11-22T10:00:00Z"), "{error}");
+        (error.fact("likeliest").unwrap_or_default().to_owned(), error.fact("help").unwrap().to_owned())
+    };
+    let csv = |name: &str, value: &str| refused("p.csv", &format!("ip,n,{name}\n192.168.100.20,5,{value}\n192.168.100.21,6,{value}\n")).0;
+    assert_eq!(csv("Datum", "02.01.2026 12:33"), "\"Datum\", which holds \"02.01.2026 12:33\": like day.month.year");
+    assert!(csv("x", "11/22/2026 10:00").contains("like month/day/year or day/month/year, which cannot be told apart"));
+    assert!(csv("date", "46348.4375").contains("\"date\", which holds \"46348.4375\": like a day of a spreadsheet"));
+    assert!(csv("when", "22/Nov/2026:10:00:00 +0000").contains("like the time of a web server's log"));
+    assert!(csv("day", "20261122").contains("like a date without hyphens"));
+    assert!(csv("zeit", "gestern").contains("\"zeit\", which holds \"gestern\": no form that is known"));
+    assert!(csv("t", "1795341600").contains("\"t\", which holds \"1795341600\": like seconds since 1970"));
+    let (likeliest, help) = refused("p.jsonl", "{\"user\":\"u1\",\"made\":\"2026-11-20T10:00:00\"}\n");
+    assert_eq!(likeliest, "\"made\", which holds \"2026-11-20T10:00:00\": a time without a zone, which only CSV may have (as UTC)");
+    assert_eq!(help, "add the zone before: `jq -c '.made += \"Z\"' FILE` where it is UTC");
+    assert_eq!(refused("p.csv", "name,n\na,1\n"), (String::new(), "add a column with the time of each record".into()));
+}
+
+#[test]
+fn a_format_and_a_delimiter_that_are_told_are_used() {
+    let (_folder, path) = file("p.txt", "user|ts|note\nu1|2024-05-01|a,b,c\n");
+    let shape = Shape { format: Some(crate::ingest::Format::Csv), delimiter: Some(b'|') };
+    let parsed = parse_stream(&guess_stream(&path, shape, "p").unwrap().sql).unwrap();
+    assert_eq!(parsed.columns.len(), 3);
 }

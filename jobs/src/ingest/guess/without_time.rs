@@ -1,0 +1,127 @@
+//! A file in which no column holds a time in every record: which one comes nearest, what it holds, and what to do.
+
+use std::path::Path;
+
+use schemas::definitions::ColumnType;
+use schemas::definitions::parse::parse_stream;
+use schemas::events::{Decoder, TimeError, parse_date, parse_timestamp};
+use schemas::{Error, Result};
+
+use super::names::names_a_time;
+use super::{Guess, statement};
+use crate::ingest::input::{Input, Shape};
+
+const EXPECTED: &str = "2026-11-22T10:00:00Z or with another zone as +02:00; in CSV also 2026-11-22 10:00 (UTC) and 2026-11-22; \
+    a whole number of s, ms, us or ns since 1970 in a column with a name like ts, time or created_at";
+const REWRITE: &str = "write it as 2026-11-22T10:00:00Z before (a spreadsheet: as text, by the format yyyy-mm-dd hh:mm:ss)";
+
+/// Where the column that looks most like the event time holds none, in the words of the decoder; or which one is nearest to a time.
+pub(super) fn refusal(path: &Path, shape: Shape, columns: Vec<Guess>) -> Result<Error> {
+    let none = no_time(&columns);
+    let looks_like_it = |guess: &Guess| match guess.column_type {
+        ColumnType::TimestampTz | ColumnType::Date => guess.values,
+        _ => guess.times.max(guess.dates),
+    };
+    let likely = columns.into_iter().filter(|guess| 2 * looks_like_it(guess) > guess.values).max_by_key(looks_like_it);
+    let Some(mut guess) = likely else { return Ok(none) };
+    if !matches!(guess.column_type, ColumnType::TimestampTz | ColumnType::Date) {
+        guess.column_type = if guess.times >= guess.dates { ColumnType::TimestampTz } else { ColumnType::Date };
+    }
+    guess.nullable = false;
+    let sql = statement("guessed", std::slice::from_ref(&guess), &guess, None);
+    let stream = parse_stream(&sql).map_err(|error| Error::internal("the guessed stream does not parse").caused_by(error))?;
+    let input = Input::File(path.to_path_buf());
+    let mut records = input.open(input.format(shape.format)?, shape.delimiter, &stream)?;
+    let decoder = Decoder::new(stream.into())?;
+    while let Some(record) = records.next()? {
+        let wrong = record.error.clone().or_else(|| decoder.decode(Some(&record.value)).err().map(|error| error.to_string()));
+        if let Some(wrong) = wrong {
+            return Ok(Error::input(format!("the column \"{}\" looks like the event time, and one record has none: {wrong}", guess.name))
+                .with("line", record.number)
+                .with("help", "correct or remove the record; `ingest` leaves such records out and tells their lines"));
+        }
+    }
+    Ok(none)
+}
+
+fn no_time(columns: &[Guess]) -> Error {
+    let listed: Vec<String> = columns.iter().map(|column| format!("{} {}", column.name, column.column_type)).collect();
+    let error = Error::input(format!(
+        "no column holds a time in every record, which a stream needs as its event time: found {}",
+        listed.join(", ")
+    ));
+    // Of equals the first one.
+    let likeliest = columns.iter().rev().map(|column| (likelihood(column), column)).max_by_key(|(likelihood, _)| *likelihood);
+    let (error, help) = match likeliest {
+        Some((1..=u8::MAX, column)) => {
+            let value: String = column.first.iter().flat_map(|first| first.chars()).take(40).collect();
+            let looks = looks(column).unwrap_or(Looks { like: "no form that is known", help: REWRITE.to_owned() });
+            (error.with("likeliest", format!("\"{}\", which holds \"{value}\": {}", column.path.join("."), looks.like)), looks.help)
+        }
+        _ => (error, "add a column with the time of each record".to_owned()),
+    };
+    error.with("expected", EXPECTED).with("help", help)
+}
+
+/// How much a column seems to be meant as a time; 0 for not at all.
+fn likelihood(column: &Guess) -> u8 {
+    let Some(first) = &column.first else { return 0 };
+    let digits = first.chars().filter(char::is_ascii_digit).count();
+    let separators = first.chars().filter(|character| "-/.: T".contains(*character)).count();
+    let named = if names_a_time(&column.name) { 2 } else { 0 };
+    let formed = if looks(column).is_some() { 4 } else { u8::from(digits >= 6 && separators >= 2) };
+    // A number says little without a name.
+    if formed == 4 && first.parse::<f64>().is_ok() && named == 0 { 2 } else { named + formed }
+}
+
+struct Looks {
+    like: &'static str,
+    help: String,
+}
+
+/// What a value is that is no time to us.
+fn looks(column: &Guess) -> Option<Looks> {
+    let first = column.first.as_deref()?;
+    let found = |like, help: &str| Some(Looks { like, help: help.to_owned() });
+    if let Ok(number) = first.parse::<f64>() {
+        let by_hand = "`basestream init DIR` without --from makes a stream to write by hand: TIMESTAMPTZ OPTIONS (unit = 's'), or 'ms'";
+        return match number {
+            20_000.0..80_000.0 if names_a_time(&column.name) => found("like a day of a spreadsheet, counted from 1900", REWRITE),
+            19_000_101.0..21_001_231.0 if names_a_time(&column.name) => found("like a date without hyphens", REWRITE),
+            946_684_800.0..4_102_444_800.0 => found("like seconds since 1970, under a name that does not say so", by_hand),
+            946_684_800_000.0..4_102_444_800_000.0 => found("like milliseconds since 1970, under a name that does not say so", by_hand),
+            _ => None,
+        };
+    }
+    if parse_timestamp(first) == Err(TimeError::NoZone) {
+        let with_zone = format!("add the zone before: `jq -c '.{} += \"Z\"' FILE` where it is UTC", column.path.join("."));
+        return found("a time without a zone, which only CSV may have (as UTC)", &with_zone);
+    }
+    let outline = outline(first);
+    match outline.split(' ').next().unwrap_or_default() {
+        "9.9.9" if first.len() >= 8 => found("like day.month.year", REWRITE),
+        "9/9/9" if first.len() >= 8 => found("like month/day/year or day/month/year, which cannot be told apart", REWRITE),
+        "9-9-9" if first.len() >= 8 && parse_date(first).is_none() => found("like a day in another order than year-month-day", REWRITE),
+        "9/a/9:9:9:9" => found("like the time of a web server's log", REWRITE),
+        "9-a-9" | "9/a/9" => found("like a date with the name of its month", REWRITE),
+        _ => None,
+    }
+}
+
+/// Runs of digits as one `9`, runs of letters as one `a`.
+fn outline(text: &str) -> String {
+    let mut outline = String::new();
+    for character in text.chars() {
+        let class = if character.is_ascii_digit() {
+            '9'
+        } else if character.is_alphabetic() {
+            'a'
+        } else {
+            character
+        };
+        if !(outline.ends_with(class) && matches!(class, '9' | 'a')) {
+            outline.push(class);
+        }
+    }
+    outline
+}

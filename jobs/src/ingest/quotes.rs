@@ -1,0 +1,169 @@
+//! Watches the quotes of a CSV file on their way to its reader, to which a quote that is never closed opens a cell as long as
+//! the rest of the file. Where a quote is stray the reading ends before the record that holds it is whole.
+
+use std::collections::VecDeque;
+use std::io::{Error as IoError, Read};
+
+use schemas::Error;
+
+/// A longer record is none: Kafka's own bound of a message is the same.
+const MAX_RECORD_BYTES: u64 = 1 << 20;
+/// A record of more lines is one in which a quote is stray.
+const MAX_RECORD_LINES: u64 = 1_000;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Passes a CSV file on, up to where a quote is stray.
+pub(super) struct Watched<R> {
+    inner: R,
+    delimiter: u8,
+    at: At,
+    /// Bytes that were passed on, and the line of the next one.
+    bytes: u64,
+    line: u64,
+    /// Where the record at hand begins.
+    record_at: u64,
+    record_line: u64,
+    /// Where the quote of the cell at hand was opened.
+    quote_line: u64,
+    /// The first lines of the records that the reader was not asked for yet; its own count is behind where lines end in CRLF.
+    lines: VecDeque<u64>,
+    fault: Option<Fault>,
+}
+
+/// What the next byte may begin or end: the states of the reader, by its own rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Record,
+    Cell,
+    Plain,
+    Quoted,
+    /// After a quote in a quoted cell, which ends it unless another quote follows.
+    AfterQuote,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    NeverClosed,
+    /// A quoted cell of several lines, whose closing quote has text behind it.
+    ClosedInText,
+    TooManyLines,
+    TooLong,
+}
+
+impl<R> Watched<R> {
+    pub(super) fn new(inner: R, delimiter: u8) -> Self {
+        Self {
+            inner,
+            delimiter,
+            at: At::Record,
+            bytes: 0,
+            line: 1,
+            record_at: 0,
+            record_line: 1,
+            quote_line: 1,
+            lines: VecDeque::new(),
+            fault: None,
+        }
+    }
+
+    /// The first line of the record that was read just now: to be asked once for each.
+    pub(super) fn next_line(&mut self) -> u64 {
+        self.lines.pop_front().unwrap_or(self.line)
+    }
+
+    /// The last line of which the reader has got all records.
+    pub(super) fn last_line(&self) -> u64 {
+        if self.at == At::Record { self.line - 1 } else { self.record_line - 1 }
+    }
+
+    /// How many bytes lie before the record with a stray quote; `None` when there is none.
+    pub(super) fn sound_bytes(&self) -> Option<u64> {
+        self.fault.map(|_| self.record_at)
+    }
+
+    /// Why the reading ended, where a quote or a record without end is why.
+    pub(super) fn fault(&self) -> Option<Error> {
+        let (record, quote, line) = (self.record_line, self.quote_line, self.line);
+        let message = match self.fault? {
+            Fault::NeverClosed => format!("the quote opened on line {quote} is never closed"),
+            Fault::ClosedInText => {
+                format!("the quote opened on line {quote} is closed in the middle of a cell on line {line}: one of the two is stray")
+            }
+            Fault::TooManyLines => {
+                format!("the record has more than {MAX_RECORD_LINES} lines: the quote opened on line {quote} may be stray")
+            }
+            Fault::TooLong if self.at == At::Quoted => {
+                format!("the record is longer than {} MiB: the quote opened on line {quote} may be stray", MAX_RECORD_BYTES >> 20)
+            }
+            Fault::TooLong => format!("the record is longer than {} MiB", MAX_RECORD_BYTES >> 20),
+        };
+        let help = "close the quote, take it out, or write it twice inside of a quoted cell";
+        Some(Error::input(message).with("line", record).with("help", help))
+    }
+
+    /// Follows the bytes; how many there are before a fault.
+    fn follow(&mut self, chunk: &[u8]) -> usize {
+        for (index, byte) in chunk.iter().enumerate() {
+            if let Err(fault) = self.step(*byte, self.bytes + index as u64) {
+                self.fault = Some(fault);
+                self.bytes += index as u64;
+                return index;
+            }
+        }
+        self.bytes += chunk.len() as u64;
+        if self.at != At::Record && self.is_too_long(self.bytes) {
+            self.fault = Some(Fault::TooLong);
+        }
+        chunk.len()
+    }
+
+    #[inline]
+    fn step(&mut self, byte: u8, offset: u64) -> Result<(), Fault> {
+        if self.at == At::Record {
+            let is_mark = offset < BYTE_ORDER_MARK.len() as u64 && byte == BYTE_ORDER_MARK[offset as usize];
+            if !is_mark && !matches!(byte, b'\n' | b'\r') {
+                (self.at, self.record_at, self.record_line) = (At::Cell, offset, self.line);
+                self.lines.push_back(self.line);
+            }
+        }
+        match (self.at, byte) {
+            (At::Record, _) => {}
+            (At::Quoted, b'"') => self.at = At::AfterQuote,
+            (At::Quoted, b'\n') if self.line + 1 - self.record_line >= MAX_RECORD_LINES => return Err(Fault::TooManyLines),
+            (At::Quoted, _) => {}
+            (At::AfterQuote, b'"') => self.at = At::Quoted,
+            (At::Cell, b'"') => (self.at, self.quote_line) = (At::Quoted, self.line),
+            (_, b'\n' | b'\r') if self.is_too_long(offset) => return Err(Fault::TooLong),
+            (_, b'\n' | b'\r') => self.at = At::Record,
+            (_, byte) if byte == self.delimiter => self.at = At::Cell,
+            (At::AfterQuote, byte) if self.line > self.quote_line && byte != b' ' => return Err(Fault::ClosedInText),
+            (At::Cell | At::Plain | At::AfterQuote, _) => self.at = At::Plain,
+        }
+        self.line += u64::from(byte == b'\n');
+        Ok(())
+    }
+
+    fn is_too_long(&self, end: u64) -> bool {
+        end - self.record_at > MAX_RECORD_BYTES
+    }
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, IoError> {
+        let stray = || IoError::other("a quote is stray");
+        if self.fault.is_some() {
+            return Err(stray());
+        }
+        let read = self.inner.read(buffer)?;
+        if read == 0 && self.at == At::Quoted && !buffer.is_empty() {
+            self.fault = Some(Fault::NeverClosed);
+        }
+        match self.follow(&buffer[..read]) {
+            0 if self.fault.is_some() => Err(stray()),
+            sound => Ok(sound),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
