@@ -86,6 +86,13 @@ pub enum What {
     },
 }
 
+#[cfg(test)]
+impl Change {
+    pub(crate) fn of(kind: DefinitionKind, name: &str, what: What) -> Change {
+        Change { kind, name: name.into(), what, sql: String::new(), newest: None }
+    }
+}
+
 impl Changes {
     /// True when applying would change the catalog.
     pub fn is_empty(&self, prune: bool) -> bool {

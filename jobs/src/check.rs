@@ -7,7 +7,8 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use schemas::Result;
 use schemas::definitions::durations::{format_bytes, format_duration};
-use schemas::definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition, parse};
+use schemas::definitions::{Definitions, Diagnostics, Severity, StreamDefinition, ViewDefinition, parse};
+use schemas::error::unknown_relation;
 use schemas::functions::Functions;
 use schemas::plan::explain::links::LinksExplanation;
 use schemas::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
@@ -91,11 +92,9 @@ pub struct ColumnReport {
 pub async fn check_project(project: &Path, functions: &Functions, now: Micros) -> Result<Checked> {
     let (definitions, found) = parse::load_project(project)?;
     let mut checked = check_definitions(definitions, functions, now).await;
+    // A view is not to blame for a stream whose definition was left out as wrong.
+    checked.diagnostics.0.retain(|planned| !unknown_relation(&planned.message).is_some_and(|name| is_left_out(name, &found)));
     let mut diagnostics = found;
-    if diagnostics.has_errors() {
-        // A view is not to blame for a stream whose definition was left out as wrong.
-        checked.diagnostics.0.retain(|planned| !names_unknown_table(&planned.message));
-    }
     diagnostics.extend(checked.diagnostics.0);
     diagnostics.sort();
     checked.diagnostics = diagnostics;
@@ -152,9 +151,10 @@ impl Checked {
     }
 }
 
-/// The planner's words for a relation that is neither stream nor view.
-fn names_unknown_table(message: &str) -> bool {
-    message.contains("there is no stream or view \"")
+/// Whether a definition of this name was left out for a mistake of its own; also where that may be, as the name could not be read.
+fn is_left_out(name: &str, found: &Diagnostics) -> bool {
+    let errors = found.iter().filter(|found| found.severity == Severity::Error);
+    errors.map(|error| error.left_out.as_deref()).any(|left_out| left_out.is_none_or(|left_out| left_out == name))
 }
 
 fn report_stream(stream: &StreamDefinition, dedup_memory: u64) -> StreamReport {

@@ -19,6 +19,7 @@ mod installation;
 pub mod ledger;
 pub mod memory;
 pub mod output;
+pub mod readers;
 pub mod repair;
 pub mod scheduler;
 pub mod served;

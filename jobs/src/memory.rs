@@ -11,7 +11,8 @@ const PURGE_DELAY: i32 = 15;
 /// How long mimalloc keeps memory by itself: another number was asked for by one of its variables.
 const BY_ITSELF_MS: c_long = 1_000;
 
-/// Has memory that was freed kept for three seconds. mimalloc's own variable `MIMALLOC_PURGE_DELAY` (milliseconds; -1: for ever) goes before.
+/// Has memory that was freed kept for three seconds. mimalloc's own variable `MIMALLOC_PURGE_DELAY` (milliseconds; -1: for ever) goes
+/// before.
 #[allow(unsafe_code)]
 pub fn keep_what_is_freed() {
     // SAFETY: they read and store a number of mimalloc's table of options, whose index is in it.

@@ -79,6 +79,14 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
+/// A cell's first line: more of them would blow up its row and pad all others.
+pub fn one_line(cell: &str) -> String {
+    match cell.trim_end().split_once('\n') {
+        Some((first, _)) => format!("{} ..", first.trim_end()),
+        None => cell.to_owned(),
+    }
+}
+
 fn error_text(error: &Error) -> String {
     let mut text = format!("error: {}", error.message());
     for (key, value) in error.context() {
@@ -121,6 +129,12 @@ mod tests {
         assert_eq!(error_text(&error), "error: the view has no key \"x\"\n  view: velocity\n  caused by: below");
         assert_eq!(error_json(&error)["kind"], "input");
         assert_eq!(error_json(&error)["context"]["view"], "velocity");
+    }
+
+    #[test]
+    fn a_cell_of_several_lines_is_cut_to_its_first() {
+        assert_eq!(one_line("CREATE VIEW a AS\r\nSELECT 1"), "CREATE VIEW a AS ..");
+        assert_eq!((one_line("SELECT 1\n"), one_line("")), ("SELECT 1\n".to_owned(), String::new()));
     }
 
     #[test]

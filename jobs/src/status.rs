@@ -1,10 +1,12 @@
 //! `status`: how far each partition is read, what each view is served from, what runs, and what is wrong. A service that does not
 //! answer is one of the problems; the rest is told.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schemas::catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus};
+use schemas::catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
 use schemas::events::format_timestamp;
+use schemas::fresh::ViewVersion;
 use schemas::functions::Functions;
 use schemas::settings::Settings;
 use schemas::tiles::Micros;
@@ -13,13 +15,14 @@ use serde::Serialize;
 
 use crate::apply::kind_name;
 use crate::installation::Installation;
+use crate::readers::{Reader, readers};
 
 mod gather;
 pub mod problems;
 mod text;
 
 use gather::{Services, topics};
-use problems::{Ends, Problem, problems};
+use problems::{Ends, Facts, Problem, problems};
 
 /// How many ended runs of all views are listed.
 const RUNS: usize = 10;
@@ -28,6 +31,8 @@ const RUNS: usize = 10;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Status {
     pub partitions: Vec<PartitionStatus>,
+    /// The processes whose workers committed partitions of late.
+    pub readers: Vec<Reader>,
     pub views: Vec<ViewStatus>,
     pub runs: Vec<RunReport>,
     pub definitions: Vec<DefinitionReport>,
@@ -67,10 +72,10 @@ pub struct ViewStatus {
     pub view: Arc<str>,
     pub version: u32,
     pub status: DefinitionStatus,
-    /// The vector that the snapshot stands at; null before the first.
+    /// The vector that the snapshot stands at, of the streams that the view reads; null before the first.
     pub cut: Option<Vector>,
     pub snapshot_at: Option<String>,
-    /// Records of the view's partitions between the cut and what is committed.
+    /// Records of the streams that the view reads between the cut and what is committed.
     pub after_cut: Option<i64>,
     pub last_run: Option<RunReport>,
 }
@@ -117,12 +122,25 @@ pub async fn status_of_settings(settings: &Settings, functions: &Functions) -> S
 impl Services {
     async fn status(&self) -> Status {
         let (facts, runs) = self.facts().await;
-        Status { problems: problems(&facts), ..status_of(&facts.state, &facts.ends, &runs) }
+        Status {
+            readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
+            problems: problems(&facts),
+            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs)
+        }
     }
 }
 
+/// The streams that each view version reads.
+pub type Reads = BTreeMap<ViewVersion, Vec<Arc<str>>>;
+
+/// Empty where the definitions do not plan.
+fn reads(facts: &Facts) -> Reads {
+    let views = facts.registry.iter().flatten().flat_map(|registry| &registry.views);
+    views.map(|live| ((live.name.clone(), live.version), live.plan.streams.iter().map(|stream| stream.name.clone()).collect())).collect()
+}
+
 /// What the catalog and the log say of each partition, view and run: a pure function of what was read.
-pub fn status_of(state: &CatalogState, ends: &Ends, runs: &[RunRecord]) -> Status {
+pub fn status_of(state: &CatalogState, ends: &Ends, reads: &Reads, runs: &[RunRecord]) -> Status {
     let topics = topics(state);
     let mut partitions: Vec<PartitionId> = state.partitions.keys().cloned().collect();
     for (stream, bounds) in ends {
@@ -135,7 +153,7 @@ pub fn status_of(state: &CatalogState, ends: &Ends, runs: &[RunRecord]) -> Statu
         partitions: partitions.iter().map(|id| partition_status(state, id, topics.get(&id.stream), ends.get(&id.stream))).collect(),
         views: state
             .live(DefinitionKind::View)
-            .map(|record| view_status(state, record.name.clone(), record.version, record.status))
+            .map(|record| view_status(state, record, reads.get(&(record.name.clone(), record.version))))
             .collect(),
         runs: runs.iter().map(RunReport::of).collect(),
         definitions: definitions
@@ -147,6 +165,7 @@ pub fn status_of(state: &CatalogState, ends: &Ends, runs: &[RunRecord]) -> Statu
                 created_at: format_timestamp(record.created_at),
             })
             .collect(),
+        readers: Vec::new(),
         problems: Vec::new(),
         revision: state.revision,
     }
@@ -187,19 +206,23 @@ fn partition_status(
     }
 }
 
-fn view_status(state: &CatalogState, view: Arc<str>, version: u32, status: DefinitionStatus) -> ViewStatus {
-    let snapshot = state.snapshot(&view, version);
-    let runs = state.runs.iter().filter(|run| run.view == view && run.version == version);
+/// A run's cut is that of all streams; what a view does not read is no part of its own. `streams`: those it reads, if they are known.
+fn view_status(state: &CatalogState, record: &DefinitionRecord, streams: Option<&Vec<Arc<str>>>) -> ViewStatus {
+    let DefinitionRecord { name: view, version, status, .. } = record;
+    let snapshot = state.snapshot(view, *version);
+    let runs = state.runs.iter().filter(|run| run.view == *view && run.version == *version);
     let last_run = runs.max_by_key(|run| (run.started_at, run.ended_at)).map(RunReport::of);
-    let after_cut = snapshot.map(|snapshot| {
-        let committed = state.vector();
-        snapshot.cut.iter().map(|(partition, offset)| (committed.get(partition).0 - offset.0).max(0)).sum()
+    let read = |vector: &Vector| streams.map_or_else(|| vector.clone(), |streams| vector.of_streams(streams));
+    let cut = snapshot.map(|snapshot| read(&snapshot.cut));
+    let after_cut = cut.as_ref().map(|cut| {
+        let committed = read(&state.vector());
+        committed.iter().map(|(partition, offset)| (offset.0 - cut.get(partition).0).max(0)).sum()
     });
     ViewStatus {
-        view,
-        version,
-        status,
-        cut: snapshot.map(|snapshot| snapshot.cut.clone()),
+        view: view.clone(),
+        version: *version,
+        status: *status,
+        cut,
         snapshot_at: snapshot.map(|snapshot| format_timestamp(snapshot.published_at)),
         after_cut,
         last_run,

@@ -1,7 +1,7 @@
 //! `up`: all layers in one process; `speed`, `serve` and `scheduler` run them apart, on the same URLs.
 //!
 //! ```text
-//! apply -> node loaded -> HTTP opened -> speed (its fresh layers shared with the node), scheduler, collector -> ready
+//! address taken -> apply -> node loaded -> HTTP answered -> speed (its fresh layers shared with the node), scheduler, collector -> ready
 //! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node -> catalog
 //! ```
 
@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use schemas::definitions::Definitions;
 use schemas::fresh::Fresh;
 use schemas::{Error, Result};
+use serving::http::{Door, listen};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,7 @@ use crate::installation::{Installation, clock};
 
 mod metrics;
 mod parts;
+mod shared;
 mod signals;
 
 pub use metrics::recorder;
@@ -56,10 +58,11 @@ impl Ready {
 /// Applies definitions and runs all layers until told to stop; then lets go of everything in order. The first part that fails stops
 /// all, and its error is the outcome.
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
+    let door = door(&installation).await?;
     apply(&installation, &options).await?;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
-    let ready = start_serving(&mut parts, &installation, Some(fresh.clone())).await?;
+    let ready = start_serving(&mut parts, &installation, door, Some(fresh.clone())).await?;
     start_speed(&mut parts, &installation, Some(fresh));
     start_jobs(&mut parts, &installation);
     announce(ready, options);
@@ -77,9 +80,10 @@ pub async fn speed(installation: Installation, stop: CancellationToken) -> Resul
 
 /// The serving layer alone: answers from checkpoints and snapshots, and takes events into the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
+    let door = door(&installation).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
-    let ready = start_serving(&mut parts, &installation, None).await?;
+    let ready = start_serving(&mut parts, &installation, door, None).await?;
     announce(ready, options);
     finish(installation, parts, &stop).await
 }
@@ -100,14 +104,25 @@ async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
     Ok(())
 }
 
-/// First of all: that the address is taken is found before anything works.
-async fn start_serving(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) -> Result<Ready> {
+/// First of all: that the address is taken is found before anything works. Who connects while the node is loaded waits for it.
+async fn door(installation: &Installation) -> Result<Door> {
+    listen(http_address(&installation.settings.serving.http).await?).await
+}
+
+async fn start_serving(parts: &mut Parts, installation: &Installation, door: Door, fresh: Option<Fresh>) -> Result<Ready> {
     let recorder = start_upkeep(parts);
-    let address = http_address(&installation.settings.serving.http).await?;
+    let reads_itself = fresh.is_some();
     let node = installation.node_at_once(fresh).await?;
-    let doors = parts.token(Stage::Doors);
-    let (http, task) = serving::http::serve(node.clone(), installation.log.clone(), recorder, address, doors).await?;
+    let (http, doors) = (door.address, parts.token(Stage::Doors));
+    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, door, doors);
     parts.start(Stage::Doors, "http", |_| async move { task.await? });
+    if reads_itself {
+        let (node, worker, interval) = (node.clone(), installation.worker.clone(), installation.settings.speed.checkpoint_interval);
+        parts.start(Stage::Node, "shared", move |stop| async move {
+            shared::watch(node, worker, interval, stop).await;
+            Ok(())
+        });
+    }
     parts.start(Stage::Node, "node", |stop| async move {
         node.run(stop).await;
         Ok(())

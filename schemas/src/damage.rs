@@ -54,15 +54,4 @@ fn suspects<'e>(state: &CatalogState, errors: &'e [Error]) -> Vec<&'e str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_damaged_file_is_told_with_what_to_do_once() {
-        let damaged = with_help(with_help(Error::corrupt("damaged").with("file", "a.parquet")));
-        assert_eq!(damaged.to_string(), "damaged (file: a.parquet, help: `basestream repair` rebuilds what is damaged)");
-        for other in [Error::corrupt("a local copy is damaged"), Error::unavailable("no answer").with("file", "a.parquet")] {
-            assert_eq!(with_help(other.copied()).to_string(), other.to_string());
-        }
-    }
-}
+mod tests;

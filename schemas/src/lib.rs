@@ -11,6 +11,7 @@
 pub mod catalog;
 pub mod damage;
 pub mod definitions;
+pub mod durable;
 pub mod error;
 pub mod events;
 pub mod failpoint;

@@ -1,9 +1,10 @@
 //! The registry: what the definitions in the catalog mean. Every process works by the catalog, not by its files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use crate::definitions::parse::suggest::nearest;
 use crate::definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
 use crate::error::{Error, Result};
 use crate::fresh::ViewVersion;
@@ -99,6 +100,21 @@ impl Registry {
     }
 }
 
+/// What is said of a name that no view has. A stream's name is told as one.
+pub fn no_view<'a>(name: &str, views: impl IntoIterator<Item = &'a str>, streams: impl IntoIterator<Item = &'a str>) -> Error {
+    let views: BTreeSet<&str> = views.into_iter().collect();
+    let near = nearest(name, views.iter().copied()).map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
+    let listed = match views.is_empty() {
+        true => "no view is defined yet".to_owned(),
+        false => format!("expected one of {}", views.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    match streams.into_iter().any(|stream| stream == name) {
+        true => Error::not_found(format!("\"{name}\" is a stream, and this is about views: {listed}"))
+            .with("help", format!("SQL reads its events: SELECT .. FROM {name}")),
+        false => Error::not_found(format!("there is no view \"{name}\": {near}{listed}")),
+    }
+}
+
 fn fingerprint(state: &CatalogState) -> Vec<(Arc<str>, u32, DefinitionStatus)> {
     let live = |kind| state.live(kind).map(|record| (record.name.clone(), record.version, record.status));
     live(DefinitionKind::Stream).chain(live(DefinitionKind::View)).collect()
@@ -109,3 +125,6 @@ fn stored(record: &DefinitionRecord, error: &Error) -> Error {
         .with("name", &record.name)
         .with("version", record.version)
 }
+
+#[cfg(test)]
+mod tests;

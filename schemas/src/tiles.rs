@@ -3,12 +3,16 @@
 //! Times are microseconds since 1970-01-01 UTC; all divisions floor, also before 1970.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 /// A point in event time: microseconds since 1970-01-01 UTC.
 pub type Micros = i64;
+
+/// Now, handed in by the caller so that what depends on it can be simulated.
+pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
 const SECOND: Micros = 1_000_000;
 const MINUTE: Micros = 60 * SECOND;

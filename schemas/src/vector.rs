@@ -151,23 +151,4 @@ impl<'de> Deserialize<'de> for Vector {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_vector_reads_back_from_its_token(entries in proptest::collection::btree_map(("[a-z_]{1,8}", 0..64i32), 0..i64::MAX, 0..8)) {
-            let vector: Vector = entries.into_iter().map(|((s, p), o)| (PartitionId::new(s, p), Offset(o))).collect();
-            prop_assert_eq!(Vector::from_token(&vector.token()).unwrap(), vector);
-        }
-    }
-
-    #[test]
-    fn a_vector_that_is_behind_in_one_partition_does_not_cover() {
-        let ahead: Vector = "a/0:5,a/1:3".parse().unwrap();
-        let behind: Vector = "a/0:9,a/1:2".parse().unwrap();
-        assert!(!behind.covers(&ahead) && !ahead.covers(&behind));
-        assert_eq!(behind.behind(&ahead), Some((PartitionId::new("a", 1), Offset(2), Offset(3))));
-    }
-}
+mod tests;

@@ -67,7 +67,53 @@ async fn every_mistake_of_every_file_is_listed_with_its_place() {
     let checked = check(&files).await;
     let places: Vec<String> = checked.diagnostics.iter().map(|d| format!("{}:{}", d.file.as_ref().unwrap().display(), d.line)).collect();
     assert_eq!(places, ["streams/pay.sql:1", "views/a.sql:2", "views/b.sql:2"], "{}", checked.diagnostics);
-    assert!(checked.text().ends_with("3 errors"));
+    let text = checked.text();
+    assert!(text.starts_with("streams/pay.sql:1") && text.ends_with("\n\n3 errors"), "{text}");
+    assert!(!text.contains("stream ok") && !text.contains("duplicates"), "what is well does not bury what is wrong: {text}");
+}
+
+#[tokio::test]
+async fn a_name_that_nothing_has_is_told_beside_other_mistakes() {
+    let option = STREAM.replace("pay", "other").replace("dedup_within", "dedup_witin");
+    let views = "CREATE VIEW a AS SELECT device, count(*) AS n FROM payy GROUP BY device;\n\
+        CREATE VIEW b AS SELECT device, count(*) AS n FROM other GROUP BY device;\n\
+        CREATE VIEW c AS SELECT device, ts FROM pay;";
+    let checked = check(&[("streams/pay.sql", STREAM), ("streams/other.sql", &option), ("views/v.sql", views)]).await;
+    let told: Vec<&str> = checked.diagnostics.iter().map(|d| d.message.as_str()).collect();
+    let unknown = "view \"a\": there is no stream or view \"payy\": did you mean \"pay\"? expected one of pay, c";
+    assert_eq!(told.len(), 2, "{}", checked.diagnostics);
+    assert!(told.contains(&unknown) && told.contains(&"unknown option 'dedup_witin'"), "{}", checked.diagnostics);
+}
+
+#[tokio::test]
+async fn a_text_that_is_added_up_is_told_at_its_place_with_what_would_do() {
+    let view = "CREATE VIEW a WITH (windows = '1h') AS\nSELECT device, sum(amount) AS ok,\n  coalesce(sum(id), 0) AS total\n\
+        FROM pay GROUP BY device;";
+    let checked = check(&[("streams/pay.sql", STREAM), ("views/a.sql", view)]).await;
+    assert_eq!(
+        checked.diagnostics.to_string(),
+        "views/a.sql:3:16: error: view \"a\": found sum(TEXT), expected a number, e.g. CAST(id AS DECIMAL(18,2))"
+    );
+}
+
+#[tokio::test]
+async fn what_is_suggested_is_what_was_probably_meant() {
+    let views = "CREATE VIEW a AS SELECT device, cuont(*) AS n FROM pay GROUP BY device;\n\
+        CREATE VIEW b AS SELECT device, count(*) FILTER (WHERE within(ordered, '1h')) AS n FROM orders GROUP BY device;";
+    let orders = STREAM.replace("pay", "orders").replace("id TEXT NOT NULL, ts ", "order_id TEXT NOT NULL, ordered_at ");
+    let orders = orders.replace("'ts'", "'ordered_at'").replace("id = 'id'", "id = 'order_id'");
+    let checked = check(&[("streams/orders.sql", &orders), ("streams/pay.sql", STREAM), ("views/v.sql", views)]).await;
+    let told = checked.diagnostics.to_string();
+    assert!(told.contains("there is no function \"cuont\": did you mean \"count\"?"), "{told}");
+    assert!(told.contains("there is no column \"ordered\": did you mean \"ordered_at\"?"), "{told}");
+}
+
+#[tokio::test]
+async fn a_warning_stands_below_what_it_could_be_buried_by() {
+    let checked = check(&[("views/pay.sql", STREAM)]).await;
+    let text = checked.text();
+    let (warning, topic) = (text.find("outside streams/").unwrap(), text.find("topic").unwrap());
+    assert!(topic < warning && text.ends_with("\n\n1 stream and 0 views: no errors"), "{text}");
 }
 
 #[tokio::test]

@@ -2,25 +2,29 @@
 
 use std::fmt::Write;
 
+use schemas::definitions::Severity;
+
 use super::{Checked, StreamReport, ViewReport, mebibytes};
 use crate::output::table;
 
 pub(super) fn checked(checked: &Checked) -> String {
-    let mut text = String::new();
-    if !checked.diagnostics.is_empty() {
-        let _ = writeln!(text, "{}\n", checked.diagnostics);
+    let found = &checked.diagnostics;
+    let errors = found.iter().filter(|found| found.severity == Severity::Error).count();
+    if errors > 0 {
+        // What is well would bury what is wrong.
+        return format!("{found}\n\n{}", count(errors, "error"));
     }
+    let mut text = String::new();
     for stream in &checked.streams {
         write_stream(&mut text, stream);
     }
     for view in &checked.views {
         write_view(&mut text, view);
     }
-    let errors = checked.diagnostics.iter().filter(|found| found.severity == schemas::definitions::Severity::Error).count();
-    let _ = match errors {
-        0 => write!(text, "{} and {}: no errors", count(checked.streams.len(), "stream"), count(checked.views.len(), "view")),
-        errors => write!(text, "{}", count(errors, "error")),
-    };
+    if !found.is_empty() {
+        let _ = writeln!(text, "{found}\n");
+    }
+    let _ = write!(text, "{} and {}: no errors", count(checked.streams.len(), "stream"), count(checked.views.len(), "view"));
     text
 }
 

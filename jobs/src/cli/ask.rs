@@ -12,7 +12,7 @@ use serde_json::json;
 use serving::{Keys, Meta, QueryResponse, parse_as_of};
 
 use super::{Context, Done};
-use crate::output::{OutputWriter, table};
+use crate::output::{OutputWriter, one_line, table};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream lookup device_velocity device_id=d17\n  \
@@ -103,10 +103,10 @@ async fn print_json(mut response: QueryResponse) -> Result<()> {
 async fn print_table(context: &Context, mut response: QueryResponse) -> Result<()> {
     let header: Vec<String> = response.schema.fields().iter().map(|field| field.name().clone()).collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let mut rows = Vec::new();
+    let mut rows: Vec<Vec<String>> = Vec::new();
     while let Some(batch) = response.batches.try_next().await? {
         for row in 0..batch.num_rows() {
-            rows.push(values_text(&batch, row)?);
+            rows.push(values_text(&batch, row)?.iter().map(|value| one_line(value)).collect());
         }
     }
     let (count, meta) = (rows.len(), response.meta_so_far());

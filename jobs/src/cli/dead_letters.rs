@@ -13,9 +13,9 @@ use schemas::vector::Offset;
 use serde_json::json;
 
 use super::{Context, Done, progress};
-use crate::dead_letters::{self, DamagedFile, ExportSummary, Listing, ReplayOptions, ReplaySummary, Selection};
+use crate::dead_letters::{self, DamagedFile, ExportSummary, Listed, Listing, ReplayOptions, ReplaySummary, Selection};
 use crate::installation::{Installation, now};
-use crate::output::table;
+use crate::output::{one_line, table};
 
 #[derive(Debug, Args)]
 pub(super) struct DeadLettersArgs {
@@ -173,17 +173,7 @@ async fn bar(context: &Context, installation: &Installation, stream: Option<&str
 fn list_text(listing: &Listing) -> String {
     let mut text = match listing.count {
         0 if listing.damaged.is_empty() => "no dead letters".to_owned(),
-        _ => {
-            let header = ["stream", "partition", "offset", "timestamp", "replayed", "key", "reason", "value"];
-            let rows = listing.dead_letters.iter().map(|l| {
-                let cells =
-                    [&*l.stream, &l.partition.to_string(), &l.offset.to_string(), l.timestamp.as_deref().unwrap_or("-")].map(str::to_owned);
-                let more =
-                    [if l.replayed { "yes" } else { "-" }, l.key.as_deref().unwrap_or("-"), &l.reason, l.value.as_deref().unwrap_or("-")];
-                cells.into_iter().chain(more.map(str::to_owned)).collect()
-            });
-            table(&header, rows)
-        }
+        _ => letters_text(&listing.dead_letters),
     };
     let shown = listing.dead_letters.len() as i64;
     if shown < listing.count {
@@ -195,6 +185,24 @@ fn list_text(listing: &Listing) -> String {
         let _ = write!(text, "\n\n{}", table(&["count", "replayed", "stream", "reason"], rows));
     }
     text + &damaged_text(&listing.damaged)
+}
+
+/// A row for each; what is long stands below it, on lines of its own.
+fn letters_text(letters: &[Listed]) -> String {
+    let rows = letters.iter().map(|letter| {
+        let timestamp = letter.timestamp.as_deref().unwrap_or("-");
+        let replayed = if letter.replayed { "yes" } else { "-" };
+        let key = letter.key.as_deref().unwrap_or("-");
+        [&*letter.stream, &letter.partition.to_string(), &letter.offset.to_string(), timestamp, replayed, key].map(str::to_owned).to_vec()
+    });
+    let table = table(&["stream", "partition", "offset", "timestamp", "replayed", "key"], rows);
+    let mut lines = table.lines();
+    let mut text = lines.next().unwrap_or_default().to_owned();
+    for (line, letter) in lines.zip(letters) {
+        let _ = write!(text, "\n{line}\n    reason: {}", one_line(&letter.reason));
+        let _ = letter.value.as_ref().map_or(Ok(()), |value| write!(text, "\n    value:  {value}"));
+    }
+    text
 }
 
 fn export_text(to: &str, summary: &ExportSummary) -> String {
@@ -247,6 +255,35 @@ fn since(text: &str) -> Result<Micros, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_reason_and_a_value_stand_below_their_row_and_pad_nothing() {
+        let listed = |offset, value: Option<&str>| Listed {
+            stream: "orders".into(),
+            partition: 0,
+            offset: Offset(offset),
+            timestamp: None,
+            reason: "x".repeat(190),
+            key: Some("k".into()),
+            value: value.map(str::to_owned),
+            value_bytes: 3,
+            replayed: false,
+        };
+        let text = letters_text(&[listed(17, Some("{}x")), listed(4, None)]);
+        let reason = format!("    reason: {}", "x".repeat(190));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "stream  partition  offset  timestamp  replayed  key",
+                "orders  0          17      -          -         k",
+                reason.as_str(),
+                "    value:  {}x",
+                "orders  0          4       -          -         k",
+                reason.as_str(),
+            ]
+        );
+    }
 
     #[test]
     fn a_replay_fails_when_each_that_was_left_is_refused() {

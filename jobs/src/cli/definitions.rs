@@ -5,12 +5,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use schemas::plan::explain::Explanation;
-use schemas::{Error, ErrorKind, Result};
+use schemas::registry::no_view;
+use schemas::{Error, Result};
 use serde_json::json;
 
+use super::ingest::{FormatArg, delimiter};
 use super::{Context, Done};
 use crate::apply::{Changes, DiffLine, What, kind_name, plan_changes};
 use crate::check::{Checked, check_project};
+use crate::ingest::Shape;
 use crate::installation::now;
 use crate::output::table;
 
@@ -25,6 +28,12 @@ pub(super) struct InitArgs {
     /// A file of events (JSON lines, CSV or Parquet) to fit stream and view to
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
+    /// That file's format [default: by its name]
+    #[arg(long, value_enum, requires = "from")]
+    format: Option<FormatArg>,
+    /// Between its columns, of CSV [default: guessed from the header]
+    #[arg(long, value_name = "CHAR", value_parser = delimiter, requires = "from")]
+    delimiter: Option<u8>,
 }
 
 #[derive(Debug, Args)]
@@ -56,7 +65,8 @@ pub(super) struct ExplainArgs {
 }
 
 pub(super) fn init(context: &Context, args: InitArgs) -> Result<Done> {
-    let made = crate::init::init(&args.folder, args.from.as_deref())?;
+    let shape = Shape { format: args.format.map(Into::into), delimiter: args.delimiter };
+    let made = crate::init::init(&args.folder, args.from.as_deref(), shape)?;
     context.output.print(&made, || made.text())?;
     Ok(Done::Success)
 }
@@ -89,7 +99,7 @@ pub(super) async fn apply(context: &Context, args: ApplyArgs) -> Result<Done> {
 pub(super) async fn explain(context: &Context, args: ExplainArgs) -> Result<Done> {
     let checked = checked(context).await?;
     let Some(explanation) = checked.explain(&args.view, now()) else {
-        return Err(no_explanation(checked, &args.view));
+        return Err(no_explanation(&checked, &args.view));
     };
     context.output.print(&explanation, || explanation_text(&explanation))?;
     Ok(Done::Success)
@@ -112,15 +122,15 @@ fn faultless(checked: Checked) -> Result<Checked> {
     Ok(checked)
 }
 
-fn no_explanation(checked: Checked, view: &str) -> Error {
+fn no_explanation(checked: &Checked, view: &str) -> Error {
     if checked.staging.contains(view) {
         return Error::input(format!("the view \"{view}\" has no aggregate: it is inlined where it is named, and keeps nothing"));
     }
-    if let Err(error) = checked.diagnostics.into_result() {
+    if let Err(error) = checked.diagnostics.clone().into_result() {
         return error;
     }
-    let known: Vec<&str> = checked.plans.iter().map(|plan| &*plan.view).collect();
-    Error::new(ErrorKind::NotFound, format!("there is no view \"{view}\" in the files")).with("expected one of", known.join(", "))
+    let streams = checked.definitions.streams.iter().map(|stream| &*stream.name);
+    no_view(view, checked.plans.iter().map(|plan| &*plan.view), streams).with("of", "the project's files")
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -131,7 +141,7 @@ enum Tense {
 
 fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
     let mut text = String::new();
-    let (mut added, mut changed, mut retired) = (0, 0, 0);
+    let (mut added, mut changed, mut retired, mut unchanged) = (0, 0, 0, 0);
     for change in &changes.changes {
         let subject = format!("{} {}", kind_name(change.kind), change.name);
         let _ = match &change.what {
@@ -153,7 +163,10 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
                 changed += 1;
                 writeln!(text, "~ {subject} (back at version {version}; version {dropped}, which was being built, is dropped)")
             }
-            What::Unchanged { version } => writeln!(text, "  {subject} (version {version}, unchanged)"),
+            What::Unchanged { .. } => {
+                unchanged += 1;
+                Ok(())
+            }
             What::Missing { version } if prune => {
                 retired += 1;
                 writeln!(text, "- {subject} (version {version}, not in the files)")
@@ -167,6 +180,9 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
                 writeln!(text, "    help: {help}")
             }
         };
+    }
+    if unchanged > 0 {
+        let _ = writeln!(text, "  {unchanged} unchanged");
     }
     let counts = [(added, "added"), (changed, "changed"), (retired, "retired")];
     let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
@@ -205,3 +221,6 @@ fn explanation_text(explained: &Explanation) -> String {
     }
     parts.join("\n\n")
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,8 @@ use crate::ingest::{Format, Input, Options, Summary};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream ingest orders orders.csv\n  basestream ingest orders day1.jsonl.gz day2.parquet\n  \
     kcat -C -t orders | basestream ingest orders -\n\n\
-    A repeat goes on where the last one ended. Records that are no events of the stream are left out and told;\n    a repeat with --produce-invalid sends them too.")]
+    A repeat goes on where the last one ended. Records that are no events of the stream are left out and told, and the\n\
+    exit code is 1 while records of a file are not in the log; a repeat with --produce-invalid sends them too.")]
 pub(super) struct IngestArgs {
     /// A stream of the catalog (`basestream apply` puts it there)
     stream: String,
@@ -31,10 +32,20 @@ pub(super) struct IngestArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum FormatArg {
+pub(super) enum FormatArg {
     Jsonl,
     Csv,
     Parquet,
+}
+
+impl From<FormatArg> for Format {
+    fn from(format: FormatArg) -> Format {
+        match format {
+            FormatArg::Jsonl => Format::JsonLines,
+            FormatArg::Csv => Format::Csv,
+            FormatArg::Parquet => Format::Parquet,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -59,11 +70,7 @@ struct RejectedReport {
 pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> {
     let installation = context.installation().await?;
     let options = Options {
-        format: args.format.map(|format| match format {
-            FormatArg::Jsonl => Format::JsonLines,
-            FormatArg::Csv => Format::Csv,
-            FormatArg::Parquet => Format::Parquet,
-        }),
+        format: args.format.map(Format::from),
         delimiter: args.delimiter,
         produce_invalid: args.produce_invalid,
         ..Options::default()
@@ -82,9 +89,10 @@ pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> 
         bar.finish_and_clear();
         reports.push(report(file, summary?));
     }
-    let nothing_fits = reports.iter().any(|report| report.records + report.skipped == 0 && report.rejected + report.left_out > 0);
+    // With --produce-invalid what was rejected in this run is in the log; else it is nowhere but in the file.
+    let something_missing = reports.iter().any(|report| report.left_out > 0 || (report.rejected > 0 && !args.produce_invalid));
     context.output.print(&serde_json::json!({ "stream": args.stream, "files": reports }), || text(&reports))?;
-    Ok(if nothing_fits { Done::Found } else { Done::Success })
+    Ok(if something_missing { Done::Found } else { Done::Success })
 }
 
 fn report(file: &str, summary: Summary) -> FileReport {
@@ -125,7 +133,7 @@ fn text(reports: &[FileReport]) -> String {
     text.trim_end().to_owned()
 }
 
-fn delimiter(text: &str) -> Result<u8, String> {
+pub(super) fn delimiter(text: &str) -> Result<u8, String> {
     match text {
         "\\t" | "tab" => Ok(b'\t'),
         _ => match text.as_bytes() {

@@ -16,14 +16,17 @@ use schemas::storage::{ObjectStorage, read_manifest};
 use schemas::tiles::Micros;
 use schemas::vector::{Offset, PartitionId};
 use schemas::{Error, ErrorKind, Result};
+use serde::Deserialize;
 
 use super::RUNS;
-use super::problems::{Facts, RECENT_US, Service, Unreachable};
+use super::problems::{Facts, RECENT_US, Refused, Service, Unreachable};
 use crate::dead_letters::{Recent, recent};
 use crate::installation::{Installation, now};
 
 /// How long a service may take to answer one question.
 const WAIT: Duration = Duration::from_secs(5);
+/// How long a node may take: most often there is none here.
+const NODE_WAIT: Duration = Duration::from_secs(1);
 /// Partitions of one topic of which the first waiting record is looked at.
 const LOOKED_AT: usize = 32;
 /// An object that nobody stores: a storage that knows it is not there answers.
@@ -74,7 +77,9 @@ impl Services {
             Vec::new()
         });
         // Each waits for itself alone.
-        let (log, stored) = futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now));
+        let (log, stored, refused) =
+            futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now), ask_node(&self.settings.serving.http));
+        facts.refused = refused.unwrap_or_default();
         match log {
             Ok(said) => {
                 for (stream, topic) in said {
@@ -126,6 +131,17 @@ impl Services {
         };
         Ok(Stored { stamps: stamps(storage, state).await, dead_letters })
     }
+}
+
+/// The views that the node at this address could not load. `None` where none answers.
+async fn ask_node(address: &str) -> Option<Vec<Refused>> {
+    #[derive(Deserialize)]
+    struct Ready {
+        views_refused: Vec<Refused>,
+    }
+    let asked = reqwest::Client::builder().timeout(NODE_WAIT).no_proxy().build().ok()?.get(format!("http://{address}/readyz")).send();
+    let body = asked.await.ok()?.bytes().await.ok()?;
+    serde_json::from_slice::<Ready>(&body).ok().map(|ready| ready.views_refused)
 }
 
 struct TopicSays {

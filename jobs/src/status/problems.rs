@@ -10,7 +10,7 @@ use schemas::log::PartitionBounds;
 use schemas::registry::Registry;
 use schemas::tiles::Micros;
 use schemas::vector::PartitionId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::dead_letters::Recent;
 
@@ -20,6 +20,7 @@ mod progress;
 mod records;
 mod runs;
 mod services;
+mod views;
 
 pub(super) use records::RECENT_US;
 
@@ -70,6 +71,7 @@ pub enum Fault {
     RunFailing,
     RunOverdue,
     VersionUnbuilt,
+    ViewRefused,
     StatesOfAnotherFormat,
     DeadLetters,
     ReplayUnfinished,
@@ -99,6 +101,16 @@ pub struct Facts {
     /// How many files are marked for deletion, and since when the oldest.
     pub doomed: Option<(i64, Micros)>,
     pub unreachable: Vec<Unreachable>,
+    /// Views that the node at `serving.http` could not load, where one answers.
+    pub refused: Vec<Refused>,
+}
+
+/// A view that a node does not answer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Refused {
+    pub view: Arc<str>,
+    pub version: u32,
+    pub error: String,
 }
 
 /// A service that does not answer.
@@ -122,6 +134,7 @@ pub fn problems(facts: &Facts) -> Vec<Problem> {
     found.extend(records::problems(facts));
     found.extend(progress::problems(facts));
     found.extend(runs::problems(facts));
+    found.extend(views::problems(facts));
     found.extend(files::problems(facts));
     found.sort_by_key(|problem| (problem.severity, problem.fault));
     found

@@ -5,6 +5,7 @@ use schemas::catalog::{DefinitionKind, RunStatus};
 use super::problems::{Problem, Severity};
 use super::{PartitionStatus, RunReport, Status, ViewStatus, status_word};
 use crate::output::table;
+use crate::readers::Reader;
 
 pub(super) fn status(status: &Status) -> String {
     let mut parts = Vec::new();
@@ -18,6 +19,9 @@ pub(super) fn status(status: &Status) -> String {
     }
     if !status.partitions.is_empty() {
         parts.push(partitions(&status.partitions));
+    }
+    if status.readers.len() > 1 {
+        parts.push(readers(&status.readers));
     }
     if !status.views.is_empty() {
         let header = ["view", "version", "status", "snapshot at", "after the cut", "last run"];
@@ -79,6 +83,23 @@ fn partitions(partitions: &[PartitionStatus]) -> String {
         text.push_str(&format!("\n{absent} offsets delivered no record (control records or compaction; on the embedded log a defect)"));
     }
     text
+}
+
+/// One alone needs no line.
+fn readers(readers: &[Reader]) -> String {
+    let of = |reader: &Reader| {
+        let (workers, partitions) = (count(reader.workers, "worker"), count(reader.partitions, "partition"));
+        format!("{} {partitions} by {workers}", reader.process)
+    };
+    format!(
+        "{} processes read: {}; what one answers is up to speed.checkpoint_interval behind for what the others read",
+        readers.len(),
+        readers.iter().map(of).collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 fn view(view: &ViewStatus) -> Vec<String> {

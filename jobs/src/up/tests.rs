@@ -40,8 +40,9 @@ async fn an_address_that_is_taken_is_said_before_anything_works() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let installation = installation(folder.path(), &taken.local_addr().unwrap().to_string()).await;
-    let (task, _ready) = start(installation, &CancellationToken::new());
+    let (task, _ready) = start(installation.clone(), &CancellationToken::new());
     let error = task.await.unwrap().unwrap_err();
+    assert!(installation.catalog.state().await.unwrap().definitions.is_empty(), "definitions were applied");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains(&taken.local_addr().unwrap().to_string()), "{error}");
 }

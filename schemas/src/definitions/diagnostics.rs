@@ -26,6 +26,9 @@ pub struct Diagnostic {
     pub message: String,
     /// What was expected, or what to write instead.
     pub help: Option<String>,
+    /// The definition that is left out for this mistake, where its name can be seen.
+    #[serde(skip)]
+    pub left_out: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -109,7 +112,7 @@ impl<'a> IntoIterator for &'a Diagnostics {
 impl Diagnostic {
     /// An error at a place of a text without a file; [`Diagnostic::in_file`] and [`Diagnostic::help`] add the rest.
     pub fn error(line: usize, column: usize, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, file: None, line, column, message: message.into(), help: None }
+        Self { severity: Severity::Error, file: None, line, column, message: message.into(), help: None, left_out: None }
     }
 
     pub fn warning(line: usize, column: usize, message: impl Into<String>) -> Self {
@@ -122,6 +125,11 @@ impl Diagnostic {
 
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+
+    pub fn leaving_out(mut self, name: Option<String>) -> Self {
+        self.left_out = name;
         self
     }
 

@@ -8,9 +8,16 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 
 use crate::definitions::parse::suggest::nearest;
+use crate::functions::known_names;
 
 /// How many columns are listed as expected.
 const LISTED: usize = 30;
+
+/// What most functions take, whatever its type.
+const NUMBER: &str = "a number";
+
+/// How a text becomes one; who knows the argument puts it in the place of the dots.
+pub(crate) const CAST: &str = "CAST(.. AS DECIMAL(18,2))";
 
 /// A line and a column, counted from 1.
 pub(crate) type SqlPlace = (usize, usize);
@@ -99,26 +106,39 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
     format!("there is no column \"{}\": {near}{expected}", field.name)
 }
 
+const NO_RELATION: &str = "there is no stream or view \"";
+
+/// The name that a message says no stream or view has.
+pub fn unknown_relation(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once(NO_RELATION)?;
+    Some(rest.split_once('"')?.0)
+}
+
 fn same_name(name: &str) -> String {
     format!("two columns are called \"{name}\": expected different names (.. AS another)")
 }
 
-/// What the planner says, by the shapes its messages have.
+/// What the planner says, by the shapes its messages have; functions of ours say themselves what they take.
 fn planning(text: &str) -> String {
     let text = without_prefixes(text);
     let between = |before: &str, after: &str| {
         let (_, rest) = text.split_once(before)?;
         Some(rest.split_once(after)?.0)
     };
+    if let Some((_, said)) = text.split_once("user-defined coercion failed with: ") {
+        return in_our_types(said.split(" No function matches").next().unwrap_or(said).trim_end_matches('.'));
+    }
     if let Some(call) = between("No function matches the given name and argument types '", "'.") {
         return wrong_arguments(&text, call);
     }
     if let Some(name) = between("Invalid function '", "'") {
-        let near = between("Did you mean '", "'").map_or(String::new(), |near| format!(": did you mean \"{near}\"?"));
+        // DataFusion's own suggestion may be far off; it knows functions that a caller has added.
+        let near = nearest(name, known_names().chain(between("Did you mean '", "'")));
+        let near = near.map_or(String::new(), |near| format!(": did you mean \"{near}\"?"));
         return format!("there is no function \"{name}\"{near}");
     }
     if let Some(name) = between("table '", "' not found") {
-        return format!("there is no stream or view \"{}\"", name.rsplit('.').next().unwrap_or(name));
+        return format!("{NO_RELATION}{}\"", name.rsplit('.').next().unwrap_or(name));
     }
     if let Some(column) = between("must be in GROUP BY or an aggregate function: While expanding wildcard, column \"", "\" must") {
         let column = column.rsplit('.').next().unwrap_or(column);
@@ -131,14 +151,34 @@ fn planning(text: &str) -> String {
     in_our_types(&text)
 }
 
-/// `found sum(TEXT), expected sum(Decimal) or ..`; functions of ours say themselves what they take.
+/// `found sum(TEXT), expected a number, e.g. CAST(.. AS DECIMAL(18,2))`.
 fn wrong_arguments(text: &str, call: &str) -> String {
-    if let Some((_, said)) = text.split_once("user-defined coercion failed with: ") {
-        return in_our_types(said.split(" No function matches").next().unwrap_or(said).trim_end_matches('.'));
-    }
     let expected = text.split_once("Candidate functions:").map_or("", |(_, candidates)| candidates);
-    let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    format!("found {}, expected {}", in_our_types(call), in_our_types(&expected.join(" or ")))
+    let mut forms: Vec<String> = Vec::new();
+    for form in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let form = with_numbers(form);
+        if !forms.contains(&form) {
+            forms.push(form);
+        }
+    }
+    let of_a_number = call.split_once('(').map(|(name, _)| format!("{name}({NUMBER})"));
+    // A duration may stand beside it, which no column of a stream is.
+    let is_of_a_number = of_a_number.is_some_and(|of_a_number| forms.contains(&of_a_number));
+    let expected = if is_of_a_number { NUMBER.to_owned() } else { in_our_types(&forms.join(" or ")) };
+    let found = in_our_types(call);
+    let cast = if found.contains("TEXT") && expected.contains(NUMBER) { format!(", e.g. {CAST}") } else { String::new() };
+    format!("found {found}, expected {expected}{cast}")
+}
+
+/// `sum(UInt64)` is `sum(a number)`, and so are its other forms.
+fn with_numbers(form: &str) -> String {
+    let form = form.replace("Numeric(1)", NUMBER).replace("Numeric(2)", &format!("{NUMBER}, {NUMBER}"));
+    word_by_word(&form, |word| match word {
+        "String" => "TEXT",
+        "Integer" | "Float" | "Decimal" | "Decimal128" => NUMBER,
+        "Int8" | "Int16" | "Int32" | "Int64" | "UInt8" | "UInt16" | "UInt32" | "UInt64" | "Float16" | "Float32" | "Float64" => NUMBER,
+        word => word,
+    })
 }
 
 /// One error around another is named by the outer one's kind, and so on.
@@ -160,7 +200,7 @@ fn first_lower(text: String) -> String {
 
 /// Arrow's names of types as definitions have them.
 fn in_our_types(text: &str) -> String {
-    const OURS: [(&str, &str); 8] = [
+    const OURS: [(&str, &str); 9] = [
         ("LargeUtf8", "TEXT"),
         ("Utf8View", "TEXT"),
         ("Utf8", "TEXT"),
@@ -169,7 +209,14 @@ fn in_our_types(text: &str) -> String {
         ("Float64", "DOUBLE"),
         ("Decimal128", "DECIMAL"),
         ("Boolean", "BOOLEAN"),
+        ("Date32", "DATE"),
     ];
+    let text = text.replace("Timestamp(µs, \"UTC\")", "TIMESTAMPTZ");
+    word_by_word(&text, |word| OURS.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours))
+}
+
+/// The text with each of its words (letters and digits) as `write` has it.
+fn word_by_word<'a>(text: &'a str, write: impl Fn(&'a str) -> &'a str) -> String {
     let mut written = String::new();
     let mut rest = text;
     while !rest.is_empty() {
@@ -178,7 +225,7 @@ fn in_our_types(text: &str) -> String {
             0 => rest.split_at(rest.chars().next().map_or(0, char::len_utf8)),
             end => rest.split_at(end),
         };
-        written.push_str(OURS.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours));
+        written.push_str(write(word));
         rest = other;
     }
     written

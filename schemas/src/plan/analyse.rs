@@ -21,6 +21,8 @@ use crate::plan::hidden::{node_name, streams_of};
 use crate::plan::refuse::{self, Shape};
 use crate::plan::{ViewPlan, columns, links, lower, planning_session, within};
 
+mod refusal;
+
 /// What a definition's SELECT turned out to be.
 #[derive(Debug, Clone)]
 pub enum Planned {
@@ -65,9 +67,15 @@ impl Planner {
         let session = self.session(view).await?;
         let query = parse(&session, view)?;
         let shape = refuse::check(&query, view, &self.functions)?;
-        let logical = logical(&session, &query).await.map_err(|error| at_error(view, error))?;
+        let logical = match logical(&session, &query).await {
+            Ok(logical) => logical,
+            Err(error) => return Err(self.refused(view, &session, &query, error).await),
+        };
         links::check_key_types(&logical).map_err(|found| at_span(view, found.span, &found.error))?;
-        let plan = analysed(&session, logical).map_err(|error| at_error(view, error))?;
+        let plan = match analysed(&session, logical) {
+            Ok(plan) => plan,
+            Err(error) => return Err(self.refused(view, &session, &query, error).await),
+        };
         if shape == Shape::Staging {
             return self.staging(view, &plan);
         }
@@ -149,7 +157,10 @@ impl Planner {
                 ));
                 return Err(at_select(view, &error));
             }
-            let plan = logical(session, &query).await.and_then(|plan| analysed(session, plan)).map_err(|error| at_error(named, error))?;
+            let plan = match logical(session, &query).await.and_then(|plan| analysed(session, plan)) {
+                Ok(plan) => plan,
+                Err(error) => return Err(self.refused(named, session, &query, error).await),
+            };
             let table = Arc::new(ViewTable::new(plan, Some(named.select.clone())));
             session.register_table(&*named.name, table).map_err(|error| at_error(view, error))?;
         }

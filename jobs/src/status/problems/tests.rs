@@ -392,6 +392,21 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::ViewRefused,
+        Severity::Error,
+        |facts| {
+            let refused = |view: &str| Refused { view: view.into(), version: 1, error: "Divide by zero error".into() };
+            // The node may serve another installation.
+            facts.refused = vec![refused("v"), refused("of_others")];
+        },
+        [
+            "v (version 1) is not answered",
+            "Divide by zero error",
+            "every question about it is refused; other views are answered, and its events are archived",
+            "make its expressions total (`nullif`, `CASE`, `try_cast`) and `basestream apply`; a damaged file: `basestream repair`",
+        ],
+    ),
+    (
         Fault::StatesOfAnotherFormat,
         Severity::Warning,
         |facts| {

@@ -37,15 +37,20 @@ pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     let mut statements = split(&lexemes, &mut problems);
     if let Some(problem) = cut_short {
         // The statement that could not be read to its end would only be answered with mistakes it may not have.
-        statements.pop_if(|last| last.last().is_some_and(|token| token.end == lexemes.last().map_or(0, |end| end.end)));
-        problems.push(problem);
+        let open = statements.pop_if(|last| last.last().is_some_and(|token| token.end == lexemes.last().map_or(0, |end| end.end)));
+        problems.push(problem.leaving_out(open.and_then(name_of)));
     }
     let mut found = Vec::new();
     for statement in statements {
         let mut own = Diagnostics::new();
         let item = parse_statement(Cursor::new(source, statement), &mut own);
-        found.extend(item.filter(|_| !own.has_errors()));
-        problems.extend(own);
+        if own.has_errors() {
+            let name = name_of(statement);
+            problems.extend(own.into_iter().map(|problem| problem.leaving_out(name.clone())));
+        } else {
+            found.extend(item);
+            problems.extend(own);
+        }
     }
     (found, problems)
 }
@@ -67,8 +72,10 @@ fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexe
             }
             _ if i > begin && depth == 0 && lexeme.is_word("create") && (starts("stream") || starts("view")) => {
                 let end = lexemes[i - 1].end_place();
-                problems.push(end.error("found the next CREATE without an end of this statement").help("write ';' here"));
-                statements.push(&lexemes[begin..i]);
+                let statement = &lexemes[begin..i];
+                let problem = end.error("found the next CREATE without an end of this statement").help("write ';' here");
+                problems.push(problem.leaving_out(name_of(statement)));
+                statements.push(statement);
                 begin = i;
             }
             _ => {}
@@ -77,6 +84,13 @@ fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexe
     statements.push(&lexemes[begin.min(lexemes.len())..]);
     statements.retain(|statement| !statement.is_empty());
     statements
+}
+
+/// The name that a statement would define: the last one before its `(`, WITH, AS or SELECT.
+fn name_of(statement: &[Lexeme]) -> Option<String> {
+    let ends_the_head = |lexeme: &Lexeme| lexeme.is(&Token::LParen) || ["with", "as", "select"].iter().any(|word| lexeme.is_word(word));
+    let head = statement.iter().take_while(|lexeme| !ends_the_head(lexeme));
+    head.filter_map(|lexeme| names::identifier(&lexeme.token.token)).last()
 }
 
 fn parse_statement(mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {

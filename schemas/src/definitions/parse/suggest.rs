@@ -1,6 +1,7 @@
 //! The nearest known word to a mistyped one.
 
-/// The candidate that takes the fewest single changes to reach, if those are few for the word's length.
+/// The candidate that takes the fewest single changes to reach, if those are few for the word's length; of equals the first. One that
+/// goes on where the word ends (`ordered`: `ordered_at`) is one change away.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 60;
     let word = word.to_lowercase();
@@ -9,8 +10,14 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         return None;
     }
     let allowed = (length / 3).max(1);
-    let distances = candidates.into_iter().map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate));
-    distances.min_by_key(|(distance, _)| *distance).filter(|(distance, _)| *distance <= allowed).map(|(_, candidate)| candidate)
+    let rank = |candidate: &str| {
+        let candidate = candidate.to_lowercase();
+        let distance = distance(&word, &candidate);
+        let goes_on = length > 2 && candidate.strip_prefix(word.as_str()).is_some_and(|rest| rest.starts_with('_'));
+        (if goes_on { 1 } else { distance }, distance)
+    };
+    let ranked = candidates.into_iter().map(|candidate| (rank(candidate), candidate));
+    ranked.min_by_key(|(rank, _)| *rank).filter(|((changes, _), _)| *changes <= allowed).map(|(_, candidate)| candidate)
 }
 
 /// Levenshtein's distance, with two neighbours swapped counting as one change.
@@ -31,3 +38,6 @@ fn distance(a: &str, b: &str) -> usize {
     }
     rows[a.len()][b.len()]
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! Who reads which partitions: seen from the checkpoints that were committed of late, as the catalog is all that processes share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use schemas::catalog::{CatalogState, CheckpointRecord};
+use schemas::tiles::Micros;
+use schemas::vector::PartitionId;
+use serde::Serialize;
+
+/// A checkpoint is of late for this many intervals.
+const INTERVALS: u32 = 3;
+
+/// A process of the speed layer, and what it reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reader {
+    pub process: String,
+    pub workers: usize,
+    pub partitions: usize,
+}
+
+/// The processes that committed partitions' newest checkpoints of late.
+pub fn readers(state: &CatalogState, checkpoint_interval: Duration, now: Micros) -> Vec<Reader> {
+    let mut found: BTreeMap<&str, (BTreeSet<&str>, usize)> = BTreeMap::new();
+    for checkpoint in newest(state, now.saturating_sub(micros(checkpoint_interval * INTERVALS))).into_values() {
+        let (workers, partitions) = found.entry(process_of(&checkpoint.worker)).or_default();
+        workers.insert(&checkpoint.worker);
+        *partitions += 1;
+    }
+    let reader = |(process, (workers, partitions)): (&str, (BTreeSet<&str>, usize))| Reader {
+        process: process.to_owned(),
+        workers: workers.len(),
+        partitions,
+    };
+    found.into_iter().map(reader).collect()
+}
+
+/// How many partitions another process than that of `worker` reads, by its checkpoints of late and after `begun`.
+pub fn read_elsewhere(state: &CatalogState, worker: &str, checkpoint_interval: Duration, begun: Micros, now: Micros) -> usize {
+    let of_late = now.saturating_sub(micros(checkpoint_interval * INTERVALS));
+    let newest = newest(state, of_late.max(begun));
+    newest.into_values().filter(|checkpoint| process_of(&checkpoint.worker) != process_of(worker)).count()
+}
+
+/// Of each partition the newest checkpoint, if it was committed after `since`.
+fn newest(state: &CatalogState, since: Micros) -> BTreeMap<&PartitionId, &CheckpointRecord> {
+    let mut newest: BTreeMap<&PartitionId, &CheckpointRecord> = BTreeMap::new();
+    for checkpoint in state.checkpoints.iter().filter(|checkpoint| checkpoint.committed_at > since) {
+        for range in &checkpoint.ranges {
+            let known = newest.entry(&range.partition).or_insert(checkpoint);
+            if checkpoint.revision > known.revision {
+                *known = checkpoint;
+            }
+        }
+    }
+    newest
+}
+
+/// The second and later workers of a process have its name and a number: `4711-1a2b3c4d-2`.
+fn process_of(worker: &str) -> &str {
+    match worker.rsplit_once('-') {
+        Some((process, number)) if process.contains('-') && number.len() < 3 && number.bytes().all(|byte| byte.is_ascii_digit()) => process,
+        _ => worker,
+    }
+}
+
+fn micros(duration: Duration) -> Micros {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

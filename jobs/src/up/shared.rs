@@ -1,0 +1,38 @@
+//! Says when another process reads partitions too: two `up` on the same URLs halve each other's freshness without a fault.
+
+use std::time::Duration;
+
+use schemas::definitions::durations::format_duration;
+use serving::Node;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::installation::now;
+use crate::readers::read_elsewhere;
+
+/// How often the checkpoints of others are looked for.
+const LOOK: Duration = Duration::from_secs(5);
+/// What a process committed for so many intervals after the start may be the last of one that ended.
+const INTERVALS: u32 = 2;
+
+/// Looks until `stop` at what the node has loaded of the catalog; warns once when another process begins to read partitions.
+pub(super) async fn watch(node: Node, worker: String, checkpoint_interval: Duration, stop: CancellationToken) {
+    let begun = now().saturating_add(i64::try_from((checkpoint_interval * INTERVALS).as_micros()).unwrap_or(i64::MAX));
+    let mut told = false;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        let Some(loaded) = node.loaded() else { continue };
+        let partitions = read_elsewhere(&loaded.state, &worker, checkpoint_interval, begun, now());
+        if partitions > 0 && !told {
+            let (of, behind) = (loaded.state.partitions.len(), format_duration(checkpoint_interval));
+            warn!(partitions, of, "another process reads these partitions: answers here are up to {behind} behind for them");
+        }
+        if partitions == 0 && told {
+            info!("no other process reads partitions any more");
+        }
+        told = partitions > 0;
+    }
+}
