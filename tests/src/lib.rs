@@ -129,7 +129,13 @@ impl Lab {
             catalog: self.catalog.clone(),
             storage: self.storage.clone(),
             functions: self.functions.clone(),
-            settings: batch::BatchSettings { memory_limit_bytes, temp_dir: None, lease: Duration::from_secs(30), events_per_bucket },
+            settings: batch::BatchSettings {
+                memory_limit_bytes,
+                threads: 2,
+                temp_dir: None,
+                lease: Duration::from_secs(30),
+                events_per_bucket,
+            },
             worker: "lab".into(),
         };
         let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t };

@@ -109,6 +109,7 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
         functions: lab.functions.clone(),
         settings: BatchSettings {
             memory_limit_bytes: 64 << 20,
+            threads: 2,
             temp_dir: None,
             lease: Duration::from_secs(30),
             events_per_bucket: batch::EVENTS_PER_BUCKET,

@@ -69,6 +69,7 @@ async fn run(lab: &Lab, memory_limit_bytes: usize) -> RunRecord {
         functions: lab.functions.clone(),
         settings: BatchSettings {
             memory_limit_bytes,
+            threads: 2,
             temp_dir: None,
             lease: Duration::from_secs(30),
             events_per_bucket: batch::EVENTS_PER_BUCKET,
