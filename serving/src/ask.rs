@@ -1,6 +1,7 @@
 //! Asking: the one entry for lookups, and what lookups and queries share: one stand, one time, and where the states come from.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -31,8 +32,10 @@ pub const MAX_KEYS: usize = 10_000;
 /// This many linking paths in one lookup at the most.
 pub const MAX_PATHS: usize = 10_000;
 
-/// Lookups of more keys than this leave the asynchronous threads; a walk always does: one key may have it follow millions of edges.
+/// Lookups of more keys than this leave the asynchronous threads, and walks of more than one: a key may have them follow millions of edges.
 const INLINE_KEYS: usize = 16;
+/// How often a walk of one key asks whether to go on until its first batch of edges is done: for the key, and for the batch.
+const SHORT_WALK: usize = 2;
 
 /// The answer of a lookup, in the order of the keys asked.
 #[derive(Debug, Clone)]
@@ -236,7 +239,31 @@ impl Lookup {
         if view.live.plan.links.is_none() && self.keys.len() <= INLINE_KEYS {
             return self.merge(archive.as_ref(), &|| Ok(()));
         }
+        if view.live.plan.links.is_some()
+            && self.keys.len() == 1
+            && self.paths == 0
+            && let Some(answers) = self.short_walk(archive.as_ref(), SHORT_WALK)?
+        {
+            return Ok(answers);
+        }
         Box::pin(queries.lookups().run(move |waiting| self.merge(archive.as_ref(), &|| waiting.check()))).await
+    }
+
+    /// Walks one key here: another thread would come later than the answer of most. `None`: it leads to more edges than are held at once,
+    /// some thirty milliseconds' worth.
+    fn short_walk(&self, archive: Option<&ArchiveLayer>, asks: usize) -> Result<Option<Answers>> {
+        let (asked, is_long) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let go_on = || match asked.fetch_add(1, Ordering::Relaxed) < asks {
+            true => Ok(()),
+            false => {
+                is_long.store(true, Ordering::Relaxed);
+                Err(Error::unavailable("the walk is a long one"))
+            }
+        };
+        match self.merge(archive, &go_on) {
+            Err(_) if is_long.load(Ordering::Relaxed) => Ok(None),
+            outcome => outcome.map(Some),
+        }
     }
 
     /// The one key that is asked. Links may lead from it to any event, so that all are needed there.

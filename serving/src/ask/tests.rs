@@ -4,9 +4,10 @@ use schemas::events::parse_timestamp;
 use schemas::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-use super::{Keys, Lookup, Question};
+use super::{Keys, Lookup, Question, SHORT_WALK};
 use crate::json::rows;
 use crate::lab::{Lab, NOW, event};
+use crate::lookup::Answers;
 
 const ALIKE: &str = "CREATE VIEW alike AS SELECT mine.device, count(DISTINCT theirs.device) AS devices FROM payments mine \
     JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
@@ -133,16 +134,29 @@ async fn keys_that_are_not_the_views_are_refused_by_name() {
 
 /// Otherwise one walk would stop every request of its thread.
 #[tokio::test]
-async fn a_walk_leaves_the_asynchronous_threads_and_a_lookup_of_few_keys_stays() {
+async fn walks_leave_the_asynchronous_threads_and_short_lookups_stay() {
     let lab = Lab::filled().await;
     lab.define_view("alike", ALIKE).await;
     let key = || text(&[("device", "a")]);
     let occupied = lab.node.queries().lookups().occupied();
-    let mut walk = Box::pin(lab.node.lookup("alike", key(), None));
+    let name = |device: &str| vec![("device".to_owned(), device.to_owned())];
+    let mut walk = Box::pin(lab.node.lookup("alike", Keys::Text(vec![name("a"), name("nowhere")]), None));
     assert!(walk.as_mut().now_or_never().is_none(), "it was walked on the thread that asked");
     assert!(lab.node.lookup("velocity", key(), None).now_or_never().is_some(), "a plain lookup waits for walks");
+    assert!(lab.node.lookup("alike", key(), None).now_or_never().is_some(), "a short walk waits for others");
     drop(occupied);
-    assert_eq!(walk.await.unwrap().found, [true]);
+    assert_eq!(walk.await.unwrap().found, [true, false]);
+}
+
+#[tokio::test]
+async fn a_walk_of_one_key_that_turns_out_long_is_begun_again_elsewhere() {
+    let lab = Lab::filled().await;
+    lab.define_view("alike", ALIKE).await;
+    let question = Question::over(lab.node.stand().unwrap(), None, &["alike"]).unwrap();
+    let lookup = Lookup { question, view: "alike".into(), keys: vec![vec![ScalarValue::from("a")]], columns: vec![0, 1], paths: 0 };
+    let found = |answers: Option<Answers>| answers.map(|answers| answers.found);
+    assert_eq!(found(lookup.short_walk(None, SHORT_WALK).unwrap()), Some(vec![true]));
+    assert_eq!(found(lookup.short_walk(None, SHORT_WALK - 1).unwrap()), None);
 }
 
 #[tokio::test]
