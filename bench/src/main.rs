@@ -115,8 +115,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command as a report tells it: where its JSON goes is nobody else's business.
+fn said(words: impl Iterator<Item = String>) -> String {
+    let mut line = "bench".to_owned();
+    let mut words = words.filter(|word| !word.starts_with("--json="));
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--json" => drop(words.next()),
+            _ => line = format!("{line} {word}"),
+        }
+    }
+    line
+}
+
 async fn run(cli: Cli) -> Result<()> {
-    let command = std::env::args().skip(1).fold("bench".to_owned(), |line, word| format!("{line} {word}"));
+    let command = said(std::env::args().skip(1));
     match cli.command {
         Command::Batch(args) => {
             let (folder, _kept) = folder(&args.common)?;
@@ -201,4 +214,14 @@ fn folder(common: &Common) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
 fn show(report: &Report, common: &Common) -> Result<()> {
     println!("{report}");
     common.json.as_ref().map_or(Ok(()), |path| report.write_json(path))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_command_is_told_without_the_place_of_its_json() {
+        for words in ["scan --json a/b.json --keys 5", "scan --keys 5 --json=a/b.json", "scan --keys 5 --json"] {
+            assert_eq!(super::said(words.split(' ').map(str::to_owned)), "bench scan --keys 5");
+        }
+    }
 }
