@@ -26,7 +26,7 @@ use schemas::storage::scan::read_file_as;
 use schemas::storage::snapshot::{ESTIMATED, JOIN_FORMAT};
 use schemas::storage::{BucketFile, BucketWriter, Joined, Manifest, ObjectName, ObjectStorage, read_bucket};
 use schemas::tiles::Micros;
-use schemas::walk::{Buckets, EdgeLayers, Walk};
+use schemas::walk::{EdgeLayers, Walk};
 use schemas::{Error, Result};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -36,7 +36,7 @@ mod changed;
 mod local;
 
 use changed::{Changed, changed, keys_of};
-pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, mapped};
+pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, MappedEdges, mapped};
 
 /// Past this many changed keys and nodes all rows are joined anew: to know them would take more than they save.
 const MOST_CHANGED: usize = 500_000;
@@ -47,7 +47,7 @@ pub(crate) struct Join {
     pub(crate) storage: ObjectStorage,
     pub(crate) view: LiveView,
     pub(crate) links: Arc<LinkPlan>,
-    pub(crate) edges: Arc<Buckets>,
+    pub(crate) edges: Arc<MappedEdges>,
     pub(crate) t: Micros,
     pub(crate) run: Uuid,
     /// Buckets that are walked at once.
@@ -73,7 +73,7 @@ impl Join {
             }
             None => None,
         };
-        let parts = stream::iter((0..self.edges.parts()).map(|part| {
+        let parts = stream::iter((0..self.edges.buckets.parts()).map(|part| {
             let kept =
                 changed.as_ref().map(|(changed, joined)| (changed.clone(), joined.files.iter().find(|file| file.bucket == part).cloned()));
             self.clone().part(part, kept)
@@ -99,7 +99,7 @@ impl Join {
     fn follows(&self, before: &Manifest) -> bool {
         let plan = &self.view.plan;
         before.stamp == plan.stamp
-            && before.bucket_count == self.edges.parts()
+            && before.bucket_count == self.edges.buckets.parts()
             && self.keys_shown().is_some()
             && !names_time(plan, &self.links)
     }
@@ -107,7 +107,7 @@ impl Join {
     /// `None`: too much changed.
     async fn changed_since(&self, before: &Manifest, t: Micros) -> Result<Option<AllChanged>> {
         let mut all = AllChanged::default();
-        let parts = stream::iter((0..self.edges.parts()).map(|part| self.changed_in(part, before.file_of(part), t)));
+        let parts = stream::iter((0..self.edges.buckets.parts()).map(|part| self.changed_in(part, before.file_of(part), t)));
         let mut parts = std::pin::pin!(parts.buffered(self.threads));
         let mut count = 0;
         while let Some(Changed { near, far }) = parts.try_next().await? {
@@ -133,8 +133,10 @@ impl Join {
             }
         }
         let join = self.clone();
-        tokio::task::spawn_blocking(move || changed(&join.view, &join.links, (&rows, join.edges.0[part as usize].chunks()), (t, join.t)))
-            .await?
+        tokio::task::spawn_blocking(move || {
+            changed(&join.view, &join.links, (&rows, join.edges.buckets.0[part as usize].0.chunks()), (t, join.t))
+        })
+        .await?
     }
 
     /// Writes one part: rows carried over, then those that are walked.
@@ -166,7 +168,7 @@ impl Join {
     async fn carry(&self, part: u32, changed: Arc<AllChanged>, file: Option<BucketFile>) -> Result<Carried> {
         let join = self.clone();
         let again = tokio::task::spawn_blocking(move || {
-            keys_of((&join.view, &join.links), &join.edges, part, &changed.near[part as usize], &changed.far)
+            keys_of((&join.view, &join.links), &join.edges.buckets, part, &changed.near[part as usize], &changed.far)
         })
         .await??;
         let mut carried = Carried { again, rows: Vec::new() };
@@ -202,7 +204,7 @@ impl Join {
         let wanted: Vec<usize> = (0..self.view.plan.columns.len()).collect();
         let is_asked = |key: &[u8]| only.is_none_or(|only| only.contains(key));
         let schema = self.schema();
-        Walk::new(&self.view, &self.links, &*self.edges, self.t).scan(part, &wanted, &is_asked, &mut |batch, estimated| {
+        Walk::new(&self.view, &self.links, &self.edges.buckets, self.t).scan(part, &wanted, &is_asked, &mut |batch, estimated| {
             let columns = batch.columns().iter().cloned().chain([Arc::new(estimated) as ArrayRef]).collect();
             let batch = RecordBatch::try_new(schema.clone(), columns)?;
             send.blocking_send(batch).map_err(|_| Error::internal("the join's writer is gone"))

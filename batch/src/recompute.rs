@@ -25,7 +25,7 @@ pub(crate) async fn recompute(
     session: &SessionContext,
     source: &(dyn Fn(&StreamDefinition) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
 ) -> Result<Vec<Bucketful>> {
-    let partial = partial_plan(&ground.plan.kept_past(&ground.floors)?, session, source, ground.threads).await?;
+    let partial = partial_plan(&ground.plan.kept_past(&ground.floors, &ground.edges_from)?, session, source, ground.threads).await?;
     let mut scattering = JoinSet::new();
     for partition in 0..partial.output_partitioning().partition_count() {
         let mut states = partial.execute(partition, session.task_ctx())?;

@@ -16,6 +16,7 @@ use schemas::damage::{Finder, report_damage, with_help};
 use schemas::definitions::StreamDefinition;
 use schemas::events::plan_schema;
 use schemas::functions::Functions;
+use schemas::plan::links::EdgesFrom;
 use schemas::plan::{session_builder, session_config};
 use schemas::registry::{LiveView, Registry};
 use schemas::storage::snapshot::MANIFEST_FORMAT;
@@ -101,6 +102,7 @@ struct Work {
     cut: Vector,
     t: Micros,
     floors: Floors,
+    edges_from: EdgesFrom,
     files: Vec<FileRecord>,
     max_event_time: Option<Micros>,
 }
@@ -115,9 +117,8 @@ impl Work {
             RunTime::EventClock => max_event_time.unwrap_or_default(),
         };
         let floors = view.plan.floors(t);
-        let horizon = floors.iter().map(|(_, floor)| *floor).min().flatten();
-        let files = needed_files(state, &streams, &cut, horizon);
-        Ok(Work { cut, t, floors, files, max_event_time })
+        let files = needed_files(state, &streams, &cut, view.plan.oldest_kept(t));
+        Ok(Work { cut, t, floors, edges_from: view.plan.edges_from(t), files, max_event_time })
     }
 }
 
@@ -208,7 +209,7 @@ impl Batch {
         let session = self.session(pool.clone())?;
         let source = |stream: &StreamDefinition| self.scan(stream, &work);
         let states = recompute(&self.ground(view, &work, buckets, pool.clone()), &session, &source).await?;
-        let local = view.plan.links.as_ref().map(|_| LocalEdges::new(self.settings.temp_dir.clone(), view.plan.state_schema().clone()));
+        let local = view.plan.links.as_ref().map(|_| LocalEdges::new(self.settings.temp_dir.clone(), view, pool.clone()));
         let writer = self.writer(view, &work, run.id, &session);
         let mut written = writer.write(states, local.as_ref(), under.progress).await?;
         info!(view = %run.view, run = %run.id, rows = written.rows, "the states are written");
@@ -237,6 +238,7 @@ impl Batch {
             bucket_count: buckets,
             files: std::mem::take(&mut written.buckets),
             floors: work.floors,
+            edges_from: work.edges_from,
             max_event_time: work.max_event_time,
             made_at: (under.clock)(),
             events: run.events_read,
@@ -251,6 +253,7 @@ impl Batch {
         Ground {
             plan: view.plan.clone(),
             floors: work.floors.clone(),
+            edges_from: work.edges_from,
             codec: view.codec.clone(),
             buckets,
             threads: self.settings.threads.max(1),

@@ -12,14 +12,17 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use arrow::array::RecordBatch;
-use arrow::compute::interleave_record_batch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::interleave;
 use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::FileWriter;
+use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use schemas::plan::ViewPlan;
+use schemas::plan::links::EdgesFrom;
 use schemas::states::KeyCodec;
 use schemas::states::partial::kept_rows_of;
+use schemas::states::rows::is_constant;
 use schemas::storage::bucket_of;
 use schemas::tiles::Floors;
 use schemas::{Error, Result};
@@ -36,6 +39,7 @@ pub(crate) struct Ground {
     pub(crate) plan: Arc<ViewPlan>,
     /// Nothing is kept before these.
     pub(crate) floors: Floors,
+    pub(crate) edges_from: EdgesFrom,
     pub(crate) codec: Arc<KeyCodec>,
     pub(crate) buckets: u32,
     /// Aggregations at once.
@@ -130,11 +134,13 @@ impl Scatter {
         let waiting = std::mem::take(&mut self.waiting);
         let waiting: Vec<&RecordBatch> = waiting.iter().collect();
         self.waiting_bytes = 0;
+        let columns = Gathered::columns(&waiting)?;
         for bucket in 0..self.places.len() {
             if self.places[bucket].is_empty() {
                 continue;
             }
-            let rows = interleave_record_batch(&waiting, &self.places[bucket])?;
+            let rows = columns.iter().map(|column| column.rows(&self.places[bucket])).collect::<Result<_>>()?;
+            let rows = RecordBatch::try_new(self.ground.plan.state_schema().clone(), rows)?;
             self.places[bucket].clear();
             let bytes = rows.get_array_memory_size();
             if self.reservation.try_grow(bytes).is_err() {
@@ -173,6 +179,37 @@ impl Scatter {
             self.spilled.push(Arc::new(Spilled { reader, batches, bytes }));
         }
         Ok(())
+    }
+}
+
+/// A column of several batches, of which rows are gathered.
+enum Gathered<'a> {
+    Each(Vec<&'a dyn Array>),
+    /// One value throughout: the side of edges, the level of states that have one, NULL where the other side has its keys.
+    Same(ScalarValue),
+}
+
+impl<'a> Gathered<'a> {
+    fn columns(batches: &[&'a RecordBatch]) -> Result<Vec<Gathered<'a>>> {
+        let Some(first) = batches.first() else { return Ok(Vec::new()) };
+        (0..first.num_columns()).map(|column| Self::of(batches.iter().map(|batch| &**batch.column(column)).collect())).collect()
+    }
+
+    fn of(columns: Vec<&'a dyn Array>) -> Result<Gathered<'a>> {
+        let Some(first) = columns.iter().find(|column| !column.is_empty()) else { return Ok(Gathered::Each(columns)) };
+        let is_same = |column: &&dyn Array| {
+            column.is_empty() || (column.slice(0, 1).to_data() == first.slice(0, 1).to_data() && is_constant(*column))
+        };
+        let same = if columns.iter().all(is_same) { Some(ScalarValue::try_from_array(*first, 0)?) } else { None };
+        Ok(same.map_or(Gathered::Each(columns), Gathered::Same))
+    }
+
+    /// Rows by (batch, row).
+    fn rows(&self, places: &[(usize, usize)]) -> Result<ArrayRef> {
+        match self {
+            Gathered::Each(columns) => Ok(interleave(columns, places)?),
+            Gathered::Same(value) => Ok(value.to_array_of_size(places.len())?),
+        }
     }
 }
 

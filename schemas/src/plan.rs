@@ -18,6 +18,7 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::definitions::{StreamDefinition, timestamp_type};
 use crate::error::Result;
+use crate::plan::links::EdgesFrom;
 use crate::plan::tile_function::kept_tiles;
 use crate::tiles::{Floors, Level, Micros, Range};
 
@@ -175,9 +176,22 @@ impl ViewPlan {
     }
 
     /// The plan of what is kept past these floors: its events go straight to the finest tile that is
-    /// ([`finest_kept`](crate::tiles::finest_kept)), for [`climb`](crate::states::climb) to go on from.
-    pub fn kept_past(&self, floors: &[(Level, Option<Micros>)]) -> Result<ViewPlan> {
-        Ok(ViewPlan { prepare: kept_tiles(&self.prepare, floors)?, ..self.clone() })
+    /// ([`finest_kept`](crate::tiles::finest_kept)), for [`climb`](crate::states::climb) to go on from. Events of edges before
+    /// `edges_from` are left out.
+    pub fn kept_past(&self, floors: &[(Level, Option<Micros>)], edges_from: &EdgesFrom) -> Result<ViewPlan> {
+        Ok(ViewPlan { prepare: edges_from.only(&kept_tiles(&self.prepare, floors)?)?, ..self.clone() })
+    }
+
+    /// Of a linked view, before what its sides' events can count no more at `t` or later ([`LinkPlan::edges_from`]).
+    pub fn edges_from(&self, t: Micros) -> EdgesFrom {
+        self.links.as_ref().map_or_else(EdgesFrom::default, |links| links.edges_from(t))
+    }
+
+    /// The event time before which no event of any stream can count at `t` or later; `None`: all can.
+    pub fn oldest_kept(&self, t: Micros) -> Option<Micros> {
+        let of_tiles = self.floors(t).into_iter().map(|(_, floor)| floor).min().flatten();
+        let EdgesFrom { near, far } = self.edges_from(t);
+        of_tiles.or(near.min(far))
     }
 
     /// Per level, the tile start before which no row can be asked for any more at `t` or later; `None`: all are kept.

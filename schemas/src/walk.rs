@@ -23,6 +23,7 @@ mod ids;
 mod layers;
 mod meet;
 mod merge;
+mod node_index;
 mod paths;
 mod scan;
 
@@ -32,6 +33,7 @@ use meet::Meeting;
 use merge::Merging;
 
 pub use layers::{Buckets, EdgeLayers, LayerRows};
+pub use node_index::NodeIndex;
 
 /// Near edges that are held at once, of as many keys as that is.
 const NEAR_EDGES: usize = 65_536;

@@ -89,7 +89,7 @@ fn choose(prepared: Arc<dyn ExecutionPlan>, as_of: Option<Micros>, key: Option<&
 }
 
 fn needed_files(state: &CatalogState, view: &LiveView, t: Micros, as_of: Option<Micros>) -> Vec<FileRecord> {
-    let horizon = view.plan.floors(t).into_iter().map(|(_, floor)| floor).min().flatten();
+    let horizon = view.plan.oldest_kept(t);
     state
         .files
         .iter()

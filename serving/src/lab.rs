@@ -230,6 +230,7 @@ impl Lab {
             bucket_count: BUCKETS,
             files,
             floors,
+            edges_from: Default::default(),
             max_event_time: stand.max_event_time(&live),
             made_at: NOW,
             events: 0,

@@ -156,9 +156,11 @@ impl LoadedView {
     /// True when the snapshot has every tile that an answer at `t` needs: it was made for `t` or an earlier time.
     pub fn keeps(&self, t: Micros) -> bool {
         let Some(snapshot) = &self.snapshot else { return true };
-        snapshot.manifest.floors.iter().all(|(level, kept)| match kept {
+        let plan = &self.live.plan;
+        let has_tiles = snapshot.manifest.floors.iter().all(|(level, kept)| match kept {
             None => true,
-            Some(kept) => self.live.plan.floor(*level, t).is_some_and(|need| *kept <= need),
-        })
+            Some(kept) => plan.floor(*level, t).is_some_and(|need| *kept <= need),
+        });
+        has_tiles && snapshot.manifest.edges_from.keeps(&plan.edges_from(t))
     }
 }

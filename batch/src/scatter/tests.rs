@@ -5,6 +5,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, UnboundedMemoryPool};
 use schemas::definitions::{Definitions, parse};
 use schemas::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
 use schemas::functions::Functions;
+use schemas::plan::links::EdgesFrom;
 use schemas::plan::{LEVEL, Planned, Planner, planning_session};
 use schemas::states::Partial;
 
@@ -48,7 +49,9 @@ pub(crate) async fn dealt(view: &str, count: i64, pool: Arc<dyn MemoryPool>) -> 
     let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
     let codec = Arc::new(KeyCodec::of(&plan).unwrap());
     let floors = plan.ladder.iter().map(|level| (*level, None)).collect();
-    let ground = Ground { plan, floors, codec, buckets: BUCKETS as u32, threads: 2, temp_dir: None, pool, limit_bytes: 1 << 30 };
+    let edges_from = EdgesFrom::default();
+    let ground =
+        Ground { plan, floors, edges_from, codec, buckets: BUCKETS as u32, threads: 2, temp_dir: None, pool, limit_bytes: 1 << 30 };
     let events = payments(count, 50);
     let half = count as usize / 2;
     let mut parts = Vec::new();

@@ -7,9 +7,10 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType, UInt8Type};
 use futures::TryStreamExt;
 use schemas::catalog::{CatalogState, DefinitionKind, FileKind};
 use schemas::plan::ViewPlan;
+use schemas::plan::links::EdgeKind;
 use schemas::registry::LiveView;
 use schemas::segment::{SegmentSession, segment_rows};
-use schemas::storage::{read_bucket, read_manifest};
+use schemas::storage::{Manifest, read_bucket, read_manifest};
 use schemas::tiles::{Level, Micros, TileRun, cover};
 use schemas::vector::Vector;
 use schemas::{Error, Result};
@@ -29,7 +30,8 @@ pub struct ViewLine {
     pub archived: i64,
     /// Those that a WHERE leaves out.
     pub filtered: i64,
-    /// Those that pass, and lie before the edge of the longest window.
+    /// Those that pass, and lie before the edge of the longest window. Links that say when they were last seen go with a batch run alone:
+    /// theirs are the events before the last one's cut that lay before its window.
     pub expired: i64,
     /// The sum of `__events` over the states of the longest window.
     pub events: i64,
@@ -45,6 +47,10 @@ pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t:
         .ok_or_else(|| Error::not_found("the catalog does not hold this view").with("view", &live.name).with("version", live.version))?;
     let expected = Expected::of_version(verifier, state, record)?;
     let question = expected.ask(Moment { t, as_of: false })?;
+    let snapshot = match state.snapshot(&live.name, live.version) {
+        Some(snapshot) => Some(manifest(verifier, state, &snapshot.manifest).await?),
+        None => None,
+    };
     let mut archived = 0;
     for (stream, times) in &question.reads {
         let rows = numbers(&expected, &format!("SELECT count(*) FROM \"{}\"", stream.replace('"', "\"\"")), &vector).await?;
@@ -52,8 +58,17 @@ pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t:
     }
     let read = numbers(&expected, &question.read_sql, &vector).await?[0];
     let counts = numbers(&expected, &question.counts_sql, &vector).await?;
-    let (passed, expired) = (counts[0], counts[1]);
-    let events = events(verifier, state, live, t).await?;
+    let (passed, mut expired) = (counts[0], counts[1]);
+    if live.plan.links.as_ref().is_some_and(|links| links.kind == EdgeKind::Liveness) {
+        expired = match snapshot.as_ref().and_then(|manifest| Some((&manifest.cut, manifest.joined.as_ref()?.t))) {
+            Some((cut, t)) => {
+                let question = expected.ask(Moment { t, as_of: false })?;
+                numbers(&expected, &question.counts_sql, cut).await?[1]
+            }
+            None => 0,
+        };
+    }
+    let events = events(verifier, state, live, (snapshot.as_ref(), t)).await?;
     let filtered = read - passed;
     let balanced = archived == filtered + expired + events;
     Ok(ViewLine { view: live.name.clone(), version: live.version, vector, t, archived, filtered, expired, events, balanced })
@@ -68,25 +83,25 @@ async fn numbers(expected: &Expected, sql: &str, vector: &Vector) -> Result<Vec<
     row.columns().iter().map(|column| value(column).ok_or_else(|| Error::internal("a count is no BIGINT").with("sql", sql))).collect()
 }
 
+async fn manifest(verifier: &Verifier, state: &CatalogState, path: &str) -> Result<Manifest> {
+    let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == path);
+    let file = file.ok_or_else(|| Error::corrupt("the catalog does not hold a snapshot's manifest").with("file", path))?;
+    read_manifest(&verifier.storage, file).await
+}
+
 /// Adds up `__events` over the longest window: snapshot, then the states of every checkpoint after its cut.
-async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, t: Micros) -> Result<i64> {
+async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, (snapshot, t): (Option<&Manifest>, Micros)) -> Result<i64> {
     let span = live.plan.ranges[live.plan.existence].at(t);
     let laddered = cover(span, &live.plan.ladder);
     let finest = if live.plan.finest() == Level::All { laddered.clone() } else { cover(span, &live.plan.ladder[..1]) };
     let mut sum = 0;
-    let mut cut = Vector::new();
-    if let Some(snapshot) = state.snapshot(&live.name, live.version) {
-        let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == snapshot.manifest);
-        let file =
-            file.ok_or_else(|| Error::corrupt("the catalog does not hold a snapshot's manifest").with("file", &snapshot.manifest))?;
-        for bucket in &read_manifest(&verifier.storage, file).await?.files {
-            let mut batches = read_bucket(&verifier.storage, bucket).await?;
-            while let Some(batch) = batches.try_next().await? {
-                sum += events_in(&live.plan, &batch, &laddered)?;
-            }
+    for bucket in snapshot.iter().flat_map(|manifest| &manifest.files) {
+        let mut batches = read_bucket(&verifier.storage, bucket).await?;
+        while let Some(batch) = batches.try_next().await? {
+            sum += events_in(&live.plan, &batch, &laddered)?;
         }
-        cut = snapshot.cut.clone();
     }
+    let cut = snapshot.map(|manifest| manifest.cut.clone()).unwrap_or_default();
     let session = SegmentSession::new(&verifier.functions, verifier.memory_limit)?;
     let reads = |stream: &str| live.plan.streams.iter().any(|known| &*known.name == stream);
     for checkpoint in state.checkpoints.iter().filter(|c| !c.is_within(&cut) && c.ranges.iter().any(|range| reads(&range.partition.stream)))

@@ -13,15 +13,20 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, SchemaRef};
-use datafusion::logical_expr::{Aggregate, LogicalPlan, Projection};
+use datafusion::common::Column;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Projection, lit};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::prelude::SessionContext;
 
+use serde::{Deserialize, Serialize};
+
 use crate::definitions::{StreamDefinition, ViewDefinition};
 use crate::error::{Error, Result};
+use crate::events::EVENT_TIME;
 use crate::plan::columns::{self, Reach};
 use crate::plan::{Use, ViewPlan, lower};
-use crate::tiles::{Level, Range};
+use crate::tiles::{Level, Micros, Range};
 
 mod calls;
 mod edges;
@@ -90,6 +95,35 @@ pub enum Side {
     /// The side of the group keys.
     Near,
     Far,
+}
+
+/// Of each side the event time before which events are left out; `None`: none are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EdgesFrom {
+    pub near: Option<Micros>,
+    pub far: Option<Micros>,
+}
+
+impl EdgesFrom {
+    /// True when what is kept from here on has all that is needed.
+    pub fn keeps(&self, needed: &EdgesFrom) -> bool {
+        // `None` is the least of options.
+        self.near <= needed.near && self.far <= needed.far
+    }
+
+    /// A plan of edges (its first column says whether an edge is a far one) without the events before.
+    pub(super) fn only(&self, edges: &LogicalPlan) -> Result<LogicalPlan> {
+        if *self == EdgesFrom::default() {
+            return Ok(edges.clone());
+        }
+        let is_far = Expr::Column(Column::from(edges.schema().qualified_field(0)));
+        let time = || Expr::Column(Column::from_name(EVENT_TIME));
+        let from = |edge: Option<Micros>| {
+            edge.map_or(lit(true), |edge| time().gt_eq(lit(ScalarValue::TimestampMicrosecond(Some(edge), Some("UTC".into())))))
+        };
+        let kept = is_far.clone().and(from(self.far)).or(Expr::Not(Box::new(is_far)).and(from(self.near)));
+        Ok(LogicalPlanBuilder::from(edges.clone()).filter(kept)?.build()?)
+    }
 }
 
 /// Counting only the edges of one side whose events meet a condition.
@@ -200,6 +234,16 @@ impl LinkPlan {
     pub fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
         let range = if self.kind == EdgeKind::Liveness { &Range::ALL } else { range };
         edges.ranges.iter().position(|known| known == range)
+    }
+
+    /// Before what no event can count any more at `t` or later: the left edges of either side's longest range. Where rows are kept by
+    /// tile, the floors of the tiles tell it.
+    pub fn edges_from(&self, t: Micros) -> EdgesFrom {
+        let longest = &self.ranges[self.existence];
+        match self.kind {
+            EdgeKind::Liveness => EdgesFrom { near: longest.near.at(t).from, far: longest.far.at(t).from },
+            EdgeKind::Full => EdgesFrom::default(),
+        }
     }
 
     fn state_use(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<usize> {

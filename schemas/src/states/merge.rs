@@ -3,9 +3,7 @@
 //! Groups are numbered in the order of their first row and every group has one: the accumulators of DataFusion take a group
 //! they were told of for one they have seen.
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array, make_array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
 use arrow::compute::{concat_batches, interleave, interleave_record_batch, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
@@ -14,7 +12,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::plan::{StateExpr, ViewPlan};
-use crate::states::rows::{KeyCodec, StateRows, levels, tiles};
+use crate::states::rows::{KeyCodec, StateRows, levels, taken_column, tiles};
 use crate::tiles::{Level, Micros};
 
 /// A fresh accumulator for grouped states.
@@ -155,12 +153,11 @@ fn number_groups(rows: &StateRows, place: impl Fn(u8, Micros) -> (u8, Micros)) -
 
 fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<StateRows> {
     let first = UInt32Array::from(groups.first_row.clone());
-    let firsts = |of: &dyn Array| if first.len() == of.len() { Ok(make_array(of.to_data())) } else { take(of, &first, None) };
-    let keys = firsts(rows.keys())?;
-    let keys = keys.as_any().downcast_ref::<BinaryArray>().cloned().ok_or_else(|| Error::internal("keys changed their type"))?;
+    let all = first.len() == rows.len();
+    let keys = if all { rows.keys().clone() } else { take(rows.keys(), &first, None)?.as_binary::<i32>().clone() };
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(plan.state_schema().fields().len());
     for key in &rows.batch().columns()[..plan.keys.len()] {
-        columns.push(firsts(key)?);
+        columns.push(if all { key.clone() } else { taken_column(key, &first)? });
     }
     columns.push(Arc::new(UInt8Array::from(groups.level.clone())));
     columns.push(Arc::new(TimestampMicrosecondArray::from(groups.tile.clone()).with_timezone("UTC")));
@@ -168,7 +165,7 @@ fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<St
         let from = plan.state_offset(i);
         let states = &rows.batch().columns()[from..from + state.fields.len()];
         // Nothing to merge.
-        if groups.first_row.len() == rows.len() {
+        if all {
             columns.extend_from_slice(states);
             continue;
         }

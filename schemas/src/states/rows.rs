@@ -3,7 +3,7 @@
 //! Keys are compared by their row encoding.
 
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array};
-use arrow::compute::{concat_batches, take_record_batch};
+use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
 use arrow::error::ArrowError;
 use arrow_row::{RowConverter, SortField};
@@ -91,8 +91,8 @@ impl StateRows {
             return Ok(Self { batch, keys });
         }
         let order = UInt32Array::from(sorted_rows(&keys, &|a, b| (place(a), a).cmp(&(place(b), b))));
-        let keys = arrow::compute::take(&keys, &order, None)?.as_binary::<i32>().clone();
-        Ok(Self { batch: take_record_batch(&batch, &order)?, keys })
+        let keys = take(&keys, &order, None)?.as_binary::<i32>().clone();
+        Ok(Self { batch: taken(&batch, &order)?, keys })
     }
 
     /// Rows that are sorted already, with their encoded keys.
@@ -130,6 +130,24 @@ impl StateRows {
     pub fn memory_bytes(&self) -> usize {
         self.batch.get_array_memory_size() + self.keys.get_array_memory_size()
     }
+}
+
+/// These rows of a batch, in this order.
+pub fn taken(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(|column| taken_column(column, rows)).collect::<Result<_>>()?;
+    Ok(RecordBatch::try_new(batch.schema(), columns)?)
+}
+
+/// Likewise of a column. Of one value throughout (the level and the tile of states that have one, the side of an edge) nothing is
+/// gathered.
+pub(super) fn taken_column(column: &ArrayRef, rows: &UInt32Array) -> Result<ArrayRef> {
+    if rows.len() <= column.len() && is_constant(column) { Ok(column.slice(0, rows.len())) } else { Ok(take(column, rows, None)?) }
+}
+
+/// True where all values of a column are one: any order of its rows is its own. Nested values are not looked into.
+pub fn is_constant(column: &dyn Array) -> bool {
+    let others = column.len().saturating_sub(1);
+    !column.data_type().is_nested() && column.slice(0, others).to_data() == column.slice(column.len() - others, others).to_data()
 }
 
 /// Stored state rows in the schema they are read with. The names of nested fields may differ (DataFusion's hold positions of one
@@ -176,14 +194,24 @@ fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
 
 /// The rows of one key among sorted encoded keys.
 pub fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
-    let from = partition_point(keys.len(), |row| keys.value(row) < key);
+    let from = first_from(keys, key);
     from..end_of(keys, from, |other| other == key)
 }
 
 /// The rows whose encoded keys begin so.
 pub fn find_prefix(keys: &BinaryArray, prefix: &[u8]) -> std::ops::Range<usize> {
-    let from = partition_point(keys.len(), |row| keys.value(row) < prefix);
-    from..end_of(keys, from, |other| other.starts_with(prefix))
+    let from = first_from(keys, prefix);
+    from..prefix_end(keys, from, prefix)
+}
+
+/// The first row whose key is this one or comes after it.
+pub(super) fn first_from(keys: &BinaryArray, key: &[u8]) -> usize {
+    partition_point(keys.len(), |row| keys.value(row) < key)
+}
+
+/// Where the rows from this one on end whose keys begin so.
+pub(super) fn prefix_end(keys: &BinaryArray, from: usize, prefix: &[u8]) -> usize {
+    end_of(keys, from, |other| other.starts_with(prefix))
 }
 
 /// Where the keys end that begin at `from` and meet a condition: looked for in steps that double, for they are few among all.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::states::rows::{StateRows, find_prefix, partition_point};
+use crate::states::rows::{StateRows, first_from, partition_point, prefix_end};
 use arrow::array::{AsArray, BinaryArray, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -74,14 +74,25 @@ impl SortedRun {
 
     /// Each chunk's rows whose keys begin so.
     pub fn find_prefix<'a>(&'a self, prefix: &[u8]) -> Vec<(&'a StateRows, std::ops::Range<usize>)> {
-        let from = self.first_chunk(prefix);
+        let chunk = self.first_chunk(prefix);
+        let row = self.chunks.get(chunk).map_or(0, |rows| first_from(rows.keys(), prefix));
+        self.prefix_from((chunk, row), prefix)
+    }
+
+    /// Each chunk's rows whose keys begin so, the first of which, if there is one, is this row of this chunk.
+    pub(crate) fn prefix_from(&self, (chunk, mut row): (usize, usize), prefix: &[u8]) -> Vec<(&StateRows, std::ops::Range<usize>)> {
         let mut found = Vec::new();
-        for chunk in &self.chunks[from..] {
-            let rows = find_prefix(chunk.keys(), prefix);
+        for chunk in &self.chunks[chunk..] {
+            let rows = row..prefix_end(chunk.keys(), row, prefix);
             if rows.is_empty() {
                 break;
             }
+            let goes_on = rows.end == chunk.len();
             found.push((chunk, rows));
+            if !goes_on {
+                break;
+            }
+            row = 0;
         }
         found
     }

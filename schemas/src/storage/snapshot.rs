@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::catalog::FileRecord;
 use crate::error::{Error, Result};
 use crate::plan::TILE;
+use crate::plan::links::EdgesFrom;
 use crate::storage::parquet_file::{ParquetOptions, ParquetUpload, newer_release};
 use crate::storage::paths::ObjectName;
 use crate::storage::scan::{BatchStream, read_file};
@@ -20,7 +21,7 @@ use crate::tiles::{Floors, Micros};
 use crate::vector::Vector;
 
 /// Raised when an older release could misread what we write; fields that it may ignore are no reason.
-pub const MANIFEST_FORMAT: u32 = 1;
+pub const MANIFEST_FORMAT: u32 = 2;
 
 /// See [`Joined::format`].
 pub const JOIN_FORMAT: u32 = 1;
@@ -49,6 +50,9 @@ pub struct Manifest {
     pub files: Vec<BucketFile>,
     /// The least tile start that is kept of each level; `None` keeps all.
     pub floors: Floors,
+    /// Of edges that say when they were last seen: before what no event is kept.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub edges_from: EdgesFrom,
     /// The greatest event time of all events in the snapshot.
     pub max_event_time: Option<Micros>,
     pub made_at: Micros,
@@ -90,7 +94,16 @@ pub struct BucketFile {
 
 /// The bucket, of `count`, of a key's bytes. Snapshots on disk depend on it: it never changes.
 pub fn bucket_of(key: &[u8], count: u32) -> u32 {
-    (xxh3_64(key) % u64::from(count.max(1))) as u32
+    bucket_of_hash(bucket_hash(key), count)
+}
+
+/// The hash that tells a key's bucket.
+pub(crate) fn bucket_hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+pub(crate) fn bucket_of_hash(hash: u64, count: u32) -> u32 {
+    (hash % u64::from(count.max(1))) as u32
 }
 
 /// Stores a manifest beside its buckets. Durable when it returns.
@@ -199,6 +212,10 @@ impl From<&BucketFile> for KnownFile {
     fn from(file: &BucketFile) -> Self {
         KnownFile { path: file.path.clone(), bytes: file.bytes, checksum: file.crc32 }
     }
+}
+
+fn is_default(from: &EdgesFrom) -> bool {
+    *from == EdgesFrom::default()
 }
 
 /// A UUID as its usual text.

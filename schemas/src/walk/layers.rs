@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::states::StateRows;
 use crate::states::sorted::SortedRun;
-use crate::storage::bucket_of;
+use crate::storage::snapshot::{bucket_hash, bucket_of_hash};
+use crate::walk::node_index::NodeIndex;
 
 /// Rows of one layer, and whether it holds every level of the ladder (a snapshot does) or the finest alone.
 pub type LayerRows<'a> = (&'a StateRows, Range<usize>, bool);
@@ -36,13 +37,16 @@ impl EdgeLayers for SortedRun {
     }
 }
 
-/// A snapshot's buckets alone, in their order.
-pub struct Buckets(pub Vec<SortedRun>);
+/// A snapshot's buckets alone, in their order, each with its nodes where there is room to know them.
+#[derive(Default)]
+pub struct Buckets(pub Vec<(SortedRun, Option<NodeIndex>)>);
 
 impl EdgeLayers for Buckets {
     fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
-        let bucket = &self.0[bucket_of(place, self.parts()) as usize];
-        bucket.find_prefix(prefix).into_iter().map(|(chunk, rows)| (chunk, rows, true)).collect()
+        let hash = bucket_hash(place);
+        let (run, nodes) = &self.0[bucket_of_hash(hash, self.parts()) as usize];
+        let found = nodes.as_ref().map_or_else(|| run.find_prefix(prefix), |nodes| nodes.find(run, prefix, hash));
+        found.into_iter().map(|(chunk, rows)| (chunk, rows, true)).collect()
     }
 
     fn parts(&self) -> u32 {
@@ -50,6 +54,6 @@ impl EdgeLayers for Buckets {
     }
 
     fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
-        self.0[part as usize].chunks().iter().map(|chunk| (chunk, true)).collect()
+        self.0[part as usize].0.chunks().iter().map(|chunk| (chunk, true)).collect()
     }
 }

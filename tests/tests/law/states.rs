@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use schemas::definitions::{Definitions, parse};
 use schemas::events::plan_schema;
 use schemas::functions::Functions;
+use schemas::plan::links::EdgesFrom;
 use schemas::plan::{LEVEL, Planned, Planner, TILE, ViewPlan, planning_session};
 use schemas::states::{KeyCodec, Partial, Pieces, StateRows, answer, climb, merge_rows};
 use schemas::tiles::{Level, Micros, finest_kept};
@@ -116,7 +117,7 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usiz
     // A run's events go straight to the tiles it keeps; the same events at the finest tiles make the same snapshot.
     let floors = plan.floors(t_run);
     let straight = cut.is_multiple_of(2);
-    let mut run = Partial::new(Arc::new(plan.kept_past(&floors).unwrap()), &session).await.unwrap();
+    let mut run = Partial::new(Arc::new(plan.kept_past(&floors, &EdgesFrom::default()).unwrap()), &session).await.unwrap();
     let (mut before, mut after): (Vec<RecordBatch>, Vec<StateRows>) = (Vec::new(), Vec::new());
     for (checkpoint, events) in events {
         let events = std::slice::from_ref(events);

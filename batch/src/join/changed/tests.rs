@@ -60,13 +60,13 @@ impl World {
         let states = partial.states("login", &[events]).await.unwrap();
         let merged = merge_rows(&self.view.plan, &self.view.codec, &states).unwrap();
         let laddered = climb(&self.view.plan, &merged, &self.view.plan.floors(t)).unwrap();
-        Buckets(vec![SortedRun::in_memory(laddered)])
+        Buckets(vec![(SortedRun::in_memory(laddered), None)])
     }
 
     /// The devices whose rows may have changed.
     async fn changed(&self, old: (&[Login], Micros), new: (&[Login], Micros)) -> Vec<String> {
         let (before, after) = (self.edges(old.0, old.1).await, self.edges(new.0, new.1).await);
-        let chunks = (before.0[0].chunks(), after.0[0].chunks());
+        let chunks = (before.0[0].0.chunks(), after.0[0].0.chunks());
         let found = changed(&self.view, &self.links, chunks, (old.1, new.1)).unwrap();
         let keys = keys_of((&self.view, &self.links), &after, 0, &found.near, &found.far).unwrap();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();

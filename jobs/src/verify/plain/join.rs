@@ -6,7 +6,7 @@ use schemas::{Error, Result};
 
 use super::select::longest;
 use super::sides::{Reach, Side, Sides};
-use super::span::{Span, timestamp};
+use super::span::timestamp;
 use super::{Moment, parse_query, quoted, top_select};
 
 /// `passed`: the events that meet their own side's conditions and have a join key. `expired`: those of them that are before what
@@ -34,12 +34,12 @@ pub(super) fn count_read(select: &mut Select, sides: &Sides) -> Result<()> {
     replace(select, &["sum(read) AS read"], &counts)
 }
 
-/// How far back a join keeps each side. Of links, when they were last seen, for all time; where repetitions count, or an upper edge
-/// leaves the latest out, every tile of the longest window that either side has.
-pub(super) fn kept(reaches: &[Reach], repeated: bool, sides: &Sides) -> Reach {
+/// How far back a join keeps each side: of links, when they were last seen, as far as any column looks at that side; where repetitions
+/// count, or an upper edge leaves the latest out, every tile of the longest window that either side has.
+pub(super) fn kept(reaches: &[Reach], existence: &Reach, repeated: bool, sides: &Sides) -> Reach {
     let spans = || reaches.iter().flat_map(|reach| reach.0.iter().copied());
     let by_tile = repeated || spans().any(|span| span.until.is_some());
-    sides.reach(if by_tile { longest(spans()) } else { Span::ALL })
+    if by_tile { sides.reach(longest(spans())) } else { existence.clone() }
 }
 
 fn of_side(side: &Side, items: &[&str], conditions: &[String]) -> String {
