@@ -1,12 +1,13 @@
-//! A process: its wall time, its processor time and its greatest resident memory.
+//! A process: its wall time, its processor time and the most memory it had: resident, and of its own.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use schemas::{Error, Result};
 
-/// How often a process's memory is looked at. The kernel keeps the peak: only what is taken in its last moment is missed.
-const POLL: Duration = Duration::from_millis(5);
+/// How often a process's memory is looked at. Of what is resident the kernel keeps the peak: only what is taken in its last moment is
+/// missed. Of what is its own it keeps none: a peak between two looks is missed.
+pub const POLL: Duration = Duration::from_millis(5);
 
 /// What a process may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +30,11 @@ pub struct Finished {
 pub struct Used {
     /// User and system time of all its threads: what others take of the machine is not in it.
     pub processor_s: f64,
+    /// The most that was resident: also the pages of files that it maps. They are the page cache's, and can be taken back at any time.
     pub peak_bytes: u64,
+    /// The most memory of its own among it, as far as it was seen: anonymous and shared pages, which it alone gives back. The kernel
+    /// keeps no peak of it.
+    pub own_peak_bytes: u64,
 }
 
 /// Linux counts processor time in hundredths of a second.
@@ -61,18 +66,24 @@ pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished> {
 
 /// What a process used so far; `None` when it is gone.
 pub fn used_by(process: u32) -> Option<Used> {
-    Some(Used { processor_s: processor_of(process)?, peak_bytes: peak_of(process)? })
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let (peak_bytes, own_peak_bytes) = memory_in(&status)?;
+    Some(Used { processor_s: processor_of(process)?, peak_bytes, own_peak_bytes })
 }
 
 impl Used {
-    /// The processor time since then, and the peak.
+    /// The processor time since then, and the peaks.
     pub fn since(self, before: Used) -> Used {
         Used { processor_s: self.processor_s - before.processor_s, ..self }
     }
 
     /// What was seen before stays: a process that ends has no memory any more.
     pub fn at_least(self, before: Used) -> Used {
-        Used { processor_s: self.processor_s.max(before.processor_s), peak_bytes: self.peak_bytes.max(before.peak_bytes) }
+        Used {
+            processor_s: self.processor_s.max(before.processor_s),
+            peak_bytes: self.peak_bytes.max(before.peak_bytes),
+            own_peak_bytes: self.own_peak_bytes.max(before.own_peak_bytes),
+        }
     }
 }
 
@@ -100,11 +111,14 @@ fn processor_of(process: u32) -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }
 
-/// VmHWM: the most memory that was ever resident.
-fn peak_of(process: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+/// The most bytes that were ever resident (VmHWM), and those that are its own now (RssAnon, and RssShmem, where files of a tmpfs are
+/// too), by the text of `status`. A process that ended has none.
+fn memory_in(status: &str) -> Option<(u64, u64)> {
+    let bytes = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    Some((bytes("VmHWM")?, bytes("RssAnon")? + bytes("RssShmem")?))
 }
 
 #[cfg(test)]
@@ -123,8 +137,32 @@ mod tests {
     fn a_process_is_measured_to_its_end() {
         let finished = run(&mut shell("i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; sleep 0.1; echo done"), &LIMITS).unwrap();
         assert_eq!(finished.stdout, "done\n");
-        let Used { processor_s, peak_bytes } = finished.used;
+        let Used { processor_s, peak_bytes, .. } = finished.used;
         assert!(finished.wall >= Duration::from_millis(100) && peak_bytes > 100_000 && processor_s > 0.01, "{finished:?}");
+    }
+
+    #[test]
+    fn memory_of_its_own_is_seen_without_what_it_maps() {
+        // A text that doubles: 64 MiB in the end.
+        let grows = "x=0123456789abcdef; while [ ${#x} -lt 50000000 ]; do x=$x$x; done; sleep 0.1";
+        let Used { peak_bytes, own_peak_bytes, .. } = run(&mut shell(grows), &LIMITS).unwrap().used;
+        // The program itself and its libraries are mapped.
+        assert!(own_peak_bytes >= 50_000_000 && own_peak_bytes < peak_bytes, "own {own_peak_bytes}, peak {peak_bytes}");
+    }
+
+    #[test]
+    fn pages_of_files_are_not_its_own() {
+        let status = "Name:\tsh\nVmHWM:\t    2000 kB\nVmRSS:\t    1900 kB\n\
+                      RssAnon:\t     300 kB\nRssFile:\t    1500 kB\nRssShmem:\t     100 kB\n";
+        assert_eq!(memory_in(status), Some((2_000 << 10, 400 << 10)));
+        assert_eq!(memory_in("Name:\tsh\nState:\tZ (zombie)\n"), None);
+    }
+
+    #[test]
+    fn a_peak_stays_when_less_is_used_later() {
+        let used = |peak_bytes, own_peak_bytes| Used { processor_s: 1.0, peak_bytes, own_peak_bytes };
+        assert_eq!(used(5, 2).at_least(used(4, 3)), used(5, 3));
+        assert_eq!(Used::default().at_least(used(4, 3)), used(4, 3));
     }
 
     #[test]

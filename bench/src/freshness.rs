@@ -6,18 +6,17 @@ use std::time::{Duration, Instant};
 use schemas::{Error, Result};
 
 use crate::Programs;
+use crate::asking::Stretches;
 use crate::child::Used;
 use crate::feed::Feed;
 use crate::latencies::Latencies;
 use crate::layer::Layer;
 use crate::machine::Context;
 use crate::payments::{Arriving, Kept, MOST_EVENTS, Payments, Project, STREAM, Source, VIEW};
+use crate::probe::{Asked, Door, Http, Probe, Prober};
 use crate::report::Report;
 
-mod probe;
 mod table;
-
-use probe::{Door, Http, Prober};
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -43,6 +42,7 @@ impl Default for Options {
 /// The aim: the greatest p99, in milliseconds.
 const AIM_MS: f64 = 250.0;
 const AGGREGATES: usize = 5;
+const ASKED: Asked = Asked { view: VIEW, key: "account_id", value: "events_1h" };
 /// So long events arrive before anything counts.
 const WARM_UP: f64 = 0.2;
 /// How long counting may take after the last event.
@@ -84,30 +84,27 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
     let topic = source.empty(&folder.join("log"), payments).await?;
     let project = Project::create(folder, &topic, AGGREGATES, Kept::EVERYTHING).await?;
     let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
-    let http = Http::new(&project.http, VIEW, STREAM)?;
-    let door = match source {
-        Source::Embedded => Door::Http(http.clone()),
-        Source::Kafka(_) => Door::Log(topic.open().await?, topic.name.clone()),
+    let http = Http::new(&project.http, ASKED)?;
+    let (door, to) = match source {
+        Source::Embedded => (Door::Http, STREAM.to_owned()),
+        Source::Kafka(_) => (Door::Log(topic.open().await?), topic.name.clone()),
     };
-    let prober = Prober { door, http: http.clone(), payments };
+    let mut prober = Prober::new(door, http.clone(), move |nth| {
+        let payment = payments.probe(nth);
+        Probe { sends: vec![(to.clone(), payment.record())], key: payment.account() }
+    });
     let feed = Feed::start(topic.open().await?, Arriving { topic: topic.clone(), next: 0 }, rate).await?;
     tokio::time::sleep(Duration::from_secs_f64(options.seconds * WARM_UP)).await;
 
     let (used_before, began) = (layer.used(), Instant::now());
     let (arrived, counted) = (feed.appended(), http.counted().await?);
-    let mut stretches = Vec::new();
-    let mut probes = 0;
-    for _ in 0..options.repeats.max(1) {
-        let stretch = prober.stretch(options.probes, Duration::from_secs_f64(options.seconds), probes).await?;
-        probes += stretch.count();
-        stretches.push(stretch);
-    }
+    let stretches = prober.stretches(options.probes, Stretches { seconds: options.seconds, repeats: options.repeats }).await?;
     let seconds = began.elapsed().as_secs_f64();
     let (arrived, counted) = (feed.appended() - arrived, http.counted().await?.saturating_sub(counted));
     let used = layer.used().since(used_before);
 
     let appended = feed.stop().await?;
-    check(&http, &project, programs, layer, &Payments { records: appended, ..payments }, probes).await?;
+    check(&http, &project, programs, layer, &Payments { records: appended, ..payments }, prober.sent()).await?;
     topic.delete().await?;
     let per_second = |events: u64| events as f64 / seconds;
     let (arrived_per_second, counted_per_second) = (per_second(arrived), per_second(counted));

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray};
+use bytes::Bytes;
+use schemas::events::format_timestamp;
+use schemas::log::NewRecord;
 use schemas::tiles::Micros;
 
 use crate::events::{DAY, END, Events, mix, skewed, times};
@@ -52,6 +55,15 @@ impl Stream {
 
     fn named(name: &str) -> Stream {
         if name == Stream::Account.name() { Stream::Account } else { Stream::Login }
+    }
+}
+
+impl Event {
+    /// As a producer sends it. Of different ids are different events.
+    pub fn record(&self, id: &str) -> NewRecord {
+        let (ts, user, device) = (format_timestamp(self.ts), user_text(self.user), device_text(self.device));
+        let value = format!(r#"{{"event_id":"{id}","ts":"{ts}","user_id":"{user}","device_id":"{device}"}}"#);
+        NewRecord { key: Some(Bytes::from(user)), value: Some(Bytes::from(value)), headers: Vec::new(), partition_by: None }
     }
 }
 

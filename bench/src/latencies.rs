@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use schemas::{Error, Result};
 
-use crate::report::Figure;
+use crate::report::{Figure, verdict};
 use crate::spread::Spread;
 
 /// What takes longer counts as this.
@@ -77,6 +77,11 @@ pub fn median_of(stretches: &[Latencies], quantile: f64) -> Option<f64> {
     Spread::of(stretches.iter().map(|one| one.milliseconds(quantile))).map(|spread| spread.median)
 }
 
+/// The most milliseconds that a middle p99 may have, and whether it is met.
+pub fn aim(stretches: &[Latencies], most_ms: f64) -> Figure {
+    median_of(stretches, 0.99).map_or(Figure::Absent, |p99| Figure::text(format!("{most_ms}: {}", verdict(p99 <= most_ms))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +93,8 @@ mod tests {
         let near = |quantile: f64, expected: f64| (latencies.milliseconds(quantile) / expected - 1.0).abs() < 0.001;
         assert!(near(0.5, 500.0) && near(0.99, 990.0) && near(0.999, 999.0) && near(1.0, 1_000.0), "{latencies:?}");
         assert_eq!(latencies.count(), 1_000);
+        let [met, missed] = [1_000.0, 980.0].map(|most| aim(std::slice::from_ref(&latencies), most).to_string());
+        assert_eq!((&*met, &*missed, aim(&[], 1.0)), ("1000: met", "980: missed", Figure::Absent));
     }
 
     #[test]

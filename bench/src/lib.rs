@@ -24,6 +24,7 @@ pub mod links_lookup;
 pub mod lookup;
 pub mod machine;
 pub mod payments;
+pub mod probe;
 pub mod programs;
 pub mod purchases;
 pub mod report;

@@ -1,5 +1,5 @@
 //! Point lookups of a linked view, over graphs of several degrees: in process as `lookup` asks, over HTTP as anybody does; alone, and
-//! while events arrive.
+//! while events arrive. Of one degree also how soon a new link counts.
 
 use std::path::Path;
 
@@ -15,12 +15,13 @@ use crate::installed::Installed;
 use crate::latencies::{self, Latencies};
 use crate::layer::Layer;
 use crate::machine::Context;
-use crate::report::{Figure, Report, Table, verdict};
+use crate::report::{Figure, Report, Table};
 use crate::spread::Spread;
 use crate::view::VIEW;
 use crate::within::Within;
 
 mod again;
+mod new_link;
 mod truth;
 
 use again::Again;
@@ -48,33 +49,40 @@ impl Default for Options {
 /// The aims, by degree: the greatest p99, in milliseconds.
 const AIMS_MS: [(u64, f64); 2] = [(30, 1.0), (100, 5.0)];
 
+struct Tables {
+    lookups: Table,
+    sizes: Table,
+    new_links: Table,
+}
+
 /// Measures. `folder` takes the installations, one after the other.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
-    let (mut lookups, mut sizes) = (lookup_table(), size_table());
+    let mut tables = Tables { lookups: lookup_table(options), sizes: size_table(), new_links: new_link::table(options) };
     for degree in &options.degrees {
         let of_degree = folder.join(format!("degree-{degree}"));
         std::fs::create_dir_all(&of_degree)?;
-        measure(options, *degree, programs, &of_degree, &mut lookups, &mut sizes).await?;
+        measure(options, *degree, programs, &of_degree, &mut tables).await?;
         std::fs::remove_dir_all(&of_degree)?;
     }
-    lookups.notes.push(format!(
-        "one client, uniformly chosen keys of {} devices; {} stretches of {} s each: the middle one (least - greatest)",
-        options.devices, options.repeats, options.seconds
-    ));
-    lookups
-        .notes
-        .push("arriving: appended to the embedded log by the process that asks; counted: the rate at which answers grew".to_owned());
-    lookups
-        .notes
-        .push("HTTP: GET /row of a real `basestream up`, on a connection that is kept; client and server share the cores".to_owned());
-    let question = "How long does a point lookup of a view over a JOIN take, by the average degrees of both hops?".to_owned();
-    Ok(Report { benchmark: "links-lookup".into(), question, context: context.end(), tables: vec![lookups, sizes] })
+    let question =
+        "How long does a point lookup of a view over a JOIN take, by the average degrees of both hops, and how soon does a new link count?";
+    let Tables { lookups, sizes, new_links } = tables;
+    let tables = [lookups, sizes].into_iter().chain(Some(new_links).filter(|table| !table.rows.is_empty())).collect();
+    Ok(Report { benchmark: "links-lookup".into(), question: question.to_owned(), context: context.end(), tables })
 }
 
-fn lookup_table() -> Table {
+fn lookup_table(options: &Options) -> Table {
     let columns = ["degrees", "asked", "while"].into_iter().chain(latencies::COLUMNS).chain(["p99 aim ms", "arriving/s", "counted/s"]);
-    Table { title: "Point lookups".into(), columns: columns.map(str::to_owned).collect(), ..Table::default() }
+    let notes = vec![
+        format!(
+            "one client, uniformly chosen keys of {} devices; {} stretches of {} s each: the middle one (least - greatest)",
+            options.devices, options.repeats, options.seconds
+        ),
+        "arriving: appended to the embedded log by the process that asks; counted: the rate at which answers grew".to_owned(),
+        "HTTP: GET /row of a real `basestream up`, on a connection that is kept; client and server share the cores".to_owned(),
+    ];
+    Table { title: "Point lookups".into(), columns: columns.map(str::to_owned).collect(), rows: Vec::new(), notes }
 }
 
 fn size_table() -> Table {
@@ -82,7 +90,7 @@ fn size_table() -> Table {
     Table { title: "What they were asked of".into(), columns: columns.map(str::to_owned).to_vec(), ..Table::default() }
 }
 
-async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &Path, lookups: &mut Table, sizes: &mut Table) -> Result<()> {
+async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &Path, tables: &mut Tables) -> Result<()> {
     let graph = Graph::of_degree(degree, options.devices);
     let installed = Installed::create(folder, &graph).await?;
     installed.archive(&graph).await?;
@@ -92,7 +100,7 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
     let opened = began.elapsed();
     truth::check(&node, &graph, options.checked).await?;
     let seconds = |micros: i64| Spread::of([micros as f64 / 1e6]);
-    sizes.rows.push(vec![
+    tables.sizes.rows.push(vec![
         Figure::text(named(degree)),
         Figure::Count(Stream::BOTH.into_iter().map(|stream| graph.count(stream)).sum()),
         Figure::Count(options.checked),
@@ -103,7 +111,7 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
     let stretches = Stretches { seconds: options.seconds, repeats: options.repeats };
     let mut add = |asked: &str, meanwhile: &str, stretches: Vec<Latencies>, fed: Option<Fed>| {
         let row = row(degree, asked, meanwhile, &stretches, fed.as_ref());
-        lookups.rows.push(row);
+        tables.lookups.rows.push(row);
     };
     add("in process", "idle", ask_node(stretches, &node, graph).await?, None);
     drop(node);
@@ -122,6 +130,9 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
     if options.rate > 0 {
         let (measured, fed) = while_events_arrive(&installed.installation, stretches, graph, options.rate).await?;
         add("in process", "events arrive", measured, Some(fed));
+    }
+    if degree == new_link::DEGREE {
+        new_link::measure(options, programs, &installed, graph, &mut tables.new_links).await?;
     }
     installed.installation.close().await;
     Ok(())
@@ -153,13 +164,18 @@ fn path_of(graph: &Graph, nth: u64) -> String {
 }
 
 fn row(degree: u64, asked: &str, meanwhile: &str, stretches: &[Latencies], fed: Option<&Fed>) -> Vec<Figure> {
-    let aim = AIMS_MS.iter().find(|(of, _)| *of == degree).map(|(_, most)| *most);
-    let aim = aim.zip(latencies::median_of(stretches, 0.99)).map(|(most, p99)| Figure::text(format!("{most}: {}", verdict(p99 <= most))));
-    let rate = |of: fn(&Fed) -> f64| fed.map_or(Figure::Absent, |fed| Figure::per_second(Spread::of([of(fed)])));
+    let aim = AIMS_MS.iter().find(|(of, _)| *of == degree).map_or(Figure::Absent, |(_, most)| latencies::aim(stretches, *most));
     let mut row = vec![Figure::text(named(degree)), Figure::text(asked), Figure::text(meanwhile)];
     row.extend(latencies::figures(stretches));
-    row.extend([aim.unwrap_or(Figure::Absent), rate(|fed| fed.appended_per_second), rate(|fed| fed.counted_per_second)]);
+    row.push(aim);
+    row.extend(rates(fed));
     row
+}
+
+/// At which events arrived, and at which they were counted.
+fn rates(fed: Option<&Fed>) -> [Figure; 2] {
+    let rate = |of: fn(&Fed) -> f64| fed.map_or(Figure::Absent, |fed| Figure::per_second(Spread::of([of(fed)])));
+    [rate(|fed| fed.appended_per_second), rate(|fed| fed.counted_per_second)]
 }
 
 fn named(degree: u64) -> String {

@@ -38,7 +38,7 @@ enum Command {
     Ingest(cli::Ingest),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
     LinksBatch(LinksBatch),
-    /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive
+    /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive; how soon a new link counts
     LinksLookup(LinksLookup),
     /// Point lookups of views over windows, in process and over HTTP, idle and while events arrive and batch runs: Redis, PostgreSQL
     Lookup(cli::Lookup),

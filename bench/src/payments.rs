@@ -98,11 +98,6 @@ impl Payment {
         NewRecord { key: Some(self.account().into()), value: Some(self.json()), headers: Vec::new(), partition_by: None }
     }
 
-    /// One of so many, by its number.
-    pub fn pick(&self, of: u64) -> u64 {
-        mix(20, self.hash) % of.max(1)
-    }
-
     pub fn account(&self) -> String {
         account_text(self.account)
     }

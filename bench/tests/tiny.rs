@@ -51,10 +51,13 @@ async fn the_whole_answer_of_a_linked_view_is_everybodys() {
     let rows = &report.tables[0].rows;
     assert_eq!(rows.len(), if programs.python.is_some() { 7 } else { 4 });
     for row in rows {
-        let told = row.last().unwrap().to_string();
+        let told = row[10].to_string();
         let count: usize = told.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"));
         assert!(count > 100 && row.iter().any(|figure| matches!(figure, Figure::Seconds(_))), "{row:?}");
+        assert!(matches!((&row[8], &row[9]), (Figure::Bytes(peak), Figure::Bytes(own)) if own.min > 0.0 && own.max < peak.max), "{row:?}");
     }
+    let held = rows.iter().filter(|row| row.len() == 12 && is_verdict(&row[11]));
+    assert_eq!(held.count(), 3, "{report}");
     let parts = &report.tables[1].rows;
     assert_eq!(parts.len(), 3, "{report}");
     assert_told(&report);
@@ -66,12 +69,35 @@ async fn lookups_of_a_linked_view_are_what_its_events_say() {
     let folder = tempfile::tempdir().unwrap();
     // A lookup that is not what the events say is an error.
     let report = links_lookup::run(&options, &programs(), folder.path(), "bench links-lookup").await.unwrap();
-    let (lookups, sizes) = (&report.tables[0], &report.tables[1]);
+    let [lookups, sizes, new_links] = &report.tables[..] else { panic!("{report}") };
     assert_eq!((lookups.rows.len(), sizes.rows.len()), (8, 2));
     for row in &lookups.rows {
         assert!(matches!(row[3], Figure::Count(asked) if asked > 0), "{row:?}");
     }
     let counted = lookups.rows.iter().filter(|row| matches!(row.last(), Some(Figure::PerSecond(rate)) if rate.median > 0.0));
     assert_eq!(counted.count(), 4, "{report}");
+    assert_new_links(&new_links.rows);
     assert_told(&report);
+}
+
+/// Of one degree, idle and while events arrive: ten new links in each of two stretches. Any that is not counted, or in the end not once,
+/// is an error.
+fn assert_new_links(rows: &[Vec<Figure>]) {
+    let [idle, busy] = rows else { panic!("{rows:?}") };
+    for row in rows {
+        let milliseconds = |column: usize| match &row[column] {
+            Figure::Milliseconds(spread) => *spread,
+            other => panic!("{other:?}"),
+        };
+        let (p50, p99, slowest) = (milliseconds(3), milliseconds(4), milliseconds(6));
+        assert!(p50.min > 0.0 && p50.median <= p99.median && p99.max <= slowest.max && slowest.max < 60_000.0, "{row:?}");
+        assert!(row[2] == Figure::Count(20) && is_verdict(&row[5]), "{row:?}");
+    }
+    assert_eq!(idle[7..], [Figure::Absent, Figure::Absent]);
+    let is_rate = |figure: &Figure| matches!(figure, Figure::PerSecond(rate) if rate.median > 0.0);
+    assert!(busy.len() == 9 && busy[7..].iter().all(is_rate), "{busy:?}");
+}
+
+fn is_verdict(figure: &Figure) -> bool {
+    ["met", "missed"].iter().any(|verdict| figure.to_string().ends_with(verdict))
 }

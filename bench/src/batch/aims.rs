@@ -2,7 +2,7 @@
 
 use super::DUCKDB_STATES;
 use crate::contest::Outcome;
-use crate::contest::table::{peak, seconds};
+use crate::contest::table::{of_limit, peak, seconds};
 use crate::report::{Figure, Table, at_most};
 
 /// Of the time of DuckDB's fastest answer.
@@ -28,8 +28,7 @@ pub(super) fn add(table: &mut Table, outcomes: &[Outcome]) {
                     let time = seconds(outcome).map(|own| own.median).zip(rival(peers, limit));
                     at_most(time.map(|(own, rival)| own / rival), MOST_OF_DUCKDB)
                 };
-                let memory = peak(outcome).map(|peak| peak.max / limit as f64);
-                [of(&peers), of(&keepers), at_most(memory, MOST_OF_LIMIT)]
+                [of(&peers), of(&keepers), at_most(of_limit(peak(outcome), outcome), MOST_OF_LIMIT)]
             }
             false => [Figure::Absent, Figure::Absent, Figure::Absent],
         };

@@ -2,6 +2,7 @@
 
 use super::contender::{How, Measured, Outcome, Site};
 use super::parts::Parts;
+use crate::child::POLL;
 use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
@@ -16,6 +17,7 @@ pub fn of(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
         "processor s",
         "of DuckDB",
         "peak MiB",
+        "own peak MiB",
         "answer",
     ];
     let first = |is: fn(&How) -> bool| outcomes.iter().find(|outcome| is(&outcome.contender.how));
@@ -35,13 +37,18 @@ pub fn of(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
             Figure::seconds(processor(outcome)),
             Figure::ratio(processor(outcome).zip(duckdb_processor).map(|(own, other)| own.over(&other))),
             Figure::bytes(peak(outcome)),
+            Figure::bytes(own_peak(outcome)),
             Figure::text(told(outcome)),
         ]
     };
     let notes = vec![
         format!(
-            "{} repeats in turns; the middle one (least - greatest); peak: resident memory of the process; processor: user and system time of all its threads",
+            "{} repeats in turns; the middle one (least - greatest); processor: user and system time of all threads of the process",
             repeats.max(1)
+        ),
+        format!(
+            "peak: the most resident memory of the process, as the kernel keeps it, with the pages of files that it maps, which can be taken back at any time; own peak: the most memory of its own (anonymous and shared pages, no file's), as seen every {} ms",
+            POLL.as_millis()
         ),
         format!("threads: {} of DuckDB, 2 of DataFusion and of the batch run", site.threads),
         "seconds: DuckDB and DataFusion until the answer is in memory; a batch run until its snapshot is durable and published".to_owned(),
@@ -76,6 +83,16 @@ pub fn seconds(outcome: &Outcome) -> Option<Spread> {
 /// The greatest resident memory of the processes.
 pub fn peak(outcome: &Outcome) -> Option<Spread> {
     spread(outcome, |measured| measured.used.peak_bytes as f64)
+}
+
+/// The greatest memory of their own.
+pub fn own_peak(outcome: &Outcome) -> Option<Spread> {
+    spread(outcome, |measured| measured.used.own_peak_bytes as f64)
+}
+
+/// The greatest of its peaks, against what it may hold.
+pub fn of_limit(peak: Option<Spread>, outcome: &Outcome) -> Option<f64> {
+    peak.map(|peak| peak.max / outcome.contender.memory_bytes as f64)
 }
 
 fn processor(outcome: &Outcome) -> Option<Spread> {

@@ -3,7 +3,7 @@
 use super::{AIM_MS, Options, Outcome};
 use crate::latencies;
 use crate::payments::Source;
-use crate::report::{Figure, Table, verdict};
+use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
 pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
@@ -32,7 +32,7 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
             probes,
             p50,
             p99,
-            aim(outcome),
+            latencies::aim(&outcome.stretches, AIM_MS),
             slowest,
             Figure::per_second(one(outcome.arrived_per_second)),
             Figure::per_second(one(outcome.counted_per_second)),
@@ -57,9 +57,4 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
         rows: outcomes.iter().map(row).collect(),
         notes,
     }
-}
-
-fn aim(outcome: &Outcome) -> Figure {
-    let Some(p99) = latencies::median_of(&outcome.stretches, 0.99) else { return Figure::Absent };
-    Figure::text(format!("{AIM_MS}: {}", verdict(p99 <= AIM_MS)))
 }

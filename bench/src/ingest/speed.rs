@@ -32,7 +32,7 @@ pub(crate) async fn measure(programs: &Programs, project: &Project, topic: &Topi
     let ended = layer.stop().await?;
     let committed = committed(&ended.lines);
     let seconds = worked(begun.timestamp, quiet, &ended, &committed);
-    let Used { processor_s, peak_bytes } = ended.used;
+    let Used { processor_s, peak_bytes, .. } = ended.used;
     let records = topic.payments.records as f64;
     Ok(Measured {
         seconds,

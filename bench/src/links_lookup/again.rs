@@ -1,12 +1,10 @@
 //! Events that repeat edges of a graph, so that its degrees stay what they are. Nine of ten are logins.
 
-use bytes::Bytes;
-use schemas::events::format_timestamp;
 use schemas::log::NewRecord;
 
 use crate::events::END;
 use crate::feed::Source;
-use crate::graph::{Graph, Stream, device_text, user_text};
+use crate::graph::{Event, Graph, Stream};
 
 pub(super) struct Again {
     pub(super) graph: Graph,
@@ -34,14 +32,6 @@ impl Again {
     /// An edge of the graph, seen again after its end.
     fn record(&self, stream: Stream) -> NewRecord {
         let event = self.graph.event(stream, self.graph.pick(self.next, self.graph.count(stream)));
-        let ts = format_timestamp(END + self.next as i64);
-        let user = user_text(event.user);
-        let value = format!(
-            r#"{{"event_id":"f{}-{}","ts":"{ts}","user_id":"{user}","device_id":"{}"}}"#,
-            self.number,
-            self.next,
-            device_text(event.device)
-        );
-        NewRecord { key: Some(Bytes::from(user)), value: Some(Bytes::from(value)), headers: Vec::new(), partition_by: None }
+        Event { ts: END + self.next as i64, ..event }.record(&format!("f{}-{}", self.number, self.next))
     }
 }
