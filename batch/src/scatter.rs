@@ -116,7 +116,7 @@ impl Scatter {
         self.deal()?;
         let mut buckets = Vec::with_capacity(self.in_memory.len());
         for (bucket, in_memory) in std::mem::take(&mut self.in_memory).into_iter().enumerate() {
-            let held: usize = in_memory.iter().map(RecordBatch::get_array_memory_size).sum();
+            let held: usize = in_memory.iter().map(sliced_bytes).sum::<Result<usize>>()?;
             let spilled: usize = self.spilled.iter().map(|file| file.bytes[bucket]).sum();
             let of_bucket = self.spilled.iter().map(|file| (file.clone(), bucket as u32));
             buckets.push(Bucketful {
@@ -134,7 +134,8 @@ impl Scatter {
         let waiting = std::mem::take(&mut self.waiting);
         let waiting: Vec<&RecordBatch> = waiting.iter().collect();
         self.waiting_bytes = 0;
-        let columns = Gathered::columns(&waiting)?;
+        let most = self.places.iter().map(Vec::len).max().unwrap_or_default();
+        let columns = Gathered::columns(&waiting, most)?;
         for bucket in 0..self.places.len() {
             if self.places[bucket].is_empty() {
                 continue;
@@ -142,7 +143,7 @@ impl Scatter {
             let rows = columns.iter().map(|column| column.rows(&self.places[bucket])).collect::<Result<_>>()?;
             let rows = RecordBatch::try_new(self.ground.plan.state_schema().clone(), rows)?;
             self.places[bucket].clear();
-            let bytes = rows.get_array_memory_size();
+            let bytes = sliced_bytes(&rows)?;
             if self.reservation.try_grow(bytes).is_err() {
                 self.spill()?;
                 // One batch of a bucket is held whatever the limit says: it was here already.
@@ -168,7 +169,7 @@ impl Scatter {
                 writer.write(batch).map_err(full)?;
             }
             batches.push(written..written + rows.len());
-            bytes.push(rows.iter().map(RecordBatch::get_array_memory_size).sum());
+            bytes.push(rows.iter().map(sliced_bytes).sum::<Result<usize>>()?);
             written += rows.len();
         }
         writer.finish().map_err(full)?;
@@ -185,30 +186,34 @@ impl Scatter {
 /// A column of several batches, of which rows are gathered.
 enum Gathered<'a> {
     Each(Vec<&'a dyn Array>),
-    /// One value throughout: the side of edges, the level of states that have one, NULL where the other side has its keys.
-    Same(ScalarValue),
+    /// One value throughout (the side of edges, the level of states that have one, NULL where the other side has its keys), as often as
+    /// any bucket needs it: all share it.
+    Same(ArrayRef),
 }
 
 impl<'a> Gathered<'a> {
-    fn columns(batches: &[&'a RecordBatch]) -> Result<Vec<Gathered<'a>>> {
+    /// At most so many rows will be asked for at once.
+    fn columns(batches: &[&'a RecordBatch], most: usize) -> Result<Vec<Gathered<'a>>> {
         let Some(first) = batches.first() else { return Ok(Vec::new()) };
-        (0..first.num_columns()).map(|column| Self::of(batches.iter().map(|batch| &**batch.column(column)).collect())).collect()
+        (0..first.num_columns()).map(|column| Self::of(batches.iter().map(|batch| &**batch.column(column)).collect(), most)).collect()
     }
 
-    fn of(columns: Vec<&'a dyn Array>) -> Result<Gathered<'a>> {
+    fn of(columns: Vec<&'a dyn Array>, most: usize) -> Result<Gathered<'a>> {
         let Some(first) = columns.iter().find(|column| !column.is_empty()) else { return Ok(Gathered::Each(columns)) };
         let is_same = |column: &&dyn Array| {
             column.is_empty() || (column.slice(0, 1).to_data() == first.slice(0, 1).to_data() && is_constant(*column))
         };
-        let same = if columns.iter().all(is_same) { Some(ScalarValue::try_from_array(*first, 0)?) } else { None };
-        Ok(same.map_or(Gathered::Each(columns), Gathered::Same))
+        match columns.iter().all(is_same) {
+            true => Ok(Gathered::Same(ScalarValue::try_from_array(*first, 0)?.to_array_of_size(most)?)),
+            false => Ok(Gathered::Each(columns)),
+        }
     }
 
     /// Rows by (batch, row).
     fn rows(&self, places: &[(usize, usize)]) -> Result<ArrayRef> {
         match self {
             Gathered::Each(columns) => Ok(interleave(columns, places)?),
-            Gathered::Same(value) => Ok(value.to_array_of_size(places.len())?),
+            Gathered::Same(value) => Ok(value.slice(0, places.len())),
         }
     }
 }
@@ -245,7 +250,8 @@ impl Spilled {
     }
 }
 
-/// What the rows of a batch would take by themselves: Partial answers with slices of all it has.
+/// What the rows of a batch would take by themselves: Partial answers with slices of all it has, and buckets share what is the same in
+/// all of them.
 pub(crate) fn sliced_bytes(batch: &RecordBatch) -> Result<usize> {
     let of = |column: &arrow::array::ArrayRef| column.to_data().get_slice_memory_size();
     Ok(batch.columns().iter().map(of).sum::<std::result::Result<usize, _>>()?)

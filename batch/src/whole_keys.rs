@@ -158,7 +158,7 @@ impl PartitionStream for Once {
             let Some(mut bucket) = bucket else { return Err(DataFusionError::Internal("a bucket is read twice".to_owned())) };
             // A receiver that is gone wants no more.
             for batch in std::mem::take(&mut bucket.in_memory) {
-                bucket.reservation.shrink(batch.get_array_memory_size());
+                bucket.reservation.shrink(sliced_bytes(&batch)?);
                 if send.blocking_send(Ok(batch)).is_err() {
                     return Ok(());
                 }
