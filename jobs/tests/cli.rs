@@ -156,8 +156,10 @@ fn the_example_of_linked_devices_answers_as_its_readme_says() {
     assert_eq!(
         paths[0],
         serde_json::json!({"device_id": "tablet-1", "via_user_id": "u3", "far_device_id": "phone-3",
-            "near_at": "2026-05-02T09:00:00Z", "far_at": "2026-05-06T09:00:00Z"})
+            "near_at": "2026-05-02T09:00:00Z", "far_at": "2026-05-06T09:00:00Z",
+            "counted_in": ["linked_devices_7d", "linked_devices_30d", "users_7d", "users_30d", "linked_to_old_accounts"]})
     );
+    paths_tell_what_a_number_consists_of(&project);
     for (as_of, expected) in [
         ("2026-05-08T09:00:00Z", [1, 3, 1, 3, 4]),
         ("2026-05-13T12:00:00Z", [0, 3, 0, 3, 4]),
@@ -177,6 +179,30 @@ fn the_example_of_linked_devices_answers_as_its_readme_says() {
     }
     assert_eq!(linked(&[]).0, row, "the answer stays when a snapshot takes over");
     assert_eq!(up.stop(), Some(0));
+}
+
+fn paths_tell_what_a_number_consists_of(project: &Project) {
+    let asked = |more: &[&'static str]| [&["lookup", "device_links", "device_id=tablet-1"], more].concat();
+    let table = text(&project.run(&asked(&["--paths", "10"])).stdout);
+    let shown = [
+        "far_at                counted_in\n",
+        "tablet-1   u1           tablet-1       2026-05-01T08:00:00Z  2026-05-03T11:00:00Z  users_7d, users_30d\n",
+        "tablet-1   u4           phone-4        2025-09-01T10:00:00Z  2026-05-07T20:00:00Z  linked_to_old_accounts\n",
+        "(6 paths, newest first)",
+    ];
+    for line in shown {
+        assert!(table.contains(line), "{line}\n{table}");
+    }
+    let of_column = project.json(&asked(&["--paths", "10", "--of", "linked_devices_7d"]));
+    let link = |path: &Value| (path["via_user_id"].to_string(), path["far_device_id"].to_string());
+    let mut links: Vec<(String, String)> = of_column["paths"].as_array().unwrap().iter().map(link).collect();
+    links.sort();
+    let expected = [("u1", "phone-1"), ("u2", "phone-2"), ("u2", "phone-3"), ("u3", "phone-3")];
+    assert_eq!(links, expected.map(|(user, device)| (format!("\"{user}\""), format!("\"{device}\""))));
+
+    let unknown = project.run(&asked(&["--paths", "1", "--of", "linked_devices"]));
+    assert_fails(&unknown, 1, "expected one of linked_devices_7d, linked_devices_30d, users_7d, users_30d, linked_to_old_accounts");
+    assert_fails(&project.run(&asked(&["--of", "users_7d"])), 2, "--paths");
 }
 
 #[test]

@@ -108,6 +108,16 @@ pub struct OutputColumn {
     pub kind: ColumnKind,
 }
 
+impl OutputColumn {
+    /// The merged values that it is made of: indices into [`ViewPlan::uses`], of a linked view into [`LinkPlan::uses`].
+    pub fn uses(&self) -> &[usize] {
+        match &self.kind {
+            ColumnKind::Key(_) => &[],
+            ColumnKind::Value(value) => &value.uses,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub enum ColumnKind {
     /// The group key of this index.
@@ -121,7 +131,7 @@ pub struct ValueColumn {
     /// Over the value batch; evaluated only for rows with events in one of `ranges` (always, when there are none, and where it is
     /// one merged value alone).
     pub expr: Arc<dyn PhysicalExpr>,
-    /// Indices into [`ViewPlan::uses`].
+    /// Indices into [`ViewPlan::uses`], of a linked view into [`LinkPlan::uses`].
     pub uses: Vec<usize>,
     /// Indices into [`ViewPlan::ranges`].
     pub ranges: Vec<usize>,

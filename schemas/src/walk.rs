@@ -21,6 +21,7 @@ mod edges;
 mod estimate;
 mod ids;
 mod layers;
+mod live;
 mod meet;
 mod merge;
 mod node_index;

@@ -23,14 +23,13 @@ use crate::sql::Queries;
 use crate::stand::{LoadedView, ServingClock, Stand};
 
 mod keys;
+mod paths;
 
 pub use keys::Keys;
+pub use paths::{AskedPaths, MAX_PATHS};
 
 /// This many keys in one lookup at the most.
 pub const MAX_KEYS: usize = 10_000;
-
-/// This many linking paths in one lookup at the most.
-pub const MAX_PATHS: usize = 10_000;
 
 /// Lookups of more keys than this leave the asynchronous threads, and walks of more than one: a key may have them follow millions of edges.
 const INLINE_KEYS: usize = 16;
@@ -53,21 +52,22 @@ impl Node {
     ///
     /// Errors: `NotFound` for an unknown view, `Input` for keys that are not its keys, `Limit` past [`MAX_KEYS`].
     pub async fn lookup(&self, view: &str, keys: Keys, as_of: Option<Micros>) -> Result<Response> {
-        self.lookup_with_paths(view, keys, as_of, 0).await
+        self.lookup_with_paths(view, keys, as_of, AskedPaths::default()).await
     }
 
-    /// The same for keys of a view over a JOIN, with at most so many of the paths that link each: [`Response::paths`].
+    /// The same for keys of a view over a JOIN, with the newest of the paths that link each: [`Response::paths`].
     ///
-    /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN; `Limit` where they could be more than [`MAX_PATHS`].
-    pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: usize) -> Result<Response> {
+    /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN, and of a column in which no path can count; `Limit`
+    /// where they could be more than [`MAX_PATHS`].
+    pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: AskedPaths) -> Result<Response> {
         let begun = Instant::now();
         let question = Question::over(self.stand()?, as_of, &[view])?;
         let asked = question.stand.view(view)?;
         let (name, is_copying) = (asked.live.name.to_string(), asked.copying().is_some());
         let answer = match is_copying {
             // In a box: every lookup would carry it.
-            true => Box::pin(answer_while_copying(self, question, view, keys, paths)).await,
-            false => answer_keys(self, question, view, keys, paths).await,
+            true => Box::pin(answer_while_copying(self, question, view, keys, &paths)).await,
+            false => answer_keys(self, question, view, keys, &paths).await,
         };
         let response = self.telling(answer).await?;
         metrics::histogram!("basestream_serving_lookup_seconds", "view" => name).record(begun.elapsed().as_secs_f64());
@@ -75,20 +75,21 @@ impl Node {
     }
 }
 
-async fn answer_keys(node: &Node, question: Question, view: &str, keys: Keys, paths: usize) -> Result<Response> {
+async fn answer_keys(node: &Node, question: Question, view: &str, keys: Keys, paths: &AskedPaths) -> Result<Response> {
     let loaded = question.stand.view(view)?;
     check_size(loaded, keys.len(), paths)?;
+    let of = paths.column(&loaded.live)?;
     let rows = keys.typed(loaded.live.plan.answer_keys())?;
     let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
     let mut meta = Meta::of(&question, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
     let estimated = question.estimated.clone();
-    let answers = Lookup { question, view: view.into(), keys: rows, columns, paths }.run(node.queries()).await?;
+    let answers = Lookup { question, view: view.into(), keys: rows, columns, paths: paths.most, of }.run(node.queries()).await?;
     estimated.tell(&mut meta);
     Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })
 }
 
 /// The same, once what the keys need is copied; on another stand where it turns out to be damaged.
-async fn answer_while_copying(node: &Node, mut question: Question, view: &str, keys: Keys, paths: usize) -> Result<Response> {
+async fn answer_while_copying(node: &Node, mut question: Question, view: &str, keys: Keys, paths: &AskedPaths) -> Result<Response> {
     loop {
         let loaded = question.stand.view(view)?;
         check_size(loaded, keys.len(), paths)?;
@@ -103,20 +104,11 @@ async fn answer_while_copying(node: &Node, mut question: Question, view: &str, k
     }
 }
 
-fn check_size(view: &LoadedView, keys: usize, paths: usize) -> Result<()> {
+fn check_size(view: &LoadedView, keys: usize, paths: &AskedPaths) -> Result<()> {
     if keys > MAX_KEYS {
         return Err(Error::limit(format!("{keys} keys in one lookup: expected at most {MAX_KEYS}")));
     }
-    match paths {
-        0 => Ok(()),
-        _ if view.live.plan.links.is_none() => {
-            Err(Error::input(format!("the view \"{}\" has no JOIN, so that no paths link its keys: expected no paths", view.live.name)))
-        }
-        _ if paths.saturating_mul(keys) > MAX_PATHS => {
-            Err(Error::limit(format!("{paths} paths of each of {keys} keys in one lookup: expected at most {MAX_PATHS} paths in all")))
-        }
-        _ => Ok(()),
-    }
+    paths.check(&view.live, keys)
 }
 
 /// What an answer stands on: one stand and one time, for all of its views.
@@ -226,6 +218,8 @@ pub(crate) struct Lookup {
     pub(crate) columns: Vec<usize>,
     /// Of each key of a linked view: how many paths are told.
     pub(crate) paths: usize,
+    /// Only those that count in this column (an index of the plan's).
+    pub(crate) of: Option<usize>,
 }
 
 impl Lookup {
@@ -297,7 +291,7 @@ impl Lookup {
             for key in 0..self.keys.len() {
                 go_on()?;
                 let of_key: Vec<ArrayRef> = columns.iter().map(|column| column.slice(key, 1)).collect();
-                paths.push(walk.paths(&of_key, self.paths)?);
+                paths.push(walk.paths(&of_key, self.paths, self.of)?);
             }
             answers.paths = paths.first().map(|first| concat_batches(&first.schema(), &paths)).transpose()?;
         }

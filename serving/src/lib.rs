@@ -27,7 +27,7 @@ mod sql;
 mod stand;
 
 pub use archive::ArchiveLayer;
-pub use ask::{Keys, MAX_KEYS, MAX_PATHS, Response};
+pub use ask::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use copy::SnapshotCopy;
 pub use layers::{Checkpoints, LayerPlan, LayerRun, after_cut, layer_plan, next_merge};
 pub use lookup::{Answers, Source, encode_keys, scan, scan_parts};

@@ -2,14 +2,14 @@
 
 use std::io::Read;
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use clap::Args;
 use futures::TryStreamExt;
 use schemas::events::format_timestamp;
 use schemas::tiles::Micros;
 use schemas::{Error, Result};
 use serde_json::json;
-use serving::{Keys, Meta, QueryResponse, parse_as_of};
+use serving::{AskedPaths, Keys, Meta, QueryResponse, parse_as_of};
 
 use super::{Context, Done};
 use crate::output::{OutputWriter, one_line, table};
@@ -17,7 +17,8 @@ use crate::output::{OutputWriter, one_line, table};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream lookup device_velocity device_id=d17\n  \
     basestream lookup device_velocity device_id=d17 --as-of 2026-05-01T12:00:00Z --json\n  \
-    basestream lookup device_links device_id=d17 --paths 20")]
+    basestream lookup device_links device_id=d17 --paths 20\n  \
+    basestream lookup device_links device_id=d17 --paths 20 --of linked_devices_7d")]
 pub(super) struct LookupArgs {
     view: String,
     /// One value for each key column of the view
@@ -26,9 +27,12 @@ pub(super) struct LookupArgs {
     /// The answer as of this time (RFC 3339 with a zone)
     #[arg(long, value_name = "TIME", value_parser = time)]
     as_of: Option<Micros>,
-    /// Of a view over a JOIN: also the newest paths that link the key, at most so many
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    paths: usize,
+    /// Of a view over a JOIN: also the newest paths that link the key, at most so many, each with the columns in which it counts
+    #[arg(long, value_name = "N")]
+    paths: Option<usize>,
+    /// Only the paths that count in this column of the view
+    #[arg(long, value_name = "COLUMN", requires = "paths")]
+    of: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -46,7 +50,8 @@ pub(super) struct QueryArgs {
 pub(super) async fn lookup(context: &Context, args: LookupArgs) -> Result<Done> {
     let installation = context.installation().await?;
     let node = installation.node_at_once(None).await?;
-    let response = node.lookup_with_paths(&args.view, Keys::Text(vec![args.keys]), args.as_of, args.paths).await?;
+    let paths = AskedPaths { most: args.paths.unwrap_or_default(), of: args.of };
+    let response = node.lookup_with_paths(&args.view, Keys::Text(vec![args.keys]), args.as_of, paths).await?;
     let found = response.found.first().copied().unwrap_or_default();
     let row = serving::json::rows(&response.rows)?.into_iter().next();
     let mut value = json!({ "row": row, "found": found, "meta": response.meta });
@@ -125,9 +130,20 @@ fn lookup_text(rows: &RecordBatch, found: bool, meta: &Meta) -> Result<String> {
 fn paths_text(paths: &RecordBatch) -> Result<String> {
     let schema = paths.schema();
     let header: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let rows = (0..paths.num_rows()).map(|row| values_text(paths, row)).collect::<Result<Vec<_>>>()?;
+    let rows = (0..paths.num_rows()).map(|row| path_text(paths, row)).collect::<Result<Vec<_>>>()?;
     let count = rows.len();
     Ok(format!("{}\n({count} path{}, newest first)", table(&header, rows), if count == 1 { "" } else { "s" }))
+}
+
+/// A path's values; the columns in which it counts, the last of them, by their names.
+fn path_text(paths: &RecordBatch, row: usize) -> Result<Vec<String>> {
+    let mut values = values_text(paths, row)?;
+    let counted_in = paths.columns().last().and_then(|column| column.as_list_opt::<i32>());
+    if let (Some(text), Some(counted_in)) = (values.last_mut(), counted_in) {
+        let names = counted_in.value(row);
+        *text = names.as_string::<i32>().iter().flatten().collect::<Vec<_>>().join(", ");
+    }
+    Ok(values)
 }
 
 fn meta_text(meta: &Meta) -> String {

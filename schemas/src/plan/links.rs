@@ -173,6 +173,16 @@ pub struct LinkAggregate {
     pub approximate: bool,
 }
 
+impl LinkAggregate {
+    /// A side's condition: an index into [`LinkPlan::conditions`].
+    pub fn condition(&self, side: Side) -> usize {
+        match side {
+            Side::Near => self.near,
+            Side::Far => self.far,
+        }
+    }
+}
+
 /// What an aggregate merges.
 #[derive(Debug, Clone)]
 pub enum Over {

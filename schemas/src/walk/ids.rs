@@ -10,7 +10,7 @@ use hashbrown::hash_table::Entry;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
-use crate::plan::links::LinkPlan;
+use crate::plan::links::{LinkAggregate, LinkPlan, Over, Side};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use crate::walk::meet::Apart;
@@ -105,6 +105,21 @@ impl EndIds {
     pub(super) fn get(&self, column: usize) -> Result<&Ids> {
         self.0.get(&column).ok_or_else(|| Error::internal("a walk asks for end points that it did not number"))
     }
+}
+
+/// The key columns of a side whose end points are compared, or are arguments of these aggregates.
+pub(super) fn end_columns<'v>(
+    links: &'v LinkPlan,
+    aggregates: impl Iterator<Item = &'v LinkAggregate> + Clone,
+    side: Side,
+) -> impl Iterator<Item = usize> {
+    let apart = links.apart.iter().chain(aggregates.clone().flat_map(|aggregate| &aggregate.apart));
+    let compared = apart.map(move |at| links.ends[*at].of(side));
+    let arguments = aggregates.filter_map(move |aggregate| match &aggregate.over {
+        Over::Ends { argument, .. } if argument.side == side => Some(argument.column),
+        _ => None,
+    });
+    compared.chain(arguments)
 }
 
 /// The end points of near and far edges that have to differ: indices into [`LinkPlan::ends`].

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::plan::links::Side;
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;
 use crate::walk::ids::Ids;
@@ -16,8 +17,24 @@ pub(super) struct Pair {
     pub(super) node: u32,
 }
 
+impl Pair {
+    /// A side's edge.
+    pub(super) fn edge(&self, side: Side) -> u32 {
+        match side {
+            Side::Near => self.near,
+            Side::Far => self.far,
+        }
+    }
+}
+
 /// End points that have to differ: of near edges, and of far ones.
 pub(super) type Apart<'a> = (&'a Ids, &'a Ids);
+
+/// Whether all of these end points of a near and a far edge differ.
+#[inline]
+pub(super) fn differ(apart: &[Apart<'_>], near: u32, far: u32) -> bool {
+    apart.iter().all(|(of_near, of_far)| of_near.differs(near as usize, of_far, far as usize))
+}
 
 /// Near edges, in the order of their keys and of the nodes they lead to, each with its node and the far edges of that.
 pub(super) struct Meeting<'a> {
@@ -35,8 +52,7 @@ impl Meeting<'_> {
             let group = self.near.node[*near as usize];
             let threshold = &self.thresholds[group as usize];
             for far in of_node.clone().filter(|far| far_live[*far as usize]) {
-                let differ = apart.iter().all(|(of_near, of_far)| of_near.differs(*near as usize, of_far, far as usize));
-                if differ && threshold.keeps(self.far, far as usize) {
+                if differ(apart, *near, far) && threshold.keeps(self.far, far as usize) {
                     take(Pair { group, near: *near, far, node: *node });
                 }
             }

@@ -1,7 +1,6 @@
 //! Merging pairs into values: what each column counts, of which pairs.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
@@ -13,15 +12,13 @@ use crate::states::answer::Need;
 use crate::walk::Walk;
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;
-use crate::walk::ids::{EndIds, Numbers, apart};
+use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
+use crate::walk::live::{LiveEdges, Place};
 use crate::walk::meet::{Meeting, Pair};
 
 mod value;
 
 use value::Value;
-
-/// A condition (index) in a range (index).
-type Place = (usize, usize);
 
 pub(super) struct Merging<'a> {
     walk: Walk<'a>,
@@ -30,14 +27,14 @@ pub(super) struct Merging<'a> {
     exists: HashMap<usize, Vec<bool>>,
     values: Vec<Value>,
     numbers: Numbers,
-    near: HashMap<Place, Vec<bool>>,
+    near: LiveEdges,
     near_ends: EndIds,
     copies: HashMap<Place, Vec<u64>>,
 }
 
 /// What pairs ask of the far edges at hand.
 struct FarHeld {
-    live: HashMap<Place, Vec<bool>>,
+    live: LiveEdges,
     ends: EndIds,
     /// Far states by state and range, with the row of each far edge.
     states: HashMap<Place, (Vec<ArrayRef>, Vec<Option<u32>>)>,
@@ -51,10 +48,10 @@ impl<'a> Merging<'a> {
         let exists: HashMap<usize, Vec<bool>> = ranges.into_iter().map(|range| (range, vec![false; rows])).collect();
         let values = uses.into_iter().map(|usage| Value::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
         let mut numbers = Numbers::default();
-        let near_ends = EndIds::of(walk, &mut numbers, near, end_columns(walk, &values, Side::Near))?;
-        let (near_live, copies) = (HashMap::new(), HashMap::new());
+        let near_ends = EndIds::of(walk, &mut numbers, near, end_columns(links, aggregates(&values), Side::Near))?;
+        let (near_live, copies) = (LiveEdges::default(), HashMap::new());
         let mut merging = Merging { walk: *walk, rows, exists, values, numbers, near: near_live, near_ends, copies };
-        merging.near = merging.live(near, |aggregate| aggregate.near)?;
+        merging.near = merging.live(near, Side::Near)?;
         for value in &merging.values {
             let place = (value.aggregate.near, value.range);
             if let Over::States { idempotent: false, .. } = value.aggregate.over {
@@ -65,21 +62,15 @@ impl<'a> Merging<'a> {
     }
 
     /// Whether edges are live at all, and under each value's condition.
-    fn live(&self, edges: &EdgeSet<'_>, condition: impl Fn(&LinkAggregate) -> usize) -> Result<HashMap<Place, Vec<bool>>> {
+    fn live(&self, edges: &EdgeSet<'_>, side: Side) -> Result<LiveEdges> {
         let bare = self.exists.keys().map(|range| (0, *range));
-        let of_values = self.values.iter().map(|value| (condition(&value.aggregate), value.range));
-        let mut live = HashMap::new();
-        for (condition, range) in bare.chain(of_values) {
-            if let Entry::Vacant(vacant) = live.entry((condition, range)) {
-                vacant.insert(edges.live(&self.walk, condition, &self.walk.links.ranges[range])?);
-            }
-        }
-        Ok(live)
+        let of_values = self.values.iter().map(|value| (value.aggregate.condition(side), value.range));
+        LiveEdges::of(&self.walk, edges, bare.chain(of_values))
     }
 
     fn hold_far(&mut self, far: &EdgeSet<'_>) -> Result<FarHeld> {
-        let live = self.live(far, |aggregate| aggregate.far)?;
-        let ends = EndIds::of(&self.walk, &mut self.numbers, far, end_columns(&self.walk, &self.values, Side::Far))?;
+        let (live, links) = (self.live(far, Side::Far)?, self.walk.links);
+        let ends = EndIds::of(&self.walk, &mut self.numbers, far, end_columns(links, aggregates(&self.values), Side::Far))?;
         let mut states = HashMap::new();
         for value in &self.values {
             if let Over::States { state, .. } = value.aggregate.over
@@ -97,12 +88,12 @@ impl<'a> Merging<'a> {
         let ends = (&self.near_ends, &held.ends);
         let apart_in_where = apart(links, &links.apart, ends)?;
         for (range, exists) in &mut self.exists {
-            let live = (&self.near[&(0, *range)][..], &held.live[&(0, *range)][..]);
+            let live = (self.near.at((0, *range))?, held.live.at((0, *range))?);
             meeting.pairs(live, &apart_in_where, |pair| exists[pair.group as usize] = true);
         }
         for value in &mut self.values {
             let aggregate = value.aggregate.clone();
-            let live = (&self.near[&(aggregate.near, value.range)][..], &held.live[&(aggregate.far, value.range)][..]);
+            let live = (self.near.at((aggregate.near, value.range))?, held.live.at((aggregate.far, value.range))?);
             let mut differing = apart_in_where.clone();
             differing.extend(apart(links, &aggregate.apart, ends)?);
             let pairs = |take: &mut dyn FnMut(Pair)| meeting.pairs(live, &differing, take);
@@ -149,14 +140,6 @@ impl<'a> Merging<'a> {
     }
 }
 
-/// The key columns of a side whose end points are compared, or are arguments.
-fn end_columns<'v>(walk: &Walk<'v>, values: &'v [Value], side: Side) -> impl Iterator<Item = usize> + 'v {
-    let links = walk.links;
-    let apart = links.apart.iter().chain(values.iter().flat_map(|value| &value.aggregate.apart));
-    let compared = apart.map(move |at| links.ends[*at].of(side));
-    let arguments = values.iter().filter_map(move |value| match &value.aggregate.over {
-        Over::Ends { argument, .. } if argument.side == side => Some(argument.column),
-        _ => None,
-    });
-    compared.chain(arguments)
+fn aggregates(values: &[Value]) -> impl Iterator<Item = &LinkAggregate> + Clone {
+    values.iter().map(|value| &value.aggregate)
 }

@@ -95,12 +95,27 @@ impl World {
         self.ask_all(&[device.to_owned()])
     }
 
+    /// The far end of each path, and the columns in which it counts.
+    fn paths(&self, device: &str, most: usize, of: Option<&str>) -> Vec<(String, Vec<String>)> {
+        let links = self.live.plan.links.clone().unwrap();
+        let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
+        let of = of.map(|name| self.live.plan.columns.iter().position(|column| column.field.name() == name).unwrap());
+        let paths = Walk::new(&self.live, &links, &self.run, NOW).paths(&groups, most, of).unwrap();
+        let ends = texts(paths.column_by_name("far_device").unwrap());
+        let counted_in = paths.column_by_name("counted_in").unwrap().as_list::<i32>();
+        ends.into_iter().enumerate().map(|(row, end)| (end, texts(&counted_in.value(row)))).collect()
+    }
+
     fn near_edges(&self, device: &str) -> usize {
         let links = self.live.plan.links.clone().unwrap();
         let walk = Walk::new(&self.live, &links, &self.run, NOW);
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
         EdgeSet::gather(&walk, Side::Near, walk.keys_at(&groups, 1).unwrap().iter()).unwrap().len()
     }
+}
+
+fn texts(values: &ArrayRef) -> Vec<String> {
+    values.as_string::<i32>().iter().map(|text| text.unwrap_or_default().to_owned()).collect()
 }
 
 fn number(answers: &Walked, column: usize) -> i64 {
@@ -240,4 +255,57 @@ async fn an_unknown_key_has_no_row_and_its_counts_are_0() {
     let answers = world.ask(HUB);
     assert!(!answers.found[0]);
     assert_eq!(number(&answers, 1), 0);
+}
+
+const HOUR: Micros = 3_600_000_000;
+
+/// One account, and three logins of its user: from the device itself, from another, and from a third five days ago.
+async fn filtered() -> World {
+    let columns = "count(DISTINCT l.device) FILTER (WHERE l.device <> c.device) AS linked, count(DISTINCT c.user_id) AS users, \
+        count(DISTINCT l.device) FILTER (WHERE within(c.ts, '30d') AND within(l.ts, '1d')) AS recent, \
+        count(DISTINCT l.device) FILTER (WHERE l.id = '2') + count(DISTINCT c.user_id) FILTER (WHERE c.id = 'none') AS either";
+    let created = std::iter::once(((user(0), HUB.to_owned()), NOW - 1));
+    let logins = [(HUB, HOUR), ("new", 2 * HOUR), ("old", 5 * 24 * HOUR)];
+    let logins = logins.into_iter().map(|(device, ago)| ((user(0), device.to_owned()), NOW - ago));
+    World::at(&view(columns, ""), created, logins).await
+}
+
+fn told(paths: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+    paths.iter().map(|(end, columns)| ((*end).to_owned(), columns.iter().map(|column| (*column).to_owned()).collect())).collect()
+}
+
+#[tokio::test]
+async fn a_path_says_in_which_columns_it_counts_by_their_filters_and_windows() {
+    let world = filtered().await;
+    let expected = told(&[
+        (HUB, &["users_30d", "recent"]),
+        ("new", &["linked_30d", "users_30d", "recent"]),
+        ("old", &["linked_30d", "users_30d", "either_30d"]),
+    ]);
+    assert_eq!(world.paths(HUB, 10, None), expected);
+    assert_eq!(world.paths(HUB, 1, None), expected[..1]);
+}
+
+#[tokio::test]
+async fn the_paths_of_a_column_are_the_newest_that_count_in_it() {
+    let world = filtered().await;
+    let ends = |most: usize, of: &str| world.paths(HUB, most, Some(of)).into_iter().map(|(end, _)| end).collect::<Vec<_>>();
+    assert_eq!(ends(10, "linked_30d"), ["new", "old"]);
+    assert_eq!(ends(1, "linked_30d"), ["new"], "an older one takes the place of what does not count");
+    assert_eq!(ends(10, "recent"), [HUB, "new"]);
+    assert_eq!(ends(10, "either_30d"), ["old"], "one of its two aggregates counts it");
+}
+
+#[tokio::test]
+async fn full_edges_say_in_which_columns_their_paths_count() {
+    let columns = "count(*) AS pairs, count(DISTINCT l.device) AS devices, \
+        count(*) FILTER (WHERE within(c.ts, '30d') AND within(l.ts, '7d', '1d')) AS earlier";
+    let created = std::iter::once(((user(0), HUB.to_owned()), NOW - 1));
+    let logins = [("new", 2 * HOUR), ("old", 5 * 24 * HOUR)];
+    let logins = logins.into_iter().map(|(device, ago)| ((user(0), device.to_owned()), NOW - ago));
+    let world = World::at(&view(columns, ""), created, logins).await;
+    let expected = told(&[("new", &["pairs_30d", "devices_30d"]), ("old", &["pairs_30d", "devices_30d", "earlier"])]);
+    assert_eq!(world.paths(HUB, 10, None), expected);
+    assert_eq!(world.paths(HUB, 10, Some("earlier")), expected[1..]);
+    assert!(world.paths("nowhere", 10, None).is_empty());
 }

@@ -153,7 +153,8 @@ async fn a_walk_of_one_key_that_turns_out_long_is_begun_again_elsewhere() {
     let lab = Lab::filled().await;
     lab.define_view("alike", ALIKE).await;
     let question = Question::over(lab.node.stand().unwrap(), None, &["alike"]).unwrap();
-    let lookup = Lookup { question, view: "alike".into(), keys: vec![vec![ScalarValue::from("a")]], columns: vec![0, 1], paths: 0 };
+    let keys = vec![vec![ScalarValue::from("a")]];
+    let lookup = Lookup { question, view: "alike".into(), keys, columns: vec![0, 1], paths: 0, of: None };
     let found = |answers: Option<Answers>| answers.map(|answers| answers.found);
     assert_eq!(found(lookup.short_walk(None, SHORT_WALK).unwrap()), Some(vec![true]));
     assert_eq!(found(lookup.short_walk(None, SHORT_WALK - 1).unwrap()), None);
@@ -165,7 +166,8 @@ async fn a_lookup_that_nobody_waits_for_looks_no_key_up() {
     lab.define_view("alike", ALIKE).await;
     for view in ["velocity", "alike"] {
         let question = Question::over(lab.node.stand().unwrap(), None, &[view]).unwrap();
-        let lookup = Lookup { question, view: view.into(), keys: vec![vec![ScalarValue::from("a")]], columns: vec![0, 1], paths: 0 };
+        let keys = vec![vec![ScalarValue::from("a")]];
+        let lookup = Lookup { question, view: view.into(), keys, columns: vec![0, 1], paths: 0, of: None };
         assert_eq!(lookup.merge(None, &|| Ok(())).ok().map(|answers| answers.found), Some(vec![true]));
         let ended = lookup.merge(None, &|| Err(Error::unavailable("nobody waits"))).err();
         assert_eq!(ended.map(|error| error.kind()), Some(ErrorKind::Unavailable), "{view}");

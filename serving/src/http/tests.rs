@@ -121,7 +121,7 @@ async fn the_paths_of_many_rows_come_in_the_order_of_their_keys_and_newest_first
     assert_eq!(answer["found"], json!([true, false, true]));
     let path = |device: &str, other: &str, near_at: &str, far_at: &str| {
         let (near_at, far_at) = (format!("2026-03-02T{near_at}:00Z"), format!("2026-03-02T{far_at}:00Z"));
-        json!({"device": device, "via_status": "ok", "far_device": other, "near_at": near_at, "far_at": far_at})
+        json!({"device": device, "via_status": "ok", "far_device": other, "near_at": near_at, "far_at": far_at, "counted_in": ["devices"]})
     };
     let expected = [path("c<&", "a", "11:50", "11:45"), path("a", "c<&", "11:45", "11:50")];
     assert_eq!(answer["paths"], json!(expected));
@@ -133,6 +133,40 @@ async fn the_paths_of_many_rows_come_in_the_order_of_their_keys_and_newest_first
     assert!(status == 400 && detail.contains("no JOIN"), "{status} {detail}");
     let (status, detail) = ask(r#"{"keys": [{"device": "a"}], "paths": "many"}"#).await.problem();
     assert!(status == 400 && detail.contains("paths"), "{status} {detail}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_say_in_which_columns_they_count_and_are_asked_for_by_one() {
+    let client = Client::new().await;
+    client
+        .lab
+        .define_view(
+            "shared",
+            "CREATE VIEW shared AS SELECT mine.device, \
+             count(DISTINCT theirs.device) FILTER (WHERE theirs.device <> mine.device) AS linked, count(DISTINCT theirs.device) AS devices \
+             FROM payments mine JOIN payments theirs ON mine.status = theirs.status GROUP BY mine.device",
+        )
+        .await;
+    let row = async |asked: &str| client.get(&format!("/v1/views/shared/row?device=a{asked}")).await;
+    let ends = |answer: &Value| -> Vec<(Value, Value)> {
+        let paths = answer["paths"].as_array().unwrap();
+        paths.iter().map(|path| (path["far_device"].clone(), path["counted_in"].clone())).collect()
+    };
+    let linked = (json!("c<&"), json!(["linked", "devices"]));
+    let all = row("&_paths=5").await.json();
+    let with_null = [(json!("a"), json!(["devices"])), linked.clone(), (Value::Null, json!([]))];
+    assert_eq!(ends(&all), with_null, "count(DISTINCT ..) takes no NULL");
+    assert_eq!(ends(&row("&_paths=1&_of=linked").await.json()), std::slice::from_ref(&linked));
+    let body = r#"{"keys": [{"device": "a"}, {"device": "nobody"}], "paths": 1, "of": "linked"}"#;
+    assert_eq!(ends(&client.post("/v1/views/shared/rows", body).await.json()), [linked]);
+
+    for column in ["linkd", "device"] {
+        let (status, detail) = row(&format!("&_paths=1&_of={column}")).await.problem();
+        let expected = format!("\"{column}\" is not a column of the view in which paths count: expected one of linked, devices");
+        assert_eq!((status, detail), (400, expected));
+    }
+    let (status, detail) = row("&_of=linked").await.problem();
+    assert!(status == 400 && detail.contains("paths that count in \"linked\" are asked for, and not how many"), "{status} {detail}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

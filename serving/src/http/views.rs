@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::App;
 use super::input::{Body, Json, Name, json_bytes, parse, with_zones_plus};
 use super::problem::Problem;
-use crate::ask::{self, Keys};
+use crate::ask::{self, AskedPaths, Keys};
 use crate::json::{write_row, write_rows};
 use crate::sql::parse_as_of;
 
@@ -64,7 +64,7 @@ fn columns(live: &LiveView) -> Vec<Value> {
     live.plan.columns.iter().map(column).collect()
 }
 
-/// `GET /v1/views/{view}/row?<key>=<value>&..[&_as_of=..]`
+/// `GET /v1/views/{view}/row?<key>=<value>&..[&_as_of=..][&_paths=..[&_of=..]]`
 pub(super) async fn row(State(app): State<App>, Name(view): Name, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let asked = key_of(query.as_deref().unwrap_or_default())?;
     let response = app.node.lookup_with_paths(&view, Keys::Text(vec![asked.key]), asked.as_of, asked.paths).await?;
@@ -101,7 +101,7 @@ type TextKey = Vec<(String, String)>;
 struct AskedRow {
     key: TextKey,
     as_of: Option<Micros>,
-    paths: usize,
+    paths: AskedPaths,
 }
 
 /// The key columns of a query string; what begins with `_` is ours.
@@ -113,10 +113,11 @@ fn key_of(query: &str) -> Result<AskedRow> {
             "_paths" => {
                 let wrong =
                     |_| Error::input(format!("_paths is \"{value}\": expected a whole number, how many paths are told at the most"));
-                asked.paths = value.parse().map_err(wrong)?;
+                asked.paths.most = value.parse().map_err(wrong)?;
             }
+            "_of" => asked.paths.of = Some(value.into_owned()),
             name if name.starts_with('_') => {
-                return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys, _as_of and _paths")));
+                return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys, _as_of, _paths and _of")));
             }
             _ => asked.key.push((name.into_owned(), value.into_owned())),
         }
@@ -133,13 +134,17 @@ struct Rows {
     /// Of each key of a linked view: how many paths are told.
     #[serde(default)]
     paths: usize,
+    /// Only those that count in this column.
+    #[serde(default)]
+    of: Option<String>,
 }
 
 /// `POST /v1/views/{view}/rows`
 pub(super) async fn rows(State(app): State<App>, Name(view): Name, body: Body) -> Result<Response, Problem> {
-    let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "paths": 0}"#)?;
+    let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "paths": 0, "of": null}"#)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
-    let response = app.node.lookup_with_paths(&view, Keys::Json(asked.keys), as_of, asked.paths).await?;
+    let paths = AskedPaths { most: asked.paths, of: asked.of };
+    let response = app.node.lookup_with_paths(&view, Keys::Json(asked.keys), as_of, paths).await?;
     let mut out = b"{\"rows\":".to_vec();
     write_rows(&mut out, &response.rows)?;
     finish(out, &response.found, &response)

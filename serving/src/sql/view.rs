@@ -81,7 +81,8 @@ impl ViewTable {
         let detail = format!("view={} keys={}{}", self.live.name, keys.len(), self.archive_note());
         let (queries, question, view) = (self.queries.clone(), self.question.clone(), self.live.name.clone());
         let open = move |_| -> BoxStream<'static, Result<RecordBatch>> {
-            let lookup = Lookup { question: question.clone(), view: view.clone(), keys: keys.clone(), columns: columns.clone(), paths: 0 };
+            let (question, view, keys, columns) = (question.clone(), view.clone(), keys.clone(), columns.clone());
+            let lookup = Lookup { question, view, keys, columns, paths: 0, of: None };
             let queries = queries.clone();
             stream::once(async move {
                 let answers = lookup.run(&queries).await?;
