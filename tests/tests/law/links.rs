@@ -5,6 +5,7 @@
 
 mod command;
 mod events;
+mod expired;
 mod grammar;
 mod layers;
 mod pairs;

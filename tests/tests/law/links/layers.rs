@@ -46,6 +46,8 @@ pub enum Step {
     /// A worker reads to the log's end and dies; meanwhile its fresh layers are served.
     Crash,
     Run,
+    /// Likewise, by a clock that is so far ahead of the events.
+    RunAhead(Micros),
     RestartNode,
     /// The view is asked as of so long before the last event that could be.
     AsOf(Micros),
@@ -58,6 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Checkpoint),
         2 => Just(Step::Crash),
         3 => Just(Step::Run),
+        1 => prop_oneof![0..2 * HOUR, 0..40 * DAY].prop_map(Step::RunAhead),
         1 => Just(Step::RestartNode),
         1 => prop_oneof![Just(0), Just(HOUR), 0..2 * HOUR, 0..40 * DAY].prop_map(Step::AsOf),
         1 => view().prop_map(|view| Step::Redefine(Box::new(view))),
@@ -111,15 +114,18 @@ impl Installation {
             Step::Append(stream, events) => self.append(*stream, events).await,
             Step::Checkpoint => self.work(true).await,
             Step::Crash => self.work(false).await,
-            Step::Run => {
-                self.lab.batch_within("v", RunTime::EventClock, LITTLE_MEMORY_BYTES).await.unwrap_or_else(|error| self.fail(&error));
-                self.node.refresh().await.unwrap();
-            }
+            Step::Run => self.run(RunTime::EventClock).await,
+            Step::RunAhead(by) => self.run(RunTime::At(BASE + by)).await,
             Step::RestartNode => self.node = self.lab.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
             Step::AsOf(before) => return self.check_scan(Some(BASE - before)).await,
             Step::Redefine(view) => self.redefine(view).await,
         }
         self.check().await;
+    }
+
+    async fn run(&mut self, t: RunTime) {
+        self.lab.batch_within("v", t, LITTLE_MEMORY_BYTES).await.unwrap_or_else(|error| self.fail(&error));
+        self.node.refresh().await.unwrap();
     }
 
     async fn append(&mut self, stream: usize, events: &[Event]) {

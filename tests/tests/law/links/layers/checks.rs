@@ -104,7 +104,9 @@ impl Installation {
             functions: self.lab.functions.clone(),
             memory_limit: 64 << 20,
         };
-        let t = self.node.stand().unwrap().t_of(live);
+        let stand = self.node.stand().unwrap();
+        let of_run = stand.view("v").ok().and_then(|loaded| loaded.snapshot.as_ref()?.manifest.joined.as_ref().map(|joined| joined.t));
+        let t = stand.t_of(live).max(of_run.unwrap_or(Micros::MIN));
         let line = jobs::ledger::view(&verifier, &state, live, t).await.unwrap_or_else(|error| self.fail(&error));
         assert!(line.balanced, "{line:?}\n{}", self.about());
     }

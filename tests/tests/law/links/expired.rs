@@ -1,0 +1,112 @@
+//! Links that no window can reach any more: a run leaves them out, and who asks for a time before the run's is answered without it.
+
+use std::time::Duration;
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use basestream_tests::Lab;
+use batch::RunTime;
+use jobs::ledger;
+use jobs::verify::Verifier;
+use schemas::catalog::DefinitionKind;
+use schemas::events::format_timestamp;
+use schemas::registry::Registry;
+use schemas::storage::{Manifest, read_manifest};
+use schemas::tiles::Micros;
+use serving::{Node, ServingClock};
+
+const HOUR: Micros = 3_600_000_000;
+const DAY: Micros = 24 * HOUR;
+/// 2026-03-01T00:00:00Z.
+const FIRST: Micros = 1_772_323_200_000_000;
+
+const STREAMS: [(&str, &str); 2] = [("account", "a"), ("login", "l")];
+const LINKS: &str = "CREATE VIEW links WITH (windows = '7d') AS SELECT c.device, count(DISTINCT l.device) AS linked, \
+    count(DISTINCT l.device) FILTER (WHERE within(c.ts, '7d') AND within(l.ts, '3d')) AS lately FROM account c JOIN login l ON c.u = l.u GROUP BY c.device";
+
+/// An account and a login of a user of their own, at these times.
+async fn link(lab: &Lab, user: &str, accounts_at: Micros, logs_in_at: Micros) {
+    for ((_, topic), (device, ts)) in STREAMS.iter().zip([("near", accounts_at), ("far", logs_in_at)]) {
+        let record = format!(r#"{{"id":"{topic}{user}","ts":"{}","u":"{user}","device":"{device}-{user}"}}"#, format_timestamp(ts));
+        lab.append(topic, 1, vec![(Some(user.to_owned()), record)]).await.unwrap();
+    }
+}
+
+async fn lab() -> Lab {
+    let lab = Lab::new().await.unwrap();
+    let stream = |(name, topic): (&str, &str)| {
+        format!(
+            "CREATE STREAM {name} (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, u TEXT, device TEXT) \
+             WITH (topic = '{topic}', format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'u')"
+        )
+    };
+    let streams = STREAMS.map(stream);
+    let mut definitions: Vec<(DefinitionKind, &str, &str)> =
+        STREAMS.iter().zip(&streams).map(|((name, _), sql)| (DefinitionKind::Stream, *name, &**sql)).collect();
+    definitions.push((DefinitionKind::View, "links", LINKS));
+    lab.define(&definitions).await.unwrap();
+    link(&lab, "old", FIRST, FIRST + HOUR).await;
+    link(&lab, "late", FIRST + 4 * DAY, FIRST + 4 * DAY).await;
+    link(&lab, "new", FIRST + 10 * DAY, FIRST + 10 * DAY).await;
+    let worker = lab.worker("one", Duration::from_millis(100), None);
+    for (name, topic) in STREAMS {
+        lab.committed(name, topic).await.unwrap();
+    }
+    worker.finish().await.unwrap();
+    lab
+}
+
+async fn manifest(lab: &Lab) -> Manifest {
+    let state = lab.catalog.state().await.unwrap();
+    let snapshot = state.snapshot("links", 1).unwrap();
+    read_manifest(&lab.storage, state.files.iter().find(|file| file.path == snapshot.manifest).unwrap()).await.unwrap()
+}
+
+/// Each device with its two numbers, and whether the archive had to be read.
+async fn asked(node: &Node, as_of: Option<Micros>) -> (Vec<String>, bool) {
+    let set = as_of.map(|t| format!("SET as_of = '{}'; ", format_timestamp(t))).unwrap_or_default();
+    let answer = node.query(&format!("{set}SELECT device, linked_7d, lately FROM links ORDER BY device"), Vec::new()).await.unwrap();
+    let from_archive = answer.meta.from_archive;
+    let mut rows = Vec::new();
+    for batch in answer.collect().await.unwrap() {
+        for row in 0..batch.num_rows() {
+            let number = |column: usize| batch.column(column).as_primitive::<Int64Type>().value(row);
+            rows.push(format!("{} {} {}", batch.column(0).as_string::<i32>().value(row), number(1), number(2)));
+        }
+    }
+    (rows, from_archive)
+}
+
+async fn expired_and_kept(lab: &Lab, t: Micros) -> (i64, i64) {
+    let (catalog, storage, functions) = (lab.catalog.clone(), lab.storage.clone(), lab.functions.clone());
+    let state = catalog.state().await.unwrap();
+    let registry = Registry::load(&state, &functions).await.unwrap();
+    let verifier = Verifier { catalog, storage, functions, memory_limit: 64 << 20 };
+    let line = ledger::view(&verifier, &state, registry.served("links").unwrap(), t).await.unwrap();
+    assert!(line.balanced, "{line:?}");
+    (line.expired, line.events)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_leaves_out_what_no_window_reaches_and_earlier_times_are_answered_without_it() {
+    let lab = lab().await;
+    let t = FIRST + 10 * DAY;
+    assert_eq!(expired_and_kept(&lab, t).await, (0, 6));
+
+    lab.batch("links", RunTime::EventClock).await.unwrap();
+    // The old account and its login are gone.
+    assert_eq!(manifest(&lab).await.rows, 4);
+    assert_eq!(expired_and_kept(&lab, t).await, (2, 4));
+    let node = lab.node(ServingClock::Event, None).await.unwrap();
+    let lately = vec!["near-late 1 0".to_owned(), "near-new 1 1".to_owned()];
+    assert_eq!(asked(&node, None).await, (lately.clone(), false));
+
+    // By a clock that is ahead the late link is gone as well. The events' own clock stands before that run's time.
+    lab.batch("links", RunTime::At(t + 5 * DAY)).await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(manifest(&lab).await.rows, 2);
+    assert_eq!(expired_and_kept(&lab, t + 5 * DAY).await, (4, 2));
+    assert_eq!(asked(&node, None).await, (lately.clone(), true));
+    assert_eq!(asked(&node, Some(t + DAY / 2)).await, (lately, true));
+    assert_eq!(asked(&node, Some(t + 5 * DAY)).await, (vec!["near-new 1 0".to_owned()], false));
+}
