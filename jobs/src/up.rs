@@ -20,7 +20,6 @@ use tracing::info;
 use crate::collect;
 use crate::installation::{Installation, clock};
 
-mod background;
 mod metrics;
 mod parts;
 mod shared;
@@ -29,7 +28,6 @@ mod signals;
 pub use metrics::recorder;
 pub use signals::stop_on_signals;
 
-use background::Background;
 use parts::{Parts, Stage};
 
 /// What `up` is asked for besides the settings.
@@ -65,9 +63,8 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     let fresh = Fresh::default();
     let mut parts = Parts::default();
     let ready = start_serving(&mut parts, &installation, door, Some(fresh.clone())).await?;
-    let background = Background::start()?;
-    start_speed(&mut parts, &installation, Some(fresh), &background.handle());
-    start_jobs(&mut parts, &installation, &background.handle());
+    start_speed(&mut parts, &installation, Some(fresh));
+    start_jobs(&mut parts, &installation);
     announce(ready, options);
     finish(installation, parts, &stop).await
 }
@@ -76,7 +73,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
 pub async fn speed(installation: Installation, stop: CancellationToken) -> Result<()> {
     let mut parts = Parts::default();
     start_upkeep(&mut parts);
-    start_speed(&mut parts, &installation, None, &Handle::current());
+    start_speed(&mut parts, &installation, None);
     info!(worker = %installation.worker, "the speed layer is up");
     finish(installation, parts, &stop).await
 }
@@ -95,7 +92,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
 pub async fn scheduler(installation: Installation, stop: CancellationToken) -> Result<()> {
     let mut parts = Parts::default();
     start_upkeep(&mut parts);
-    start_jobs(&mut parts, &installation, &Handle::current());
+    start_jobs(&mut parts, &installation);
     info!(worker = %installation.worker, "the scheduler is up");
     finish(installation, parts, &stop).await
 }
@@ -139,20 +136,17 @@ async fn http_address(setting: &str) -> Result<SocketAddr> {
     found.next().ok_or_else(wrong)
 }
 
-fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>, threads: &Handle) {
+fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) {
     for speed in installation.speed_workers(fresh) {
-        // A thread for each: it is busy for as long as records come.
-        let work = |stop| threads.spawn_blocking(move || Handle::current().block_on(speed.run(stop)));
-        parts.start(Stage::Speed, "speed", |stop| {
-            let work = work(stop);
-            async move { work.await? }
-        });
+        // A thread for each: decoding would keep those busy that answer questions.
+        let work = |stop| tokio::task::spawn_blocking(move || Handle::current().block_on(speed.run(stop)));
+        parts.start(Stage::Speed, "speed", |stop| async move { work(stop).await? });
     }
 }
 
-fn start_jobs(parts: &mut Parts, installation: &Installation, threads: &Handle) {
-    let (scheduler, threads) = (installation.scheduler(), threads.clone());
-    parts.start(Stage::Jobs, "scheduler", |stop| async move { threads.spawn(async move { scheduler.run(stop).await }).await? });
+fn start_jobs(parts: &mut Parts, installation: &Installation) {
+    let scheduler = installation.scheduler();
+    parts.start(Stage::Jobs, "scheduler", |stop| async move { scheduler.run(stop).await });
     let (catalog, storage, functions) = (installation.catalog.clone(), installation.storage.clone(), installation.functions.clone());
     let every = installation.settings.batch.collect_every;
     parts.start(Stage::Jobs, "collector", move |stop| async move {
