@@ -6,8 +6,10 @@ mod damage;
 mod definitions;
 mod documented;
 mod gaps;
+mod heap;
 mod memory;
 mod random;
+mod supernode;
 
 use basestream_tests::Lab;
 use schemas::catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};

@@ -1,0 +1,90 @@
+//! What this process holds of memory, counted where it is allocated.
+//!
+//! Resident memory does not tell it: an allocator keeps what was freed, and what takes its place is not seen to grow. Mapped files are not
+//! in it, nor what SQLite and zstd allocate by themselves. A process has one heap, so that a test which looks at it runs [`alone`].
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::process::Command;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Set in the process of a test that runs alone.
+const ALONE: &str = "BASESTREAM_TEST_ALONE";
+
+#[global_allocator]
+static COUNTED: Counted = Counted;
+/// Bytes that were allocated and not freed yet, and the most of them at once since a [`Growth`] began.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+/// How much more was held at once than when it began. One at a time: the next one begins to count anew.
+pub struct Growth {
+    before: usize,
+}
+
+impl Growth {
+    pub fn begin() -> Growth {
+        let before = HELD.load(Relaxed);
+        MOST.store(before, Relaxed);
+        Growth { before }
+    }
+
+    pub fn bytes(&self) -> usize {
+        MOST.load(Relaxed).saturating_sub(self.before)
+    }
+}
+
+/// Runs a test in a process of its own: `test` is its full name, `body` what it does there.
+pub fn alone(test: &str, body: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some() {
+        return body();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{out}");
+    // A name that no test has is no failure over there.
+    assert!(output.status.success() && out.contains("1 passed"), "{test} failed in its process: {}\n{out}\n{err}", output.status);
+}
+
+/// The system's allocator, with its books kept.
+struct Counted;
+
+// SAFETY: the system's allocator does all of it; what callers promise is handed on.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above; likewise in what follows.
+        taken(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        taken(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: as above.
+        let moved = unsafe { System.realloc(place, layout, bytes) };
+        if !moved.is_null() {
+            HELD.fetch_sub(layout.size(), Relaxed);
+        }
+        taken(moved, bytes)
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(place, layout) };
+        HELD.fetch_sub(layout.size(), Relaxed);
+    }
+}
+
+fn taken(place: *mut u8, bytes: usize) -> *mut u8 {
+    if !place.is_null() {
+        let held = HELD.fetch_add(bytes, Relaxed) + bytes;
+        if held > MOST.load(Relaxed) {
+            MOST.fetch_max(held, Relaxed);
+        }
+    }
+    place
+}
