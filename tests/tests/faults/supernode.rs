@@ -39,7 +39,7 @@ const LINKED_USERS: &str = "users_30d";
 
 /// Users of the hub that the log has before the first worker comes, and how many of them it commits at the least; the last ones are fresh.
 const EARLY: usize = 950_000;
-const COMMITTED: usize = 900_000;
+const COMMITTED: usize = 600_000;
 const CHECKPOINT_BYTES: usize = 16 << 20;
 const MEMORY_LIMIT_BYTES: usize = 64 << 20;
 

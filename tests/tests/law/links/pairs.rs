@@ -56,7 +56,8 @@ pub fn rows(view: &View, events: &[Placed], t: Micros, as_of: bool) -> Rows {
     groups.into_iter().map(|(key, pairs)| (key, columns(pairs))).collect()
 }
 
-/// Each side counted by itself. Links alone are kept for all time; whatever counts pairs, as long as the longest range of both sides.
+/// Each side counted by itself. Links alone are kept as long as their side's longest range; whatever counts pairs, as long as the longest
+/// of both sides.
 pub fn counts(view: &View, events: &[Placed], t: Micros) -> Counts {
     let spans = spans(view, t);
     let links = |column: &Column| {
@@ -66,15 +67,18 @@ pub fn counts(view: &View, events: &[Placed], t: Micros) -> Counts {
         );
         distinct && column.shape == Shape::Bare
     };
-    let edge = match spans
+    let edges = match spans
         .iter()
         .all(|(_, column, reaches)| links(column) && reaches.iter().all(|pair| pair.c.to.is_none() && pair.l.to.is_none()))
     {
-        true => None,
-        false => longest(spans.iter().flat_map(|(_, _, reaches)| reaches.iter().flat_map(|pair| [pair.c, pair.l]))).from,
+        true => existence(&spans),
+        false => {
+            let both = longest(spans.iter().flat_map(|(_, _, reaches)| reaches.iter().flat_map(|pair| [pair.c, pair.l])));
+            Pair { c: both, l: both }
+        }
     };
     let mut counts = Counts { read: 0, passed: 0, expired: 0 };
-    for (side, source) in [(Side::C, view.c), (Side::L, view.l)] {
+    for (side, source, edge) in [(Side::C, view.c, edges.c.from), (Side::L, view.l, edges.l.from)] {
         counts.read += events.iter().filter(|placed| placed.stream == source.stream).count() as i64;
         let has_keys =
             |event: &Event| view.join.keys.iter().all(|(c, l)| value(if side == Side::C { *c } else { *l }, event) != Value::Null);
