@@ -45,13 +45,13 @@ const MEMORY_LIMIT_BYTES: usize = 64 << 20;
 
 /// Two units of half of [`CHECKPOINT_BYTES`], their layers as they are merged and encoded, and 16 fetches that wait. All events and edges
 /// of the hub take some 150 MiB more.
-const SPEED_BYTES: usize = 192 << 20;
+const SPEED_BYTES: usize = 128 << 20;
 /// Ten thousand neighbours, and a flag for each of a million rows, take some ten MiB. All neighbours, held as a walk holds those that it
 /// follows, take some 280 bytes each: 270 MiB.
-const WALK_BYTES: usize = 32 << 20;
+const WALK_BYTES: usize = 16 << 20;
 /// [`MEMORY_LIMIT_BYTES`], and what is not reserved: files that are read, encoded and mapped. The hub's bucket, sorted in memory, takes
 /// some 400 MiB.
-const BATCH_BYTES: usize = 256 << 20;
+const BATCH_BYTES: usize = 128 << 20;
 
 /// - **Speed**: a million accounts go from the log through workers, most of them to checkpoints. A unit is checkpointed at half of
 ///   `checkpoint_bytes`, and forgotten: nothing is kept for a key.
