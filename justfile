@@ -76,10 +76,6 @@ measure:
 schedules count="100000":
     BASESTREAM_SCHEDULES={{count}} cargo test --workspace --test simulation schedules_lose -- --nocapture
 
-# how soon a link that was made counts in `up` (prints figures)
-links:
-    cargo test --workspace --test law -- --ignored --nocapture how_soon
-
 # one benchmark: just bench batch|cost|freshness|ingest|links-batch|links-lookup|lookup|scan|start [options] (`--help` lists them; peers need `just oracle` and bench/peers/setup, Kafka and PostgreSQL the services' `env`, Redis redis-server on the path)
 bench *arguments:
     cargo build --release --workspace && "${CARGO_TARGET_DIR:-target}/release/bench" {{arguments}}

@@ -143,6 +143,11 @@ impl Lab {
     }
 
     pub async fn node(&self, clock: ServingClock, fresh: Option<Fresh>) -> Result<Node> {
+        self.node_by(clock, fresh, Arc::new(now)).await
+    }
+
+    /// A node for which it is as late as that says.
+    pub async fn node_by(&self, clock: ServingClock, fresh: Option<Fresh>, now: schemas::tiles::Clock) -> Result<Node> {
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
         let settings = NodeSettings {
@@ -154,7 +159,7 @@ impl Lab {
             lease: Duration::from_secs(30),
             memory_limit_bytes: 256 << 20,
         };
-        Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, Arc::new(now)).await
+        Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, now).await
     }
 
     pub fn path(&self) -> &Path {

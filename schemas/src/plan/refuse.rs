@@ -346,11 +346,10 @@ impl Expressions<'_, '_> {
             _ => false,
         };
         if !ordered {
-            self.check.refuse(
-                expr,
-                format!("{name}() without ORDER BY answers in the order events happen to arrive"),
-                &format!("{name}(x ORDER BY the event time)"),
-            );
+            let distinct = matches!(&function.args, ast::FunctionArguments::List(list) if list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct));
+            let message = format!("{name}() without ORDER BY answers in the order events happen to arrive");
+            let by = if distinct { format!("{name}(DISTINCT x ORDER BY x)") } else { format!("{name}(x ORDER BY the event time)") };
+            self.check.refuse(expr, message, &by);
         }
     }
 }

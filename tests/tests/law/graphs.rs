@@ -56,7 +56,7 @@ async fn compare(name: &str, choose: Choose) {
     let Some(python) = basestream_tests::oracle::python() else { return };
     let seed = rand::random();
     let mut random = StdRng::seed_from_u64(seed);
-    let project = project();
+    let project = project("300ms");
     let files = [("create_account", events(&mut random, ACCOUNTS, choose)), ("login", events(&mut random, LOGINS, choose))];
     for (stream, lines) in &files {
         std::fs::write(project.folder.path().join(format!("{stream}.ndjson")), lines).unwrap();
@@ -77,11 +77,10 @@ async fn compare(name: &str, choose: Choose) {
     assert_eq!(up.terminate().unwrap(), Some(0));
 }
 
-/// `cargo test --workspace --test law -- --ignored --nocapture how_soon`: from the 202 of a login to its link being counted, in `up`.
+/// It does not wait for a checkpoint, of which there is none within the hour. (`bench links-lookup` measures how soon.)
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement of a minute: `just links`"]
-async fn how_soon_a_new_link_counts() {
-    let project = project();
+async fn a_new_link_counts_within_a_second_in_up() {
+    let project = project("1h");
     project.ok(&["apply"]).unwrap();
     let up = project.start("up").unwrap();
     let client = reqwest::Client::new();
@@ -99,7 +98,7 @@ async fn how_soon_a_new_link_counts() {
     };
     post("create_account", event("c".into(), "hub".into())).await;
     let mut taken = Vec::new();
-    for at in 0..100 {
+    for at in 0..20 {
         post("login", event(format!("l{at}"), format!("d{at}"))).await;
         let began = Instant::now();
         loop {
@@ -107,16 +106,18 @@ async fn how_soon_a_new_link_counts() {
             if row["row"]["linked_7d"] == json!(at + 1) {
                 break;
             }
+            assert!(began.elapsed() < Duration::from_secs(30), "the link is not counted: {row}");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         taken.push(began.elapsed());
     }
     taken.sort();
-    println!("a link made counts after: median {:?}, p99 {:?}, most {:?} (of {})", taken[50], taken[98], taken[99], taken.len());
+    // Some milliseconds, in truth: whatever else the machine does, half of them are.
+    assert!(taken[taken.len() / 2] < Duration::from_secs(1), "{taken:?}");
     assert_eq!(up.terminate().unwrap(), Some(0));
 }
 
-fn project() -> Project {
+fn project(checkpoint_interval: &str) -> Project {
     let http = format!("127.0.0.1:{}", free_port().unwrap());
     let files = [
         ("streams/create_account.sql", CREATED.to_owned()),
@@ -128,7 +129,7 @@ fn project() -> Project {
     let root = project.folder.path().display();
     let config = format!(
         "[storage]\nurl = \"file://{root}/data\"\n[catalog]\nurl = \"sqlite://{root}/catalog.db\"\n[log]\nurl = \"file://{root}/log\"\npartitions = 3\n\
-         [speed]\ncheckpoint_interval = \"300ms\"\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n"
+         [speed]\ncheckpoint_interval = \"{checkpoint_interval}\"\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n"
     );
     std::fs::write(project.folder.path().join("basestream.toml"), config).unwrap();
     project.http = http;

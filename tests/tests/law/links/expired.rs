@@ -1,5 +1,7 @@
 //! Links that no window can reach any more: a run leaves them out, and who asks for a time before the run's is answered without it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use arrow::array::AsArray;
@@ -109,4 +111,24 @@ async fn a_run_leaves_out_what_no_window_reaches_and_earlier_times_are_answered_
     assert_eq!(asked(&node, None).await, (lately.clone(), true));
     assert_eq!(asked(&node, Some(t + DAY / 2)).await, (lately, true));
     assert_eq!(asked(&node, Some(t + 5 * DAY)).await, (vec!["near-new 1 0".to_owned()], false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_leaves_at_its_hop_with_no_event() {
+    let lab = lab().await;
+    // Seven days and an hour after the late link's events, which are of a full hour.
+    let leaves_at = FIRST + 4 * DAY + 7 * DAY + HOUR;
+    let time = Arc::new(AtomicI64::new(leaves_at - 1));
+    let clock = time.clone();
+    let node = lab.node_by(ServingClock::Wall, None, Arc::new(move || clock.load(Ordering::Relaxed))).await.unwrap();
+    for run in [false, true] {
+        if run {
+            lab.batch("links", RunTime::At(FIRST + 10 * DAY)).await.unwrap();
+            node.refresh().await.unwrap();
+        } else {
+            assert_eq!(asked(&node, None).await, (vec!["near-late 1 0".to_owned(), "near-new 1 1".to_owned()], false));
+            time.store(leaves_at, Ordering::Relaxed);
+        }
+        assert_eq!(asked(&node, None).await, (vec!["near-new 1 1".to_owned()], false));
+    }
 }
