@@ -36,7 +36,7 @@ mod changed;
 mod local;
 
 use changed::{Changed, changed, keys_of};
-pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, MappedEdges, mapped};
+pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, MappedEdges};
 
 /// Past this many changed keys and nodes all rows are joined anew: to know them would take more than they save.
 const MOST_CHANGED: usize = 500_000;

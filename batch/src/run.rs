@@ -19,7 +19,6 @@ use schemas::functions::Functions;
 use schemas::plan::links::EdgesFrom;
 use schemas::plan::{session_builder, session_config};
 use schemas::registry::{LiveView, Registry};
-use schemas::storage::snapshot::MANIFEST_FORMAT;
 use schemas::storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, read_manifest, write_manifest};
 use schemas::tiles::{Floors, Micros};
 use schemas::vector::Vector;
@@ -28,7 +27,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::decide::{max_event_time, needed_files, switch_version, version_to_run};
-use crate::join::{Join, LocalEdges, if_readable, mapped};
+use crate::join::{Join, LocalEdges, if_readable};
 use crate::lease::KeepLease;
 use crate::memory::PeakPool;
 use crate::recompute::recompute;
@@ -213,23 +212,23 @@ impl Batch {
         let writer = self.writer(view, &work, run.id, &session);
         let mut written = writer.write(states, local.as_ref(), under.progress).await?;
         info!(view = %run.view, run = %run.id, rows = written.rows, "the states are written");
-        let joined = match view.plan.links.clone() {
-            Some(links) => {
-                let edges = Arc::new(mapped(buckets, std::mem::take(&mut written.local))?);
+        let joined = match (view.plan.links.clone(), &local) {
+            (Some(links), Some(local)) => {
                 let (storage, threads) = (self.storage.clone(), self.settings.threads.max(1));
+                let edges = Arc::new(local.mapped(buckets, threads, std::mem::take(&mut written.local)).await?);
                 let join = Join { storage, view: view.clone(), links, edges, t: work.t, run: run.id, threads };
                 let join = join.write(self.manifest_before(state, view).await.as_ref()).await?;
                 written.bytes += join.files.iter().map(|file| file.bytes).sum::<i64>();
                 written.files.extend(join.files);
                 Some(join.joined)
             }
-            None => None,
+            _ => None,
         };
         run.rows_written = written.rows;
         run.bytes_written = written.bytes;
         run.peak_memory_bytes = pool.peak_bytes() as i64;
         let manifest = Manifest {
-            format: MANIFEST_FORMAT,
+            format: Manifest::format_of(&work.edges_from),
             view: view.name.clone(),
             version: view.version,
             run: run.id,

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::interleave;
+use arrow::datatypes::DataType;
 use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::FileWriter;
 use datafusion::common::ScalarValue;
@@ -253,8 +254,14 @@ impl Spilled {
 /// What the rows of a batch would take by themselves: Partial answers with slices of all it has, and buckets share what is the same in
 /// all of them.
 pub(crate) fn sliced_bytes(batch: &RecordBatch) -> Result<usize> {
-    let of = |column: &arrow::array::ArrayRef| column.to_data().get_slice_memory_size();
-    Ok(batch.columns().iter().map(of).sum::<std::result::Result<usize, _>>()?)
+    let of = |column: &ArrayRef| -> Result<usize> {
+        let data = column.to_data();
+        // Texts that are seen through views lie in buffers of their own.
+        let is_view = matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
+        let viewed = if is_view { data.buffers()[1..].iter().map(|buffer| buffer.len()).sum() } else { 0 };
+        Ok(data.get_slice_memory_size()? + viewed)
+    };
+    batch.columns().iter().map(of).sum()
 }
 
 #[cfg(test)]

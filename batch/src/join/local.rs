@@ -4,13 +4,17 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use futures::{StreamExt, TryStreamExt, stream};
 use schemas::registry::LiveView;
 use schemas::states::StateRows;
-use schemas::states::sorted::{SortedFileWriter, map_file};
+use schemas::states::sorted::{SortedFileWriter, SortedRun, map_file};
 use schemas::walk::{Buckets, NodeIndex};
 use schemas::{Error, Result};
 use tracing::debug;
+
+/// Indexes of nodes may take this part of what the run may hold: the walk itself needs the rest.
+const PART_OF_LIMIT: usize = 4;
 
 /// Where files without a name are made: nothing is left of them, however the process ends.
 pub(crate) struct LocalEdges {
@@ -22,25 +26,23 @@ pub(crate) struct LocalEdges {
 /// The sorted rows of one bucket, being written.
 pub(crate) struct LocalBucket {
     bucket: u32,
-    view: LiveView,
     writer: SortedFileWriter,
     file: File,
-    /// `None` where the run's memory has no room for it.
-    nodes: Option<(NodeIndex, MemoryReservation)>,
 }
 
 /// Likewise, written.
 pub(crate) struct FinishedBucket {
     bucket: u32,
     file: File,
-    nodes: Option<(NodeIndex, MemoryReservation)>,
 }
 
-/// All edges, mapped, and what their index takes of the run's memory.
+/// All edges, mapped, and what the indexes of their nodes take of the run's memory.
 pub(crate) struct MappedEdges {
     pub(crate) buckets: Buckets,
     _reserved: Vec<MemoryReservation>,
 }
+
+type Indexed = (NodeIndex, MemoryReservation);
 
 impl LocalEdges {
     /// In `folder`, or where the system's temporary files lie.
@@ -51,39 +53,57 @@ impl LocalEdges {
     pub(crate) fn begin(&self, bucket: u32) -> Result<LocalBucket> {
         let made = tempfile::tempfile_in(&self.folder).and_then(|file| Ok((file.try_clone()?, file)));
         let (to_write, file) = made.map_err(|error| Error::from(error).with("folder", self.folder.display()))?;
-        let writer = SortedFileWriter::to_file(to_write, self.view.plan.state_schema())?;
-        let reservation = MemoryConsumer::new("index of nodes").register(&self.pool);
-        Ok(LocalBucket { bucket, view: self.view.clone(), writer, file, nodes: Some((NodeIndex::default(), reservation)) })
+        Ok(LocalBucket { bucket, writer: SortedFileWriter::to_file(to_write, self.view.plan.state_schema())?, file })
+    }
+
+    /// Maps all of so many buckets, so many at once. By now nothing is sorted any more: indexes take no memory that a sort needs.
+    pub(crate) async fn mapped(&self, buckets: u32, threads: usize, finished: Vec<FinishedBucket>) -> Result<MappedEdges> {
+        let mut mapped = MappedEdges { buckets: Buckets::default(), _reserved: Vec::new() };
+        mapped.buckets.0.resize_with(buckets as usize, Default::default);
+        let parts = finished.into_iter().map(|FinishedBucket { bucket, file }| async move {
+            let (view, pool) = (self.view.clone(), self.pool.clone());
+            let work = move || -> Result<(SortedRun, Option<Indexed>)> {
+                let run = map_file(&file)?;
+                let nodes = nodes_of(&view, &run, &pool)?;
+                Ok((run, nodes))
+            };
+            Ok::<_, Error>((bucket, tokio::task::spawn_blocking(work).await??))
+        });
+        let mut parts = std::pin::pin!(stream::iter(parts).buffered(threads));
+        while let Some((bucket, (run, nodes))) = parts.try_next().await? {
+            let (nodes, reservation) = nodes.unzip();
+            mapped.buckets.0[bucket as usize] = (run, nodes);
+            mapped._reserved.extend(reservation);
+        }
+        Ok(mapped)
     }
 }
 
 impl LocalBucket {
     pub(crate) fn push(&mut self, rows: &StateRows) -> Result<()> {
-        if let (Some((nodes, reservation)), Some(links)) = (&mut self.nodes, &self.view.plan.links) {
-            nodes.add(&self.view.codec, links, rows)?;
-            if reservation.try_resize(nodes.memory_bytes()).is_err() {
-                debug!(view = %self.view.name, bucket = self.bucket, "no room for an index of the nodes: they are searched for");
-                self.nodes = None;
-            }
-        }
         self.writer.write(rows)
     }
 
     pub(crate) fn finish(self) -> Result<FinishedBucket> {
         self.writer.finish()?;
-        Ok(FinishedBucket { bucket: self.bucket, file: self.file, nodes: self.nodes })
+        Ok(FinishedBucket { bucket: self.bucket, file: self.file })
     }
 }
 
-/// All of so many buckets, mapped.
-pub(crate) fn mapped(buckets: u32, finished: Vec<FinishedBucket>) -> Result<MappedEdges> {
-    let mut runs = Buckets::default();
-    runs.0.resize_with(buckets as usize, Default::default);
-    let mut reserved = Vec::new();
-    for FinishedBucket { bucket, file, nodes } in finished {
-        let (nodes, reservation) = nodes.unzip();
-        runs.0[bucket as usize] = (map_file(&file)?, nodes);
-        reserved.extend(reservation);
+/// An index of a bucket's nodes; `None` where there is no room for it.
+fn nodes_of(view: &LiveView, run: &SortedRun, pool: &Arc<dyn MemoryPool>) -> Result<Option<Indexed>> {
+    let Some(links) = &view.plan.links else { return Ok(None) };
+    let most = match pool.memory_limit() {
+        MemoryLimit::Finite(limit) => limit / PART_OF_LIMIT,
+        _ => usize::MAX,
+    };
+    let (mut nodes, reservation) = (NodeIndex::default(), MemoryConsumer::new("index of nodes").register(pool));
+    for rows in run.chunks() {
+        nodes.add(&view.codec, links, rows)?;
+        if reservation.try_resize(nodes.memory_bytes()).is_err() || pool.reserved() > most {
+            debug!(view = %view.name, "no room for an index of a bucket's nodes: they are searched for");
+            return Ok(None);
+        }
     }
-    Ok(MappedEdges { buckets: runs, _reserved: reserved })
+    Ok(Some((nodes, reservation)))
 }

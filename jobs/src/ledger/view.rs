@@ -7,7 +7,7 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType, UInt8Type};
 use futures::TryStreamExt;
 use schemas::catalog::{CatalogState, DefinitionKind, FileKind};
 use schemas::plan::ViewPlan;
-use schemas::plan::links::EdgeKind;
+use schemas::plan::links::{EdgeKind, EdgesFrom};
 use schemas::registry::LiveView;
 use schemas::segment::{SegmentSession, segment_rows};
 use schemas::storage::{Manifest, read_bucket, read_manifest};
@@ -58,20 +58,23 @@ pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t:
     }
     let read = numbers(&expected, &question.read_sql, &vector).await?[0];
     let counts = numbers(&expected, &question.counts_sql, &vector).await?;
-    let (passed, mut expired) = (counts[0], counts[1]);
-    if live.plan.links.as_ref().is_some_and(|links| links.kind == EdgeKind::Liveness) {
-        expired = match snapshot.as_ref().and_then(|manifest| Some((&manifest.cut, manifest.joined.as_ref()?.t))) {
-            Some((cut, t)) => {
-                let question = expected.ask(Moment { t, as_of: false })?;
-                numbers(&expected, &question.counts_sql, cut).await?[1]
-            }
-            None => 0,
-        };
-    }
+    let passed = counts[0];
+    let expired = match live.plan.links.as_ref().map(|links| links.kind) {
+        Some(EdgeKind::Liveness) => left_out(&expected, snapshot.as_ref()).await?,
+        _ => counts[1],
+    };
     let events = events(verifier, state, live, (snapshot.as_ref(), t)).await?;
     let filtered = read - passed;
     let balanced = archived == filtered + expired + events;
     Ok(ViewLine { view: live.name.clone(), version: live.version, vector, t, archived, filtered, expired, events, balanced })
+}
+
+/// The events of links that the last run left out: those before its cut that lay before their side's longest range at its time.
+async fn left_out(expected: &Expected, snapshot: Option<&Manifest>) -> Result<i64> {
+    let snapshot = snapshot.filter(|manifest| manifest.edges_from != EdgesFrom::default());
+    let Some((manifest, joined)) = snapshot.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?))) else { return Ok(0) };
+    let question = expected.ask(Moment { t: joined.t, as_of: false })?;
+    Ok(numbers(expected, &question.counts_sql, &manifest.cut).await?[1])
 }
 
 /// The one row of a query for counts.

@@ -20,7 +20,8 @@ use crate::storage::verified::KnownFile;
 use crate::tiles::{Floors, Micros};
 use crate::vector::Vector;
 
-/// Raised when an older release could misread what we write; fields that it may ignore are no reason.
+/// Raised when an older release could misread what we write; fields that it may ignore are no reason. The second says before what events
+/// of links are left out ([`Manifest::edges_from`]).
 pub const MANIFEST_FORMAT: u32 = 2;
 
 /// See [`Joined::format`].
@@ -126,6 +127,11 @@ pub async fn read_bucket(storage: &ObjectStorage, file: &BucketFile) -> Result<B
 }
 
 impl Manifest {
+    /// The first format that says all there is to say.
+    pub fn format_of(edges_from: &EdgesFrom) -> u32 {
+        if is_default(edges_from) { 1 } else { MANIFEST_FORMAT }
+    }
+
     pub fn name(&self) -> ObjectName {
         ObjectName::Manifest { view: self.view.clone(), version: self.version, run: self.run }
     }

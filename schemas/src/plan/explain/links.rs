@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 use super::edges_text;
-use crate::plan::links::{EdgeKind, LinkPlan};
+use crate::plan::links::{EdgeKind, EdgesFrom, LinkPlan};
 use crate::plan::{ColumnKind, ViewPlan};
 
 #[derive(Debug, Clone, Serialize)]
@@ -22,7 +22,9 @@ pub(super) fn explain(plan: &ViewPlan, links: &LinkPlan) -> LinksExplanation {
         plan.states.iter().flat_map(|state| &state.fields).map(|field| field.data_type().primitive_width().unwrap_or(16)).sum();
     let (kind, kept) = match links.kind {
         EdgeKind::Liveness => {
-            ("liveness", format!("one row per edge and side, for all windows: its key, and {bytes} bytes of when it was last seen"))
+            let is_bounded = links.edges_from(0) != EdgesFrom::default();
+            let left_out = if is_bounded { "; batch runs leave out what lies before a side's longest range" } else { "" };
+            ("liveness", format!("one row per edge and side, for all windows: its key, and {bytes} bytes of when it was last seen{left_out}"))
         }
         EdgeKind::Full => {
             let levels: Vec<String> = plan.ladder.iter().map(ToString::to_string).collect();
