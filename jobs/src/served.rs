@@ -18,6 +18,10 @@ pub struct NodeServed(pub Node);
 impl Served for NodeServed {
     async fn answer(&self, view: &str, _schema: &SchemaRef) -> Result<Answer> {
         let stand = self.0.stand()?;
+        let loaded = stand.view(view)?;
+        if !loaded.keeps(stand.t_of(&loaded.live)) {
+            return self.asked(view).await;
+        }
         let view = view.to_owned();
         let merge = move || {
             let loaded = stand.view(&view)?;
@@ -28,6 +32,15 @@ impl Served for NodeServed {
             Ok(Answer { vector: stand.vector.clone(), t, as_of: false, rows, without_nan: false })
         };
         tokio::task::spawn_blocking(merge).await?
+    }
+}
+
+impl NodeServed {
+    /// What a user is answered, from the archive: the snapshot was made for a later time, and lacks what this one needs.
+    async fn asked(&self, view: &str) -> Result<Answer> {
+        let answer = self.0.query(&format!("SELECT * FROM {}", quote_identifier(view)), Vec::new()).await?;
+        let (vector, t) = (answer.meta.cut.clone(), answer.meta.as_of);
+        Ok(Answer { vector, t, as_of: false, rows: answer.collect().await?, without_nan: false })
     }
 }
 

@@ -37,7 +37,7 @@ mod within;
 
 pub use analyse::{Planned, Planner};
 pub use links::LinkPlan;
-pub use session::{planning_session, session_builder, session_config};
+pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 
 /// The hidden columns of a state row, after its keys.
 pub const LEVEL: &str = "__level";

@@ -1,7 +1,15 @@
 use std::collections::BTreeMap;
 
-use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{
+    ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Float64Array, Int32Array, Int64Array, ListArray,
+    RecordBatch, StringArray, TimestampMicrosecondArray,
+};
+use arrow::compute::nullif;
+use arrow::datatypes::Int32Type;
 use datafusion::execution::memory_pool::{FairSpillPool, UnboundedMemoryPool};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
 use schemas::definitions::{Definitions, parse};
 use schemas::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
 use schemas::functions::Functions;
@@ -107,4 +115,111 @@ async fn what_is_dealt_out_comes_back_whatever_was_spilled() {
     assert_eq!(rows(&ground, &spilled), expected);
     drop(spilled);
     assert_eq!(pool.reserved(), 0);
+}
+
+const KINDS: usize = 9;
+const LIST: usize = 8;
+const TEXTS: [&str; 3] = ["", "a", "ab"];
+
+/// One of three values (of two, if it is a truth), and whether it is NULL: what lies beneath a NULL is as different as values are.
+type Cell = (u8, bool);
+
+/// What a column holds.
+#[derive(Debug, Clone)]
+enum Fill {
+    One(Cell),
+    /// One value throughout a batch, and maybe another in the next.
+    OneABatch(Vec<Cell>),
+    Nulls(Vec<u8>),
+    Any(Vec<Cell>),
+}
+
+impl Fill {
+    fn cell(&self, batch: usize, row: usize) -> Cell {
+        let at = batch * 12 + row;
+        match self {
+            Fill::One(cell) => *cell,
+            Fill::OneABatch(cells) => cells[batch % cells.len()],
+            Fill::Nulls(values) => (values[at % values.len()], true),
+            Fill::Any(cells) => cells[at % cells.len()],
+        }
+    }
+}
+
+fn cell() -> impl Strategy<Value = Cell> {
+    (0u8..3, prop::bool::weighted(0.2))
+}
+
+fn fill() -> impl Strategy<Value = Fill> {
+    prop_oneof![
+        cell().prop_map(Fill::One),
+        vec(cell(), 5).prop_map(Fill::OneABatch),
+        vec(0u8..3, 60).prop_map(Fill::Nulls),
+        vec(cell(), 60).prop_map(Fill::Any),
+    ]
+}
+
+fn array(kind: usize, cells: &[Cell]) -> ArrayRef {
+    let values = cells.iter().map(|(value, _)| *value);
+    let array: ArrayRef = match kind {
+        0 => Arc::new(BooleanArray::from(values.map(|value| value == 1).collect::<Vec<bool>>())),
+        1 => Arc::new(StringArray::from_iter_values(values.map(|value| TEXTS[usize::from(value)]))),
+        2 => Arc::new(Int64Array::from_iter_values(values.map(|value| [0, -1, i64::MAX][usize::from(value)]))),
+        3 => Arc::new(Float64Array::from_iter_values(values.map(|value| [-0.0, 0.0, f64::NAN][usize::from(value)]))),
+        4 => Arc::new(Decimal128Array::from_iter_values(values.map(i128::from)).with_precision_and_scale(18, 2).unwrap()),
+        5 => Arc::new(TimestampMicrosecondArray::from_iter_values(values.map(i64::from)).with_timezone("UTC")),
+        6 => Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values.map(|value| Some([value; 16])), 16).unwrap()),
+        7 => Arc::new(values.map(|value| TEXTS[usize::from(value)]).collect::<DictionaryArray<Int32Type>>()),
+        LIST => {
+            let lists = values.map(|value| Some(vec![Some(i32::from(value)); usize::from(value)]));
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists))
+        }
+        other => panic!("unknown kind {other}"),
+    };
+    let nulls: Vec<bool> = cells.iter().map(|(_, null)| *null).collect();
+    if nulls.contains(&true) { nullif(&array, &BooleanArray::from(nulls)).unwrap() } else { array }
+}
+
+/// Batches of so many rows each, that are slices behind so many others.
+fn batches(columns: &[(usize, Fill)], lens: &[(usize, usize)]) -> Vec<RecordBatch> {
+    let column = |kind: usize, fill: &Fill, batch: usize, (before, count): (usize, usize)| {
+        let others = (0..before).map(|row| ((row % 3) as u8, false));
+        let cells: Vec<Cell> = others.chain((0..count).map(|row| fill.cell(batch, row))).collect();
+        array(kind, &cells).slice(before, count)
+    };
+    let of = |(batch, len): (usize, &(usize, usize))| {
+        let named = columns.iter().enumerate().map(|(at, (kind, fill))| (format!("c{at}"), column(*kind, fill, batch, *len)));
+        RecordBatch::try_from_iter(named).unwrap()
+    };
+    lens.iter().enumerate().map(of).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn rows_of_several_batches_are_what_the_kernel_interleaves(
+        columns in vec((0..KINDS, fill()), 1..6),
+        lens in vec((0usize..9, prop_oneof![Just(0usize), 0usize..12]), 1..6),
+        asked in vec(any::<Index>(), 0..40),
+        spare in 0usize..5,
+    ) {
+        let batches = batches(&columns, &lens);
+        let all: Vec<(usize, usize)> =
+            lens.iter().enumerate().flat_map(|(batch, (_, count))| (0..*count).map(move |row| (batch, row))).collect();
+        let places: Vec<(usize, usize)> = asked.iter().filter(|_| !all.is_empty()).map(|at| all[at.index(all.len())]).collect();
+        let gathered = Gathered::columns(&batches.iter().collect::<Vec<_>>(), places.len() + spare).unwrap();
+        prop_assert_eq!(gathered.len(), columns.len());
+        for (number, (kind, fill)) in columns.iter().enumerate() {
+            let each: Vec<&dyn Array> = batches.iter().map(|batch| &**batch.column(number)).collect();
+            for places in [&places[..], &places[..places.len() / 2]] {
+                let found = gathered[number].rows(places).unwrap();
+                let expected = interleave(&each, places).unwrap();
+                prop_assert_eq!(found.data_type(), expected.data_type());
+                prop_assert_eq!(&found, &expected);
+            }
+            let is_one = matches!(fill, Fill::One(_) | Fill::Nulls(_)) && *kind != LIST && !all.is_empty();
+            prop_assert!(!is_one || matches!(gathered[number], Gathered::Same(_)), "one value throughout is gathered");
+        }
+    }
 }

@@ -18,7 +18,7 @@ use schemas::catalog::{CatalogState, DefinitionKind, DefinitionRecord, FileKind,
 use schemas::definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
 use schemas::events::plan_schema;
 use schemas::functions::Functions;
-use schemas::plan::session_builder;
+use schemas::plan::asking_session_builder;
 use schemas::registry::no_view;
 use schemas::storage::{ObjectStorage, OffsetRanges, archive_plan};
 use schemas::vector::Vector;
@@ -139,7 +139,7 @@ fn definitions(state: &CatalogState) -> Result<Definitions> {
 /// A session with the dialect of all others, its own memory limit, and none of their plans.
 fn session(functions: &Functions, memory_limit: usize) -> Result<SessionContext> {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_limit))).build_arc()?;
-    let state = session_builder().with_runtime_env(runtime).build();
+    let state = asking_session_builder().with_runtime_env(runtime).build();
     let session = SessionContext::new_with_state(state);
     functions.register(&session)?;
     Ok(session)

@@ -246,3 +246,6 @@ pub fn tiles(batch: &RecordBatch) -> Result<&[Micros]> {
     let tiles = column.as_primitive_opt::<TimestampMicrosecondType>();
     tiles.map(|tiles| &tiles.values()[..]).ok_or_else(|| Error::corrupt(format!("{TILE} is {}, expected a timestamp", column.data_type())))
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,3 +78,6 @@ fn first_rows(rows: &StateRows, among: Range<usize>, columns: &Range<usize>) -> 
     let columns: Vec<ArrayRef> = rows.batch().columns()[columns.clone()].iter().map(|key| key.slice(among.start, among.len())).collect();
     Ok(partition(&columns)?.ranges().into_iter().map(|range| (among.start + range.start) as u32).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::SessionContext;
 use schemas::functions::Functions;
-use schemas::plan::{session_builder, session_config};
+use schemas::plan::{asking_session_builder, session_config};
 use schemas::storage::ObjectStorage;
 use schemas::{Error, Result};
 
@@ -42,7 +42,7 @@ impl Queries {
     /// A session without tables.
     pub(crate) fn session(&self) -> Result<SessionContext> {
         let state =
-            session_builder().with_config(session_config().with_information_schema(true)).with_runtime_env(self.runtime.clone()).build();
+            asking_session_builder().with_config(session_config().with_information_schema(true)).with_runtime_env(self.runtime.clone()).build();
         let session = SessionContext::new_with_state(state);
         self.functions.register(&session)?;
         Ok(session)

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use basestream_tests::Lab;
+use basestream_tests::{Lab, now};
 use batch::RunTime;
 use jobs::ledger;
-use jobs::verify::Verifier;
+use jobs::served::NodeServed;
+use jobs::verify::{Verifier, verify_view};
 use schemas::catalog::DefinitionKind;
 use schemas::events::format_timestamp;
 use schemas::registry::Registry;
@@ -79,11 +80,21 @@ async fn asked(node: &Node, as_of: Option<Micros>) -> (Vec<String>, bool) {
     (rows, from_archive)
 }
 
-async fn expired_and_kept(lab: &Lab, t: Micros) -> (i64, i64) {
+fn verifier(lab: &Lab) -> Verifier {
     let (catalog, storage, functions) = (lab.catalog.clone(), lab.storage.clone(), lab.functions.clone());
-    let state = catalog.state().await.unwrap();
-    let registry = Registry::load(&state, &functions).await.unwrap();
-    let verifier = Verifier { catalog, storage, functions, memory_limit: 64 << 20 };
+    Verifier { catalog, storage, functions, memory_limit: 64 << 20 }
+}
+
+/// The served rows are those of plain SQL, two of them.
+async fn verify(lab: &Lab, node: &Node) {
+    let report = verify_view(&verifier(lab), "links", &NodeServed(node.clone()), now()).await.unwrap();
+    assert!(report.is_equal() && report.rows == 2, "{report:?}");
+}
+
+async fn expired_and_kept(lab: &Lab, t: Micros) -> (i64, i64) {
+    let verifier = verifier(lab);
+    let state = lab.catalog.state().await.unwrap();
+    let registry = Registry::load(&state, &lab.functions).await.unwrap();
     let line = ledger::view(&verifier, &state, registry.served("links").unwrap(), t).await.unwrap();
     assert!(line.balanced, "{line:?}");
     (line.expired, line.events)
@@ -110,6 +121,7 @@ async fn a_run_leaves_out_what_no_window_reaches_and_earlier_times_are_answered_
     assert_eq!(expired_and_kept(&lab, t + 5 * DAY).await, (4, 2));
     assert_eq!(asked(&node, None).await, (lately.clone(), true));
     assert_eq!(asked(&node, Some(t + DAY / 2)).await, (lately, true));
+    verify(&lab, &node).await;
     assert_eq!(asked(&node, Some(t + 5 * DAY)).await, (vec!["near-new 1 0".to_owned()], false));
 }
 
