@@ -140,7 +140,10 @@ fn the_example_of_linked_devices_answers_as_its_readme_says() {
     assert!(check.contains("edges are kept as full") && check.contains("  30d     1h   28\n"), "{check}");
     let explained = |view: &str| text(&project.run(&["explain", view]).stdout);
     let (liveness, full) = (explained("device_links"), explained("device_logins"));
-    assert!(liveness.contains("edges (liveness): one row per edge and side") && liveness.contains("16 bytes of when it was last seen"), "{liveness}");
+    assert!(
+        liveness.contains("edges (liveness): one row per edge and side") && liveness.contains("16 bytes of when it was last seen"),
+        "{liveness}"
+    );
     assert!(full.contains("edges (full): a row per edge, side and tile") && full.contains("about 32 bytes of states"), "{full}");
 
     let up = project.up();

@@ -41,8 +41,10 @@ impl Queries {
 
     /// A session without tables.
     pub(crate) fn session(&self) -> Result<SessionContext> {
-        let state =
-            asking_session_builder().with_config(session_config().with_information_schema(true)).with_runtime_env(self.runtime.clone()).build();
+        let state = asking_session_builder()
+            .with_config(session_config().with_information_schema(true))
+            .with_runtime_env(self.runtime.clone())
+            .build();
         let session = SessionContext::new_with_state(state);
         self.functions.register(&session)?;
         Ok(session)

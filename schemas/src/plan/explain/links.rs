@@ -24,7 +24,10 @@ pub(super) fn explain(plan: &ViewPlan, links: &LinkPlan) -> LinksExplanation {
         EdgeKind::Liveness => {
             let is_bounded = links.edges_from(0) != EdgesFrom::default();
             let left_out = if is_bounded { "; batch runs leave out what lies before a side's longest range" } else { "" };
-            ("liveness", format!("one row per edge and side, for all windows: its key, and {bytes} bytes of when it was last seen{left_out}"))
+            (
+                "liveness",
+                format!("one row per edge and side, for all windows: its key, and {bytes} bytes of when it was last seen{left_out}"),
+            )
         }
         EdgeKind::Full => {
             let levels: Vec<String> = plan.ladder.iter().map(ToString::to_string).collect();
