@@ -13,8 +13,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, SchemaRef};
-use datafusion::common::Column;
-use datafusion::common::ScalarValue;
+use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Projection, lit};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::prelude::SessionContext;
