@@ -33,7 +33,7 @@ async fn plan(mut found: Definitions) {
     found.streams.extend(known);
     let (plans, diagnostics) = Planner::new(&found, Functions::standard()).plan_all().await;
     for plan in plans {
-        let _ = serde_json::to_string(&explain::explain(&plan, 1_772_452_800_000_000));
+        let _ = serde_json::to_string(&explain::explain(&plan));
     }
     let _ = diagnostics.to_string();
 }

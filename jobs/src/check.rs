@@ -141,8 +141,8 @@ impl Checked {
     }
 
     /// What `explain` says of one view; `None` for a view that keeps nothing or is not there.
-    pub fn explain(&self, view: &str, now: Micros) -> Option<Explanation> {
-        self.plans.iter().find(|plan| &*plan.view == view).map(|plan| explain(plan, now))
+    pub fn explain(&self, view: &str) -> Option<Explanation> {
+        self.plans.iter().find(|plan| &*plan.view == view).map(|plan| explain(plan))
     }
 
     /// For people to read.
@@ -199,7 +199,7 @@ fn report_staging(view: &ViewDefinition) -> ViewReport {
 }
 
 fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewReport {
-    let explained = explain(plan, now);
+    let explained = explain(plan);
     let after = DateTime::from_timestamp_micros(now).unwrap_or_default();
     let time = |time: &DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     let columns = plan.columns.iter().map(|column| ColumnReport {

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use most::most_tiles;
+
+mod most;
+
 /// A point in event time: microseconds since 1970-01-01 UTC.
 pub type Micros = i64;
 

@@ -98,7 +98,7 @@ pub(super) async fn apply(context: &Context, args: ApplyArgs) -> Result<Done> {
 
 pub(super) async fn explain(context: &Context, args: ExplainArgs) -> Result<Done> {
     let checked = checked(context).await?;
-    let Some(explanation) = checked.explain(&args.view, now()) else {
+    let Some(explanation) = checked.explain(&args.view) else {
         return Err(no_explanation(&checked, &args.view));
     };
     context.output.print(&explanation, || explanation_text(&explanation))?;

@@ -9,7 +9,7 @@ pub mod links;
 use crate::plan::columns::{position_or_push, sql_of};
 use crate::plan::links::EdgeKind;
 use crate::plan::{ColumnKind, EVENTS, ViewPlan};
-use crate::tiles::{Micros, Range, cover};
+use crate::tiles::{Range, most_tiles};
 use datafusion::logical_expr::LogicalPlan;
 
 /// What `explain VIEW` says.
@@ -43,12 +43,12 @@ pub struct StateExplanation {
 pub struct RangeExplanation {
     pub range: String,
     pub hop: String,
-    /// How many tiles one key's answer merges at the most, measured over a day of instants.
+    /// The greatest number of tiles that one key's answer merges, over all moments at which it may be asked.
     pub tiles: usize,
 }
 
-/// Explains a plan; `t` (microseconds) is the instant at which covers are counted.
-pub fn explain(plan: &ViewPlan, t: Micros) -> Explanation {
+/// Explains a plan.
+pub fn explain(plan: &ViewPlan) -> Explanation {
     Explanation {
         view: plan.view.to_string(),
         states_sql: states_sql(plan),
@@ -63,7 +63,7 @@ pub fn explain(plan: &ViewPlan, t: Micros) -> Explanation {
                 approximate: state.approximate,
             })
             .collect(),
-        ranges: asked_ranges(plan).iter().map(|range| explain_range(plan, range, t)).collect(),
+        ranges: asked_ranges(plan).iter().map(|range| explain_range(plan, range)).collect(),
         ladder: plan.ladder.iter().map(ToString::to_string).collect(),
         approximate: plan
             .columns
@@ -166,7 +166,7 @@ pub fn length(duration: std::time::Duration) -> String {
     format!("{seconds}s")
 }
 
-fn explain_range(plan: &ViewPlan, range: &Range, t: Micros) -> RangeExplanation {
+fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
     let text = match (range.window, range.until) {
         (None, None) => "all time".into(),
         (None, Some(until)) => format!("until {} ago", length(until)),
@@ -176,20 +176,9 @@ fn explain_range(plan: &ViewPlan, range: &Range, t: Micros) -> RangeExplanation 
     // An edge that keeps when it was last seen is one row, whatever is asked.
     let tiles = match plan.links.as_ref().is_some_and(|links| links.kind == EdgeKind::Liveness) {
         true => 1,
-        false => (0..288).map(|i| tiles_at(plan, range, t + i * 299_000_000)).max().unwrap_or_default(),
+        false => most_tiles(range, &plan.ladder),
     };
     RangeExplanation { range: text, hop: range.hop.to_string(), tiles }
-}
-
-fn tiles_at(plan: &ViewPlan, range: &Range, t: Micros) -> usize {
-    let span = range.at(t);
-    let runs = cover(span, &plan.ladder);
-    runs.iter()
-        .map(|run| match (run.level.length_us(), run.from) {
-            (Some(length), Some(from)) => ((run.to.unwrap_or_else(|| run.level.ceil(t + 1)) - from) / length).max(0) as usize,
-            _ => 1,
-        })
-        .sum()
 }
 
 /// FROM and WHERE of the prepared events, as far as they have a short form.

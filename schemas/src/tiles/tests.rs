@@ -22,19 +22,43 @@ fn tiles_floor_before_1970_too() {
 
 #[test]
 fn a_window_is_fewer_than_64_tiles() {
-    for (days, ladder_from) in [(1u64, Level::Minutes5), (7, Level::Hour1), (30, Level::Hour1), (90, Level::Day1), (365, Level::Day1)] {
-        let window = Duration::from_secs(days * DAY_S);
-        let range = Range::trailing(window, None);
-        assert_eq!(range.hop, ladder_from);
-        let ladder: Vec<Level> = Level::LADDER.into_iter().filter(|l| *l >= ladder_from && *l != Level::All).collect();
-        for t in (0..2_000).map(|i| 880_000_000 * SECOND + i * 7_919 * SECOND) {
-            let from = range.at(t).from.unwrap();
-            let tiles: i64 = cover(range.at(t), &ladder)
-                .iter()
-                .map(|run| (run.to.unwrap_or(run.level.ceil(t + 1)) - run.from.unwrap_or(from)) / run.level.length_us().unwrap())
-                .sum();
-            assert!(tiles < 64, "{days}d at {t}: {tiles} tiles");
+    let all: Vec<Level> = Level::LADDER.into_iter().filter(|level| *level != Level::All).collect();
+    for (days, most) in [(1u64, 35), (7, 30), (30, 33), (90, 15), (365, 19)] {
+        assert_eq!(most_tiles(&Range::trailing(Duration::from_secs(days * DAY_S), None), &all), most, "{days}d");
+    }
+    for window in (1..=60).map(|i| Duration::from_secs(i * i * 3_600)) {
+        let most = most_tiles(&Range::trailing(window, None), &all);
+        assert!(most < 64, "{window:?}: {most}");
+    }
+}
+
+/// Tiles of the cover that begin at or before `t`; a stretch without a beginning is one.
+fn tiles_at(range: &Range, ladder: &[Level], t: Micros) -> usize {
+    let tiles = |run: &TileRun| match (run.level.length_us(), run.from) {
+        (Some(length), Some(from)) => {
+            let begun = run.level.ceil(t + 1);
+            (run.to.map_or(begun, |to| to.min(begun)) - from).max(0) / length
         }
+        _ => 1,
+    };
+    cover(range.at(t), ladder).iter().map(tiles).sum::<Micros>() as usize
+}
+
+proptest! {
+    /// Minutes, five minutes and hours repeat themselves after an hour: all moments can be tried.
+    #[test]
+    fn the_most_tiles_are_those_of_some_moment_and_of_none_more(
+        window in prop::option::of(1i64..200 * 60),
+        until in prop::option::of(1i64..200 * 60),
+        hop in 2u8..5,
+    ) {
+        let seconds = |s: i64| Duration::from_secs(s as u64);
+        let range = Range { window: window.map(seconds), until: until.map(seconds), hop: Level::from_code(hop).unwrap() };
+        prop_assume!(window.zip(until).is_none_or(|(window, until)| until < window));
+        let ladder = [Level::Minute1, Level::Minutes5, Level::Hour1];
+        let moments = (0..3_600).map(|second| 490_000 * HOUR + second * SECOND);
+        let most = moments.map(|t| tiles_at(&range, &ladder, t)).max().unwrap();
+        prop_assert_eq!(most_tiles(&range, &ladder), most, "{:?}", range);
     }
 }
 

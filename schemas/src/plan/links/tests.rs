@@ -195,7 +195,7 @@ async fn explain_names_the_table_of_each_column_and_walks_the_edges_under_the_sa
          FROM created c JOIN login l ON c.user_id = l.user_id WHERE l.amount > 0 GROUP BY c.device",
     )
     .await;
-    let explained = explain(&plan, 0);
+    let explained = explain(&plan);
     let expected = "SELECT c.device,\n       \
         count(DISTINCT l.device) FILTER (WHERE (((c.age > 3) AND l.ok) AND (l.device <> c.device))) AS others_7d \
         /* c.s1 >= floor(t - 7d, '1h') AND l.s1 >= floor(t - 7d, '1h') */\n\
