@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use schemas::catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, FileKind, FileRecord};
-use schemas::tiles::Micros;
-use schemas::vector::Vector;
-use schemas::{Error, Result};
+use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect};
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::vector::Vector;
+use types::{Error, Result};
 use uuid::Uuid;
 
 /// The version of a view that a run recomputes. The version being built comes first: it is waited for.

@@ -14,22 +14,23 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use committed::registry::LiveView;
 use datafusion::physical_expr::utils::collect_columns;
+use engine::plan::links::LinkPlan;
+use engine::plan::{ColumnKind, ViewPlan};
+use engine::states::StateRows;
+use engine::states::rows::conform;
+use engine::walk::{EdgeLayers, Walk};
 use futures::{StreamExt, TryStreamExt, stream};
-use schemas::catalog::FileRecord;
-use schemas::plan::links::LinkPlan;
-use schemas::plan::{ColumnKind, ViewPlan};
-use schemas::registry::LiveView;
-use schemas::states::StateRows;
-use schemas::states::rows::conform;
-use schemas::storage::scan::read_file_as;
-use schemas::storage::snapshot::{ESTIMATED, JOIN_FORMAT};
-use schemas::storage::{BucketFile, BucketWriter, Joined, Manifest, ObjectName, ObjectStorage, read_bucket};
-use schemas::tiles::Micros;
-use schemas::walk::{EdgeLayers, Walk};
-use schemas::{Error, Result};
+use storage::scan::read_file_as;
+use storage::snapshot::{ESTIMATED, JOIN_FORMAT};
+use storage::{BucketFile, BucketWriter, Joined, Manifest, ObjectStorage, read_bucket};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
+use types::files::FileRecord;
+use types::files::ObjectName;
+use types::tiles::Micros;
+use types::{Error, Result};
 use uuid::Uuid;
 
 mod changed;
@@ -204,7 +205,7 @@ impl Join {
         let wanted: Vec<usize> = (0..self.view.plan.columns.len()).collect();
         let is_asked = |key: &[u8]| only.is_none_or(|only| only.contains(key));
         let schema = self.schema();
-        Walk::new(&self.view, &self.links, &self.edges.buckets, self.t).scan(part, &wanted, &is_asked, &mut |batch, estimated| {
+        self.view.walk(&self.links, &self.edges.buckets, self.t).scan(part, &wanted, &is_asked, &mut |batch, estimated| {
             let columns = batch.columns().iter().cloned().chain([Arc::new(estimated) as ArrayRef]).collect();
             let batch = RecordBatch::try_new(schema.clone(), columns)?;
             send.blocking_send(batch).map_err(|_| Error::internal("the join's writer is gone"))

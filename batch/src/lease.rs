@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use schemas::ErrorKind;
-use schemas::catalog::{Catalog, Expect, LeaseRecord};
-use schemas::tiles::Micros;
+use catalog::{Catalog, Expect, LeaseRecord};
 use tracing::warn;
+use types::ErrorKind;
+use types::tiles::Micros;
 
 use crate::run::Clock;
 

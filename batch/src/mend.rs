@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
-use schemas::catalog::{CatalogState, CheckpointRecord, Commit, FileRecord, Remove, give_up_commit, replace_commit};
-use schemas::registry::{LiveView, Registry};
-use schemas::segment::{SegmentSession, segment_rows};
-use schemas::storage::{ObjectName, Section, SegmentRange, check_file, write_states_object};
-use schemas::{ErrorKind, Result};
+use catalog::{CatalogState, CheckpointRecord, Commit, Remove, give_up_commit, replace_commit};
+use committed::registry::{LiveView, Registry};
+use committed::segment::{SegmentSession, segment_rows};
+use storage::{Section, SegmentRange, check_file, write_states_object};
 use tracing::{info, warn};
+use types::files::FileRecord;
+use types::files::ObjectName;
+use types::{ErrorKind, Result};
 use uuid::Uuid;
 
 use crate::Batch;
@@ -107,7 +109,6 @@ fn reads(view: &LiveView, checkpoint: &CheckpointRecord) -> bool {
 }
 
 fn ranges_of(checkpoint: &CheckpointRecord) -> Vec<SegmentRange> {
-    let range =
-        |range: &schemas::catalog::CheckpointRange| SegmentRange { partition: range.partition.clone(), start: range.start, end: range.end };
+    let range = |range: &catalog::CheckpointRange| SegmentRange { partition: range.partition.clone(), start: range.start, end: range.end };
     checkpoint.ranges.iter().map(range).collect()
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use datafusion::prelude::SessionContext;
+use definitions::StreamDefinition;
+use engine::plan::ViewPlan;
+use engine::states::partial::{partial_exec, prepared_plan};
 use futures::TryStreamExt;
-use schemas::definitions::StreamDefinition;
-use schemas::plan::ViewPlan;
-use schemas::states::partial::{partial_exec, prepared_plan};
-use schemas::{Error, Result};
 use tokio::task::JoinSet;
+use types::{Error, Result};
 
 use crate::scatter::{Bucketful, Ground, Scatter};
 

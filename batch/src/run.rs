@@ -4,26 +4,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::{
+    Catalog, CatalogState, Commit, DefinitionStatus, RunRecord, RunStatus, SnapshotRecord, failure_commit, publish_commit, run_lease,
+};
+use committed::damage::{Finder, report_damage, with_help};
+use committed::registry::{LiveView, Registry};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use schemas::catalog::{
-    Catalog, CatalogState, Commit, DefinitionStatus, FileRecord, RunRecord, RunStatus, SnapshotRecord, failure_commit, publish_commit,
-    run_lease,
-};
-use schemas::damage::{Finder, report_damage, with_help};
-use schemas::definitions::StreamDefinition;
-use schemas::events::plan_schema;
-use schemas::functions::Functions;
-use schemas::plan::links::EdgesFrom;
-use schemas::plan::{session_builder, session_config};
-use schemas::registry::{LiveView, Registry};
-use schemas::storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, read_manifest, write_manifest};
-use schemas::tiles::{Floors, Micros};
-use schemas::vector::Vector;
-use schemas::{Error, ErrorKind, Result, failpoint};
+use definitions::StreamDefinition;
+use engine::events::plan_schema;
+use engine::functions::Functions;
+use engine::plan::{session_builder, session_config};
+use storage::{Manifest, ObjectStorage, OffsetRanges, archive_plan, read_manifest, write_manifest};
 use tracing::{info, warn};
+use types::files::FileRecord;
+use types::tiles::EdgesFrom;
+use types::tiles::{Floors, Micros};
+use types::vector::Vector;
+use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
 use crate::decide::{max_event_time, needed_files, switch_version, version_to_run};
@@ -34,7 +34,7 @@ use crate::recompute::recompute;
 use crate::scatter::Ground;
 use crate::write::{SnapshotWriter, Written};
 
-pub use schemas::tiles::Clock;
+pub use types::tiles::Clock;
 
 /// How runs are carried out.
 #[derive(Debug, Clone)]

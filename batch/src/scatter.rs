@@ -19,14 +19,14 @@ use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::FileWriter;
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use schemas::plan::ViewPlan;
-use schemas::plan::links::EdgesFrom;
-use schemas::states::KeyCodec;
-use schemas::states::partial::kept_rows_of;
-use schemas::states::rows::is_constant;
-use schemas::storage::bucket_of;
-use schemas::tiles::Floors;
-use schemas::{Error, Result};
+use engine::plan::ViewPlan;
+use engine::states::KeyCodec;
+use engine::states::bucket_of;
+use engine::states::partial::kept_rows_of;
+use engine::states::rows::is_constant;
+use types::tiles::EdgesFrom;
+use types::tiles::Floors;
+use types::{Error, Result};
 
 /// So many rows, or bytes, are taken together before they are dealt out: the more, the fewer and the larger are a bucket's batches. Never
 /// more than a small part of the run's limit: a sort outside of memory has to hold some batches.

@@ -14,10 +14,10 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use engine::plan::ViewPlan;
+use engine::states::{KeyCodec, StateRows};
 use futures::TryStreamExt;
-use schemas::plan::ViewPlan;
-use schemas::states::{KeyCodec, StateRows};
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::scatter::{Bucketful, sliced_bytes};
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
+use engine::plan::ViewPlan;
+use engine::states::{KeyCodec, StateRows, climb};
 use futures::{StreamExt, TryStreamExt, stream};
-use schemas::catalog::FileRecord;
-use schemas::plan::ViewPlan;
-use schemas::states::{KeyCodec, StateRows, climb};
-use schemas::storage::{BucketFile, BucketWriter, ObjectName, ObjectStorage};
-use schemas::tiles::Floors;
-use schemas::{Error, Result, failpoint};
+use storage::{BucketFile, BucketWriter, ObjectStorage};
 use tokio::sync::mpsc;
+use types::files::FileRecord;
+use types::files::ObjectName;
+use types::tiles::Floors;
+use types::{Error, Result, failpoint};
 use uuid::Uuid;
 
 use crate::join::{FinishedBucket, LocalBucket, LocalEdges};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::latencies::Latencies;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use schemas::Result;
+use types::Result;
 
 use crate::Programs;
 use crate::child::Limits;

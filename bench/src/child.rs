@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 /// How often a process's memory is looked at. Of what is resident the kernel keeps the peak: only what is taken in its last moment is
 /// missed. Of what is its own it keeps none: a peak between two looks is missed.
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn a_process_past_its_limits_is_killed() {
         let short = Limits { time: Duration::from_millis(100), ..LIMITS };
-        assert_eq!(run(&mut shell("sleep 30"), &short).unwrap_err().kind(), schemas::ErrorKind::Limit);
+        assert_eq!(run(&mut shell("sleep 30"), &short).unwrap_err().kind(), types::ErrorKind::Limit);
         let small = Limits { memory_bytes: 1, ..LIMITS };
-        assert_eq!(run(&mut shell("sleep 30"), &small).unwrap_err().kind(), schemas::ErrorKind::Limit);
+        assert_eq!(run(&mut shell("sleep 30"), &small).unwrap_err().kind(), types::ErrorKind::Limit);
     }
 }

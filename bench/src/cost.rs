@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use schemas::Result;
+use types::Result;
 
 use crate::Programs;
 use crate::child::{self, Limits, Used};

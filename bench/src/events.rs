@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, TimestampMicrosecondArray};
-use schemas::definitions::Definitions;
-use schemas::definitions::parse::parse_definitions;
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use definitions::Definitions;
+use definitions::parse::parse_definitions;
+use types::tiles::Micros;
+use types::{Error, Result};
 
 /// 2026-03-01T00:00:00Z: all events are before it.
 pub const END: Micros = 1_772_323_200_000_000;

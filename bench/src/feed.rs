@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use schemas::Result;
-use schemas::log::{Log, NewRecord};
+use event_log::{Log, NewRecord};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use types::Result;
 
 const TICK: Duration = Duration::from_millis(20);
 /// Until it is under way.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::Programs;
 use crate::asking::Stretches;

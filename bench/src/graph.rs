@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray};
 use bytes::Bytes;
-use schemas::events::format_timestamp;
-use schemas::log::NewRecord;
-use schemas::tiles::Micros;
+use engine::events::format_timestamp;
+use event_log::NewRecord;
+use types::tiles::Micros;
 
 use crate::events::{DAY, END, Events, mix, skewed, times};
 use crate::view::DEFINITIONS;

@@ -9,19 +9,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use catalog::{CheckpointRange, CheckpointRecord, checkpoint_commit};
+use definitions::StreamDefinition;
+use definitions::settings::{FILE_NAME, Settings, Variables};
+use engine::events::{event_schema, user_schema};
+use engine::functions::Functions;
 use futures::{StreamExt, TryStreamExt};
 use jobs::Installation;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
-use schemas::catalog::{CheckpointRange, CheckpointRecord, FileRecord, checkpoint_commit};
-use schemas::definitions::StreamDefinition;
-use schemas::events::{event_schema, user_schema};
-use schemas::functions::Functions;
-use schemas::settings::{FILE_NAME, Settings, Variables};
-use schemas::storage::write_archive;
-use schemas::vector::{Offset, PartitionId};
-use schemas::{Error, Result};
+use storage::write_archive;
+use types::files::FileRecord;
+use types::vector::{Offset, PartitionId};
+use types::{Error, Result};
 use uuid::Uuid;
 
 use crate::events::Events;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::report::{Figure, verdict};
 use crate::spread::Spread;

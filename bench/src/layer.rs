@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use schemas::{Error, Result};
 use serde::Deserialize;
+use types::{Error, Result};
 
 use crate::Programs;
 use crate::child::{self, Used};

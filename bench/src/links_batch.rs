@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use arrow::datatypes::DataType;
-use schemas::Result;
+use types::Result;
 
 use crate::Programs;
 use crate::child::Limits;

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use jobs::Installation;
-use schemas::Result;
 use serving::Node;
+use types::Result;
 
 use crate::Programs;
 use crate::asking::{self, Http, Library, Stretches};

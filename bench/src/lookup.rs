@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use schemas::Result;
 use serving::Node;
+use types::Result;
 
 use crate::Programs;
 use crate::asking::Stretches;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::process::Command;
 
-use schemas::events::format_timestamp;
+use engine::events::format_timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::programs::Programs;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use basestream_bench::{Programs, Report, batch, contest, cost, freshness, ingest, links_batch, links_lookup, lookup, scan, start};
 use clap::{Args, Parser, Subcommand};
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 mod cli;
 

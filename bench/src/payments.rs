@@ -2,9 +2,9 @@
 //! contender gets the same ones, and the right answer is told by a loop.
 
 use bytes::Bytes;
-use schemas::events::format_timestamp;
-use schemas::log::NewRecord;
-use schemas::tiles::Micros;
+use engine::events::format_timestamp;
+use event_log::NewRecord;
+use types::tiles::Micros;
 
 use crate::events::mix;
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use schemas::log::{Log, NewRecord};
-use schemas::vector::Vector;
-use schemas::{Error, Result};
+use event_log::{Log, NewRecord};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
+use types::vector::Vector;
+use types::{Error, Result};
 
 use crate::asking::Stretches;
 use crate::events::mix;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 #[derive(Debug, Clone)]
 pub struct Programs {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Decimal128Array, StringArray};
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 use crate::events::{DAY, END, Events, mix, skewed, times};
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-use schemas::{Error, Result};
 use serde::{Deserialize, Serialize};
+use types::{Error, Result};
 
 use crate::machine::Context;
 use crate::spread::Spread;

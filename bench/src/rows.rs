@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{Field, SchemaRef};
-use schemas::Result;
+use types::Result;
 
 use crate::events::{Events, column_of, times};
 
@@ -19,10 +19,10 @@ pub fn archived(
 ) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| -> Result<ArrayRef> {
         Ok(match field.name().as_str() {
-            schemas::events::SOURCE => Arc::new(StringArray::from_iter_values(numbers.iter().map(|_| stream))),
-            schemas::events::PARTITION => Arc::new(Int32Array::from_iter_values(numbers.iter().map(|_| partition))),
-            schemas::events::OFFSET => Arc::new(Int64Array::from_iter_values((first_offset..).take(numbers.len()))),
-            schemas::events::EVENT_TIME | schemas::events::TIMESTAMP => times(numbers.iter().map(|number| events.time(stream, *number))),
+            types::columns::SOURCE => Arc::new(StringArray::from_iter_values(numbers.iter().map(|_| stream))),
+            types::columns::PARTITION => Arc::new(Int32Array::from_iter_values(numbers.iter().map(|_| partition))),
+            types::columns::OFFSET => Arc::new(Int64Array::from_iter_values((first_offset..).take(numbers.len()))),
+            types::columns::EVENT_TIME | types::columns::TIMESTAMP => times(numbers.iter().map(|number| events.time(stream, *number))),
             name => column_of(events, stream, name, numbers)?,
         })
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::Programs;
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use schemas::{Error, Result};
 use serde_json::json;
+use types::{Error, Result};
 
 use crate::Programs;
 use crate::child::{self, Limits, Used};

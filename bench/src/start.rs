@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use schemas::{Error, Result};
 use serde_json::Value;
+use types::{Error, Result};
 
 use crate::Programs;
 use crate::asking::Http;

@@ -1,6 +1,6 @@
 //! The view that is measured, as its users write it and as plain SQL for the peers.
 
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 /// The view's name.
 pub const VIEW: &str = "device_links";

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
+use engine::fresh::Fresh;
 use jobs::Installation;
-use schemas::Result;
-use schemas::fresh::Fresh;
 use serving::Node;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use types::Result;
 
 pub struct Within {
     pub node: Node,

@@ -1,9 +1,9 @@
 //! Definitions: a file's text to streams, views and their plans, or to mistakes with their places.
 
-use schemas::definitions::Definitions;
-use schemas::definitions::parse::{parse_definitions, parse_stream, parse_view};
-use schemas::functions::Functions;
-use schemas::plan::{Planner, explain};
+use definitions::Definitions;
+use definitions::parse::{parse_definitions, parse_stream, parse_view};
+use engine::functions::Functions;
+use engine::plan::{Planner, explain};
 
 use crate::installation::{STREAMS, runtime};
 

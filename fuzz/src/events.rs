@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::Array;
 use bytes::Bytes;
-use schemas::definitions::StreamDefinition;
-use schemas::definitions::parse::parse_stream;
-use schemas::events::{Decoder, EventBatchBuilder, canonical_text, headers_from_json, headers_to_json};
-use schemas::log::Record;
-use schemas::vector::Offset;
+use definitions::StreamDefinition;
+use definitions::parse::parse_stream;
+use engine::events::{Decoder, EventBatchBuilder, canonical_text, headers_from_json, headers_to_json};
+use types::record::Record;
+use types::vector::Offset;
 
 /// Every column type, nested paths and units; a nullable and a numeric id, an event time given as a date.
 const STREAMS: [&str; 3] = [

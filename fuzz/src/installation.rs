@@ -8,15 +8,13 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use bytes::Bytes;
-use schemas::catalog::{
-    Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, checkpoint_commit,
-};
-use schemas::definitions::parse::parse_stream;
-use schemas::events::{Decoder, EventBatchBuilder};
-use schemas::functions::Functions;
-use schemas::log::Record;
-use schemas::storage::{ObjectStorage, write_archive};
-use schemas::vector::{Offset, PartitionId};
+use catalog::{Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, checkpoint_commit};
+use definitions::parse::parse_stream;
+use engine::events::{Decoder, EventBatchBuilder};
+use engine::functions::Functions;
+use types::record::Record;
+use storage::{ObjectStorage, write_archive};
+use types::vector::{Offset, PartitionId};
 use serving::{Node, NodeSettings, ServingClock};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
@@ -65,7 +63,7 @@ pub async fn answer(request: Request<Body>) -> (u16, Bytes) {
     static ROUTES: OnceCell<Router> = OnceCell::const_new();
     let routes = ROUTES.get_or_init(|| async {
         let folder = std::env::temp_dir().join(format!("basestream-fuzz-{}", std::process::id()));
-        let log = schemas::log::open(&format!("file://{}/log", folder.display()), &BTreeMap::new()).await.expect("a log");
+        let log = event_log::open(&format!("file://{}/log", folder.display()), &BTreeMap::new()).await.expect("a log");
         serving::http::routes(node().await.clone(), log, None)
     });
     let response = routes.await.clone().oneshot(request).await.expect("a router answers");
@@ -73,7 +71,7 @@ pub async fn answer(request: Request<Body>) -> (u16, Bytes) {
     (status, to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default())
 }
 
-async fn open() -> schemas::Result<Node> {
+async fn open() -> types::Result<Node> {
     let catalog = Catalog::open("sqlite::memory:").await?;
     let storage = ObjectStorage::open("memory://")?;
     let mut add: Vec<Add> = Vec::new();
@@ -95,7 +93,7 @@ async fn open() -> schemas::Result<Node> {
     Node::open(catalog, storage, Functions::standard(), None, settings, Arc::new(|| NOW)).await
 }
 
-async fn checkpoint(catalog: &Catalog, storage: &ObjectStorage) -> schemas::Result<()> {
+async fn checkpoint(catalog: &Catalog, storage: &ObjectStorage) -> types::Result<()> {
     let stream = Arc::new(parse_stream(STREAMS[0])?);
     let decoder = Decoder::new(stream.clone())?;
     let mut builder = EventBatchBuilder::new(&stream);

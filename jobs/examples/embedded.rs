@@ -13,15 +13,15 @@ use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 use datafusion::scalar::ScalarValue;
+use definitions::parse::parse_definitions;
+use definitions::settings::Settings;
+use engine::functions::Functions;
 use jobs::Installation;
 use jobs::ingest::{Input, Options};
-use schemas::definitions::parse::parse_definitions;
-use schemas::functions::Functions;
-use schemas::settings::Settings;
-use schemas::vector::PartitionId;
-use schemas::{Error, Result};
 use serving::Keys;
 use tokio_util::sync::CancellationToken;
+use types::vector::PartitionId;
+use types::{Error, Result};
 
 const DEFINITIONS: &str = "
 CREATE STREAM readings (
@@ -47,7 +47,7 @@ async fn main() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let functions = Functions::standard().with_aggregate(AggregateUDF::new_from_impl(Spread::new()));
     let mut settings = Settings::defaults(folder.path());
-    settings.serving.clock = schemas::settings::ClockKind::Event;
+    settings.serving.clock = definitions::settings::ClockKind::Event;
     settings.speed.checkpoint_interval = Duration::from_millis(200);
     let installation = Installation::open(&settings, functions).await?;
 

@@ -9,14 +9,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use schemas::catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect};
-use schemas::definitions::{Definitions, parse};
-use schemas::functions::Functions;
-use schemas::log::Log;
-use schemas::registry::Registry;
-use schemas::tiles::Micros;
-use schemas::{Error, ErrorKind, Result};
+use catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect};
+use committed::registry::Registry;
+use definitions::{Definitions, parse};
+use engine::functions::Functions;
+use event_log::Log;
 use serde::Serialize;
+use types::tiles::Micros;
+use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 mod compatible;
@@ -162,7 +162,7 @@ fn order(kind: DefinitionKind) -> DefinitionKindOrder {
     }
 }
 
-fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &schemas::definitions::StreamDefinition) -> Change {
+fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Change {
     let kind = DefinitionKind::Stream;
     let sql = normalised(&stream.sql);
     let newest = of_name(state, kind, &stream.name).max_by_key(|record| record.version);
@@ -195,7 +195,7 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &schemas
     }
 }
 
-fn plan_view(state: &CatalogState, definitions: &Definitions, view: &schemas::definitions::ViewDefinition, staging: bool) -> Change {
+fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions::ViewDefinition, staging: bool) -> Change {
     let kind = DefinitionKind::View;
     let sql = normalised(&self_contained(view, definitions));
     let newest = newest_version(state, kind, &view.name);
@@ -232,7 +232,7 @@ fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<
 }
 
 /// A topic is one live stream's.
-fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &schemas::definitions::StreamDefinition) -> Option<What> {
+fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Option<What> {
     let of_topic = |record: &&DefinitionRecord| {
         let in_files = definitions.streams.iter().any(|known| known.name == record.name);
         record.name != stream.name && !in_files && parse::parse_stream(&record.sql).is_ok_and(|other| other.topic == stream.topic)

@@ -5,18 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use schemas::Result;
-use schemas::definitions::durations::{format_bytes, format_duration};
-use schemas::definitions::{Definitions, Diagnostics, Severity, StreamDefinition, ViewDefinition, parse};
-use schemas::error::unknown_relation;
-use schemas::functions::Functions;
-use schemas::plan::explain::links::LinksExplanation;
-use schemas::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
-use schemas::plan::{ColumnKind, Planned, Planner, ViewPlan};
-use schemas::settings::SpeedSettings;
-use schemas::tiles::Micros;
+use definitions::durations::{format_bytes, format_duration};
+use definitions::settings::SpeedSettings;
+use definitions::{Definitions, Diagnostics, Severity, StreamDefinition, ViewDefinition, parse};
+use engine::functions::Functions;
+use engine::plan::explain::links::LinksExplanation;
+use engine::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
+use engine::plan::{ColumnKind, Planned, Planner, ViewPlan};
 use serde::Serialize;
 use speed::DedupCost;
+use types::Result;
+use types::sql_errors::unknown_relation;
+use types::tiles::Micros;
 
 mod text;
 
@@ -161,7 +161,7 @@ fn report_stream(stream: &StreamDefinition, dedup_memory: u64) -> StreamReport {
     let window = stream.dedup_within.filter(|_| stream.id.is_some());
     let cost = window.map(|window| DedupCost::of(window.as_secs().max(1).saturating_mul(EVENTS_PER_SECOND), dedup_memory));
     let wanted = cost.filter(|cost| !cost.is_full_speed(dedup_memory)).map(|cost| cost.full_speed_memory_bytes);
-    let column = |column: &schemas::definitions::Column| ColumnReport {
+    let column = |column: &definitions::Column| ColumnReport {
         name: column.name.clone(),
         column_type: column.column_type.to_string(),
         nullable: column.nullable,

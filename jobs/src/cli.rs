@@ -5,11 +5,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ::definitions::settings::{FILE_NAME, Settings, Variables};
 use clap::{Args, Parser, Subcommand};
-use schemas::damage::with_help;
-use schemas::functions::Functions;
-use schemas::settings::{FILE_NAME, Settings, Variables};
-use schemas::{Error, Result};
+use committed::damage::with_help;
+use engine::functions::Functions;
+use types::{Error, Result};
 
 use crate::installation::Installation;
 use crate::output::Output;
@@ -125,7 +125,7 @@ struct Context {
 impl Context {
     fn settings(&self) -> Result<Settings> {
         Settings::load(&self.config, &Variables::from_process()).map_err(|error| {
-            if error.kind() == schemas::ErrorKind::NotFound { error.with("help", "`basestream init DIR` makes a project") } else { error }
+            if error.kind() == types::ErrorKind::NotFound { error.with("help", "`basestream init DIR` makes a project") } else { error }
         })
     }
 

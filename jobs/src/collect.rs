@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use batch::Clock;
-use schemas::catalog::{
+use catalog::{
     Catalog, CollectionPlan, DefinitionKind, DefinitionRecord, DefinitionStatus, ORPHAN_AGE, collectable, orphans, orphans_commit,
 };
-use schemas::definitions::parse::parse_stream;
-use schemas::functions::Functions;
-use schemas::registry::Registry;
-use schemas::storage::{ObjectName, ObjectStorage};
-use schemas::{ErrorKind, Result, failpoint};
+use committed::registry::Registry;
+use definitions::parse::parse_stream;
+use engine::functions::Functions;
+use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
+use types::files::ObjectName;
+use types::{ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
 /// How often a round is tried anew because something was committed meanwhile.

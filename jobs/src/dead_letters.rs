@@ -12,9 +12,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId};
 use serde::Serialize;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
 
 mod again;
 mod export;

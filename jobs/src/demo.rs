@@ -8,10 +8,10 @@
 
 use std::path::PathBuf;
 
-use schemas::functions::Functions;
-use schemas::{Error, Result};
+use engine::functions::Functions;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use types::{Error, Result};
 
 use crate::installation::{Installation, now};
 use crate::up::{self, UpOptions};

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use schemas::definitions::StreamDefinition;
-use schemas::events::Decoder;
-use schemas::log::Log;
-use schemas::{Error, Result, failpoint};
+use definitions::StreamDefinition;
+use engine::events::Decoder;
+use event_log::Log;
 use tokio::sync::mpsc;
+use types::{Error, Result, failpoint};
 
 mod arrow_json;
 mod cell;

@@ -2,9 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use schemas::definitions::{ColumnType, StreamDefinition, parse};
-use schemas::{Error, Result};
+use definitions::{ColumnType, StreamDefinition, parse};
 use serde::Serialize;
+use types::{Error, Result};
 
 use crate::ingest::{Format, Shape, guess_stream};
 

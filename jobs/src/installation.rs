@@ -4,24 +4,24 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use batch::{Batch, RunRequest, RunTime};
-use schemas::catalog::{Catalog, DefinitionKind, RunRecord};
-use schemas::definitions::{Definitions, StreamDefinition, parse};
-use schemas::fresh::Fresh;
-use schemas::functions::Functions;
-use schemas::log::Log;
-use schemas::settings::{ClockKind, Settings};
-use schemas::storage::ObjectStorage;
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use catalog::{Catalog, DefinitionKind, RunRecord};
+use definitions::settings::{ClockKind, Settings};
+use definitions::{Definitions, StreamDefinition, parse};
+use engine::fresh::Fresh;
+use engine::functions::Functions;
+use event_log::Log;
 use serving::{Node, NodeSettings, ServingClock};
 use speed::Speed;
+use storage::ObjectStorage;
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use crate::apply::{self, Changes};
 use crate::check::{self, Checked};
 use crate::ingest::{IngestProgress, Input, Options, Summary};
 use crate::scheduler::Scheduler;
 
-pub use schemas::tiles::Clock;
+pub use types::tiles::Clock;
 
 /// How often a serving node asks whether the catalog moved.
 const NODE_POLL: Duration = Duration::from_millis(200);
@@ -29,9 +29,10 @@ const NODE_POLL: Duration = Duration::from_millis(200);
 /// One installation, as one process has it open. Cheap to clone.
 ///
 /// ```no_run
-/// # async fn example() -> schemas::Result<()> {
+/// # async fn example() -> types::Result<()> {
 /// use jobs::{Installation, now};
-/// use schemas::{functions::Functions, settings::{Settings, Variables}};
+/// use engine::functions::Functions;
+/// use definitions::settings::{Settings, Variables};
 ///
 /// let settings = Settings::load("basestream.toml".as_ref(), &Variables::from_process())?;
 /// let installation = Installation::open(&settings, Functions::standard()).await?;
@@ -59,9 +60,8 @@ impl Installation {
     pub async fn open(settings: &Settings, functions: Functions) -> Result<Installation> {
         let storage = ObjectStorage::open(settings.storage.url.as_str()).map_err(|error| error.with("setting", "storage.url"))?;
         let catalog = Catalog::open(settings.catalog.url.as_str()).await.map_err(|error| error.with("setting", "catalog.url"))?;
-        let log = schemas::log::open(settings.log.url.as_str(), &settings.log.properties)
-            .await
-            .map_err(|error| error.with("setting", "log.url"))?;
+        let log =
+            event_log::open(settings.log.url.as_str(), &settings.log.properties).await.map_err(|error| error.with("setting", "log.url"))?;
         let worker = format!("{}-{}", std::process::id(), &uuid::Uuid::new_v4().simple().to_string()[..8]);
         Ok(Installation { settings: settings.clone(), catalog, storage, log, functions, worker, cache: Arc::default() })
     }
@@ -254,7 +254,7 @@ impl crate::ingest::Progress for CatalogProgress {
     }
 
     async fn save(&self, stream: &str, fingerprint: &str, done: i64) -> Result<()> {
-        use schemas::catalog::{Add, Commit, IngestRecord};
+        use catalog::{Add, Commit, IngestRecord};
         let record = IngestRecord { stream: stream.into(), fingerprint: fingerprint.to_owned(), records_done: done, updated_at: now() };
         let commit = Commit { id: uuid::Uuid::now_v7(), add: vec![Add::Ingest(record)], ..Commit::default() };
         self.catalog.commit_with_retry(commit).await.map(|_| ())

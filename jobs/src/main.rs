@@ -8,5 +8,5 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     jobs::memory::keep_what_is_freed();
-    jobs::cli::main(schemas::functions::Functions::standard())
+    jobs::cli::main(engine::functions::Functions::standard())
 }

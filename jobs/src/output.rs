@@ -3,9 +3,9 @@
 use std::io::{ErrorKind as IoErrorKind, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
-use schemas::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
+use types::{Error, ErrorKind, Result};
 
 /// How results are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

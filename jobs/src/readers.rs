@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use schemas::catalog::{CatalogState, CheckpointRecord};
-use schemas::tiles::Micros;
-use schemas::vector::PartitionId;
+use catalog::{CatalogState, CheckpointRecord};
 use serde::Serialize;
+use types::tiles::Micros;
+use types::vector::PartitionId;
 
 /// A checkpoint is of late for this many intervals.
 const INTERVALS: u32 = 3;

@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use schemas::Result;
-use schemas::catalog::{CatalogState, Commit, DamageRecord, DefinitionKind, FileRecord, Remove};
-use schemas::definitions::parse;
-use schemas::registry::Registry;
+use catalog::{CatalogState, Commit, DamageRecord, DefinitionKind, Remove};
+use committed::registry::Registry;
+use definitions::parse;
 use serde::Serialize;
+use types::Result;
+use types::files::FileRecord;
 use uuid::Uuid;
 
 use crate::installation::{Installation, now};
@@ -114,7 +115,7 @@ async fn repair_pinned(
         outcomes.push(outcome);
     }
     let gaps = installation.catalog.state().await?.gaps;
-    let gap = |gap: &schemas::catalog::GapRecord| format!("{} {}..{}: {}", gap.partition, gap.start, gap.end, gap.reason);
+    let gap = |gap: &catalog::GapRecord| format!("{} {}..{}: {}", gap.partition, gap.start, gap.end, gap.reason);
     Ok(Report {
         files: files.len(),
         bytes: checked.bytes,
@@ -128,7 +129,7 @@ async fn repair_pinned(
 async fn record(installation: &Installation, state: &CatalogState, checked: &Checked) -> Result<()> {
     let found_at = now();
     let damage = |damaged: &Damaged| {
-        schemas::catalog::Add::Damage(DamageRecord {
+        catalog::Add::Damage(DamageRecord {
             path: damaged.file.path.clone(),
             error: damaged.error.clone(),
             found_by: "repair".into(),
@@ -163,10 +164,10 @@ async fn log_of(installation: &Installation, state: &CatalogState, stream: &Arc<
     let topic = parse::parse_stream(&record.sql)?.topic;
     let (identity, bounds) = (installation.log.identity(&topic).await?, installation.log.bounds(&topic).await?);
     for bounds in &bounds {
-        let source = schemas::log::TopicPartition { topic: topic.clone(), partition: bounds.partition };
-        let id = schemas::vector::PartitionId::new(stream.clone(), bounds.partition);
+        let source = event_log::TopicPartition { topic: topic.clone(), partition: bounds.partition };
+        let id = types::vector::PartitionId::new(stream.clone(), bounds.partition);
         if let Some(mark) = state.marks.get(&id) {
-            schemas::log::check_mark(&*installation.log, &source, mark, bounds).await?;
+            event_log::check_mark(&*installation.log, &source, mark, bounds).await?;
         }
     }
     Ok(LogFacts::Known { identity, bounds: bounds.into_iter().map(|bounds| (bounds.partition, (bounds.begin, bounds.end))).collect() })

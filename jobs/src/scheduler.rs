@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batch::{Batch, Clock, RunRequest, RunTime};
-use schemas::catalog::{CatalogState, RunRecord, abandoned};
-use schemas::registry::Registry;
-use schemas::tiles::Micros;
-use schemas::{ErrorKind, Result};
+use catalog::{CatalogState, RunRecord, abandoned};
+use committed::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use types::tiles::Micros;
+use types::{ErrorKind, Result};
 use uuid::Uuid;
 
 mod due;

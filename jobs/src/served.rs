@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::common::utils::quote_identifier;
-use schemas::{Error, Result};
 use serving::{Node, Source, scan, scan_parts};
+use types::{Error, Result};
 
 use crate::verify::{Answer, Served};
 

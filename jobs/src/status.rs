@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schemas::catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
-use schemas::events::format_timestamp;
-use schemas::fresh::ViewVersion;
-use schemas::functions::Functions;
-use schemas::settings::Settings;
-use schemas::tiles::Micros;
-use schemas::vector::{PartitionId, Vector};
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
+use definitions::settings::Settings;
+use engine::events::format_timestamp;
+use engine::fresh::ViewVersion;
+use engine::functions::Functions;
 use serde::Serialize;
+use types::tiles::Micros;
+use types::vector::{PartitionId, Vector};
 
 use crate::apply::kind_name;
 use crate::installation::Installation;
@@ -175,7 +175,7 @@ fn partition_status(
     state: &CatalogState,
     id: &PartitionId,
     topic: Option<&Arc<str>>,
-    ends: Option<&Result<Vec<schemas::log::PartitionBounds>, String>>,
+    ends: Option<&Result<Vec<event_log::PartitionBounds>, String>>,
 ) -> PartitionStatus {
     let record = state.partitions.get(id);
     let next_offset = record.map_or(0, |record| record.next_offset.0);

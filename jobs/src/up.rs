@@ -7,15 +7,15 @@
 
 use std::net::SocketAddr;
 
+use definitions::Definitions;
+use engine::fresh::Fresh;
 use metrics_exporter_prometheus::PrometheusHandle;
-use schemas::definitions::Definitions;
-use schemas::fresh::Fresh;
-use schemas::{Error, Result};
 use serving::http::{Door, listen};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+use types::{Error, Result};
 
 use crate::collect;
 use crate::installation::{Installation, clock};

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use catalog::CatalogState;
+use committed::registry::LiveView;
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::Operator;
@@ -9,18 +11,18 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, execute_stream};
+use definitions::StreamDefinition;
+use engine::events::plan_schema;
+use engine::states::gather::Gather;
+use engine::states::partial::{partial_exec, prepared_plan, state_rows_of};
+use engine::states::sorted::SortedRun;
 use futures::TryStreamExt;
-use schemas::Result;
-use schemas::catalog::{CatalogState, FileKind, FileRecord};
-use schemas::definitions::StreamDefinition;
-use schemas::events::{EVENT_TIME, plan_schema};
-use schemas::registry::LiveView;
-use schemas::states::gather::Gather;
-use schemas::states::partial::{partial_exec, prepared_plan, state_rows_of};
-use schemas::states::sorted::SortedRun;
-use schemas::storage::{OffsetRanges, archive_plan};
-use schemas::tiles::Micros;
-use schemas::vector::Vector;
+use storage::{OffsetRanges, archive_plan};
+use types::Result;
+use types::columns::EVENT_TIME;
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::vector::Vector;
 
 use crate::sql::Queries;
 

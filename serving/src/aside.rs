@@ -5,9 +5,9 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use schemas::{Error, Result};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use types::{Error, Result};
 
 /// Where such work is done. Cheap to clone; clones share the threads.
 #[derive(Debug, Clone)]

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
+use committed::registry::LiveView;
 use datafusion::common::ScalarValue;
-use schemas::plan::ColumnKind;
-use schemas::registry::LiveView;
-use schemas::tiles::Micros;
-use schemas::walk::{GoOn, Walk};
-use schemas::{Error, Result};
+use engine::plan::ColumnKind;
+use engine::walk::{GoOn, Walk};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use crate::archive::{ArchiveLayer, archive_layer};
 use crate::edges::ViewEdges;
@@ -286,7 +286,7 @@ impl Lookup {
         }
         if let Some(links) = live.plan.links.as_ref().filter(|_| self.paths > 0) {
             let edges = ViewEdges::new(&source, live)?;
-            let walk = Walk::new(live, links, &edges, t).while_ok(go_on);
+            let walk = live.walk(links, &edges, t).while_ok(go_on);
             let mut paths = Vec::with_capacity(self.keys.len());
             for key in 0..self.keys.len() {
                 go_on()?;

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::BinaryArray;
-use schemas::registry::LiveView;
-use schemas::states::sorted::SortedRun;
-use schemas::storage::{Manifest, ObjectStorage, bucket_of};
-use schemas::{Error, Result};
+use committed::registry::LiveView;
+use engine::states::bucket_of;
+use engine::states::sorted::SortedRun;
+use storage::{Manifest, ObjectStorage};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use types::{Error, Result};
 
 use buckets::Buckets;
 

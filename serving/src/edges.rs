@@ -6,15 +6,15 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::Schema;
-use schemas::Result;
-use schemas::plan::links::LinkPlan;
-use schemas::registry::LiveView;
-use schemas::states::StateRows;
-use schemas::states::rows::find_prefix;
-use schemas::states::sorted::SortedRun;
-use schemas::storage::bucket_of;
-use schemas::tiles::Micros;
-use schemas::walk::{EdgeLayers, GoOn, LayerRows, Walk};
+use committed::registry::LiveView;
+use engine::plan::links::LinkPlan;
+use engine::states::StateRows;
+use engine::states::bucket_of;
+use engine::states::rows::find_prefix;
+use engine::states::sorted::SortedRun;
+use engine::walk::{EdgeLayers, GoOn, LayerRows, Walk};
+use types::Result;
+use types::tiles::Micros;
 
 use crate::lookup::{Source, scan_parts};
 use crate::stand::LoadedView;
@@ -86,7 +86,7 @@ pub(crate) fn scan(
     let fields: Vec<_> = wanted.iter().map(|column| view.plan.columns[*column].field.clone()).collect();
     let (mut batches, mut any) = (Vec::new(), false);
     let edges = ViewEdges::new(source, view)?;
-    Walk::new(view, links, &edges, t).while_ok(go_on).scan(part, wanted, &|_| true, &mut |batch, estimated| {
+    view.walk(links, &edges, t).while_ok(go_on).scan(part, wanted, &|_| true, &mut |batch, estimated| {
         batches.push(batch);
         any |= estimated.true_count() > 0;
         Ok(())

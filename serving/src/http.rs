@@ -21,14 +21,14 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware::from_fn;
 use axum::routing::{get, post};
+use event_log::Log;
 use metrics_exporter_prometheus::PrometheusHandle;
-use schemas::log::Log;
-use schemas::{Error, Result};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+use types::{Error, Result};
 
 use crate::node::Node;
 

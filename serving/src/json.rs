@@ -16,9 +16,9 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use schemas::events::{format_date, format_timestamp};
-use schemas::{Error, Result};
+use engine::events::{format_date, format_timestamp};
 use serde_json::value::RawValue;
+use types::{Error, Result};
 
 /// The greatest integer up to which every reader of JSON keeps each exactly.
 const EXACT: u64 = 1 << 53;

@@ -6,20 +6,24 @@ use std::time::Duration;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
-use schemas::catalog::{
-    Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, FileRecord,
-    SnapshotRecord, checkpoint_commit,
+use catalog::{
+    Add, Catalog, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, SnapshotRecord,
+    checkpoint_commit,
 };
-use schemas::definitions::StreamDefinition;
-use schemas::events::{Decoder, EventBatchBuilder};
-use schemas::fresh::{Fresh, FreshLayer};
-use schemas::functions::Functions;
-use schemas::log::{Log, Record};
-use schemas::states::{Partial, climb, merge_rows};
-use schemas::storage::snapshot::MANIFEST_FORMAT;
-use schemas::storage::{BucketWriter, Manifest, ObjectName, ObjectStorage, bucket_of, write_archive, write_manifest};
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId, Vector};
+use definitions::StreamDefinition;
+use engine::events::{Decoder, EventBatchBuilder};
+use engine::fresh::{Fresh, FreshLayer};
+use engine::functions::Functions;
+use engine::states::bucket_of;
+use engine::states::{Partial, climb, merge_rows};
+use event_log::Log;
+use storage::snapshot::MANIFEST_FORMAT;
+use storage::{BucketWriter, Manifest, ObjectStorage, write_archive, write_manifest};
+use types::files::FileRecord;
+use types::files::ObjectName;
+use types::record::Record;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
 use crate::archive::archive_layer;
@@ -61,7 +65,7 @@ impl Lab {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::open("sqlite::memory:").await.unwrap();
         let storage = ObjectStorage::open("memory://").unwrap();
-        let log = schemas::log::open(&format!("file://{}/log", folder.path().display()), &BTreeMap::new()).await.unwrap();
+        let log = event_log::open(&format!("file://{}/log", folder.path().display()), &BTreeMap::new()).await.unwrap();
         let views = [("velocity", VELOCITY), ("totals", TOTALS), ("pairs", PAIRS)];
         let mut add = vec![definition(DefinitionKind::Stream, "payments", PAYMENTS)];
         add.extend(views.map(|(name, sql)| definition(DefinitionKind::View, name, sql)));

@@ -2,17 +2,17 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use catalog::{CatalogState, CheckpointRecord};
+use committed::registry::LiveView;
+use committed::segment::{Segment, SegmentSession, SegmentSource, segment_rows};
+use engine::states::StateRows;
+use engine::states::merge::merge_all;
 use futures::{StreamExt, TryStreamExt};
-use schemas::catalog::{CatalogState, CheckpointRecord};
-use schemas::registry::LiveView;
-use schemas::segment::{Segment, SegmentSession, SegmentSource, segment_rows};
-use schemas::states::StateRows;
-use schemas::states::merge::merge_all;
-use schemas::storage::ObjectStorage;
-use schemas::vector::Vector;
-use schemas::{Error, Result};
+use storage::ObjectStorage;
+use types::vector::Vector;
+use types::{Error, Result};
 
-use schemas::states::sorted::SortedRun;
+use engine::states::sorted::SortedRun;
 
 mod plan;
 

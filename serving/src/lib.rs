@@ -1,7 +1,7 @@
 //! The serving layer: snapshots, segments and fresh layers in; answers out.
 //!
 //! A [`Node`] follows the catalog. Each query takes one [`Stand`]: a catalog state with its layers, and a time. A lookup merges the
-//! few rows of its keys, a scan does the same part by part; both are [`mod@schemas::states::answer`], and for views over a
+//! few rows of its keys, a scan does the same part by part; both are [`mod@engine::states::answer`], and for views over a
 //! JOIN a walk. SQL ([`Node::query`]) and [`http`] ask the same way, and every answer says what it stands on ([`Meta`]).
 //!
 //! ```text
@@ -33,6 +33,6 @@ pub use layers::{Checkpoints, LayerPlan, LayerRun, after_cut, layer_plan, next_m
 pub use lookup::{Answers, Source, encode_keys, scan, scan_parts};
 pub use meta::Meta;
 pub use node::{Clock, Node, NodeSettings, clean_cache};
-pub use schemas::types::sql_name;
 pub use sql::{QueryResponse, parse_as_of};
 pub use stand::{Loaded, LoadedView, LostSnapshot, ServingClock, Stand};
+pub use types::sql_types::sql_name;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
-use schemas::plan::ViewPlan;
-use schemas::registry::LiveView;
-use schemas::states::sorted::SortedRun;
-use schemas::states::{Pieces, StateRows, answer};
-use schemas::storage::bucket_of;
-use schemas::tiles::Micros;
-use schemas::walk::{GoOn, Walk, Walked};
-use schemas::{Error, Result};
+use committed::registry::LiveView;
+use engine::plan::ViewPlan;
+use engine::states::bucket_of;
+use engine::states::sorted::SortedRun;
+use engine::states::{Pieces, StateRows, answer};
+use engine::walk::{GoOn, Walk, Walked};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use crate::archive::ArchiveLayer;
 use crate::edges::{self, ViewEdges};
@@ -49,7 +49,7 @@ pub(crate) fn lookup(
     if let Some(links) = &view.plan.links {
         let groups = view.codec.nodes()?.groups_of(keys)?;
         let edges = ViewEdges::new(source, view)?;
-        let Walked { rows, found, estimated } = Walk::new(view, links, &edges, t).while_ok(go_on).rows(&groups, keys.len(), wanted)?;
+        let Walked { rows, found, estimated } = view.walk(links, &edges, t).while_ok(go_on).rows(&groups, keys.len(), wanted)?;
         return Ok(Answers { rows, found, estimated: estimated.contains(&true), paths: None });
     }
     let mut pieces = Pieces::default();

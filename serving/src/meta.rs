@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schemas::events::format_timestamp;
-use schemas::plan::ColumnKind;
-use schemas::tiles::Micros;
-use schemas::vector::Vector;
+use engine::events::format_timestamp;
+use engine::plan::ColumnKind;
 use serde::{Serialize, Serializer};
+use types::tiles::Micros;
+use types::vector::Vector;
 
 use crate::ask::Question;
 use crate::stand::LoadedView;

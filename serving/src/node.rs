@@ -5,23 +5,23 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use catalog::Catalog;
+use committed::segment::SegmentSession;
 use datafusion::prelude::SessionContext;
-use schemas::catalog::Catalog;
-use schemas::fresh::{Chain, Fresh};
-use schemas::functions::Functions;
-use schemas::log::Log;
-use schemas::segment::SegmentSession;
-use schemas::storage::ObjectStorage;
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use engine::fresh::{Chain, Fresh};
+use engine::functions::Functions;
+use event_log::Log;
+use storage::ObjectStorage;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use crate::sql::Queries;
 use crate::stand::{Loaded, ServingClock, Stand};
 
-pub use schemas::tiles::Clock;
+pub use types::tiles::Clock;
 
 mod following;
 mod lease;

@@ -17,7 +17,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::ask::{Estimated, Question};
 use crate::meta::Meta;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schemas::catalog::CatalogState;
-use schemas::fresh::{FreshLayer, ViewVersion};
-use schemas::registry::{LiveView, Registry, no_view};
-use schemas::tiles::Micros;
-use schemas::vector::{PartitionId, Vector};
-use schemas::{Error, ErrorKind, Result};
+use catalog::CatalogState;
+use committed::registry::{LiveView, Registry, no_view};
+use engine::fresh::{FreshLayer, ViewVersion};
+use types::tiles::Micros;
+use types::vector::{PartitionId, Vector};
+use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use crate::copy::SnapshotCopy;
@@ -96,7 +96,7 @@ impl Stand {
     }
 
     /// The fresh rows of a view version.
-    pub fn fresh_of<'a>(&'a self, view: &'a LiveView) -> impl Iterator<Item = &'a Arc<schemas::states::StateRows>> + 'a {
+    pub fn fresh_of<'a>(&'a self, view: &'a LiveView) -> impl Iterator<Item = &'a Arc<engine::states::StateRows>> + 'a {
         let version = (view.name.clone(), view.version);
         self.fresh.iter().filter_map(move |layer| layer.states.get(&version))
     }

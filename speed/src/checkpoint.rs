@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use schemas::catalog::{Add, Catalog, CheckpointRecord, FileRecord, checkpoint_commit};
-use schemas::fresh::FreshLayer;
-use schemas::registry::LiveView;
-use schemas::storage::{ObjectName, ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
-use schemas::vector::Vector;
-use schemas::{Error, Result, failpoint};
+use catalog::{Add, Catalog, CheckpointRecord, checkpoint_commit};
+use committed::registry::LiveView;
+use engine::fresh::FreshLayer;
+use storage::{ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
+use types::files::FileRecord;
+use types::files::ObjectName;
+use types::vector::Vector;
+use types::{Error, Result, failpoint};
 
 use crate::unit::Sealed;
 

@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use schemas::Result;
-use schemas::catalog::{CheckpointRange, CheckpointRecord, MarkRecord};
-use schemas::events::Decoder;
-use schemas::log::{Fetched, Record, mark_of};
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId};
+use catalog::{CheckpointRange, CheckpointRecord};
+use engine::events::Decoder;
+use event_log::{Fetched, mark_of};
+use types::Result;
+use types::record::MarkRecord;
+use types::record::Record;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 
 use crate::decide::{Decider, Decision};

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryBuilder, Int32Builder, Int64Builder, RecordBatch, StringBuilder, TimestampMicrosecondBuilder};
 use bytes::Bytes;
-use schemas::Result;
-use schemas::events::headers_to_json;
-use schemas::log::{Record, TopicPartition};
-use schemas::storage::dead_letter_schema;
+use engine::events::headers_to_json;
+use event_log::TopicPartition;
+use storage::dead_letter_schema;
+use types::Result;
+use types::record::Record;
 
 #[derive(Debug, Default)]
 pub(crate) struct DeadLetters {

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use schemas::Result;
-use schemas::events::{Decoder, Event};
-use schemas::log::Record;
-use schemas::tiles::Micros;
+use engine::events::{Decoder, Event};
+use types::Result;
+use types::record::Record;
+use types::tiles::Micros;
 
 mod ids;
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use schemas::catalog::{CatalogState, CheckpointRange, CheckpointRecord};
-use schemas::definitions::StreamDefinition;
-use schemas::events::{Decoder, EventBatchBuilder};
-use schemas::log::{Fetched, Log, TopicPartition};
-use schemas::storage::ObjectStorage;
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId};
-use schemas::{Error, Result};
+use catalog::{CatalogState, CheckpointRange, CheckpointRecord};
+use definitions::StreamDefinition;
+use engine::events::{Decoder, EventBatchBuilder};
+use event_log::{Fetched, Log, TopicPartition};
+use storage::ObjectStorage;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
+use types::{Error, Result};
 
 use crate::claim::Claim;
 use crate::dead_letters::DeadLetters;

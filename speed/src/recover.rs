@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
+use catalog::{Add, Advance, CatalogState, CheckpointRange, Commit, GapRecord, PartitionRecord};
+use definitions::StreamDefinition;
+use engine::events::canonical_text;
+use event_log::PartitionBounds;
 use futures::TryStreamExt;
-use schemas::catalog::{Add, Advance, CatalogState, CheckpointRange, Commit, FileKind, FileRecord, GapRecord, PartitionRecord};
-use schemas::definitions::StreamDefinition;
-use schemas::events::{PARTITION, TIMESTAMP, canonical_text};
-use schemas::log::PartitionBounds;
-use schemas::storage::{ObjectStorage, read_archive};
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId};
-use schemas::{Error, Result};
+use storage::{ObjectStorage, read_archive};
+use types::columns::{PARTITION, TIMESTAMP};
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
+use types::{Error, Result};
 use uuid::Uuid;
 
 use crate::decide::Decider;

@@ -3,23 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Catalog;
+use committed::damage::{Finder, report_damage, with_help};
+use committed::registry::Registry;
 use datafusion::prelude::SessionContext;
-use schemas::catalog::Catalog;
-use schemas::damage::{Finder, report_damage, with_help};
-use schemas::fresh::Fresh;
-use schemas::functions::Functions;
-use schemas::log::{Log, Subscription};
-use schemas::plan::planning_session;
-use schemas::registry::Registry;
-use schemas::storage::ObjectStorage;
-use schemas::{Error, ErrorKind, Result};
+use engine::fresh::Fresh;
+use engine::functions::Functions;
+use engine::plan::planning_session;
+use event_log::{Log, Subscription};
+use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use types::{Error, ErrorKind, Result};
 
 use crate::decide::DedupSettings;
 use crate::worker::Worker;
 
-pub use schemas::tiles::Clock;
+pub use types::tiles::Clock;
 
 /// How often a worker asks whether definitions changed.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
-use schemas::catalog::{CheckpointRecord, MarkRecord};
-use schemas::events::{Decoder, EventBatchBuilder};
-use schemas::fresh::{Fresh, FreshLayer};
-use schemas::log::{Fetched, TopicPartition};
-use schemas::tiles::Micros;
-use schemas::vector::{PartitionId, Vector};
-use schemas::{Result, failpoint};
+use catalog::CheckpointRecord;
+use engine::events::{Decoder, EventBatchBuilder};
+use engine::fresh::{Fresh, FreshLayer};
+use event_log::{Fetched, TopicPartition};
+use types::record::MarkRecord;
+use types::tiles::Micros;
+use types::vector::{PartitionId, Vector};
+use types::{Result, failpoint};
 use uuid::Uuid;
 
 use crate::claim::{Claim, checkpoint_of};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use committed::registry::{LiveView, Registry};
 use datafusion::prelude::SessionContext;
-use schemas::Result;
-use schemas::fresh::ViewVersion;
-use schemas::plan::ViewPlan;
-use schemas::registry::{LiveView, Registry};
-use schemas::states::{KeyCodec, Partial, StateRows, merge_rows};
+use engine::fresh::ViewVersion;
+use engine::plan::ViewPlan;
+use engine::states::{KeyCodec, Partial, StateRows, merge_rows};
 use tracing::warn;
+use types::Result;
 
 pub(crate) struct Views {
     kept: Vec<Kept>,

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use catalog::Revision;
+use committed::registry::Registry;
 use datafusion::prelude::SessionContext;
-use schemas::catalog::Revision;
-use schemas::log::{Consumer, LogEvent};
-use schemas::registry::Registry;
-use schemas::{Error, Result, failpoint};
+use event_log::{Consumer, LogEvent};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use types::{Error, Result, failpoint};
 
 use crate::checkpoint::Checkpoint;
 use crate::decide::IdSpace;

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use schemas::catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord};
-use schemas::fresh::Fresh;
-use schemas::functions::Functions;
-use schemas::log::{Log, NewRecord};
-use schemas::storage::ObjectStorage;
-use schemas::tiles::Micros;
-use schemas::vector::Vector;
-use schemas::{Error, Result};
+use catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord};
+use engine::fresh::Fresh;
+use engine::functions::Functions;
+use event_log::{Log, NewRecord};
 use serving::{Node, NodeSettings, ServingClock};
+use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
+use types::tiles::Micros;
+use types::vector::Vector;
+use types::{Error, Result};
 use uuid::Uuid;
 
 /// Events to a snapshot's bucket.
@@ -45,7 +45,7 @@ impl Lab {
         let url = |name: &str| format!("file://{}", folder.path().join(name).display());
         let catalog = Catalog::open(&format!("sqlite://{}", folder.path().join("catalog.db").display())).await?;
         let storage = ObjectStorage::open(&url("storage"))?;
-        let log = schemas::log::open(&url("log"), &Default::default()).await?;
+        let log = event_log::open(&url("log"), &Default::default()).await?;
         Ok(Lab { catalog, storage, log, functions: Functions::standard(), folder })
     }
 
@@ -109,7 +109,7 @@ impl Lab {
         for _ in 0..600 {
             let vector = self.catalog.state().await?.vector();
             let bounds = self.log.bounds(topic).await?;
-            let behind = bounds.iter().any(|b| vector.get(&schemas::vector::PartitionId::new(stream, b.partition)) < b.end);
+            let behind = bounds.iter().any(|b| vector.get(&types::vector::PartitionId::new(stream, b.partition)) < b.end);
             if !behind && !bounds.is_empty() {
                 return Ok(vector);
             }
@@ -147,7 +147,7 @@ impl Lab {
     }
 
     /// A node for which it is as late as that says.
-    pub async fn node_by(&self, clock: ServingClock, fresh: Option<Fresh>, now: schemas::tiles::Clock) -> Result<Node> {
+    pub async fn node_by(&self, clock: ServingClock, fresh: Option<Fresh>, now: types::tiles::Clock) -> Result<Node> {
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
         let settings = NodeSettings {

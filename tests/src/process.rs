@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 /// One project on disk, and the URLs it runs on.
 pub struct Project {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arrow::util::pretty::pretty_format_batches;
 use basestream_tests::Lab;
 use batch::RunTime;
-use schemas::catalog::DefinitionKind::{Stream, View};
+use catalog::DefinitionKind::{Stream, View};
 use serving::{Node, ServingClock, Source, scan, scan_parts};
 
 const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL, status TEXT NOT NULL) \

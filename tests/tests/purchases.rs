@@ -12,10 +12,10 @@ use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use basestream_tests::Lab;
 use batch::RunTime;
+use catalog::DefinitionKind::{Stream, View};
+use engine::fresh::Fresh;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
-use schemas::catalog::DefinitionKind::{Stream, View};
-use schemas::fresh::Fresh;
 use serving::{Node, ServingClock, Source, scan, scan_parts};
 
 fn example(name: &str) -> PathBuf {

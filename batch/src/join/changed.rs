@@ -10,13 +10,13 @@ use std::collections::HashSet;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array};
 use arrow::compute::take;
-use schemas::Result;
-use schemas::plan::links::LinkPlan;
-use schemas::registry::LiveView;
-use schemas::states::StateRows;
-use schemas::states::rows::{levels, tiles};
-use schemas::tiles::Micros;
-use schemas::walk::{Buckets, EdgeLayers};
+use committed::registry::LiveView;
+use engine::plan::links::LinkPlan;
+use engine::states::StateRows;
+use engine::states::rows::{levels, tiles};
+use engine::walk::{Buckets, EdgeLayers};
+use types::Result;
+use types::tiles::Micros;
 
 mod compare;
 

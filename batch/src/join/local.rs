@@ -4,14 +4,14 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use committed::registry::LiveView;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use engine::states::StateRows;
+use engine::states::sorted::{SortedFileWriter, SortedRun, map_file};
+use engine::walk::{Buckets, NodeIndex};
 use futures::{StreamExt, TryStreamExt, stream};
-use schemas::registry::LiveView;
-use schemas::states::StateRows;
-use schemas::states::sorted::{SortedFileWriter, SortedRun, map_file};
-use schemas::walk::{Buckets, NodeIndex};
-use schemas::{Error, Result};
 use tracing::debug;
+use types::{Error, Result};
 
 /// Indexes of nodes may take this part of what the run may hold: the walk itself needs the rest.
 const PART_OF_LIMIT: usize = 4;

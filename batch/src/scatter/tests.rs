@@ -7,15 +7,17 @@ use arrow::array::{
 use arrow::compute::nullif;
 use arrow::datatypes::Int32Type;
 use datafusion::execution::memory_pool::{FairSpillPool, UnboundedMemoryPool};
+use definitions::{Definitions, parse};
+use engine::events::plan_schema;
+use engine::functions::Functions;
+use engine::plan::{Planned, Planner, planning_session};
+use engine::states::Partial;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use schemas::definitions::{Definitions, parse};
-use schemas::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
-use schemas::functions::Functions;
-use schemas::plan::links::EdgesFrom;
-use schemas::plan::{LEVEL, Planned, Planner, planning_session};
-use schemas::states::Partial;
+use types::columns::LEVEL;
+use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
+use types::tiles::EdgesFrom;
 
 use super::*;
 
@@ -86,7 +88,7 @@ fn rows(ground: &Ground, buckets: &[Bucketful]) -> BTreeMap<usize, Vec<String>> 
             Ok(())
         };
         bucket.read_spilled(&mut take).unwrap();
-        let sorted = schemas::states::StateRows::sort(&ground.plan, &ground.codec, &batches).unwrap();
+        let sorted = engine::states::StateRows::sort(&ground.plan, &ground.codec, &batches).unwrap();
         let shown = arrow::util::pretty::pretty_format_batches(&[sorted.batch().clone()]).unwrap().to_string();
         let places: Vec<u32> = (0..sorted.len()).map(|row| bucket_of(sorted.keys().value(row), ground.buckets)).collect();
         (shown.lines().map(str::to_owned).collect(), places)

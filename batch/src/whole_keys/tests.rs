@@ -2,7 +2,7 @@ use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use schemas::states::merge_sorted;
+use engine::states::merge_sorted;
 
 use super::*;
 use crate::scatter::tests::{BUCKETS, VIEW, dealt};

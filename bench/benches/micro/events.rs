@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use basestream_bench::payments::{Kept, Payments, stream_sql};
 use bytes::Bytes;
+use definitions::StreamDefinition;
+use definitions::parse::parse_stream;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use schemas::definitions::StreamDefinition;
-use schemas::definitions::parse::parse_stream;
-use schemas::events::{Decoder, EventBatchBuilder};
-use schemas::log::Record;
-use schemas::vector::Offset;
+use engine::events::{Decoder, EventBatchBuilder};
 use speed::{Decider, Decision, DedupSettings, IdSpace};
+use types::record::Record;
+use types::vector::Offset;
 
 use crate::site::scaled;
 

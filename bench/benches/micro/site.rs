@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 use basestream_bench::events::Events;
 use basestream_bench::installed::Installed;
 use basestream_bench::purchases::{Purchases, VIEW};
+use committed::registry::{LiveView, Registry};
 use datafusion::prelude::SessionContext;
-use schemas::Result;
-use schemas::registry::{LiveView, Registry};
 use serving::Node;
 use tokio::runtime::Runtime;
+use types::Result;
 
 pub struct Site {
     pub runtime: Runtime,
@@ -54,7 +54,7 @@ impl Site {
     pub fn events(&self, first: u64, count: u64) -> arrow::array::RecordBatch {
         let stream = &self.view.plan.streams[0];
         let numbers: Vec<u64> = (first..first + count).map(|number| number % self.purchases.events).collect();
-        let schema = schemas::events::event_schema(stream);
+        let schema = engine::events::event_schema(stream);
         basestream_bench::rows::archived(&self.purchases, &stream.name, &schema, 0, &numbers, first as i64).expect("rows")
     }
 
@@ -63,6 +63,6 @@ impl Site {
     }
 
     pub fn session(&self) -> SessionContext {
-        schemas::plan::planning_session(&self.installed.installation.functions).expect("a session")
+        engine::plan::planning_session(&self.installed.installation.functions).expect("a session")
     }
 }

@@ -2,8 +2,8 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use schemas::states::merge::merge_all;
-use schemas::states::{Partial, StateRows, climb, merge_rows};
+use engine::states::merge::merge_all;
+use engine::states::{Partial, StateRows, climb, merge_rows};
 
 use crate::site::{SITE, scaled};
 

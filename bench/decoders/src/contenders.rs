@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 
-use crate::columns::Failed;
+use crate::column_builders::Failed;
 use crate::records::Records;
 
 mod arrow_json;

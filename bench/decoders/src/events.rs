@@ -1,1 +1,1 @@
-../../../schemas/src/events.rs
+../../../schemas/engine/src/events.rs

@@ -6,18 +6,22 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
-use crate::columns::Failed;
+use crate::column_builders::Failed;
 use crate::contenders::{Contender, all};
-use crate::product::{definitions, error, log, tiles};
+use crate::product::{Column, ColumnType, Error, Result, StreamDefinition, TimeUnit, columns, record, sql_types, tiles, vector};
 use crate::records::Records;
 
-mod columns;
+mod column_builders;
 mod contenders;
 #[allow(dead_code, unused_imports)]
 mod events;
 mod odd;
 mod product;
 mod records;
+
+// The product's files name these crates; here they are this one.
+extern crate self as definitions;
+extern crate self as types;
 
 /// The product's.
 #[global_allocator]

@@ -3,7 +3,7 @@
 use arrow::array::AsArray;
 use arrow::datatypes::Decimal128Type;
 
-use crate::columns::Failed;
+use crate::column_builders::Failed;
 use crate::contenders::{Contender, all};
 use crate::records::Records;
 

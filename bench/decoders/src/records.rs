@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
-use crate::definitions::{Column, ColumnType, StreamDefinition};
+use crate::product::{Column, ColumnType, StreamDefinition};
 use crate::events::format_timestamp;
-use crate::log::{Offset, Record};
+use crate::product::record::Record;
+use crate::product::vector::Offset;
 
 /// 2026-02-01T00:00:00Z.
 const FIRST: i64 = 1_769_904_000_000_000;

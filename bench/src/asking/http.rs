@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use schemas::vector::Vector;
-use schemas::{Error, Result};
 use serde::Deserialize;
+use types::vector::Vector;
+use types::{Error, Result};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -1,9 +1,9 @@
 //! A client in the process of the serving node.
 
 use datafusion::common::ScalarValue;
-use schemas::Result;
 use serving::{Keys, Node};
 use tokio::runtime::Handle;
+use types::Result;
 
 use super::Client;
 

@@ -8,7 +8,7 @@ use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::{cast, concat_batches, sort_to_indices, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use super::contender::Site;
 

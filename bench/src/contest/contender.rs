@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use schemas::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use types::{Error, Result};
 
 use super::answer::{self, Answer, Shape};
 use super::parts::{self, Parts, Step};

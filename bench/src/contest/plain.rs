@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
+use definitions::settings::{Settings, Variables};
+use engine::functions::Functions;
 use futures::TryStreamExt;
 use jobs::Installation;
 use jobs::verify::{Expected, Verifier};
 use parquet::arrow::ArrowWriter;
-use schemas::functions::Functions;
-use schemas::settings::{Settings, Variables};
-use schemas::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use types::{Error, Result};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Question {

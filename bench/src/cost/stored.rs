@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use schemas::catalog::{CatalogState, FileKind, FileRecord};
-use schemas::{Error, Result};
+use catalog::CatalogState;
+use types::files::{FileKind, FileRecord};
+use types::{Error, Result};
 
 use crate::Programs;
 use crate::payments::{Project, VIEW};

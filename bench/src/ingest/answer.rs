@@ -1,8 +1,8 @@
 //! Is what was ingested right? Every record is committed and accounted for, and the view counts every payment once.
 
 use jobs::ledger;
-use schemas::vector::Vector;
-use schemas::{Error, Result};
+use types::vector::Vector;
+use types::{Error, Result};
 
 use crate::Programs;
 use crate::payments::{Project, Topic, VIEW};

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use schemas::{Error, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use types::{Error, Result};
 
 use super::speed::Measured;
 use crate::child::{self, Limits};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use schemas::Result;
+use types::Result;
 
 use crate::Programs;
 use crate::child::Used;

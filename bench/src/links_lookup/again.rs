@@ -1,6 +1,6 @@
 //! Events that repeat edges of a graph, so that its degrees stay what they are. Nine of ten are logins.
 
-use schemas::log::NewRecord;
+use event_log::NewRecord;
 
 use crate::events::END;
 use crate::feed::Source;

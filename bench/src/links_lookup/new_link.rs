@@ -1,6 +1,6 @@
 //! How soon a new link counts: a new user opens an account on a new device and logs in from another, at a `basestream up`.
 
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use super::again::Again;
 use super::{Options, named, path_of, rates};

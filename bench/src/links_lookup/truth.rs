@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
 use serving::{Keys, Node};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use crate::events::Events;
 use crate::graph::{Event, Graph, Stream, device_text};

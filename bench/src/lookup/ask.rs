@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use schemas::Result;
 use serde_json::json;
 use serving::Node;
+use types::Result;
 
 use crate::asking::{self, Client, Http, Library, Stretches};
 use crate::latencies::Latencies;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use schemas::Result;
+use types::Result;
 
 use super::Options;
 use crate::Programs;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use datafusion::common::ScalarValue;
-use schemas::{Error, Result};
 use serde::Deserialize;
 use serde_json::Value;
 use serving::{Keys, Node};
+use types::{Error, Result};
 
 use super::ask::{row_path, rows_body, rows_path};
 use crate::asking::Http;

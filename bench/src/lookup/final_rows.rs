@@ -2,8 +2,8 @@
 
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
-use schemas::Result;
 use serving::Node;
+use types::Result;
 
 use crate::purchases::VIEW;
 use crate::purchases::question::KEY;

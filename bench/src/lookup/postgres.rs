@@ -2,10 +2,10 @@
 
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use schemas::{Error, Result};
 use serving::Node;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
+use types::{Error, Result};
 use uuid::Uuid;
 
 use super::ask::Ask;

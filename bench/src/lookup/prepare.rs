@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use schemas::Result;
 use serving::Node;
+use types::Result;
 
 use super::{Case, Options};
 use crate::installed::Installed;

@@ -5,9 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ::redis::{Connection, RedisError, cmd};
-use schemas::{Error, Result};
 use serving::Node;
 use serving::json::RowWriter;
+use types::{Error, Result};
 
 use super::ask::Ask;
 use super::check::{Expected, has_row, json};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use schemas::Result;
-use schemas::tiles::Micros;
+use types::Result;
+use types::tiles::Micros;
 
 use super::Options;
 use super::ask::{Ask, cores};

@@ -1,6 +1,6 @@
 //! Payments as a producer sends them, from a topic's first one on.
 
-use schemas::log::NewRecord;
+use event_log::NewRecord;
 
 use super::Topic;
 use crate::feed::Source;

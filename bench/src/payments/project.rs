@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use definitions::parse::parse_definitions;
+use definitions::settings::{FILE_NAME, Settings, Variables};
+use engine::functions::Functions;
 use jobs::Installation;
-use schemas::definitions::parse::parse_definitions;
-use schemas::functions::Functions;
-use schemas::settings::{FILE_NAME, Settings, Variables};
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use super::topic::Topic;
 use super::{Kept, stream_sql, view_sql};

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use event_log::{Log, NewRecord};
 use futures::{StreamExt, TryStreamExt};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::KafkaError;
-use schemas::log::{Log, NewRecord};
-use schemas::{Error, Result};
+use types::{Error, Result};
 use uuid::Uuid;
 
 use super::Payments;
@@ -82,7 +82,7 @@ impl Source {
 
 impl Topic {
     pub async fn open(&self) -> Result<std::sync::Arc<dyn Log>> {
-        schemas::log::open(&self.url, &Default::default()).await
+        event_log::open(&self.url, &Default::default()).await
     }
 
     /// Deletes what is not in a folder of ours.

@@ -1,8 +1,8 @@
 //! Purchases after all that were generated, as a producer sends them.
 
 use bytes::Bytes;
-use schemas::events::format_timestamp;
-use schemas::log::NewRecord;
+use engine::events::format_timestamp;
+use event_log::NewRecord;
 
 use super::{Purchases, STREAM, account_text, merchant_text};
 use crate::events::END;

@@ -4,8 +4,8 @@
 //! other.
 
 use arrow::datatypes::DataType;
-use schemas::definitions::timestamp_type;
-use schemas::tiles::Micros;
+use types::sql_types::timestamp_type;
+use types::tiles::Micros;
 
 use super::{Purchases, STREAM, Window};
 use crate::contest::Shape;

@@ -24,8 +24,8 @@ fn an_account_buys_from_the_same_merchants_again() {
 #[test]
 fn windows_begin_where_the_planner_says() {
     for window in ALL_WINDOWS {
-        let length = schemas::definitions::durations::parse_duration(window.text).unwrap();
-        let hop = schemas::tiles::Level::hop_of(length);
+        let length = definitions::durations::parse_duration(window.text).unwrap();
+        let hop = types::tiles::Level::hop_of(length);
         assert_eq!(window.start(END - 1), hop.floor(END - 1 - length.as_micros() as Micros), "{}", window.text);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
 use serde_json::{Map, Value, json};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use super::question::KEY;
 use super::{Purchase, Purchases, Window, account_text};

@@ -1,6 +1,6 @@
 //! Windows as a view names them, and where they begin.
 
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 use crate::events::DAY;
 

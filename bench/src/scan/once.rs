@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use definitions::settings::{Settings, Variables};
+use engine::functions::Functions;
 use futures::TryStreamExt;
 use jobs::Installation;
-use schemas::functions::Functions;
-use schemas::settings::{Settings, Variables};
-use schemas::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use types::{Error, Result};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Question {

@@ -1,7 +1,7 @@
 //! What is asked, and what the answers must be.
 
-use schemas::{Error, Result};
 use serde_json::{Value, json};
+use types::{Error, Result};
 
 use super::once::Told;
 use crate::events::Events;

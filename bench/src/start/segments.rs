@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use catalog::CatalogState;
 use jobs::Installation;
-use schemas::catalog::CatalogState;
-use schemas::tiles::Micros;
-use schemas::vector::{PartitionId, Vector};
-use schemas::{Error, Result};
 use tokio_util::sync::CancellationToken;
+use types::tiles::Micros;
+use types::vector::{PartitionId, Vector};
+use types::{Error, Result};
 
 use crate::events::END;
 use crate::feed::Source;

@@ -1,6 +1,6 @@
 //! Which changes of a stream its archived events survive.
 
-use schemas::definitions::StreamDefinition;
+use definitions::StreamDefinition;
 
 /// Why `new` cannot follow `old` under the same name; empty when it can. Columns may be added (nullable), dropped, moved to another
 /// path and made nullable; windows of deduplication and retention may change.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Query, Spanned, Statement, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use schemas::definitions::{Definitions, ViewDefinition, parse};
+use definitions::{Definitions, ViewDefinition, parse};
 
 /// The text as it is compared and kept: no spaces at line ends, no blank lines around it, no semicolon behind it.
 pub fn normalised(sql: &str) -> String {

@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use catalog::DefinitionStatus::{Active, Building, Retired};
+use definitions::parse::parse_definitions;
 use proptest::prelude::*;
-use schemas::catalog::DefinitionStatus::{Active, Building, Retired};
-use schemas::definitions::parse::parse_definitions;
 
 use super::*;
 
@@ -195,7 +195,7 @@ async fn a_stored_view_plans_without_the_views_it_was_made_of() {
 
 async fn target(folder: &tempfile::TempDir) -> (Catalog, Arc<dyn Log>) {
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
-    let log = schemas::log::open(&format!("file://{}", folder.path().display()), &Default::default()).await.unwrap();
+    let log = event_log::open(&format!("file://{}", folder.path().display()), &Default::default()).await.unwrap();
     (catalog, log)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use schemas::definitions::Severity;
+use definitions::Severity;
 
 use super::{Checked, StreamReport, ViewReport, mebibytes};
 use crate::output::table;

@@ -4,12 +4,12 @@ use std::io::Read;
 
 use arrow::array::{AsArray, RecordBatch};
 use clap::Args;
+use engine::events::format_timestamp;
 use futures::TryStreamExt;
-use schemas::events::format_timestamp;
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
 use serde_json::json;
 use serving::{AskedPaths, Keys, Meta, QueryResponse, parse_as_of};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use super::{Context, Done};
 use crate::output::{OutputWriter, one_line, table};

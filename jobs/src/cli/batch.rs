@@ -1,7 +1,7 @@
 //! `batch run`, `batch history`.
 
 use clap::{Args, Subcommand};
-use schemas::Result;
+use types::Result;
 
 use super::{Context, Done, progress};
 use crate::status::{RunReport, runs_text};

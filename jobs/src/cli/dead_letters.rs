@@ -4,13 +4,13 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use schemas::Result;
-use schemas::catalog::FileKind;
-use schemas::definitions::durations::parse_duration;
-use schemas::events::parse_timestamp;
-use schemas::tiles::Micros;
-use schemas::vector::Offset;
+use definitions::durations::parse_duration;
+use engine::events::parse_timestamp;
 use serde_json::json;
+use types::Result;
+use types::files::FileKind;
+use types::tiles::Micros;
+use types::vector::Offset;
 
 use super::{Context, Done, progress};
 use crate::dead_letters::{self, DamagedFile, ExportSummary, Listed, Listing, ReplayOptions, ReplaySummary, Selection};

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use schemas::plan::explain::Explanation;
-use schemas::registry::no_view;
-use schemas::{Error, Result};
+use committed::registry::no_view;
+use engine::plan::explain::Explanation;
 use serde_json::json;
+use types::{Error, Result};
 
 use super::ingest::{FormatArg, delimiter};
 use super::{Context, Done};

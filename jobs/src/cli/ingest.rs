@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
-use schemas::Result;
 use serde::Serialize;
+use types::Result;
 
 use super::{Context, Done, progress};
 use crate::ingest::{Format, Input, Options, Summary};

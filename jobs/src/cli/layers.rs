@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use schemas::Result;
+use types::Result;
 
 use super::{Context, Done};
 use crate::check;

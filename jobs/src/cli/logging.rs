@@ -3,10 +3,10 @@
 use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
-use schemas::settings::redacted_text;
-use schemas::{Error, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use types::redact::redacted_text;
+use types::{Error, Result};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
-use schemas::Result;
+use types::Result;
 
 use super::{Context, Done, progress};
 use crate::output::table;

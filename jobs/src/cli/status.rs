@@ -1,7 +1,7 @@
 //! `status`.
 
 use clap::Args;
-use schemas::Result;
+use types::Result;
 
 use super::{Context, Done};
 

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use clap::Args;
-use schemas::Result;
-use schemas::registry::Registry;
+use committed::registry::Registry;
 use serde_json::json;
+use types::Result;
 
 use super::{Context, Done};
 use crate::installation::{Installation, now};

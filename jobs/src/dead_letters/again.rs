@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemas::catalog::{Add, Catalog, Commit, Expect, LeaseRecord, ReplayRecord};
-use schemas::definitions::StreamDefinition;
-use schemas::log::{Log, Record, TopicPartition};
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId, Vector};
-use schemas::{Error, Result};
+use catalog::{Add, Catalog, Commit, Expect, LeaseRecord, ReplayRecord};
+use definitions::StreamDefinition;
+use event_log::{Log, TopicPartition};
+use types::record::Record;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId, Vector};
+use types::{Error, Result};
 use uuid::Uuid;
 
 use super::REPLAYED_FROM;

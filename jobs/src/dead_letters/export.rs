@@ -3,8 +3,8 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use schemas::{Error, Result};
 use serde::Serialize;
+use types::{Error, Result};
 
 use super::read::{Letters, files_of};
 use super::{DamagedFile, Selection, line};

@@ -10,10 +10,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use schemas::events::format_timestamp;
-use schemas::vector::Offset;
+use engine::events::format_timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use types::vector::Offset;
 
 use super::DeadLetter;
 
@@ -61,7 +61,7 @@ pub(super) struct Corrected {
 }
 
 /// The line of a dead letter, with its line end.
-pub(super) fn write(letter: &DeadLetter) -> schemas::Result<Vec<u8>> {
+pub(super) fn write(letter: &DeadLetter) -> types::Result<Vec<u8>> {
     let (key, key_base64) = letter.key.as_deref().map_or((None, None), text_or_base64);
     let (value, value_base64) = letter.value.as_deref().map_or((None, None), text_or_base64);
     let headers = letter.headers.iter().map(|(name, value)| {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use schemas::Result;
-use schemas::events::format_timestamp;
-use schemas::vector::Offset;
+use engine::events::format_timestamp;
 use serde::Serialize;
+use types::Result;
+use types::vector::Offset;
 
 use super::ranges::Replayed;
 use super::read::{Letters, files_of};

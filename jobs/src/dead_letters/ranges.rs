@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use schemas::catalog::ReplayRecord;
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId};
+use catalog::ReplayRecord;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
 
 /// The replayed ranges of one stream: apart from each other, by partition and start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use bytes::Bytes;
+use catalog::{CatalogState, DefinitionKind};
+use engine::events::headers_from_json;
 use futures::TryStreamExt;
-use schemas::catalog::{CatalogState, DefinitionKind, FileKind, FileRecord};
-use schemas::events::headers_from_json;
-use schemas::storage::scan::BatchStream;
-use schemas::storage::{ObjectStorage, read_dead_letters};
-use schemas::vector::Offset;
-use schemas::{Error, ErrorKind, Result};
+use storage::scan::BatchStream;
+use storage::{ObjectStorage, read_dead_letters};
+use types::files::{FileKind, FileRecord};
+use types::vector::Offset;
+use types::{Error, ErrorKind, Result};
 
 use super::{DamagedFile, DeadLetter};
 

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemas::Result;
-use schemas::catalog::{CatalogState, FileRecord, ReplayRecord};
-use schemas::storage::ObjectStorage;
-use schemas::tiles::Micros;
+use catalog::{CatalogState, ReplayRecord};
+use storage::ObjectStorage;
+use types::Result;
+use types::files::FileRecord;
+use types::tiles::Micros;
 
 use super::ranges::Replayed;
 use super::read::{Letters, files_of};

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use schemas::definitions::StreamDefinition;
-use schemas::events::Decoder;
-use schemas::log::NewRecord;
-use schemas::tiles::Micros;
-use schemas::vector::Offset;
-use schemas::{Error, Result};
+use definitions::StreamDefinition;
+use engine::events::Decoder;
+use event_log::NewRecord;
 use serde::Serialize;
+use types::tiles::Micros;
+use types::vector::Offset;
+use types::{Error, Result};
 
 use super::again::Turn;
 use super::line::Corrected;

@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use schemas::catalog::FileKind;
-use schemas::functions::Functions;
-use schemas::log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
-use schemas::settings::{Settings, Variables};
-use schemas::{Error, ErrorKind, Result};
+use definitions::settings::{Settings, Variables};
+use engine::functions::Functions;
+use event_log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use tokio_util::sync::CancellationToken;
+use types::files::FileKind;
+use types::{Error, ErrorKind, Result};
 
 use super::*;
 use crate::installation::Installation;
@@ -34,7 +34,7 @@ impl Bench {
     }
 
     async fn define(&self, stream: &str) {
-        let (definitions, problems) = schemas::definitions::parse::parse_definitions(&[(None, stream.to_owned())]);
+        let (definitions, problems) = definitions::parse::parse_definitions(&[(None, stream.to_owned())]);
         problems.into_result().unwrap();
         self.installation.apply(&definitions, false).await.unwrap();
     }
@@ -92,7 +92,7 @@ impl Bench {
         path
     }
 
-    async fn dead_files(&self) -> Vec<schemas::catalog::FileRecord> {
+    async fn dead_files(&self) -> Vec<types::files::FileRecord> {
         let state = self.installation.catalog.state().await.unwrap();
         state.files.into_iter().filter(|file| file.kind == FileKind::DeadLetters).collect()
     }

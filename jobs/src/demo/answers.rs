@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use schemas::Result;
-use schemas::catalog::{CatalogState, FileKind, RunStatus};
+use catalog::{CatalogState, RunStatus};
+use types::Result;
+use types::files::FileKind;
 
 use super::ask::{Client, Row, text};
 use super::checks::sums;
@@ -112,7 +113,7 @@ fn shortened(text: &str, most: usize) -> String {
 
 /// What names this demo's project on a command line.
 pub fn config(folder: &Path) -> String {
-    format!("--config {}", folder.join(schemas::settings::FILE_NAME).display())
+    format!("--config {}", folder.join(definitions::settings::FILE_NAME).display())
 }
 
 /// Commands with this demo's own addresses, and a device that is there.

@@ -1,7 +1,7 @@
 //! Asking the running node as any client would: over HTTP.
 
-use schemas::{Error, Result};
 use serde_json::{Map, Value, json};
+use types::{Error, Result};
 
 /// A row of an answer.
 pub type Row = Map<String, Value>;

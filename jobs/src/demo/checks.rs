@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use schemas::catalog::CatalogState;
-use schemas::log::Log;
-use schemas::registry::Registry;
-use schemas::vector::{PartitionId, Vector};
-use schemas::{Error, Result};
+use catalog::CatalogState;
+use committed::registry::Registry;
+use event_log::Log;
+use types::vector::{PartitionId, Vector};
+use types::{Error, Result};
 
 use super::answers::LINKS;
 use super::ask::{Client, Row, cents, text, whole};

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use arrow::array::AsArray;
+use catalog::CatalogState;
 use futures::TryStreamExt;
-use schemas::Result;
-use schemas::catalog::{CatalogState, FileKind};
-use schemas::storage::ObjectStorage;
-use schemas::storage::dead_letters::read_dead_letters;
+use storage::ObjectStorage;
+use storage::dead_letters::read_dead_letters;
+use types::Result;
+use types::files::FileKind;
 
 use crate::dead_letters::reason_class;
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use schemas::Result;
-use schemas::definitions::Definitions;
-use schemas::definitions::parse::parse_definitions;
+use definitions::Definitions;
+use definitions::parse::parse_definitions;
+use types::Result;
 
 /// Files and their texts, relative to a project's folder.
 pub const SOURCES: [(&str, &str); 8] = [

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use schemas::Result;
-use schemas::log::{Log, NewRecord};
+use event_log::{Log, NewRecord};
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use types::Result;
 
 use super::traffic::{Traffic, TrafficStream};
 use crate::installation::now;

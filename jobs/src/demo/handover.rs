@@ -1,6 +1,6 @@
 //! The handover, shown on one device: the same answer while the cut moves under it.
 
-use schemas::Result;
+use types::Result;
 
 use super::ask::{Client, text, whole};
 use super::checks::Check;

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use schemas::settings::{FILE_NAME, Settings, Variables};
-use schemas::{Error, Result};
+use definitions::settings::{FILE_NAME, Settings, Variables};
 use tokio::net::TcpListener;
+use types::{Error, Result};
 
 use super::definitions::SOURCES;
 

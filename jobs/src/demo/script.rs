@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use schemas::catalog::RunRecord;
-use schemas::{Error, ErrorKind, Result};
+use catalog::RunRecord;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use types::{Error, ErrorKind, Result};
 
 use super::answers;
 use super::ask::Client;

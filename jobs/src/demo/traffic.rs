@@ -10,10 +10,10 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use event_log::NewRecord;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use schemas::log::NewRecord;
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 mod accounts;
 mod fields;

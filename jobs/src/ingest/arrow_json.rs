@@ -9,9 +9,9 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use schemas::definitions::ColumnType;
-use schemas::events::{format_date, format_timestamp};
-use schemas::tiles::Micros;
+use definitions::ColumnType;
+use engine::events::{format_date, format_timestamp};
+use types::tiles::Micros;
 
 use super::cell::{write_cell, write_string};
 

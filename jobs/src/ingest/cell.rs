@@ -1,8 +1,8 @@
 //! One text cell (of a CSV file, or a text in Parquet) as JSON of its column's type. What does not look like the type is written
 //! as a string: the decoder then refuses it, and its message says why.
 
-use schemas::definitions::ColumnType;
-use schemas::events::{TimeError, parse_date, parse_timestamp};
+use definitions::ColumnType;
+use engine::events::{TimeError, parse_date, parse_timestamp};
 use serde_json::value::RawValue;
 
 /// Appends the JSON of `text` to `out`; false (and nothing appended) for null: the empty text.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use csv::ByteRecord;
-use schemas::definitions::StreamDefinition;
-use schemas::{Error, Result};
+use definitions::StreamDefinition;
+use types::{Error, Result};
 
 use super::cell::{write_cell, write_string};
 use super::input::{Source, broken};

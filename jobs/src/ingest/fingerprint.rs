@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use schemas::Result;
+use types::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Progress;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use schemas::definitions::{ColumnType, TimeUnit};
-use schemas::{Error, Result};
+use definitions::{ColumnType, TimeUnit};
+use types::{Error, Result};
 
 mod names;
 mod sample;

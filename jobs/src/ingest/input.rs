@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use definitions::StreamDefinition;
 use flate2::bufread::MultiGzDecoder;
-use schemas::definitions::StreamDefinition;
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use super::csv_rows::CsvRows;
 use super::json_lines::JsonLines;

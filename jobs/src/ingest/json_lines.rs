@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use super::input::{Source, broken};
 use super::records::{InputRecord, Records};

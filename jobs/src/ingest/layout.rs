@@ -1,8 +1,8 @@
 //! Which column of a file fills which column of the stream, and how a row becomes a JSON record: each value at its column's
 //! path. Columns the stream does not know go along under their own names, so that a field declared later finds them.
 
-use schemas::definitions::{Column, ColumnType, StreamDefinition};
-use schemas::{Error, Result};
+use definitions::{Column, ColumnType, StreamDefinition};
+use types::{Error, Result};
 
 use super::cell::write_string;
 

@@ -4,9 +4,9 @@ use std::fs::File;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Fields};
+use definitions::StreamDefinition;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-use schemas::definitions::StreamDefinition;
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use super::arrow_json::{simplified, write_value};
 use super::layout::Layout;

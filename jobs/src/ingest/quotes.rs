@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{Error as IoError, Read};
 
-use schemas::Error;
+use types::Error;
 
 /// A longer record is none: Kafka's own bound of a message is the same.
 const MAX_RECORD_BYTES: u64 = 1 << 20;

@@ -1,10 +1,10 @@
 //! The reading side of an ingest: a thread that reads, checks and packs records into batches, as far ahead as the queue allows.
 
 use bytes::Bytes;
-use schemas::events::Decoder;
-use schemas::log::NewRecord;
-use schemas::{Error, Result};
+use engine::events::Decoder;
+use event_log::NewRecord;
 use tokio::sync::mpsc;
+use types::{Error, Result};
 
 use super::Rejected;
 use super::records::{InputRecord, Records};
@@ -177,7 +177,7 @@ impl Reading {
     }
 
     /// The record as our producers hand it to the log: by the key, and by the id where the key is null.
-    fn produced(&self, value: &Bytes) -> Result<NewRecord, schemas::events::DecodeError> {
+    fn produced(&self, value: &Bytes) -> Result<NewRecord, engine::events::DecodeError> {
         let event = self.decoder.decode(Some(value))?;
         let bytes = |text: std::borrow::Cow<'_, str>| Bytes::from(text.into_owned());
         let (key, partition_by) = (event.key().map(bytes), event.id().map(bytes));

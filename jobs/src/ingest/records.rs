@@ -1,7 +1,7 @@
 //! What every reader yields: one JSON record after the other, with its place in the file.
 
 use bytes::Bytes;
-use schemas::Result;
+use types::Result;
 
 /// One record of an input.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,10 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
-use schemas::Result;
-use schemas::definitions::StreamDefinition;
-use schemas::events::Decoder;
-use schemas::tiles::Micros;
+use definitions::StreamDefinition;
+use engine::events::Decoder;
+use types::Result;
+use types::tiles::Micros;
 
 use super::input::{Input, Shape};
 

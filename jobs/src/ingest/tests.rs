@@ -5,10 +5,10 @@ use std::sync::Mutex;
 
 use arrow::array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray, StructArray, TimestampNanosecondArray};
 use arrow::datatypes::{DataType, Field, Int32Type};
-use schemas::definitions::parse::parse_stream;
-use schemas::log::{Consumer, Fetched, NewRecord, PartitionBounds, Subscription, TopicPartition};
-use schemas::vector::Offset;
+use definitions::parse::parse_stream;
+use event_log::{Consumer, Fetched, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use tempfile::TempDir;
+use types::vector::Offset;
 
 use super::*;
 

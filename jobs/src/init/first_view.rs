@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemas::Result;
-use schemas::definitions::{Column, ColumnType, StreamDefinition};
+use definitions::{Column, ColumnType, StreamDefinition};
+use types::Result;
 
 use crate::ingest::{Shape, Survey, survey};
 use crate::installation::now;

@@ -1,5 +1,5 @@
-use schemas::functions::Functions;
-use schemas::settings::{Settings, Variables};
+use definitions::settings::{Settings, Variables};
+use engine::functions::Functions;
 
 use super::*;
 use crate::check::check_project;
@@ -99,7 +99,7 @@ fn a_time_that_is_none_is_told_with_its_line() {
 
 #[tokio::test]
 async fn a_file_of_now_is_asked_by_the_wall_clock_and_words_of_sql_are_quoted() {
-    let at = schemas::events::format_timestamp(crate::now());
+    let at = engine::events::format_timestamp(crate::now());
     let line = |user: &str, n: u32| format!("{{\"time\":\"{at}\",\"user\":\"{user}\",\"order\":{n},\"select\":{n}}}\n");
     let (_, keys, settings) = fitted_to("my clicks.jsonl", &(line("a", 1) + &line("b", 2) + &line("a", 3))).await;
     assert_eq!(keys, "user");

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
+use catalog::{CatalogState, CheckpointRange, CheckpointRecord, GapRecord};
 use futures::TryStreamExt;
-use schemas::catalog::{CatalogState, CheckpointRange, CheckpointRecord, FileKind, FileRecord, GapRecord};
-use schemas::events::{OFFSET, PARTITION};
-use schemas::storage::dead_letters::read_dead_letters;
-use schemas::storage::{ObjectStorage, read_archive};
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId, Vector};
-use schemas::{Error, Result};
 use serde::{Deserialize, Serialize};
+use storage::dead_letters::read_dead_letters;
+use storage::{ObjectStorage, read_archive};
+use types::columns::{OFFSET, PARTITION};
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId, Vector};
+use types::{Error, Result};
 
 /// One checkpoint's range in one partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

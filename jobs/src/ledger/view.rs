@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType, UInt8Type};
+use catalog::{CatalogState, DefinitionKind};
+use committed::registry::LiveView;
+use committed::segment::{SegmentSession, segment_rows};
+use engine::plan::ViewPlan;
+use engine::plan::links::EdgeKind;
 use futures::TryStreamExt;
-use schemas::catalog::{CatalogState, DefinitionKind, FileKind};
-use schemas::plan::ViewPlan;
-use schemas::plan::links::{EdgeKind, EdgesFrom};
-use schemas::registry::LiveView;
-use schemas::segment::{SegmentSession, segment_rows};
-use schemas::storage::{Manifest, read_bucket, read_manifest};
-use schemas::tiles::{Level, Micros, TileRun, cover};
-use schemas::vector::Vector;
-use schemas::{Error, Result};
 use serde::{Deserialize, Serialize};
+use storage::{Manifest, read_bucket, read_manifest};
+use types::files::FileKind;
+use types::tiles::EdgesFrom;
+use types::tiles::{Level, Micros, TileRun, cover};
+use types::vector::Vector;
+use types::{Error, Result};
 
 use crate::verify::plain::Moment;
 use crate::verify::{Expected, Verifier};

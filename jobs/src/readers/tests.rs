@@ -1,5 +1,5 @@
-use schemas::catalog::CheckpointRange;
-use schemas::vector::Offset;
+use catalog::CheckpointRange;
+use types::vector::Offset;
 use uuid::Uuid;
 
 use super::*;

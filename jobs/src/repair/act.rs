@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use batch::Mended;
-use schemas::catalog::{Add, CatalogState, Commit, FileKind, FileRecord, GapRecord, RunRecord, RunStatus, give_up_commit, replace_commit};
-use schemas::registry::Registry;
-use schemas::vector::PartitionId;
-use schemas::{Error, ErrorKind, Result};
+use catalog::{Add, CatalogState, Commit, GapRecord, RunRecord, RunStatus, give_up_commit, replace_commit};
+use committed::registry::Registry;
+use types::files::{FileKind, FileRecord};
+use types::vector::PartitionId;
+use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use super::plan::Range;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use catalog::CatalogState;
+use committed::registry::Registry;
 use futures::{StreamExt, TryStreamExt};
-use schemas::catalog::{CatalogState, FileKind, FileRecord};
-use schemas::registry::Registry;
-use schemas::storage::{ObjectStorage, check_file};
-use schemas::{ErrorKind, Result};
 use serde::Serialize;
+use storage::{ObjectStorage, check_file};
+use types::files::{FileKind, FileRecord};
+use types::{ErrorKind, Result};
 
 /// How many files are read at once.
 const AT_ONCE: usize = 4;

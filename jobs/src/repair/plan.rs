@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schemas::catalog::{CatalogState, CheckpointRecord, DefinitionStatus, FileKind, FileRecord};
-use schemas::registry::Registry;
-use schemas::vector::{Offset, PartitionId};
+use catalog::{CatalogState, CheckpointRecord, DefinitionStatus};
+use committed::registry::Registry;
 use serde::Serialize;
+use types::files::{FileKind, FileRecord};
+use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 
 use super::Damaged;

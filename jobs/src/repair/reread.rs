@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use schemas::catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, FileKind, FileRecord};
-use schemas::definitions::parse;
-use schemas::storage::{ObjectName, definition_version, write_archive_as, write_dead_letters_as};
-use schemas::{Error, ErrorKind, Result};
+use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord};
+use definitions::parse;
 use speed::{IdSpace, Redecide, Redecided};
+use storage::{definition_version, write_archive_as, write_dead_letters_as};
+use types::files::ObjectName;
+use types::files::{FileKind, FileRecord};
+use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use crate::installation::Installation;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemas::catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus};
-use schemas::registry::{LiveView, Registry};
-use schemas::tiles::Micros;
+use catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus};
+use committed::registry::{LiveView, Registry};
+use types::tiles::Micros;
 
 use super::{date, newest_runs};
 

@@ -6,10 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use batch::{Batch, Mended};
-use schemas::catalog::{CatalogState, FileKind};
-use schemas::registry::Registry;
-use schemas::tiles::Micros;
+use catalog::CatalogState;
+use committed::registry::Registry;
 use tracing::warn;
+use types::files::FileKind;
+use types::tiles::Micros;
 
 /// How long a file that could not be rebuilt is left alone.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -47,7 +48,8 @@ impl Tried {
 
 #[cfg(test)]
 mod tests {
-    use schemas::catalog::{DamageRecord, FileRecord};
+    use catalog::DamageRecord;
+    use types::files::FileRecord;
 
     use super::*;
 

@@ -5,18 +5,19 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemas::catalog::{Catalog, CatalogState, DefinitionKind, FileKind, RunRecord};
-use schemas::definitions::parse;
-use schemas::fresh::ViewVersion;
-use schemas::functions::Functions;
-use schemas::log::{Log, PartitionBounds, TopicPartition};
-use schemas::registry::Registry;
-use schemas::settings::Settings;
-use schemas::storage::{ObjectStorage, read_manifest};
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId};
-use schemas::{Error, ErrorKind, Result};
+use catalog::{Catalog, CatalogState, DefinitionKind, RunRecord};
+use committed::registry::Registry;
+use definitions::parse;
+use definitions::settings::Settings;
+use engine::fresh::ViewVersion;
+use engine::functions::Functions;
+use event_log::{Log, PartitionBounds, TopicPartition};
 use serde::Deserialize;
+use storage::{ObjectStorage, read_manifest};
+use types::files::FileKind;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
+use types::{Error, ErrorKind, Result};
 
 use super::RUNS;
 use super::problems::{Facts, RECENT_US, Refused, Service, Unreachable};
@@ -48,7 +49,7 @@ impl Services {
             functions: functions.clone(),
             storage: ObjectStorage::open(settings.storage.url.as_str()).map_err(|error| error.with("setting", "storage.url")),
             catalog: Catalog::open(settings.catalog.url.as_str()).await.map_err(|error| error.with("setting", "catalog.url")),
-            log: schemas::log::open(settings.log.url.as_str(), &settings.log.properties)
+            log: event_log::open(settings.log.url.as_str(), &settings.log.properties)
                 .await
                 .map_err(|error| error.with("setting", "log.url")),
         }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemas::catalog::CatalogState;
-use schemas::fresh::ViewVersion;
-use schemas::log::PartitionBounds;
-use schemas::registry::Registry;
-use schemas::tiles::Micros;
-use schemas::vector::PartitionId;
+use catalog::CatalogState;
+use committed::registry::Registry;
+use engine::fresh::ViewVersion;
+use event_log::PartitionBounds;
 use serde::{Deserialize, Serialize};
+use types::tiles::Micros;
+use types::vector::PartitionId;
 
 use crate::dead_letters::Recent;
 

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use schemas::catalog::{CheckpointRange, CheckpointRecord, DefinitionRecord, PartitionRecord, SnapshotRecord};
-use schemas::log::PartitionBounds;
-use schemas::vector::Offset;
+use catalog::{CheckpointRange, CheckpointRecord, DefinitionRecord, PartitionRecord, SnapshotRecord};
+use event_log::PartitionBounds;
+use types::vector::Offset;
 use uuid::Uuid;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What `status` and `batch history` print.
 
-use schemas::catalog::{DefinitionKind, RunStatus};
+use catalog::{DefinitionKind, RunStatus};
 
 use super::problems::{Problem, Severity};
 use super::{PartitionStatus, RunReport, Status, ViewStatus, status_word};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use schemas::definitions::durations::format_duration;
+use definitions::durations::format_duration;
 use serving::Node;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};

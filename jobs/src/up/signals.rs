@@ -1,8 +1,8 @@
 //! Ctrl-C and SIGTERM: the first asks the process to end in order, a second one ends it at once.
 
-use schemas::Result;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use types::Result;
 
 /// The exit code of a process that was interrupted before it was done: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;

@@ -1,9 +1,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use schemas::functions::Functions;
-use schemas::settings::{Settings, Variables};
-use schemas::{ErrorKind, Result};
+use definitions::settings::{Settings, Variables};
+use engine::functions::Functions;
+use types::{ErrorKind, Result};
 
 use super::*;
 use crate::demo::definitions;

@@ -8,8 +8,8 @@ use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::SendableRecordBatchStream;
 use futures::TryStreamExt;
-use schemas::{Error, Result};
 use serde::Serialize;
+use types::{Error, Result};
 
 use super::Answer;
 use super::plain::{Part, PlainColumn};

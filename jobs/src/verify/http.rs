@@ -3,12 +3,12 @@
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use schemas::events::parse_timestamp;
-use schemas::settings::redacted_url;
-use schemas::vector::Vector;
-use schemas::{Error, ErrorKind, Result};
+use engine::events::parse_timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use types::redact::redacted_url;
+use types::vector::Vector;
+use types::{Error, ErrorKind, Result};
 
 use super::{Answer, Served};
 

@@ -6,14 +6,15 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use schemas::catalog::{CatalogState, DefinitionKind, GapRecord};
-use schemas::definitions::{StreamDefinition, parse};
-use schemas::events::Decoder;
-use schemas::log::{Log, PartitionBounds, Record, TopicPartition};
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId};
-use schemas::{Error, Result};
+use catalog::{CatalogState, DefinitionKind, GapRecord};
+use definitions::{StreamDefinition, parse};
+use engine::events::Decoder;
+use event_log::{Log, PartitionBounds, TopicPartition};
 use serde::Serialize;
+use types::record::Record;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
+use types::{Error, Result};
 
 use super::{Pin, Verifier};
 

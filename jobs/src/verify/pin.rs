@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use batch::KeepLease;
-use schemas::catalog::Catalog;
-use schemas::tiles::Micros;
-use schemas::vector::Vector;
-use schemas::{Error, Result};
+use catalog::Catalog;
+use types::tiles::Micros;
+use types::vector::Vector;
+use types::{Error, Result};
 use uuid::Uuid;
 
 use crate::installation::clock;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{Query, Select, SelectItem, SetExpr};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use schemas::definitions::{Definitions, ViewDefinition};
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use definitions::{Definitions, ViewDefinition};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 mod calls;
 mod carry;

@@ -1,7 +1,8 @@
 use std::sync::Mutex;
 
-use schemas::log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Record, Subscription, TopicPartition};
-use schemas::vector::Offset;
+use event_log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use types::record::Record;
+use types::vector::Offset;
 
 use super::*;
 

@@ -3,7 +3,7 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
-use schemas::functions::{TOP_K, TOP_K_CAPACITY};
+use engine::functions::{TOP_K, TOP_K_CAPACITY};
 
 use super::plain::PlainColumn;
 

@@ -1,5 +1,5 @@
-use schemas::ErrorKind;
-use schemas::functions::Functions;
+use engine::functions::Functions;
+use types::ErrorKind;
 
 use super::*;
 use crate::lab::{Lab, NOW, event};

@@ -6,11 +6,11 @@ use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use datafusion::common::ScalarValue;
-use schemas::definitions::timestamp_type;
-use schemas::events::{parse_date, parse_timestamp};
-use schemas::types::sql_name;
-use schemas::{Error, Result};
+use engine::events::{parse_date, parse_timestamp};
 use serde_json::Value;
+use types::sql_types::sql_name;
+use types::sql_types::timestamp_type;
+use types::{Error, Result};
 
 /// JSON numbers with more digits than this may have lost some on their way through a float.
 const EXACT_DIGITS: usize = 15;

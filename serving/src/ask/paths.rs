@@ -1,8 +1,8 @@
 //! Which of the paths that link a linked view's keys are told.
 
-use schemas::plan::OutputColumn;
-use schemas::registry::LiveView;
-use schemas::{Error, Result};
+use committed::registry::LiveView;
+use engine::plan::OutputColumn;
+use types::{Error, Result};
 
 /// This many linking paths in one lookup at the most.
 pub const MAX_PATHS: usize = 10_000;

@@ -1,7 +1,7 @@
+use ::types::{Error, ErrorKind};
 use datafusion::common::ScalarValue;
+use engine::events::parse_timestamp;
 use futures::FutureExt;
-use schemas::events::parse_timestamp;
-use schemas::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use super::{Keys, Lookup, Question, SHORT_WALK};

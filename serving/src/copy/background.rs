@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use schemas::{Error, ErrorKind, Result};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use types::{Error, ErrorKind, Result};
 
 use super::buckets::Buckets;
 

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use committed::registry::LiveView;
+use engine::states::rows::{StateRows, conform};
+use engine::states::sorted::{SortedFileWriter, SortedRun, map};
 use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use schemas::registry::LiveView;
-use schemas::states::rows::{StateRows, conform};
-use schemas::states::sorted::{SortedFileWriter, SortedRun, map};
-use schemas::storage::{BucketFile, Manifest, ObjectStorage, read_bucket};
-use schemas::{Error, ErrorKind, Result, failpoint};
+use storage::{BucketFile, Manifest, ObjectStorage, read_bucket};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use types::{Error, ErrorKind, Result, failpoint};
 
 /// So many buckets are fetched at once, whoever waits for them.
 const AT_ONCE: usize = 4;

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, StringArray};
-use schemas::functions::Functions;
-use schemas::storage::{ObjectStorage, bucket_of};
-use schemas::{ErrorKind, Result};
+use engine::functions::Functions;
+use engine::states::bucket_of;
+use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
+use types::{ErrorKind, Result};
 
 use super::SnapshotCopy;
 use crate::json::rows;

@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use schemas::events::Decoder;
-use schemas::log::NewRecord;
-use schemas::vector::{PartitionId, Vector};
-use schemas::{Error, ErrorKind, Result};
+use engine::events::Decoder;
+use event_log::NewRecord;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use types::vector::{PartitionId, Vector};
+use types::{Error, ErrorKind, Result};
 
 use super::App;
 use super::input::{Body, Json, Name};

@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use schemas::Error;
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
+use types::Error;
 
 use super::problem::Problem;
 use super::{App, MAX_BODY_BYTES};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use schemas::definitions::{Column, StreamDefinition};
-use schemas::registry::LiveView;
+use committed::registry::LiveView;
+use definitions::{Column, StreamDefinition};
 use serde_json::{Value, json};
 
 use super::App;

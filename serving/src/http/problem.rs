@@ -4,9 +4,9 @@ use axum::extract::MatchedPath;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use schemas::damage::with_help;
-use schemas::{Error, ErrorKind};
+use committed::damage::with_help;
 use serde_json::{Map, Value};
+use types::{Error, ErrorKind};
 
 /// An error on its way out.
 #[derive(Debug)]

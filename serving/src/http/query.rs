@@ -12,8 +12,8 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use schemas::{Error, Result};
 use serde::Deserialize;
+use types::{Error, Result};
 
 use super::App;
 use super::input::{Body, json_bytes, parse};

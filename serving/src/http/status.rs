@@ -4,10 +4,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
-use schemas::Error;
-use schemas::fresh::ViewVersion;
-use schemas::registry::LiveView;
+use committed::registry::LiveView;
+use engine::fresh::ViewVersion;
 use serde_json::{Value, json};
+use types::Error;
 
 use super::App;
 use super::input::Json;

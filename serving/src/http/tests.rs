@@ -13,7 +13,7 @@ struct Client {
     lab: Lab,
     address: SocketAddr,
     stop: CancellationToken,
-    task: tokio::task::JoinHandle<schemas::Result<()>>,
+    task: tokio::task::JoinHandle<types::Result<()>>,
 }
 
 struct Reply {
@@ -82,7 +82,7 @@ async fn a_row_is_answered_with_what_it_stands_on() {
     let meta = &reply.json()["meta"];
     assert_eq!(meta["as_of"], "2026-03-02T12:00:00Z");
     assert_eq!((&meta["degraded"], &meta["versions"]), (&json!(false), &json!({"velocity": 1})));
-    let cut = schemas::vector::Vector::from_token(meta["cut"].as_str().unwrap()).unwrap();
+    let cut = types::vector::Vector::from_token(meta["cut"].as_str().unwrap()).unwrap();
     assert_eq!(cut, "payments/0:5,payments/1:1".parse().unwrap());
 
     let unknown = client.get("/v1/views/velocity/row?device=c%3C%26x").await.json();
@@ -208,7 +208,7 @@ async fn events_are_appended_and_the_broken_ones_named() {
 
     let bounds = client.lab.log.bounds("payments").await.unwrap();
     assert_eq!(bounds.iter().map(|bounds| bounds.end.0).sum::<i64>(), 5);
-    let position: schemas::vector::Vector = answer["position"].as_str().unwrap().parse().unwrap();
+    let position: types::vector::Vector = answer["position"].as_str().unwrap().parse().unwrap();
     assert!(position.iter().all(|(id, next)| &*id.stream == "payments" && next.0 > 0));
 
     assert_eq!(client.post("/v1/streams/payments/events", "  ").await.problem().0, 400);
@@ -262,7 +262,7 @@ async fn a_run_is_asked_for_once() {
     assert_eq!(again["run"], reply.json()["run"]);
     let runs = client.lab.catalog.state().await.unwrap().runs;
     assert_eq!(runs.len(), 1);
-    assert_eq!((&*runs[0].view, runs[0].status), ("velocity", schemas::catalog::RunStatus::Requested));
+    assert_eq!((&*runs[0].view, runs[0].status), ("velocity", catalog::RunStatus::Requested));
     assert_eq!(client.post("/v1/views/nothing/runs", "").await.problem().0, 404);
 }
 

@@ -3,14 +3,14 @@
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use schemas::catalog::{Add, Commit, RunRecord, RunStatus};
-use schemas::plan::ColumnKind;
-use schemas::registry::LiveView;
-use schemas::tiles::Micros;
-use schemas::types::sql_name;
-use schemas::{Error, Result};
+use catalog::{Add, Commit, RunRecord, RunStatus};
+use committed::registry::LiveView;
+use engine::plan::ColumnKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use types::sql_types::sql_name;
+use types::tiles::Micros;
+use types::{Error, Result};
 use uuid::Uuid;
 
 use super::App;
@@ -48,7 +48,7 @@ pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result
 }
 
 fn columns(live: &LiveView) -> Vec<Value> {
-    let column = |column: &schemas::plan::OutputColumn| {
+    let column = |column: &engine::plan::OutputColumn| {
         let (is_key, window, approximate) = match &column.kind {
             ColumnKind::Key(_) => (true, None, false),
             ColumnKind::Value(value) => (false, value.window.as_deref(), value.approximate),

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use schemas::catalog::{CatalogState, CheckpointRecord, RunStatus};
-use schemas::vector::Vector;
-use schemas::{Error, Result};
+use catalog::{CatalogState, CheckpointRecord, RunStatus};
+use types::vector::Vector;
+use types::{Error, Result};
 use uuid::Uuid;
 
 /// This many runs of like size are merged into one.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use schemas::catalog::Revision;
-use schemas::{ErrorKind, Result};
+use catalog::Revision;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use types::{ErrorKind, Result};
 
 use super::Node;
 

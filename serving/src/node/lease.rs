@@ -4,10 +4,10 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use schemas::Result;
-use schemas::vector::Vector;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use types::Result;
+use types::vector::Vector;
 
 use super::Node;
 use crate::stand::{Loaded, LoadedView};

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use schemas::catalog::{CatalogState, DefinitionKind, FileKind, SnapshotRecord};
-use schemas::damage::{Finder, report_damage};
-use schemas::fresh::ViewVersion;
-use schemas::registry::{LiveView, Registry};
-use schemas::storage::read_manifest;
-use schemas::tiles::Micros;
-use schemas::{Error, ErrorKind, Result, failpoint};
+use catalog::{CatalogState, DefinitionKind, SnapshotRecord};
+use committed::damage::{Finder, report_damage};
+use committed::registry::{LiveView, Registry};
+use engine::fresh::ViewVersion;
+use storage::read_manifest;
 use tracing::{info, warn};
+use types::files::FileKind;
+use types::tiles::Micros;
+use types::{Error, ErrorKind, Result, failpoint};
 
 use super::Node;
 use crate::copy::SnapshotCopy;

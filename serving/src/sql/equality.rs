@@ -5,7 +5,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
-use schemas::plan::{ColumnKind, ViewPlan};
+use engine::plan::{ColumnKind, ViewPlan};
 
 use crate::ask::MAX_KEYS;
 

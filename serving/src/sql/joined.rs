@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use committed::registry::LiveView;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use schemas::registry::LiveView;
-use schemas::storage::Joined;
-use schemas::storage::scan::scan_files;
-use schemas::{Error, Result};
+use storage::Joined;
+use storage::scan::scan_files;
+use types::{Error, Result};
 
 use crate::ask::Question;
 use crate::copy::SnapshotCopy;

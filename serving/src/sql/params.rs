@@ -4,9 +4,9 @@ use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
-use schemas::types::sql_name;
-use schemas::{Error, Result};
 use serde_json::Value;
+use types::sql_types::sql_name;
+use types::{Error, Result};
 
 pub(super) fn bind(plan: LogicalPlan, params: Vec<Value>) -> Result<LogicalPlan> {
     let mut named: Vec<String> = plan.get_parameter_names()?.into_iter().collect();

@@ -7,10 +7,10 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::SessionContext;
-use schemas::functions::Functions;
-use schemas::plan::{asking_session_builder, session_config};
-use schemas::storage::ObjectStorage;
-use schemas::{Error, Result};
+use engine::functions::Functions;
+use engine::plan::{asking_session_builder, session_config};
+use storage::ObjectStorage;
+use types::{Error, Result};
 
 use crate::aside::Aside;
 

@@ -13,7 +13,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties};
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
-use schemas::Result;
+use types::Result;
 
 use arrow::array::RecordBatch;
 

@@ -5,10 +5,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use schemas::events::parse_timestamp;
-use schemas::plan::depth::check_depth;
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use definitions::depth::check_depth;
+use engine::events::parse_timestamp;
+use types::tiles::Micros;
+use types::{Error, Result};
 
 /// A query and the time it names.
 pub(super) struct Asked {

@@ -12,12 +12,12 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use engine::plan::ViewPlan;
+use engine::states::StateRows;
+use engine::states::rows::levels;
 use futures::{StreamExt, stream};
-use schemas::plan::ViewPlan;
-use schemas::states::StateRows;
-use schemas::states::rows::levels;
-use schemas::tiles::Level;
-use schemas::{Error, Result};
+use types::tiles::Level;
+use types::{Error, Result};
 
 use crate::ask::Question;
 use crate::sql::joined::snapshot_of;

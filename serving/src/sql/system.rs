@@ -7,17 +7,17 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use catalog::{CatalogState, CheckpointRange, CheckpointRecord, RunRecord};
+use committed::registry::{LiveView, Registry};
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use event_log::Log;
 use futures::future::join_all;
-use schemas::Result;
-use schemas::catalog::{CatalogState, CheckpointRange, CheckpointRecord, RunRecord};
-use schemas::log::Log;
-use schemas::registry::{LiveView, Registry};
-use schemas::vector::{Offset, PartitionId, Vector};
 use tracing::warn;
+use types::Result;
+use types::vector::{Offset, PartitionId, Vector};
 
 use crate::ask::Question;
 use crate::node::Node;
@@ -245,7 +245,7 @@ fn partitions(rows: &[Place]) -> Result<RecordBatch> {
 struct KnownView<'a> {
     live: &'a LiveView,
     served: bool,
-    snapshot: Option<&'a schemas::storage::Manifest>,
+    snapshot: Option<&'a storage::Manifest>,
     /// How many of how many files of the snapshot are copied.
     buckets: Option<(usize, usize)>,
     layers: Option<usize>,

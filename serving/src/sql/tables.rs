@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use committed::registry::{LiveView, Registry};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
-use schemas::registry::{LiveView, Registry};
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::ask::Question;
 use crate::node::Node;

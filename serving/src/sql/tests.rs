@@ -1,9 +1,9 @@
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
-use schemas::log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
-use schemas::vector::Offset;
-use schemas::{ErrorKind, Result};
+use event_log::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use serde_json::{Value, json};
+use types::vector::Offset;
+use types::{ErrorKind, Result};
 
 use crate::json::rows;
 use crate::lab::{Lab, event};
@@ -211,7 +211,7 @@ async fn the_catalog_can_be_asked() {
 struct Silent;
 
 fn silence<T>() -> Result<T> {
-    Err(schemas::Error::unavailable("the log does not answer"))
+    Err(types::Error::unavailable("the log does not answer"))
 }
 
 #[async_trait::async_trait]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
-use schemas::Result;
+use types::Result;
 
 use crate::ask::Question;
 use crate::meta::{AskedView, Meta};

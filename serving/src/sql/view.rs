@@ -7,6 +7,7 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use committed::registry::LiveView;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DataFusionResult;
@@ -16,8 +17,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
-use schemas::registry::LiveView;
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::archive::ArchiveLayer;
 use crate::aside::Waiting;

@@ -1,4 +1,4 @@
-use schemas::vector::Offset;
+use types::vector::Offset;
 
 use super::*;
 

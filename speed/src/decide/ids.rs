@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use schemas::Result;
-use schemas::tiles::Micros;
+use types::Result;
+use types::tiles::Micros;
 
 mod background;
 mod block;

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use definitions::parse::parse_stream;
 use proptest::prelude::*;
-use schemas::definitions::parse::parse_stream;
-use schemas::vector::Offset;
+use types::vector::Offset;
 
 use super::*;
 

@@ -1,4 +1,4 @@
-use schemas::catalog::GapRecord;
+use catalog::GapRecord;
 use uuid::Uuid;
 
 use super::*;

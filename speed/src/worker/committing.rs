@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use schemas::Result;
-use schemas::catalog::CheckpointRecord;
-use schemas::vector::{PartitionId, Vector};
+use catalog::CheckpointRecord;
+use types::Result;
+use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
 use super::Worker;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use schemas::catalog::{Catalog, CatalogState, Revision};
-use schemas::registry::Registry;
-use schemas::{ErrorKind, Result};
+use catalog::{Catalog, CatalogState, Revision};
+use committed::registry::Registry;
 use tracing::warn;
+use types::{ErrorKind, Result};
 
 use super::Worker;
 use crate::speed::LOOK;

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use catalog::CatalogState;
+use committed::registry::LiveStream;
+use engine::events::Decoder;
+use event_log::{PartitionBounds, TopicPartition, check_mark};
 use futures::{StreamExt, TryStreamExt};
-use schemas::catalog::CatalogState;
-use schemas::events::Decoder;
-use schemas::log::{PartitionBounds, TopicPartition, check_mark};
-use schemas::registry::LiveStream;
-use schemas::vector::{Offset, PartitionId};
-use schemas::{Error, ErrorKind, Result, failpoint};
 use tracing::{info, warn};
+use types::vector::{Offset, PartitionId};
+use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
 use super::Worker;

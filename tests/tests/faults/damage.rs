@@ -8,17 +8,18 @@ use std::time::Duration;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use basestream_tests::{Lab, now};
 use batch::RunTime;
+use catalog::CatalogState;
+use catalog::DefinitionKind::{Stream, View};
+use definitions::settings::{Settings, Variables};
+use engine::functions::Functions;
 use jobs::Installation;
 use jobs::repair::{RepairOptions, Report, repair};
 use jobs::verify::{Verifier, verify_log, verify_view};
-use schemas::catalog::DefinitionKind::{Stream, View};
-use schemas::catalog::{CatalogState, FileKind, FileRecord};
-use schemas::functions::Functions;
-use schemas::settings::{Settings, Variables};
-use schemas::storage::check_file;
-use schemas::vector::Vector;
-use schemas::{Error, ErrorKind, Result};
+use storage::check_file;
 use tokio_util::sync::CancellationToken;
+use types::files::{FileKind, FileRecord};
+use types::vector::Vector;
+use types::{Error, ErrorKind, Result};
 
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) \
     WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10d', key = 'k')";

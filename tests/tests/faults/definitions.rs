@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use basestream_tests::{Lab, now};
 use batch::{Batch, BatchSettings, RunRequest, RunTime};
-use schemas::ErrorKind;
-use schemas::catalog::DefinitionKind::{Stream, View};
-use schemas::catalog::DefinitionStatus::{Active, Building, Retired};
-use schemas::catalog::{Add, Commit, DefinitionKind, RunStatus};
-use schemas::fresh::Fresh;
+use catalog::DefinitionKind::{Stream, View};
+use catalog::DefinitionStatus::{Active, Building, Retired};
+use catalog::{Add, Commit, DefinitionKind, RunStatus};
+use engine::fresh::Fresh;
 use serving::ServingClock;
+use types::ErrorKind;
 use uuid::Uuid;
 
 use crate::{put, record, table};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use basestream_tests::Lab;
-use schemas::catalog::DefinitionKind::{Stream, View};
-use schemas::vector::{Offset, PartitionId};
-use schemas::{Error, ErrorKind, Result};
+use catalog::DefinitionKind::{Stream, View};
 use serving::ServingClock;
 use sqlx::SqlitePool;
 use tokio_util::sync::CancellationToken;
+use types::vector::{Offset, PartitionId};
+use types::{Error, ErrorKind, Result};
 
 use crate::table;
 

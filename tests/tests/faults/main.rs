@@ -12,7 +12,7 @@ mod random;
 mod supernode;
 
 use basestream_tests::Lab;
-use schemas::catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use serving::{Node, Source, scan, scan_parts};
 use uuid::Uuid;
 

@@ -11,24 +11,23 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use basestream_tests::{Lab, Worker, now};
 use batch::RunTime;
 use bytes::Bytes;
+use catalog::DefinitionKind::{Stream, View};
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, ledger_difference};
+use committed::registry::LiveView;
 use datafusion::datasource::MemTable;
+use definitions::{Definitions, parse};
+use engine::events::{format_timestamp, plan_schema};
+use engine::fresh::Fresh;
+use engine::functions::Functions;
+use engine::plan::planning_session;
+use event_log::NewRecord;
 use jobs::verify::plain::{Moment, plain};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use schemas::catalog::{
-    Add, Commit, DefinitionKind, DefinitionKind::Stream, DefinitionKind::View, DefinitionRecord, DefinitionStatus, FileKind,
-    ledger_difference,
-};
-use schemas::definitions::{Definitions, parse};
-use schemas::events::{format_timestamp, plan_schema};
-use schemas::fresh::Fresh;
-use schemas::functions::Functions;
-use schemas::log::NewRecord;
-use schemas::plan::planning_session;
-use schemas::registry::LiveView;
-use schemas::tiles::Micros;
-use schemas::vector::{PartitionId, Vector};
 use serving::{Node, ServingClock, Source, Stand, scan, scan_parts};
+use types::files::FileKind;
+use types::tiles::Micros;
+use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
 const COLUMNS: &str = "id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT, f DOUBLE";
@@ -219,7 +218,7 @@ impl Run {
         let clock: batch::Clock = Arc::new(|| now() + 3_600_000_000);
         for _ in 0..2 {
             if let Err(error) = jobs::collect::collect(&self.lab.catalog, &self.lab.storage, &self.lab.functions, &clock).await {
-                assert_eq!(error.kind(), schemas::ErrorKind::Conflict, "{error}");
+                assert_eq!(error.kind(), types::ErrorKind::Conflict, "{error}");
             }
         }
         // Files of superseded snapshots may be gone: the node has to stand on what is there.
@@ -267,7 +266,7 @@ impl Run {
             Ok(view) => view,
             Err(error) => {
                 // A version that the speed layer has not taken up yet is no answer rather than a wrong one.
-                assert!(error.kind() == schemas::ErrorKind::Unavailable && when == "on the way", "{error}");
+                assert!(error.kind() == types::ErrorKind::Unavailable && when == "on the way", "{error}");
                 return;
             }
         };

@@ -9,17 +9,17 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use basestream_tests::{Lab, Worker, now};
 use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use catalog::DefinitionKind::{Stream, View};
+use engine::events::format_timestamp;
+use engine::fresh::Fresh;
 use futures::TryStreamExt;
 use jobs::served::NodeServed;
 use jobs::verify::{Verifier, verify_view};
-use schemas::catalog::DefinitionKind::{Stream, View};
-use schemas::events::format_timestamp;
-use schemas::fresh::Fresh;
-use schemas::storage::read_bucket;
-use schemas::storage::snapshot::ESTIMATED;
-use schemas::vector::{PartitionId, Vector};
 use serving::{Keys, Node, ServingClock};
+use storage::read_bucket;
+use storage::snapshot::ESTIMATED;
 use tokio_util::sync::CancellationToken;
+use types::vector::{PartitionId, Vector};
 
 use crate::heap::{Growth, alone};
 

@@ -26,8 +26,8 @@ use basestream_tests::process::Urls;
 use basestream_tests::services::engines;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use schemas::failpoint::{BATCH, COLLECTOR, INGEST, SERVING, SPEED};
-use schemas::{Error, Result};
+use types::failpoint::{BATCH, COLLECTOR, INGEST, SERVING, SPEED};
+use types::{Error, Result};
 
 use oracle::Question;
 use proof::{Quiet, replay, same};

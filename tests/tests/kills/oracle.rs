@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jobs::ledger::PartitionLine;
-use schemas::{Error, Result};
 use serde_json::{Value, json};
+use types::{Error, Result};
 
 use crate::producer::Told;
 use crate::reader::Sample;

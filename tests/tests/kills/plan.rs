@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
-use schemas::failpoint::{APPEND, BATCH, COLLECTOR, INGEST, SERVING, SPEED};
+use types::failpoint::{APPEND, BATCH, COLLECTOR, INGEST, SERVING, SPEED};
 
 /// What a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use event_log::{Log, NewRecord, TopicPartition};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use schemas::log::{Log, NewRecord, TopicPartition};
-use schemas::vector::Offset;
-use schemas::{Error, Result};
+use types::vector::Offset;
+use types::{Error, Result};
 
 use crate::records::Maker;
 use crate::site::{STREAMS, Site};

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use basestream_tests::process::{Running, Urls};
+use committed::registry::Registry;
+use engine::events::parse_timestamp;
 use jobs::Installation;
 use jobs::ledger::{self, PartitionLine};
 use jobs::verify::Verifier;
-use schemas::events::parse_timestamp;
-use schemas::registry::Registry;
-use schemas::tiles::Micros;
-use schemas::vector::{PartitionId, Vector};
-use schemas::{Error, Result};
+use types::tiles::Micros;
+use types::vector::{PartitionId, Vector};
+use types::{Error, Result};
 
 use crate::reader::{Sample, ask};
 use crate::site::{LINKED, STREAMS, Site, VIEWS};

@@ -1,11 +1,11 @@
 //! Known records: ordinary, late, repeated, dated ahead, and broken in every way that the rules name.
 
 use bytes::Bytes;
+use engine::events::format_timestamp;
+use event_log::NewRecord;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use schemas::events::format_timestamp;
-use schemas::log::NewRecord;
 use serde_json::json;
 
 const DEVICES: u32 = 40;

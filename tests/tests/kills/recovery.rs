@@ -13,7 +13,7 @@ use basestream_tests::services::engines;
 use jobs::Installation;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::producer::produce;
 use crate::site::{SESSION_TIMEOUT, Site, embedded};
@@ -77,7 +77,7 @@ async fn measure(urls: Urls, topic: &str) -> Result<()> {
 
 /// Waits until a checkpoint is committed that is not there now.
 async fn wait_for_checkpoint(site: &Site, installation: &Installation) -> Result<()> {
-    let newest = |state: &schemas::catalog::CatalogState| state.checkpoints.last().map(|checkpoint| checkpoint.id);
+    let newest = |state: &catalog::CatalogState| state.checkpoints.last().map(|checkpoint| checkpoint.id);
     let before = newest(&installation.catalog.state().await?);
     let began = Instant::now();
     while newest(&installation.catalog.state().await?) == before {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use basestream_tests::process::free_port;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use crate::plan::{Action, Fault, Role, all_steps, choose};
 use crate::site::{Site, VIEWS};

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use basestream_tests::process::{Project, Urls, free_port};
+use definitions::settings::{Settings, Variables};
+use engine::functions::Functions;
 use jobs::Installation;
-use schemas::Result;
-use schemas::functions::Functions;
-use schemas::settings::{Settings, Variables};
+use types::Result;
 
 /// The views, in the order in which they are asked.
 pub const VIEWS: [&str; 6] = ["totals", "devices", "users", "activity", "links", "shared"];

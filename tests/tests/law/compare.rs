@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use schemas::plan::{ColumnKind, ViewPlan};
+use engine::plan::{ColumnKind, ViewPlan};
 
 /// Stands before the text of a DOUBLE: what has it is compared as a number, all else as it is written.
 const FLOAT: char = '~';

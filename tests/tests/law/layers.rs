@@ -11,20 +11,20 @@ use arrow::array::{
 use basestream_tests::Lab;
 use batch::RunTime;
 use bytes::Bytes;
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use committed::registry::LiveView;
 use datafusion::datasource::MemTable;
+use definitions::{Definitions, parse};
+use engine::events::{format_timestamp, plan_schema};
+use engine::fresh::Fresh;
+use engine::functions::Functions;
+use engine::plan::planning_session;
+use event_log::NewRecord;
 use jobs::verify::plain::{Moment, plain};
 use proptest::prelude::*;
-use schemas::catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
-use schemas::definitions::{Definitions, parse};
-use schemas::events::{format_timestamp, plan_schema};
-use schemas::fresh::Fresh;
-use schemas::functions::Functions;
-use schemas::log::NewRecord;
-use schemas::plan::planning_session;
-use schemas::registry::LiveView;
-use schemas::tiles::Micros;
-use schemas::vector::{PartitionId, Vector};
 use serving::{Node, ServingClock, Source, scan, scan_parts};
+use types::tiles::Micros;
+use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
 use crate::compare::{Inputs, rows_of, same};
@@ -189,7 +189,7 @@ impl Installation {
         let view = match stand.view("v") {
             Ok(view) => view,
             // The dead worker's layers do not know the new version: no answer rather than a wrong one.
-            Err(error) => return assert_eq!(error.kind(), schemas::ErrorKind::Unavailable, "{error}"),
+            Err(error) => return assert_eq!(error.kind(), types::ErrorKind::Unavailable, "{error}"),
         };
         let t = stand.t_of(&view.live);
         let source = Source::Layers { stand: &stand, view };

@@ -9,15 +9,16 @@ use arrow::array::{
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
+use definitions::{Definitions, parse};
+use engine::events::plan_schema;
+use engine::functions::Functions;
+use engine::plan::{Planned, Planner, ViewPlan, planning_session};
+use engine::states::{KeyCodec, Partial, Pieces, StateRows, answer, climb, merge_rows};
 use jobs::verify::plain::{Moment, plain};
 use proptest::prelude::*;
-use schemas::definitions::{Definitions, parse};
-use schemas::events::plan_schema;
-use schemas::functions::Functions;
-use schemas::plan::links::EdgesFrom;
-use schemas::plan::{LEVEL, Planned, Planner, TILE, ViewPlan, planning_session};
-use schemas::states::{KeyCodec, Partial, Pieces, StateRows, answer, climb, merge_rows};
-use schemas::tiles::{Level, Micros, finest_kept};
+use types::columns::{LEVEL, TILE};
+use types::tiles::EdgesFrom;
+use types::tiles::{Level, Micros, finest_kept};
 
 use crate::compare::{Inputs, rows_of, same};
 use crate::grammar::view;

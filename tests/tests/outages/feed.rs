@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use schemas::events::format_timestamp;
-use schemas::log::{Log, NewRecord};
-use schemas::tiles::Micros;
+use engine::events::format_timestamp;
+use event_log::{Log, NewRecord};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use types::tiles::Micros;
 
 const ACCOUNTS: u64 = 61;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basestream_tests::services::{engines, needed};
+use engine::fresh::Fresh;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions};
 use rdkafka::client::DefaultClientContext;
-use schemas::fresh::Fresh;
 
 use crate::feed::Feed;
 use crate::lab::{Engines, Routes};

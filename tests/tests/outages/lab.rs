@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use basestream_tests::process::Urls;
 use basestream_tests::{Lab, Worker, now};
 use batch::RunTime;
+use catalog::{Catalog, DefinitionKind};
+use committed::registry::Registry;
+use engine::fresh::Fresh;
+use engine::functions::Functions;
+use event_log::Log;
 use jobs::served::NodeServed;
 use jobs::verify::{Verifier, verify_log, verify_view};
-use schemas::catalog::{Catalog, DefinitionKind};
-use schemas::fresh::Fresh;
-use schemas::functions::Functions;
-use schemas::log::Log;
-use schemas::registry::Registry;
-use schemas::storage::ObjectStorage;
-use schemas::vector::{PartitionId, Vector};
 use serving::{Node, ServingClock, Source, scan, scan_parts};
+use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
+use types::vector::{PartitionId, Vector};
 
 use crate::feed::{STREAM, VIEW, truth};
 
@@ -68,7 +68,7 @@ impl Engines {
             folder: tempfile::tempdir().unwrap(),
             catalog: Catalog::open(&catalog).await.unwrap(),
             storage,
-            log: schemas::log::open(&log, &properties).await.unwrap(),
+            log: event_log::open(&log, &properties).await.unwrap(),
             functions: Functions::standard(),
         };
         let stream = STREAM.replace("TOPIC", &topic);
@@ -82,7 +82,7 @@ impl Engines {
     pub async fn direct_log(&self) -> Arc<dyn Log> {
         let quick = [("message.timeout.ms", "8000"), ("reconnect.backoff.max.ms", "1000")];
         let properties = quick.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        schemas::log::open(&self.urls.log, &properties).await.unwrap()
+        event_log::open(&self.urls.log, &properties).await.unwrap()
     }
 
     pub fn worker(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>) -> Worker {
@@ -115,7 +115,7 @@ impl Engines {
     }
 
     /// What is committed, and what the log holds.
-    pub async fn vector_and_ends(&self) -> schemas::Result<(Vector, Vector)> {
+    pub async fn vector_and_ends(&self) -> types::Result<(Vector, Vector)> {
         let vector = self.lab.catalog.state().await?.vector();
         let bounds = self.lab.log.bounds(&self.topic).await?;
         Ok((vector, bounds.iter().map(|bounds| (PartitionId::new("payments", bounds.partition), bounds.end)).collect()))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use batch::RunTime;
-use schemas::fresh::Fresh;
+use engine::fresh::Fresh;
 use serving::{Node, ServingClock};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

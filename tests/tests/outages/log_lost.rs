@@ -6,8 +6,8 @@ use basestream_tests::services::engines;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
-use schemas::ErrorKind;
-use schemas::vector::Vector;
+use types::ErrorKind;
+use types::vector::Vector;
 
 use crate::feed::{Feed, truth};
 use crate::lab::{Engines, Routes, table};

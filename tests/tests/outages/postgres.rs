@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basestream_tests::services::{engines, needed};
-use schemas::catalog::{Add, Commit, IngestRecord};
+use catalog::{Add, Commit, IngestRecord};
 use uuid::Uuid;
 
 use crate::feed::Feed;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use basestream_tests::services::{engines, needed};
 use batch::RunTime;
 use bytes::Bytes;
-use schemas::storage::ObjectName;
+use types::files::ObjectName;
 use uuid::Uuid;
 
 use crate::feed::{Feed, truth};
@@ -113,7 +113,7 @@ async fn connections_that_break_inside_an_object_leave_nothing_half() {
         proxy.heal().await;
         proxy.cut().await;
         let seen = storage.get(&name.to_string()).await;
-        assert!(seen.is_err_and(|error| error.kind() == schemas::ErrorKind::NotFound), "half an object has its name");
+        assert!(seen.is_err_and(|error| error.kind() == types::ErrorKind::NotFound), "half an object has its name");
         let stored = storage.put_new(&name, content.clone()).await.unwrap();
 
         proxy.cut_downloads_after(cut_after / 2).await;
@@ -121,7 +121,7 @@ async fn connections_that_break_inside_an_object_leave_nothing_half() {
             tokio::time::timeout(Duration::from_secs(8), storage.get_checked(&name.to_string(), stored.bytes, stored.checksum)).await;
         match &read {
             Ok(Ok(whole)) => assert!(*whole == content, "another content was read"),
-            Ok(Err(error)) => assert_eq!(error.kind(), schemas::ErrorKind::Unavailable, "{error}"),
+            Ok(Err(error)) => assert_eq!(error.kind(), types::ErrorKind::Unavailable, "{error}"),
             Err(_) => {}
         }
         println!("{bytes} bytes read: {:?}", read.map(|outcome| outcome.map(|_| ()).map_err(|error| error.to_string())));

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use schemas::catalog::{CatalogState, Commit, Revision};
-use schemas::{Error, ErrorKind, Result};
+use catalog::{CatalogState, Commit, Revision};
+use types::{Error, ErrorKind, Result};
 
 use crate::sabotage::sabotaged;
 use crate::world::{Fault, Sim};
@@ -127,7 +127,7 @@ impl Ctx {
     }
 
     /// Writes a file, or fails as a storage that does not answer.
-    pub async fn put(&self, name: schemas::storage::ObjectName, content: crate::world::Content) -> Result<schemas::catalog::FileRecord> {
+    pub async fn put(&self, name: types::files::ObjectName, content: crate::world::Content) -> Result<types::files::FileRecord> {
         self.step("writes a file").await;
         if self.sim.fault(Fault::StoreFailed, 10) {
             return Err(Error::unavailable("the storage did not answer"));

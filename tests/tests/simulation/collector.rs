@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use schemas::catalog::{collectable, orphans, orphans_commit};
-use schemas::storage::ObjectName;
-use schemas::{ErrorKind, Result};
+use catalog::{collectable, orphans, orphans_commit};
+use types::files::ObjectName;
+use types::{ErrorKind, Result};
 
 use crate::actor::Ctx;
 use crate::sabotage::Sabotage;

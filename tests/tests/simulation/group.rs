@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rand::Rng;
 use rand::rngs::StdRng;
-use schemas::vector::PartitionId;
+use types::vector::PartitionId;
 
 /// What the group tells a member, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array};
 use arrow::util::display::array_value_to_string;
-use schemas::Result;
-use schemas::catalog::{CatalogState, DefinitionStatus};
-use schemas::definitions::{Definitions, parse};
-use schemas::fresh::FreshLayer;
-use schemas::functions::Functions;
-use schemas::plan::{Planned, Planner};
-use schemas::registry::{LiveView, Registry};
-use schemas::states::sorted::SortedRun;
-use schemas::states::{KeyCodec, StateRows};
-use schemas::vector::Vector;
+use catalog::{CatalogState, DefinitionStatus};
+use committed::registry::{LiveView, Registry};
+use definitions::{Definitions, parse};
+use engine::fresh::FreshLayer;
+use engine::functions::Functions;
+use engine::plan::{Planned, Planner};
+use engine::states::sorted::SortedRun;
+use engine::states::{KeyCodec, StateRows};
 use serving::{Checkpoints, LayerRun, Loaded, LoadedView, ServingClock, Source, Stand, scan};
 use tokio::sync::OnceCell;
+use types::Result;
+use types::vector::Vector;
 
 use crate::log::{Event, STREAMS, SimLog, definition};
 use crate::views::{VIEWS, link_of};

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use definitions::StreamDefinition;
+use definitions::parse::parse_stream;
+use engine::events::{Decoder, format_timestamp};
+use event_log::{Fetched, PartitionBounds, TopicPartition};
 use rand::Rng;
 use rand::rngs::StdRng;
-use schemas::definitions::StreamDefinition;
-use schemas::definitions::parse::parse_stream;
-use schemas::events::{Decoder, format_timestamp};
-use schemas::log::{Fetched, PartitionBounds, Record, TopicPartition};
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId, Vector};
+use types::record::Record;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId, Vector};
 
 use crate::world::Place;
 

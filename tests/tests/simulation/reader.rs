@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemas::catalog::{CatalogState, CheckpointRecord, DefinitionKind, FileKind};
-use schemas::fresh::{Chain, Fresh, ViewVersion};
-use schemas::vector::Vector;
-use schemas::{Error, ErrorKind, Result};
+use catalog::{CatalogState, CheckpointRecord, DefinitionKind};
+use engine::fresh::{Chain, Fresh, ViewVersion};
 use serving::{Checkpoints, layer_plan, next_merge};
+use types::files::FileKind;
+use types::vector::Vector;
+use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use crate::actor::Ctx;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batch::{needed_files, switch_version, version_to_run};
-use schemas::catalog::{
+use catalog::{
     CatalogState, DefinitionRecord, DefinitionStatus, Expect, LeaseRecord, RunRecord, RunStatus, SnapshotRecord, abandoned, failure_commit,
     publish_commit, run_lease,
 };
-use schemas::storage::ObjectName;
-use schemas::vector::Vector;
-use schemas::{Error, ErrorKind, Result};
+use types::files::ObjectName;
+use types::vector::Vector;
+use types::{Error, ErrorKind, Result};
 
 use crate::actor::Ctx;
 use crate::views::streams_of;
@@ -148,7 +148,7 @@ async fn publish(
     run: RunRecord,
     cut: Vector,
     manifest: String,
-    files: Vec<schemas::catalog::FileRecord>,
+    files: Vec<types::files::FileRecord>,
 ) -> Result<()> {
     let ctx = held.ctx;
     let (view, version): (Arc<str>, u32) = (run.view.clone(), run.version);

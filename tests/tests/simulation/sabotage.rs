@@ -1,6 +1,6 @@
 //! Checks taken out, one at a time: the simulation has to notice each.
 
-use schemas::catalog::{CatalogState, Commit, Expect};
+use catalog::{CatalogState, Commit, Expect};
 
 /// The check that is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! A schedule: who goes on, who is held up, who dies, what the clocks do. All of it chosen by the seed.
 
+use catalog::ledger_difference;
+use engine::fresh::Fresh;
 use rand::Rng;
-use schemas::catalog::{FileKind, ledger_difference};
-use schemas::fresh::Fresh;
-use schemas::vector::Vector;
+use types::files::FileKind;
+use types::vector::Vector;
 
 use crate::actor::{Actor, Kind};
 use crate::collector::collect;
@@ -325,7 +326,7 @@ impl Schedule {
         }
     }
 
-    fn check_archive(&self, state: &schemas::catalog::CatalogState, checkpoint: uuid::Uuid, range: &schemas::catalog::CheckpointRange) {
+    fn check_archive(&self, state: &catalog::CatalogState, checkpoint: uuid::Uuid, range: &catalog::CheckpointRange) {
         let of_stream = state.files.iter().filter(|file| {
             file.checkpoint == Some(checkpoint) && file.kind == FileKind::Archive && file.subject.as_ref() == Some(&range.partition.stream)
         });

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use schemas::catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
-use schemas::tiles::Micros;
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use types::tiles::Micros;
 use uuid::Uuid;
 
 pub const VIEWS: [&str; 4] = ["of_a", "of_both", "linked", "twins"];

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schemas::catalog::{CatalogState, DefinitionKind, checkpoint_commit};
-use schemas::fresh::{Fresh, FreshLayer, ViewVersion};
-use schemas::storage::ObjectName;
-use schemas::vector::{PartitionId, Vector};
-use schemas::{Error, ErrorKind, Result};
+use catalog::{CatalogState, DefinitionKind, checkpoint_commit};
+use engine::fresh::{Fresh, FreshLayer, ViewVersion};
 use speed::{Claim, Decider, Decision, DedupSettings, IdSpace, Start, checkpoint_of, files_since, start_of};
+use types::files::ObjectName;
+use types::vector::{PartitionId, Vector};
+use types::{Error, ErrorKind, Result};
 
 use crate::actor::Ctx;
 use crate::group::Notice;

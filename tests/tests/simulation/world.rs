@@ -4,15 +4,16 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use catalog::Catalog;
+use engine::fresh::ViewVersion;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use schemas::catalog::{Catalog, FileRecord};
-use schemas::fresh::ViewVersion;
-use schemas::storage::ObjectName;
-use schemas::storage::store::Stored;
-use schemas::tiles::Micros;
-use schemas::vector::PartitionId;
+use types::files::FileRecord;
+use types::files::ObjectName;
+use types::files::Stored;
+use types::tiles::Micros;
+use types::vector::PartitionId;
 use uuid::Uuid;
 
 use crate::actor::Kind;

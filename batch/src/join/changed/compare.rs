@@ -3,12 +3,12 @@
 use arrow::array::{Array, AsArray, BooleanArray, TimestampMicrosecondArray};
 use arrow::datatypes::TimestampMicrosecondType;
 use arrow_row::{RowConverter, Rows, SortField};
-use schemas::plan::links::{EdgeKind, LinkPlan, PairRange};
-use schemas::registry::LiveView;
-use schemas::states::StateRows;
-use schemas::states::rows::tiles;
-use schemas::tiles::{Micros, Range};
-use schemas::{Error, Result};
+use committed::registry::LiveView;
+use engine::plan::links::{EdgeKind, LinkPlan, PairRange};
+use engine::states::StateRows;
+use engine::states::rows::tiles;
+use types::tiles::{Micros, Range};
+use types::{Error, Result};
 
 /// A row: its chunk, and its place there.
 type Place = (usize, usize);

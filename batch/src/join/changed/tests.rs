@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
 use arrow::array::{AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use schemas::catalog::DefinitionStatus;
-use schemas::definitions::{Definitions, parse};
-use schemas::events::{EVENT_TIME, OFFSET, PARTITION, SOURCE, plan_schema};
-use schemas::functions::Functions;
-use schemas::plan::{Planned, Planner, planning_session};
-use schemas::states::sorted::SortedRun;
-use schemas::states::{KeyCodec, Partial, climb, merge_rows};
+use catalog::DefinitionStatus;
+use definitions::{Definitions, parse};
+use engine::events::plan_schema;
+use engine::functions::Functions;
+use engine::plan::{Planned, Planner, planning_session};
+use engine::states::sorted::SortedRun;
+use engine::states::{KeyCodec, Partial, climb, merge_rows};
+use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
 
 use super::*;
 

@@ -4,7 +4,7 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use arrow::json::ReaderBuilder;
 
-use crate::columns::Failed;
+use crate::column_builders::Failed;
 use crate::events::user_schema;
 use crate::records::{Records, value};
 

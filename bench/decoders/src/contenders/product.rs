@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use crate::columns::Failed;
+use crate::column_builders::Failed;
 use crate::events::{Decoder, EventBatchBuilder};
 use crate::records::{Records, value};
 

@@ -1,7 +1,7 @@
 use arrow::array::RecordBatch;
 use simd_json::{Buffers, Node, StaticNode};
 
-use crate::columns::{Columns, Failed};
+use crate::column_builders::{Columns, Failed};
 use crate::records::{Records, value};
 
 /// Tape and buffers are used again; each record is copied, as it is parsed in place.

@@ -1,7 +1,7 @@
 use arrow::array::RecordBatch;
 use sonic_rs::PointerTree;
 
-use crate::columns::{Columns, Failed};
+use crate::column_builders::{Columns, Failed};
 use crate::records::{Records, value};
 
 pub fn members(records: &Records) -> Result<RecordBatch, Failed> {

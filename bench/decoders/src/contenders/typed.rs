@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use simd_json::Buffers;
 use sonic_rs::LazyValue;
 
-use crate::columns::{Columns, Failed};
+use crate::column_builders::{Columns, Failed};
 use crate::records::{Records, value};
 
 /// A record of a stream, its amount as `N`.

@@ -1,4 +1,4 @@
-use schemas::catalog::{CatalogState, DefinitionKind};
+use catalog::{CatalogState, DefinitionKind};
 
 use super::*;
 use crate::apply::Change;

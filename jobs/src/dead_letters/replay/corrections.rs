@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use schemas::definitions::StreamDefinition;
-use schemas::vector::Offset;
-use schemas::{Error, Result};
+use definitions::StreamDefinition;
+use types::vector::Offset;
+use types::{Error, Result};
 
 use super::in_file;
 use crate::dead_letters::line::{self, Corrected};

@@ -1,5 +1,5 @@
-use schemas::functions::Functions;
-use schemas::plan::{Planned, Planner};
+use engine::functions::Functions;
+use engine::plan::{Planned, Planner};
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn every_view_plans_without_a_complaint() {
 #[test]
 fn the_files_are_all_that_the_example_has() {
     let example = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/payments");
-    let (found, diagnostics) = schemas::definitions::parse::load_project(&example).unwrap();
+    let (found, diagnostics) = definitions::parse::load_project(&example).unwrap();
     assert!(diagnostics.is_empty(), "{diagnostics}");
     assert_eq!(found, definitions().unwrap());
 }

@@ -2,7 +2,7 @@
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 use super::{DAY, HISTORY, HOUR, MINUTE};
 

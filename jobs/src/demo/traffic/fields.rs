@@ -1,7 +1,7 @@
 //! A record's JSON text.
 
-use schemas::events::format_timestamp;
-use schemas::tiles::Micros;
+use engine::events::format_timestamp;
+use types::tiles::Micros;
 
 /// The members of a record. Every text in it is plain: nothing needs escaping.
 pub(super) struct Fields<'a> {

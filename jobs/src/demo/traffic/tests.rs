@@ -73,7 +73,7 @@ fn broken_records_are_no_events_and_accepted_ones_are() {
     for event in traffic(11, 5_000).take(6_000) {
         let parsed: Option<BTreeMap<String, Value>> = serde_json::from_str(&event.value).ok();
         let is_event = parsed.is_some_and(|fields| {
-            fields.contains_key("user_id") && fields["ts"].as_str().is_some_and(|ts| schemas::events::parse_timestamp(ts).is_ok())
+            fields.contains_key("user_id") && fields["ts"].as_str().is_some_and(|ts| engine::events::parse_timestamp(ts).is_ok())
         });
         assert_eq!(is_event, event.outcome != Outcome::Broken, "{}", event.value);
     }

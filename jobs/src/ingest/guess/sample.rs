@@ -6,10 +6,10 @@ use std::path::Path;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Field};
 use csv::ByteRecord;
-use schemas::definitions::ColumnType;
-use schemas::{Error, Result};
+use definitions::ColumnType;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
+use types::{Error, Result};
 
 use super::seen::Seen;
 use crate::ingest::arrow_json::{simplified, write_value};

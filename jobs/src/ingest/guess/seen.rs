@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use schemas::definitions::{ColumnType, TimeUnit};
-use schemas::events::{parse_date, parse_timestamp};
+use definitions::{ColumnType, TimeUnit};
+use engine::events::{parse_date, parse_timestamp};
 use serde_json::value::RawValue;
 
 use super::names::{names_a_time, words};

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use schemas::definitions::StreamDefinition;
-use schemas::definitions::parse::parse_stream;
+use definitions::StreamDefinition;
+use definitions::parse::parse_stream;
 use tempfile::TempDir;
 
 use super::*;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use schemas::definitions::ColumnType;
-use schemas::definitions::parse::parse_stream;
-use schemas::events::{Decoder, TimeError, parse_date, parse_timestamp};
-use schemas::{Error, Result};
+use definitions::ColumnType;
+use definitions::parse::parse_stream;
+use engine::events::{Decoder, TimeError, parse_date, parse_timestamp};
+use types::{Error, Result};
 
 use super::names::names_a_time;
 use super::{Guess, statement};

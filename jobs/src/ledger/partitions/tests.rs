@@ -1,5 +1,5 @@
-use schemas::catalog::{Add, Commit, Remove};
-use schemas::vector::Vector;
+use catalog::{Add, Commit, Remove};
+use types::vector::Vector;
 use uuid::Uuid;
 
 use crate::verify::tests::{filled, world::state_of};
@@ -50,7 +50,7 @@ async fn a_views_events_are_what_where_lets_through() {
     let view = "CREATE VIEW v WITH (windows = '1h, 7d', every = '1h') AS SELECT device, count(*) AS n FROM clean WHERE device = 'a' GROUP BY device";
     let world = filled(&[staging, view]).await;
     let state = state_of(&world).await;
-    let registry = schemas::registry::Registry::load(&state, &world.verifier.functions).await.unwrap();
+    let registry = committed::registry::Registry::load(&state, &world.verifier.functions).await.unwrap();
     let live = registry.served("v").unwrap();
     let line = crate::ledger::view(&world.verifier, &state, live, crate::verify::tests::NOW).await.unwrap();
     assert!(line.balanced, "{line:#?}");

@@ -1,6 +1,6 @@
-use schemas::catalog::{CheckpointRange, PartitionRecord};
-use schemas::functions::Functions;
-use schemas::storage::{ObjectName, Stored};
+use catalog::{CheckpointRange, PartitionRecord};
+use engine::functions::Functions;
+use types::files::{ObjectName, Stored};
 
 use super::*;
 

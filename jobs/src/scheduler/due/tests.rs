@@ -1,5 +1,5 @@
-use schemas::catalog::{Add, DefinitionRecord, Expect, LeaseRecord, Remove, abandoned};
-use schemas::functions::Functions;
+use catalog::{Add, DefinitionRecord, Expect, LeaseRecord, Remove, abandoned};
+use engine::functions::Functions;
 use uuid::Uuid;
 
 use super::*;
@@ -99,9 +99,9 @@ async fn one_request_is_answered_by_the_version_it_names() {
 async fn a_damaged_snapshot_is_due_now_and_once() {
     let (mut state, registry) = fixture(DefinitionStatus::Active).await;
     let published = run(RunStatus::Succeeded, HOUR, 1);
-    let manifest = schemas::storage::ObjectName::Manifest { view: "v".into(), version: 1, run: published.id };
-    state.files.push(manifest.record(schemas::storage::Stored { bytes: 1, checksum: 1 }, 0, None));
-    state.snapshots.push(schemas::catalog::SnapshotRecord {
+    let manifest = types::files::ObjectName::Manifest { view: "v".into(), version: 1, run: published.id };
+    state.files.push(manifest.record(types::files::Stored { bytes: 1, checksum: 1 }, 0, None));
+    state.snapshots.push(catalog::SnapshotRecord {
         view: "v".into(),
         version: 1,
         run: published.id,
@@ -111,7 +111,7 @@ async fn a_damaged_snapshot_is_due_now_and_once() {
     });
     state.runs.push(published);
     assert_eq!(due_runs(&state, &registry, HOUR + 1), vec![]);
-    let damage = schemas::catalog::DamageRecord { path: manifest.to_string(), error: "x".into(), found_by: "y".into(), found_at: HOUR + 1 };
+    let damage = catalog::DamageRecord { path: manifest.to_string(), error: "x".into(), found_by: "y".into(), found_at: HOUR + 1 };
     state.damages.push(damage);
     assert_eq!(due_runs(&state, &registry, HOUR + 2)[0].reason, "its snapshot is damaged");
     // A run that could not replace it is tried again as every failed one, and then by the schedule: not again and again.

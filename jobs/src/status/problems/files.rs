@@ -1,9 +1,9 @@
 //! Files: damaged ones, ones that should be gone, and ones that somebody keeps from going.
 
-use schemas::catalog::{DamageRecord, DefinitionKind, SnapshotRecord};
-use schemas::storage::ObjectName;
-use schemas::tiles::Micros;
-use schemas::vector::Vector;
+use catalog::{DamageRecord, DefinitionKind, SnapshotRecord};
+use types::files::ObjectName;
+use types::tiles::Micros;
+use types::vector::Vector;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
 
@@ -77,7 +77,7 @@ fn old_pins(facts: &Facts) -> Vec<Problem> {
     }
     let nodes = facts.state.leases.iter().filter(|lease| lease.name.starts_with("serve/") && lease.expires_at > facts.now);
     let behind = nodes.filter_map(|lease| Some((lease, lease.pin.as_ref()?.behind(&needed)?)));
-    let problem = |(lease, (partition, pinned, needed)): (&schemas::catalog::LeaseRecord, _)| Problem {
+    let problem = |(lease, (partition, pinned, needed)): (&catalog::LeaseRecord, _)| Problem {
         fault: Fault::PinOld,
         severity: Severity::Warning,
         what: format!(
@@ -95,7 +95,7 @@ fn old_pins(facts: &Facts) -> Vec<Problem> {
 /// The oldest cut that a node which is up to date stands on, and since when it could. Without a snapshot of every view there is none.
 fn needed(facts: &Facts) -> Option<(Vector, Micros)> {
     let kept = facts.state.live(DefinitionKind::View).filter(|view| {
-        let keeps_states = |registry: &schemas::registry::Registry| registry.view(&view.name, view.version).is_some();
+        let keeps_states = |registry: &committed::registry::Registry| registry.view(&view.name, view.version).is_some();
         facts.registry.as_ref().and_then(|registry| registry.as_ref().ok()).is_none_or(keeps_states)
     });
     let snapshots: Option<Vec<&SnapshotRecord>> = kept.map(|view| facts.state.snapshot(&view.name, view.version)).collect();

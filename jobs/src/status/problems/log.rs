@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schemas::catalog::PartitionRecord;
-use schemas::events::format_timestamp;
-use schemas::log::PartitionBounds;
-use schemas::vector::PartitionId;
+use catalog::PartitionRecord;
+use engine::events::format_timestamp;
+use event_log::PartitionBounds;
+use types::vector::PartitionId;
 
 use super::{Facts, Fault, Problem, Severity};
 
@@ -85,11 +85,11 @@ fn recreated(known: &PartitionRecord, identity: &str) -> Problem {
 
 /// One notice per stream.
 fn gaps(facts: &Facts) -> Vec<Problem> {
-    let mut of_stream: BTreeMap<&str, Vec<&schemas::catalog::GapRecord>> = BTreeMap::new();
+    let mut of_stream: BTreeMap<&str, Vec<&catalog::GapRecord>> = BTreeMap::new();
     for gap in &facts.state.gaps {
         of_stream.entry(&gap.partition.stream).or_default().push(gap);
     }
-    let problem = |(stream, gaps): (&str, Vec<&schemas::catalog::GapRecord>)| {
+    let problem = |(stream, gaps): (&str, Vec<&catalog::GapRecord>)| {
         let newest = gaps.iter().max_by_key(|gap| gap.accepted_at)?;
         let lost: i64 = gaps.iter().map(|gap| gap.end.0 - gap.start.0).sum();
         let places: Vec<String> = gaps.iter().take(4).map(|gap| format!("{}: {}..{}", gap.partition, gap.start, gap.end)).collect();

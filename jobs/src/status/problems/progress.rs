@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemas::catalog::{CheckpointRecord, DefinitionKind};
-use schemas::events::format_timestamp;
-use schemas::tiles::Micros;
-use schemas::vector::{Offset, PartitionId};
+use catalog::{CheckpointRecord, DefinitionKind};
+use engine::events::format_timestamp;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
 
 use super::log::bounds;
 use super::{Facts, Fault, Problem, Severity, for_time, micros};

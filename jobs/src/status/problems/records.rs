@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
 

@@ -1,9 +1,9 @@
 //! Batch runs that fail, die or do not come, versions that are not built, and snapshots that cannot be used.
 
-use schemas::catalog::{DefinitionKind, DefinitionStatus, RunRecord, RunStatus, abandoned};
-use schemas::events::format_timestamp;
-use schemas::registry::Registry;
-use schemas::tiles::Micros;
+use catalog::{DefinitionKind, DefinitionStatus, RunRecord, RunStatus, abandoned};
+use committed::registry::Registry;
+use engine::events::format_timestamp;
+use types::tiles::Micros;
 use uuid::Uuid;
 
 use super::{Facts, Fault, Problem, Severity, for_time};

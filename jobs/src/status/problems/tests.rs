@@ -1,9 +1,9 @@
-use schemas::catalog::{
+use catalog::{
     CheckpointRange, CheckpointRecord, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, LeaseRecord,
     PartitionRecord, RunRecord, RunStatus, SnapshotRecord,
 };
-use schemas::functions::Functions;
-use schemas::vector::Offset;
+use engine::functions::Functions;
+use types::vector::Offset;
 use uuid::Uuid;
 
 use super::*;
@@ -374,7 +374,7 @@ const CASES: &[Case] = &[
         Severity::Warning,
         |facts| {
             let Some(Ok(registry)) = &mut facts.registry else { panic!("planned") };
-            registry.views.push(schemas::registry::LiveView {
+            registry.views.push(committed::registry::LiveView {
                 version: 2,
                 status: DefinitionStatus::Building,
                 ..registry.views[0].clone()

@@ -1,6 +1,6 @@
 //! Views that are not answered.
 
-use schemas::catalog::DefinitionKind;
+use catalog::DefinitionKind;
 
 use super::{Facts, Fault, Problem, Refused, Severity};
 

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use schemas::ErrorKind;
+use types::ErrorKind;
 
 use super::*;
 

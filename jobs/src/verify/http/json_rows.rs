@@ -10,8 +10,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::FormatOptions;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use schemas::{Error, Result};
 use serde_json::{Map, Value};
+use types::{Error, Result};
 
 /// Rows as a batch of the columns that the first row has; a column that `schema` does not know is text.
 pub(super) fn batch(rows: &[Map<String, Value>], schema: &SchemaRef) -> Result<RecordBatch> {

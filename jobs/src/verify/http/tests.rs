@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, Schema, TimestampMicrosecondType};
-use schemas::definitions::timestamp_type;
+use types::sql_types::timestamp_type;
 
 use super::*;
 

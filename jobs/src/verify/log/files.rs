@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, Schema};
+use catalog::CatalogState;
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionContext;
+use definitions::StreamDefinition;
+use engine::events::{canonical_text, event_schema, headers_to_json};
 use futures::TryStreamExt;
-use schemas::catalog::{CatalogState, FileKind, FileRecord};
-use schemas::definitions::StreamDefinition;
-use schemas::events::{HEADERS, KEY, OFFSET, PARTITION, VALUE, canonical_text, event_schema, headers_to_json};
-use schemas::log::Record;
-use schemas::storage::dead_letters::read_dead_letters;
-use schemas::storage::{ObjectStorage, OffsetRanges, archive_plan};
-use schemas::vector::{Offset, PartitionId, Vector};
-use schemas::{Error, Result};
+use storage::dead_letters::read_dead_letters;
+use storage::{ObjectStorage, OffsetRanges, archive_plan};
+use types::columns::{HEADERS, KEY, OFFSET, PARTITION, VALUE};
+use types::files::{FileKind, FileRecord};
+use types::record::Record;
+use types::vector::{Offset, PartitionId, Vector};
+use types::{Error, Result};
 
 use super::LogReport;
 
@@ -132,7 +134,7 @@ impl<'a> Files<'a> {
         let partition = PartitionId::new(self.stream.name.clone(), self.partition);
         let at = |offset| Vector::from_iter([(partition.clone(), offset)]);
         let ranges = OffsetRanges { stream: self.stream.name.clone(), from: at(from), to: at(to) };
-        let session = SessionContext::new_with_config(schemas::plan::session_config());
+        let session = SessionContext::new_with_config(engine::plan::session_config());
         self.storage.register(&session.runtime_env());
         let plan = archive_plan(self.storage, &self.archive, schema, &ranges, Some(&columns), 1)?;
         let mut batches = execute_stream(plan, session.task_ctx())?;

@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
     ObjectNamePart, OrderByExpr, Select, VisitMut, VisitorMut, visit_expressions,
 };
-use schemas::tiles::{Level, Micros};
-use schemas::{Error, Result};
+use types::tiles::{Level, Micros};
+use types::{Error, Result};
 
 use super::carry::HIDDEN;
 use super::sides::{Reach, Sides};

@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::ast::{
     Cte, ExceptSelectItem, ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, SetOperator,
     SetQuantifier, TableAlias, TableAliasColumnDef, TableFactor, WildcardAdditionalOptions, With,
 };
-use schemas::definitions::{Definitions, ViewDefinition};
-use schemas::{Error, Result};
+use definitions::{Definitions, ViewDefinition};
+use types::{Error, Result};
 
 use super::sides::{Side, Sides, qualifier, relations};
 use super::{parse_query, quoted, resolved};

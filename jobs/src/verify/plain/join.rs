@@ -2,7 +2,7 @@
 //! of them that could be in a pair.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, GroupByExpr, Select};
-use schemas::{Error, Result};
+use types::{Error, Result};
 
 use super::select::longest;
 use super::sides::{Reach, Side, Sides};

@@ -2,10 +2,10 @@
 //! event in the longest window.
 
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
-use schemas::definitions::ViewDefinition;
-use schemas::functions::TOP_K;
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use definitions::ViewDefinition;
+use engine::functions::TOP_K;
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use super::sides::{Reach, Sides};
 use super::span::{Span, timestamp};

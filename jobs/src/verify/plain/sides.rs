@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Select, TableAlias, TableFactor, visit_expressions,
 };
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use super::carry::HIDDEN;
 use super::resolved;

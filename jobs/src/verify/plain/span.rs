@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value};
-use schemas::definitions::durations::parse_duration;
-use schemas::tiles::{Level, Micros};
-use schemas::{Error, Result};
+use definitions::durations::parse_duration;
+use types::tiles::{Level, Micros};
+use types::{Error, Result};
 
 const SECOND: Micros = 1_000_000;
 const HOPS: [Micros; 6] = [86_400 * SECOND, 3_600 * SECOND, 300 * SECOND, 60 * SECOND, 10 * SECOND, SECOND];

@@ -4,12 +4,12 @@ use arrow::array::{Array, AsArray, Int32Array, Int64Array, RecordBatch, StringAr
 use arrow::datatypes::Int64Type;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
+use definitions::durations::parse_duration;
+use definitions::parse::parse_view;
+use definitions::{Column, ColumnType, Definitions, NamedWindow, Origin, StreamDefinition, ViewDefinition};
+use engine::events::plan_schema;
+use engine::plan::session_config;
 use proptest::prelude::*;
-use schemas::definitions::durations::parse_duration;
-use schemas::definitions::parse::parse_view;
-use schemas::definitions::{Column, ColumnType, Definitions, NamedWindow, Origin, StreamDefinition, ViewDefinition};
-use schemas::events::plan_schema;
-use schemas::plan::session_config;
 
 use super::*;
 

@@ -4,7 +4,7 @@
 //! may be off by is the variance of such an estimate, which is told by the squares of what each of them adds (`super::super::spread`).
 
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select};
-use schemas::Result;
+use types::Result;
 
 use super::join::{Passing, near_of, passing, replace};
 use super::select::Rewritten;

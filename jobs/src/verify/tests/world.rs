@@ -6,26 +6,26 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use bytes::Bytes;
-use schemas::catalog::{Add, Advance, CheckpointRange, CheckpointRecord, Commit, DefinitionRecord, DefinitionStatus};
-use schemas::events::{Decoder, EventBatchBuilder};
-use schemas::log::Record;
-use schemas::registry::Registry;
-use schemas::segment::{SegmentSession, segment_rows};
-use schemas::states::{Pieces, StateRows, answer, merge_rows};
-use schemas::storage::{dead_letter_schema, write_archive, write_dead_letters};
-use schemas::vector::{Offset, PartitionId};
+use catalog::{Add, Advance, CheckpointRange, CheckpointRecord, Commit, DefinitionRecord, DefinitionStatus};
+use committed::registry::Registry;
+use committed::segment::{SegmentSession, segment_rows};
+use engine::events::{Decoder, EventBatchBuilder};
+use engine::states::{Pieces, StateRows, answer, merge_rows};
+use storage::{dead_letter_schema, write_archive, write_dead_letters};
+use types::record::Record;
+use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 
 use super::super::*;
-use schemas::catalog::DefinitionKind;
-use schemas::definitions::parse;
+use catalog::DefinitionKind;
+use definitions::parse;
 
 pub(crate) const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us'), device TEXT, \
     amount DECIMAL(18,2), score DOUBLE) WITH (event_time = 'ts', id = 'id', dedup_within = '1d')";
 
 pub(crate) struct World {
     pub(crate) verifier: Verifier,
-    stream: Arc<schemas::definitions::StreamDefinition>,
+    stream: Arc<definitions::StreamDefinition>,
     ids: HashSet<String>,
     /// Everything that the log was given, per partition.
     pub(crate) log: Vec<Vec<Record>>,

@@ -1,7 +1,7 @@
 use arrow::array::{BinaryArray, Int64Array, ListArray, StringArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{Field, Schema};
-use schemas::ErrorKind;
+use types::ErrorKind;
 
 use super::*;
 

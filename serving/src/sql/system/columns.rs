@@ -4,8 +4,8 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use schemas::Result;
-use schemas::tiles::Micros;
+use types::Result;
+use types::tiles::Micros;
 
 /// Columns of the same rows, each with its name.
 #[derive(Default)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use super::Window;
 use super::filters::{FILTER_IDS, Filters};

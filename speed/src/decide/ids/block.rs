@@ -1,7 +1,7 @@
 //! A run's file: blocks of sorted entries, each with a checksum. The file is of one process and one start, so it names no format.
 
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use types::tiles::Micros;
+use types::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Id;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use super::block::Entry;
 use super::run::{Run, RunWriter};

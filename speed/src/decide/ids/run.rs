@@ -5,8 +5,8 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use schemas::tiles::Micros;
-use schemas::{Error, Result};
+use types::tiles::Micros;
+use types::{Error, Result};
 
 use super::Id;
 use super::block::{self, BLOCK_BYTES, ENTRIES, Entry};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use schemas::{Error, Result};
+use types::{Error, Result};
 use uuid::Uuid;
 
 use super::table::BUCKET_BYTES;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 use super::Id;
 use super::block::Entry;

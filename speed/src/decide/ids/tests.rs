@@ -233,7 +233,7 @@ fn a_disk_that_takes_no_more_is_an_error_that_names_the_setting_and_changes_noth
         }
         i += 1;
     };
-    assert_eq!(error.kind(), schemas::ErrorKind::Unavailable);
+    assert_eq!(error.kind(), types::ErrorKind::Unavailable);
     assert!(error.to_string().contains("dedup_memory") && error.to_string().contains("dedup"), "{error}");
     assert!(i > 800, "{i}");
     assert!((0..i).all(|id| !ids.admit(&id.to_string(), i, i).unwrap()));

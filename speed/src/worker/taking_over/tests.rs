@@ -2,12 +2,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use schemas::catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
-use schemas::functions::Functions;
-use schemas::log::{Consumer, Fetched, Log, NewRecord, Subscription};
-use schemas::plan::planning_session;
-use schemas::registry::Registry;
-use schemas::storage::ObjectStorage;
+use catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use committed::registry::Registry;
+use engine::functions::Functions;
+use engine::plan::planning_session;
+use event_log::{Consumer, Fetched, Log, NewRecord, Subscription};
+use storage::ObjectStorage;
 
 use super::*;
 use crate::decide::DedupSettings;
@@ -77,7 +77,7 @@ async fn assigned(is_owned_elsewhere: bool) -> (Arc<Asked>, Result<Vec<(TopicPar
         created_at: 0,
     };
     catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(stream)], ..Commit::default() }).await.unwrap();
-    let log = schemas::log::open(&url("log"), &BTreeMap::new()).await.unwrap();
+    let log = event_log::open(&url("log"), &BTreeMap::new()).await.unwrap();
     log.create_topic("payments", PARTITIONS).await.unwrap();
     let other_owner = is_owned_elsewhere.then(|| catalog.clone());
     let log = Arc::new(Asked { log, identities: AtomicUsize::new(0), bounds: AtomicUsize::new(0), other_owner });

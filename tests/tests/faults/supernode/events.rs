@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 use super::Answers;
 

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use basestream_tests::process::{Project, free_port};
+use engine::events::format_timestamp;
 use rand::{Rng, SeedableRng};
-use schemas::events::format_timestamp;
-use schemas::tiles::Micros;
 use serde_json::Value;
+use types::tiles::Micros;
 
 const DAY: Micros = 86_400_000_000;
 const NOW: Micros = 1_772_366_400_000_000;

@@ -7,7 +7,7 @@ use arrow::array::{
 };
 use arrow::datatypes::SchemaRef;
 use proptest::prelude::*;
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 pub const STREAMS: [&str; 2] = [
     "CREATE STREAM a (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, u TEXT, w INT, x BIGINT, d DECIMAL(18,2), f DOUBLE, o BOOLEAN) \

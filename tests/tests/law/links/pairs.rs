@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schemas::tiles::Micros;
+use types::tiles::Micros;
 
 use super::events::{Event, Placed};
 use super::grammar::{Aggregate, Column, Condition, Of, OneSided, Shape, Side, Source, Through, View};

@@ -7,12 +7,12 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
+use definitions::{Definitions, parse};
+use engine::events::plan_schema;
+use engine::functions::Functions;
+use engine::plan::planning_session;
 use jobs::verify::plain::{Moment, Plain, plain};
 use proptest::prelude::*;
-use schemas::definitions::{Definitions, parse};
-use schemas::events::plan_schema;
-use schemas::functions::Functions;
-use schemas::plan::planning_session;
 
 use super::events::{BASE, DAY, Event, HOUR, Placed, STREAMS, batch, event};
 use super::grammar::{STAGING, View, view};

@@ -4,12 +4,12 @@ use arrow::array::{Array, Int32Array, Int64Array, RecordBatch, StringArray, Time
 use arrow::util::display::array_value_to_string;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
-use schemas::Result;
-use schemas::definitions::parse::{parse_stream, parse_view};
-use schemas::definitions::{Definitions, StreamDefinition};
-use schemas::events::plan_schema;
-use schemas::plan::session_config;
-use schemas::tiles::Micros;
+use definitions::parse::{parse_stream, parse_view};
+use definitions::{Definitions, StreamDefinition};
+use engine::events::plan_schema;
+use engine::plan::session_config;
+use types::Result;
+use types::tiles::Micros;
 
 use super::super::{Moment, Plain, plain};
 

@@ -1,6 +1,6 @@
 //! The law for the materialised join: many events and a run, then rounds of few events, each with a run, that carry most rows over.
 
-use schemas::storage::Joined;
+use storage::Joined;
 
 use super::*;
 

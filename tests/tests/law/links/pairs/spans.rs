@@ -1,7 +1,7 @@
 //! Windows by their definition: edges, hops, and which pairs lie between them.
 
-use schemas::definitions::durations::parse_duration;
-use schemas::tiles::Micros;
+use definitions::durations::parse_duration;
+use types::tiles::Micros;
 
 use super::super::events::Event;
 use super::super::grammar::{Column, Shape, View, Within};

@@ -1,0 +1,117 @@
+//! The one write: what it expects, adds, removes and advances.
+
+use std::sync::Arc;
+
+use types::files::FileRecord;
+use types::record::MarkRecord;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId, Vector};
+use uuid::Uuid;
+
+use crate::records::*;
+
+/// A fact that must be so for a commit to happen; otherwise the commit changes nothing and fails as a conflict.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expect {
+    /// The partition's committed position is this (a partition that is absent stands at 0).
+    NextOffset { partition: PartitionId, offset: Offset },
+    /// The partition is absent or belongs to this log.
+    LogIdentity { partition: PartitionId, identity: String },
+    /// `owner` holds the lease at `epoch` and it has not expired at `now`.
+    Lease { name: String, owner: String, epoch: i64, now: Micros },
+    /// The lease is free: absent, expired at `now`, or `owner`'s own.
+    LeaseFree { name: String, owner: String, now: Micros },
+    /// The view version's published snapshot (if any) has a cut that `cut` covers.
+    CutNotBehind { view: Arc<str>, version: u32, cut: Vector },
+    /// The newest version of the definition is this; `None` means it has none.
+    NewestVersion { kind: DefinitionKind, name: Arc<str>, version: Option<u32> },
+    /// No file of these paths is doomed, and none was made before the time that the collector gave up on.
+    NotDoomed { paths: Vec<String> },
+    /// The run is under way: nobody ended it, nobody closed it for its dead process.
+    Running { run: Uuid },
+    /// The catalog names each of these files, and none is doomed.
+    Named { paths: Vec<String> },
+    /// The checkpoint is in the catalog.
+    HasCheckpoint(Uuid),
+    /// No commit happened since the state of this revision was read.
+    Revision(Revision),
+}
+
+/// A record to be written: inserted, or replacing the one of the same key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Add {
+    Definition(DefinitionRecord),
+    Checkpoint(CheckpointRecord),
+    File(FileRecord),
+    Snapshot(SnapshotRecord),
+    Run(RunRecord),
+    Lease(LeaseRecord),
+    Gap(GapRecord),
+    Ingest(IngestRecord),
+    Replay(ReplayRecord),
+    /// Left out when the file is not named any more, or known as damaged already.
+    Damage(DamageRecord),
+    Mark(MarkRecord),
+}
+
+/// A record to be deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remove {
+    /// Marks it doomed; the row goes with [`Remove::File`] after the file is deleted.
+    Doom(String),
+    File(String),
+    /// Files of checkpoints made before this time and not named yet: no transaction may name them any more.
+    OrphansBefore(Micros),
+    Checkpoint(Uuid),
+    Snapshot {
+        view: Arc<str>,
+        version: u32,
+    },
+    Lease {
+        name: String,
+        owner: String,
+    },
+    /// The file is whole after all.
+    Damage(String),
+}
+
+/// Moves a partition's committed position; its start is expected by the same commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advance {
+    pub partition: PartitionId,
+    pub start: Offset,
+    pub end: Offset,
+    pub log_identity: String,
+    pub clock: Option<Micros>,
+    pub max_event_time: Option<Micros>,
+    pub complete_to: Option<Micros>,
+}
+
+/// One write: all of it or nothing. `id` lets a writer whose reply was lost recognise its own commit.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Commit {
+    pub id: Uuid,
+    pub expect: Vec<Expect>,
+    pub add: Vec<Add>,
+    pub remove: Vec<Remove>,
+    pub advance: Vec<Advance>,
+}
+
+impl Commit {
+    /// The steps before and after this commit at which a test may interfere; most kinds of commits have none.
+    pub(crate) fn failpoints(&self) -> Option<(&'static str, &'static str)> {
+        let adds = |kind: fn(&Add) -> bool| self.add.iter().any(kind);
+        let removes = |kind: fn(&Remove) -> bool| self.remove.iter().any(kind);
+        if adds(|add| matches!(add, Add::Checkpoint(_))) {
+            Some(("checkpoint.before_commit", "checkpoint.after_commit"))
+        } else if adds(|add| matches!(add, Add::Snapshot(_))) {
+            Some(("publish.before_commit", "publish.after_commit"))
+        } else if removes(|remove| matches!(remove, Remove::Doom(_))) {
+            Some(("doom.before_commit", "doom.after_commit"))
+        } else if removes(|remove| matches!(remove, Remove::File(_))) {
+            Some(("delete.before_commit", "delete.after_commit"))
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A speed worker's checkpoint as one commit.
+
+use std::collections::BTreeMap;
+
+use crate::{Add, Advance, CheckpointRange, CheckpointRecord, Commit, Expect};
+use types::files::FileRecord;
+use types::vector::PartitionId;
+
+/// The commit of a checkpoint whose files are already durable in the object storage: every range starts at its partition's
+/// committed position, and every partition belongs to the log of `identities` (one that is missing there matches any log).
+///
+/// Its id is the checkpoint's, so that a worker whose reply was lost can ask again.
+pub fn checkpoint_commit(record: CheckpointRecord, files: Vec<FileRecord>, identities: &BTreeMap<PartitionId, String>) -> Commit {
+    let mut expect: Vec<Expect> = record.ranges.iter().map(start_of).collect();
+    expect.extend(record.ranges.iter().filter_map(|range| log_of(range, identities)));
+    expect.push(Expect::NotDoomed { paths: files.iter().map(|file| file.path.clone()).collect() });
+    let advance = record.ranges.iter().map(|range| advance_over(range, identities)).collect();
+    let id = record.id;
+    let mut add = vec![Add::Checkpoint(record)];
+    add.extend(files.into_iter().map(Add::File));
+    Commit { id, expect, add, advance, ..Commit::default() }
+}
+
+/// The ledger's law: `end - start = archived + duplicate + dead_lettered + absent`. The first range that breaks it, with
+/// what its counts add up to.
+pub fn ledger_difference(checkpoint: &CheckpointRecord) -> Option<(&CheckpointRange, i64)> {
+    let counted = |range: &CheckpointRange| {
+        let counts = [range.archived, range.duplicate, range.dead_lettered, range.absent];
+        counts.into_iter().fold(0i64, i64::saturating_add)
+    };
+    checkpoint
+        .ranges
+        .iter()
+        .map(|range| (range, counted(range)))
+        .find(|(range, counted)| range.end.0.saturating_sub(range.start.0) != *counted)
+}
+
+fn start_of(range: &CheckpointRange) -> Expect {
+    Expect::NextOffset { partition: range.partition.clone(), offset: range.start }
+}
+
+fn log_of(range: &CheckpointRange, identities: &BTreeMap<PartitionId, String>) -> Option<Expect> {
+    let identity = identities.get(&range.partition)?.clone();
+    Some(Expect::LogIdentity { partition: range.partition.clone(), identity })
+}
+
+fn advance_over(range: &CheckpointRange, identities: &BTreeMap<PartitionId, String>) -> Advance {
+    Advance {
+        partition: range.partition.clone(),
+        start: range.start,
+        end: range.end,
+        log_identity: identities.get(&range.partition).cloned().unwrap_or_default(),
+        clock: range.clock,
+        max_event_time: range.max_event_time,
+        complete_to: range.complete_to,
+    }
+}

@@ -1,0 +1,221 @@
+//! Which files no state needs any more. A plan is a value: it can be printed before anything is deleted.
+//!
+//! Collection has three steps, each safe to repeat: commit [`CollectionPlan::doom_commit`], delete the files of
+//! `delete` (doomed by an earlier commit), commit [`CollectionPlan::delete_commit`].
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::{CatalogState, CheckpointRecord, Commit, DefinitionKind, Expect, Remove, Revision, RunRecord, RunStatus, SnapshotRecord};
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::uuid_text;
+use types::vector::Vector;
+
+/// How long a superseded snapshot is kept at the least: a query may have read the catalog just before, and pins only later.
+const GRACE: Duration = Duration::from_secs(10 * 60);
+
+/// What a collection would do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct CollectionPlan {
+    /// The state that the plan was made from: dooming is refused when anything was committed since.
+    pub revision: Revision,
+    /// Paths to mark: no transaction may name them from then on.
+    pub doom: Vec<String>,
+    /// Paths that an earlier collection marked: their files can be deleted.
+    pub delete: Vec<String>,
+    /// Snapshots of retired view versions that nobody reads.
+    pub withdraw: Vec<(Arc<str>, u32)>,
+    /// Checkpoints past retention of which no file is left.
+    #[serde(serialize_with = "uuid_text::list::serialize")]
+    pub forget: Vec<Uuid>,
+}
+
+impl CollectionPlan {
+    pub fn is_empty(&self) -> bool {
+        self.doom.is_empty() && self.delete.is_empty() && self.withdraw.is_empty() && self.forget.is_empty()
+    }
+
+    /// Marks what is to be deleted by a later collection.
+    pub fn doom_commit(&self, id: Uuid) -> Commit {
+        let mut remove: Vec<Remove> = self.doom.iter().cloned().map(Remove::Doom).collect();
+        remove.extend(self.withdraw.iter().map(|(view, version)| Remove::Snapshot { view: view.clone(), version: *version }));
+        remove.extend(self.forget.iter().map(|id| Remove::Checkpoint(*id)));
+        Commit { id, expect: vec![Expect::Revision(self.revision)], remove, ..Commit::default() }
+    }
+
+    /// Takes the rows of deleted files out of the catalog; to be committed after the files are gone.
+    pub fn delete_commit(&self, id: Uuid) -> Commit {
+        Commit { id, remove: self.delete.iter().cloned().map(Remove::File).collect(), ..Commit::default() }
+    }
+}
+
+/// Finds what nobody needs any more at `now`. `retention` is how long each stream's archive is kept; a stream that is
+/// missing there is kept for ever.
+///
+/// A lease's pin is the oldest vector its holder's work stands on: for a serving node the least of the cuts of the
+/// snapshots its queries read.
+pub fn collectable(state: &CatalogState, retention: &BTreeMap<Arc<str>, Duration>, now: Micros) -> CollectionPlan {
+    let need = Need::of(state, retention, now);
+    let withdraw: Vec<&SnapshotRecord> = state.snapshots.iter().filter(|snapshot| need.is_withdrawable(snapshot)).collect();
+    let withdrawn: HashSet<Uuid> = withdraw.iter().map(|snapshot| snapshot.run).collect();
+    let (doomed, named): (Vec<&FileRecord>, Vec<&FileRecord>) = state.files.iter().partition(|file| file.doomed);
+    let doom = named.into_iter().filter(|file| match file.kind {
+        FileKind::Snapshot | FileKind::Manifest => need.is_superseded(file, &withdrawn),
+        FileKind::States => need.is_published_everywhere(file),
+        FileKind::Archive | FileKind::DeadLetters => need.is_past_retention(file),
+    });
+    CollectionPlan {
+        revision: state.revision,
+        doom: doom.map(|file| file.path.clone()).collect(),
+        delete: doomed.into_iter().map(|file| file.path.clone()).collect(),
+        withdraw: withdraw.into_iter().map(|snapshot| (snapshot.view.clone(), snapshot.version)).collect(),
+        forget: need.forgettable(),
+    }
+}
+
+/// A snapshot that replaced another one.
+struct Successor<'s> {
+    published_at: Micros,
+    cut: &'s Vector,
+}
+
+impl<'s> Successor<'s> {
+    fn current(snapshot: &'s SnapshotRecord) -> Self {
+        Self { published_at: snapshot.published_at, cut: &snapshot.cut }
+    }
+}
+
+/// Who needs what: the facts that the questions below share.
+struct Need<'s> {
+    state: &'s CatalogState,
+    retention: &'s BTreeMap<Arc<str>, Duration>,
+    now: Micros,
+    checkpoints: HashMap<Uuid, &'s CheckpointRecord>,
+    runs: HashMap<Uuid, &'s RunRecord>,
+    /// Vectors that work under way stands on: pins of unexpired leases, cuts of running runs.
+    pins: Vec<&'s Vector>,
+    /// The published cut of each live view version; `None` for one that has none yet.
+    published: Vec<Option<&'s Vector>>,
+}
+
+impl<'s> Need<'s> {
+    fn of(state: &'s CatalogState, retention: &'s BTreeMap<Arc<str>, Duration>, now: Micros) -> Self {
+        let leases = state.leases.iter().filter(|lease| lease.expires_at > now).filter_map(|lease| lease.pin.as_ref());
+        let running = state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref());
+        let live = state.live(DefinitionKind::View);
+        Self {
+            state,
+            retention,
+            now,
+            checkpoints: state.checkpoints.iter().map(|checkpoint| (checkpoint.id, checkpoint)).collect(),
+            runs: state.runs.iter().map(|run| (run.id, run)).collect(),
+            pins: leases.chain(running).collect(),
+            published: live.map(|view| state.snapshot(&view.name, view.version).map(|snapshot| &snapshot.cut)).collect(),
+        }
+    }
+
+    /// A snapshot file whose run is neither under way nor published, and that no pinned query can still be reading.
+    fn is_superseded(&self, file: &FileRecord, withdrawn: &HashSet<Uuid>) -> bool {
+        let Some(run) = file.run else { return false };
+        if withdrawn.contains(&run) {
+            return true;
+        }
+        if self.state.snapshots.iter().any(|snapshot| snapshot.run == run) {
+            return false;
+        }
+        match self.runs.get(&run) {
+            Some(run) if matches!(run.status, RunStatus::Requested | RunStatus::Running) => false,
+            // It was never published: nobody can have read it.
+            Some(run) if run.status == RunStatus::Failed => true,
+            Some(run) => self.is_behind_readers(self.successor_of(run)),
+            // So long ago that the state does not hold the run any more; any version of its view may have replaced it.
+            None => {
+                let of_view: Vec<_> = self.state.snapshots.iter().filter(|s| Some(&s.view) == file.subject.as_ref()).collect();
+                if of_view.is_empty() {
+                    self.pins.is_empty()
+                } else {
+                    of_view.into_iter().all(|s| self.is_behind_readers(Some(Successor::current(s))))
+                }
+            }
+        }
+    }
+
+    /// What replaced a run's snapshot: the next one of its version, not the one of now, which a view that runs often has replaced a moment
+    /// ago.
+    fn successor_of(&self, run: &RunRecord) -> Option<Successor<'s>> {
+        let is_next = |other: &&RunRecord| {
+            other.status == RunStatus::Succeeded && other.view == run.view && other.version == run.version && other.ended_at > run.ended_at
+        };
+        let next = self.state.runs.iter().filter(is_next).min_by_key(|other| other.ended_at);
+        let next = next.and_then(|next| Some(Successor { published_at: next.ended_at?, cut: next.cut.as_ref()? }));
+        next.or_else(|| self.state.snapshot(&run.view, run.version).map(Successor::current))
+    }
+
+    /// Whether every reader is past what `successor` replaced. Without a successor the view version is gone, and any reader
+    /// could be one of its last.
+    fn is_behind_readers(&self, successor: Option<Successor<'_>>) -> bool {
+        match successor {
+            Some(successor) => {
+                let settled = successor.published_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
+                settled && self.pins.iter().all(|pin| pin.covers(successor.cut))
+            }
+            None => self.pins.is_empty(),
+        }
+    }
+
+    /// A retired view version's snapshot is withdrawn when every reader is past its cut.
+    fn is_withdrawable(&self, snapshot: &SnapshotRecord) -> bool {
+        let is_live = self.state.live(DefinitionKind::View).any(|view| view.name == snapshot.view && view.version == snapshot.version);
+        let is_past = |pin: &&Vector| pin.covers(&snapshot.cut) && !snapshot.cut.covers(pin);
+        let settled = snapshot.published_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
+        let runs = self.state.runs.iter().filter(|run| run.view == snapshot.view && run.version == snapshot.version);
+        let is_run_pending = runs.into_iter().any(|run| matches!(run.status, RunStatus::Requested | RunStatus::Running));
+        !is_live && settled && !is_run_pending && self.pins.iter().all(is_past)
+    }
+
+    /// A states object that every live view's snapshot already holds.
+    fn is_published_everywhere(&self, file: &FileRecord) -> bool {
+        self.checkpoint_of(file).is_some_and(|checkpoint| self.is_below_all(checkpoint))
+    }
+
+    /// An archive or dead-letter file that its stream keeps no longer and whose events every snapshot holds.
+    fn is_past_retention(&self, file: &FileRecord) -> bool {
+        let Some(checkpoint) = self.checkpoint_of(file) else { return false };
+        let Some(retention) = file.subject.as_ref().and_then(|stream| self.retention.get(stream)) else { return false };
+        // Old events that came in late are kept as long as new ones: duplicates are looked up among them.
+        let newest = file.max_event_time.map_or(checkpoint.committed_at, |time| time.max(checkpoint.committed_at));
+        self.is_older_than(newest, *retention) && self.is_below_all(checkpoint)
+    }
+
+    /// Checkpoints without a file, past the retention of all their streams, and in every snapshot.
+    fn forgettable(&self) -> Vec<Uuid> {
+        let with_files: HashSet<Uuid> = self.state.files.iter().filter_map(|file| file.checkpoint).collect();
+        let is_past = |checkpoint: &CheckpointRecord| {
+            checkpoint.ranges.iter().all(|range| {
+                let retention = self.retention.get(&range.partition.stream);
+                retention.is_some_and(|retention| self.is_older_than(checkpoint.committed_at, *retention))
+            })
+        };
+        let checkpoints = self.state.checkpoints.iter().filter(|checkpoint| !with_files.contains(&checkpoint.id));
+        checkpoints.filter(|checkpoint| is_past(checkpoint) && self.is_below_all(checkpoint)).map(|checkpoint| checkpoint.id).collect()
+    }
+
+    /// Whether a checkpoint lies before every published cut and every pin.
+    fn is_below_all(&self, checkpoint: &CheckpointRecord) -> bool {
+        let is_published = |cut: &Option<&Vector>| cut.is_some_and(|cut| checkpoint.is_within(cut));
+        self.published.iter().all(is_published) && self.pins.iter().all(|pin| checkpoint.is_within(pin))
+    }
+
+    fn checkpoint_of(&self, file: &FileRecord) -> Option<&'s CheckpointRecord> {
+        file.checkpoint.and_then(|id| self.checkpoints.get(&id).copied())
+    }
+
+    fn is_older_than(&self, time: Micros, age: Duration) -> bool {
+        time.saturating_add(i64::try_from(age.as_micros()).unwrap_or(i64::MAX)) < self.now
+    }
+}

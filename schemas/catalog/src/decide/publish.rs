@@ -1,0 +1,83 @@
+//! Whether a batch run may publish its snapshot, and the commit that does.
+
+use uuid::Uuid;
+
+use crate::sql::cut_conflict;
+use crate::{Add, CatalogState, Commit, Expect, LeaseRecord, Remove, RunRecord, RunStatus, SnapshotRecord};
+use types::files::FileRecord;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// Makes a publication's commit id out of its run's: one run is published once, however often it is asked for.
+const PUBLICATION: u128 = 0x7d0c_1f5a_94b3_4e62_a8d1_3b6f_02c5_e917;
+
+/// Refuses a run that must not publish: its lease is lost, or its cut stands before the published one. The commit checks
+/// the same again; this tells a run early that its work is in vain.
+///
+/// Errors: `Conflict`, and `Input` for a run that has no cut or is not running.
+pub fn publishable(state: &CatalogState, run: &RunRecord, lease: &LeaseRecord, now: Micros) -> Result<()> {
+    if run.status != RunStatus::Running {
+        return Err(Error::input("only a running run can publish").with("run", run.id).with("found", format!("{:?}", run.status)));
+    }
+    let cut = run.cut.as_ref().ok_or_else(|| Error::input("a run without a cut cannot publish").with("run", run.id))?;
+    let held = state.leases.iter().find(|held| held.name == lease.name);
+    let is_held = held.is_some_and(|held| held.owner == lease.owner && held.epoch == lease.epoch && held.expires_at > now);
+    if !is_held {
+        let found = held.map_or("nobody".to_owned(), |held| format!("{} at epoch {}", held.owner, held.epoch));
+        return Err(Error::conflict("the run's lease is lost")
+            .with("lease", &lease.name)
+            .with("expected holder", format!("{} at epoch {}", lease.owner, lease.epoch))
+            .with("found holder", found));
+    }
+    let published = state.snapshot(&run.view, run.version);
+    match published.and_then(|published| cut.behind(&published.cut)) {
+        Some((partition, offset, published)) => Err(cut_conflict(&run.view, run.version, &partition, offset, published)),
+        None => Ok(()),
+    }
+}
+
+/// The commit that publishes a snapshot and ends its run well, under the run's lease. The files are already durable.
+///
+/// It changes no definition: a version that becomes active by it is added by the caller.
+pub fn publish_commit(run: RunRecord, snapshot: SnapshotRecord, files: Vec<FileRecord>, lease: &LeaseRecord, now: Micros) -> Commit {
+    let held = Expect::Lease { name: lease.name.clone(), owner: lease.owner.clone(), epoch: lease.epoch, now };
+    let ahead = Expect::CutNotBehind { view: snapshot.view.clone(), version: snapshot.version, cut: snapshot.cut.clone() };
+    let not_doomed = Expect::NotDoomed { paths: files.iter().map(|file| file.path.clone()).collect() };
+    let id = Uuid::from_u128(run.id.as_u128() ^ PUBLICATION);
+    let ended = RunRecord { status: RunStatus::Succeeded, ended_at: Some(now), error: None, ..run };
+    let mut add: Vec<Add> = files.into_iter().map(Add::File).collect();
+    add.push(Add::Snapshot(snapshot));
+    add.push(Add::Run(ended));
+    Commit { id, expect: vec![held, ahead, not_doomed], add, ..Commit::default() }
+}
+
+/// The name of the lease under which a view is run.
+pub fn run_lease(view: &str) -> String {
+    format!("run/{view}")
+}
+
+/// The commit that closes a run as failed, and takes its lease from `owner` with it: whatever that process still has under way
+/// cannot publish any more. It is refused when the run has ended otherwise.
+pub fn failure_commit(id: Uuid, run: RunRecord, owner: &str, error: String, now: Micros) -> Commit {
+    let expect = vec![Expect::Running { run: run.id }];
+    let remove = vec![Remove::Lease { name: run_lease(&run.view), owner: owner.to_owned() }];
+    let failed = RunRecord { status: RunStatus::Failed, ended_at: Some(now), error: Some(error), ..run };
+    Commit { id, expect, add: vec![Add::Run(failed)], remove, ..Commit::default() }
+}
+
+/// The runs that nobody works on any more, running and without an unexpired lease on their view, with the commits that close them.
+pub fn abandoned(state: &CatalogState, mut id: impl FnMut() -> Uuid, now: Micros) -> Vec<(RunRecord, Commit)> {
+    let running = state.runs.iter().filter(|run| run.status == RunStatus::Running);
+    let closed = running.filter_map(|run| {
+        let lease = state.leases.iter().find(|lease| lease.name == run_lease(&run.view));
+        if lease.is_some_and(|lease| lease.expires_at > now) {
+            return None;
+        }
+        let owner = lease.map_or("", |lease| &*lease.owner);
+        let mut commit = failure_commit(id(), run.clone(), owner, "the process that ran it died before it was done".into(), now);
+        // Its owner may have woken and renewed the lease since.
+        commit.expect.push(Expect::Revision(state.revision));
+        Some((run.clone(), commit))
+    });
+    closed.collect()
+}

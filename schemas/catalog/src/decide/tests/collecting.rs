@@ -1,0 +1,231 @@
+//! What the collector may take, and above all what it may not.
+
+use std::time::Duration;
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId, Vector};
+
+use proptest::prelude::*;
+
+use super::*;
+use types::files::ObjectName;
+
+const DAY_US: Micros = 24 * 60 * 60 * 1_000_000;
+
+fn view(version: u32, status: DefinitionStatus) -> DefinitionRecord {
+    DefinitionRecord { kind: DefinitionKind::View, name: "v".into(), version, sql: String::new(), status, created_at: 0 }
+}
+
+fn snapshot_file(path: &str, run: u128) -> FileRecord {
+    FileRecord { run: Some(id(run)), subject: Some("v".into()), ..file(path, FileKind::Snapshot) }
+}
+
+fn states_file(path: &str, checkpoint: u128) -> FileRecord {
+    FileRecord { checkpoint: Some(id(checkpoint)), ..file(path, FileKind::States) }
+}
+
+fn archive_file(path: &str, checkpoint: u128, max_event_time: Micros) -> FileRecord {
+    let kind = FileKind::Archive;
+    let max_event_time = Some(max_event_time);
+    FileRecord { checkpoint: Some(id(checkpoint)), subject: Some("s".into()), max_event_time, ..file(path, kind) }
+}
+
+/// One active view, served from run 2 with cut 20; run 1 was before it. Checkpoints 10 to 12 end at 10, 20 and 30.
+fn state() -> CatalogState {
+    CatalogState {
+        revision: 7,
+        definitions: vec![view(1, DefinitionStatus::Active)],
+        checkpoints: (0..3).map(|n| checkpoint(10 + n as u128, n * 10, n * 10 + 10, NOW)).collect(),
+        files: vec![
+            snapshot_file("old", 1),
+            snapshot_file("new", 2),
+            states_file("s10", 10),
+            states_file("s20", 11),
+            states_file("s30", 12),
+        ],
+        snapshots: vec![snapshot(2, "s/0:20")],
+        runs: vec![run(2, RunStatus::Succeeded, "s/0:20"), run(1, RunStatus::Succeeded, "s/0:10")],
+        ..CatalogState::default()
+    }
+}
+
+fn doomed(state: &CatalogState) -> Vec<String> {
+    collectable(state, &BTreeMap::new(), NOW).doom
+}
+
+fn pinned(pin: &str, expires_at: Micros) -> CatalogState {
+    CatalogState { leases: vec![lease(expires_at, Some(pin))], ..state() }
+}
+
+#[test]
+fn the_superseded_snapshot_and_the_states_it_holds_are_collected() {
+    assert_eq!(doomed(&state()), ["old", "s10", "s20"]);
+}
+
+#[test]
+fn an_unexpired_pin_keeps_what_stands_on_it() {
+    assert_eq!(doomed(&pinned("s/0:10", NOW + 1)), ["s10"]);
+    assert_eq!(doomed(&pinned("s/0:20", NOW + 1)), ["old", "s10", "s20"]);
+    assert_eq!(doomed(&pinned("s/0:10", NOW)), ["old", "s10", "s20"], "expired");
+}
+
+#[test]
+fn a_snapshot_replaced_a_moment_ago_is_kept_for_queries_that_just_began() {
+    let mut state = state();
+    state.snapshots[0].published_at = NOW - 1;
+    assert_eq!(doomed(&state), ["s10", "s20"]);
+}
+
+#[test]
+fn a_view_that_runs_often_does_not_keep_all_its_snapshots() {
+    let minutes_ago = |minutes: i64| Some(NOW - minutes * 60_000_000);
+    let ended = |number, minutes| RunRecord { ended_at: minutes_ago(minutes), ..run(number, RunStatus::Succeeded, "s/0:20") };
+    let mut state = state();
+    state.snapshots[0].published_at = NOW - 60_000_000;
+    state.runs = vec![ended(2, 1), ended(5, 6), ended(4, 11), ended(1, 16)];
+    state.files = vec![snapshot_file("new", 2), snapshot_file("6", 5), snapshot_file("11", 4), snapshot_file("16", 1)];
+    assert_eq!(doomed(&state), ["16"], "replaced eleven minutes ago; that of eleven minutes ago was replaced six minutes ago");
+    state.leases = vec![lease(NOW + 1, Some("s/0:10"))];
+    assert_eq!(doomed(&state), Vec::<String>::new(), "a reader may stand on it");
+}
+
+#[test]
+fn a_running_run_keeps_its_files_and_its_cut() {
+    let mut state = state();
+    state.runs.push(run(3, RunStatus::Running, "s/0:10"));
+    state.files.push(snapshot_file("half written", 3));
+    assert_eq!(doomed(&state), ["s10"]);
+}
+
+#[test]
+fn a_failed_runs_files_are_collected_at_once() {
+    let mut state = pinned("s/0:10", NOW + 1);
+    state.runs.push(run(3, RunStatus::Failed, "s/0:30"));
+    state.files.push(snapshot_file("failed", 3));
+    assert_eq!(doomed(&state), ["s10", "failed"]);
+}
+
+#[test]
+fn a_view_without_a_snapshot_keeps_all_states() {
+    let mut state = state();
+    state.definitions.push(view(2, DefinitionStatus::Building));
+    assert_eq!(doomed(&state), ["old"]);
+}
+
+#[test]
+fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
+    let retired = |pin: Option<&str>| {
+        let mut state = state();
+        state.definitions = vec![view(1, DefinitionStatus::Retired), view(2, DefinitionStatus::Active)];
+        state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
+        state.leases = pin.map(|pin| lease(NOW + 1, Some(pin))).into_iter().collect();
+        collectable(&state, &BTreeMap::new(), NOW)
+    };
+    let plan = retired(None);
+    assert_eq!((plan.withdraw.len(), plan.doom.as_slice()), (1, ["old", "new", "s10", "s20", "s30"].map(String::from).as_slice()));
+    assert_eq!(retired(Some("s/0:20")).withdraw, [], "a reader may still serve from it");
+    assert_eq!(retired(Some("s/0:30")).withdraw, [("v".into(), 1)]);
+}
+
+#[test]
+fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
+    let old = NOW - 3 * DAY_US;
+    let mut state = CatalogState { files: vec![], ..state() };
+    state.checkpoints.iter_mut().for_each(|checkpoint| checkpoint.committed_at = old);
+    state.files.push(archive_file("old", 10, old));
+    state.files.push(archive_file("newest event is new", 11, NOW - DAY_US));
+    state.files.push(archive_file("after the cut", 12, old));
+    state.files.push(FileRecord { subject: Some("other".into()), ..archive_file("kept for ever", 10, old) });
+    let retention = BTreeMap::from([("s".into(), Duration::from_secs(2 * 24 * 60 * 60))]);
+    assert_eq!(collectable(&state, &retention, NOW).doom, ["old"]);
+    assert!(collectable(&state, &BTreeMap::new(), NOW).is_empty());
+    // Old events that came in late: their duplicates may still come.
+    state.checkpoints[0].committed_at = NOW - DAY_US;
+    assert!(collectable(&state, &retention, NOW).is_empty());
+}
+
+#[test]
+fn a_checkpoint_is_forgotten_after_its_last_file() {
+    let retention = BTreeMap::from([("s".into(), Duration::from_secs(24 * 60 * 60))]);
+    let mut state = state();
+    state.checkpoints.iter_mut().for_each(|checkpoint| checkpoint.committed_at = NOW - 3 * DAY_US);
+    state.files.retain(|file| file.path == "s10");
+    state.files[0].doomed = true;
+    let plan = collectable(&state, &retention, NOW);
+    assert_eq!((plan.doom.as_slice(), plan.delete.as_slice(), plan.forget.as_slice()), (&[][..], &["s10".to_owned()][..], &[id(11)][..]));
+    assert!(collectable(&state, &BTreeMap::new(), NOW).forget.is_empty());
+}
+
+#[test]
+fn a_plan_becomes_two_commits() {
+    let mut state = state();
+    state.files[0].doomed = true;
+    let plan = collectable(&state, &BTreeMap::new(), NOW);
+    let doom = plan.doom_commit(id(1));
+    assert_eq!(doom.expect, vec![Expect::Revision(7)]);
+    assert_eq!(doom.remove, vec![Remove::Doom("s10".into()), Remove::Doom("s20".into())]);
+    assert_eq!(plan.delete_commit(id(2)).remove, vec![Remove::File("old".into())]);
+    assert!(serde_json::to_string(&plan).unwrap().contains("\"doom\":[\"s10\",\"s20\"]"));
+}
+
+fn offsets() -> impl Strategy<Value = Vector> {
+    (0..12i64, 0..12i64)
+        .prop_map(|(a, b)| [(PartitionId::new("s", 0), Offset(a)), (PartitionId::new("s", 1), Offset(b))].into_iter().collect())
+}
+
+#[test]
+fn files_that_no_transaction_can_name_any_more_are_orphans() {
+    let made = |second: u64, salt: u8| uuid::Builder::from_unix_timestamp_millis(second * 1_000, &[salt; 10]).into_uuid();
+    let archive = |id: Uuid| ObjectName::Archive { stream: "s".into(), checkpoint: id };
+    let bucket = |id: Uuid| ObjectName::Bucket { view: "v".into(), version: 1, run: id, bucket: 0 };
+    let (old, new, named) = (archive(made(10, 1)), archive(made(90, 2)), archive(made(10, 3)));
+    let (under_way, failed, unknown) = (bucket(made(10, 4)), bucket(made(99, 5)), bucket(made(10, 6)));
+    let listed = vec![old.clone(), new, named.clone(), under_way.clone(), failed.clone(), unknown.clone()];
+    let of = |name: &ObjectName, status| RunRecord { id: name.run().unwrap(), ..run(0, status, "s/0:1") };
+    let state = CatalogState {
+        orphaned_before: 50_000_000,
+        files: vec![file(&named.to_string(), FileKind::Archive)],
+        runs: vec![of(&under_way, RunStatus::Running), of(&failed, RunStatus::Failed)],
+        ..CatalogState::default()
+    };
+    assert_eq!(orphans(&state, &listed), [&old, &failed, &unknown]);
+}
+
+proptest! {
+    /// For any cuts and pins: every answer that can still be asked for finds each state after its cut, and its snapshot.
+    #[test]
+    fn no_answer_loses_a_file(
+        cuts in proptest::collection::vec(proptest::option::of(offsets()), 0..4),
+        pins in proptest::collection::vec((offsets(), any::<bool>()), 0..3),
+        running in proptest::collection::vec(offsets(), 0..2),
+    ) {
+        let mut state = CatalogState::default();
+        for n in 0..24i64 {
+            let mut record = checkpoint(100 + n as u128, n / 2, n / 2 + 1, 0);
+            record.ranges[0].partition.partition = (n % 2) as i32;
+            state.checkpoints.push(record);
+            state.files.push(states_file(&format!("states {n}"), 100 + n as u128));
+        }
+        for (n, cut) in cuts.iter().enumerate() {
+            let version = n as u32 + 1;
+            state.definitions.push(view(version, DefinitionStatus::Active));
+            for (cut, run) in cut.iter().zip([n as u128 + 1]) {
+                state.snapshots.push(SnapshotRecord { version, cut: cut.clone(), ..snapshot(run, "") });
+                state.files.push(snapshot_file(&format!("snapshot {n}"), run));
+            }
+        }
+        state.leases = pins.iter().map(|(pin, live)| LeaseRecord { pin: Some(pin.clone()), ..lease(NOW + i64::from(*live), None) }).collect();
+        state.runs = running.iter().map(|cut| RunRecord { cut: Some(cut.clone()), ..run(50, RunStatus::Running, "") }).collect();
+        let plan = collectable(&state, &BTreeMap::new(), NOW);
+        let bases = cuts.iter().map(|cut| cut.clone().unwrap_or_default());
+        let bases = bases.chain(pins.into_iter().filter(|(_, live)| *live).map(|(pin, _)| pin)).chain(running);
+        for base in bases {
+            for (n, record) in state.checkpoints.iter().enumerate() {
+                let is_needed = !record.is_within(&base);
+                prop_assert!(!(is_needed && plan.doom.contains(&format!("states {n}"))), "states {} after {}", n, base);
+            }
+        }
+        prop_assert!(!plan.doom.iter().any(|path| path.starts_with("snapshot")));
+        prop_assert!(plan.withdraw.is_empty());
+    }
+}

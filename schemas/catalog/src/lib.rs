@@ -1,0 +1,20 @@
+//! The catalog: the one place that says what is committed. Every write is one verb, [`Catalog::commit`]; every read is one
+//! consistent [`CatalogState`].
+
+mod commit;
+mod decide;
+mod records;
+mod sql;
+mod state;
+
+pub use commit::{Add, Advance, Commit, Expect, Remove};
+pub use decide::{
+    CollectionPlan, ORPHAN_AGE, abandoned, checkpoint_commit, collectable, failure_commit, give_up_commit, ledger_difference, orphans,
+    orphans_commit, publish_commit, publishable, replace_commit, run_lease,
+};
+pub use records::{
+    CheckpointRange, CheckpointRecord, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord,
+    LeaseRecord, PartitionRecord, ReplayRecord, Revision, RunRecord, RunStatus, SnapshotRecord,
+};
+pub use sql::Catalog;
+pub use state::CatalogState;

@@ -1,0 +1,236 @@
+//! The catalog in a database: SQLite or PostgreSQL, with the same tables and the same SQL.
+//!
+//! A commit first takes the next revision: on PostgreSQL the lock on that one row, on SQLite `BEGIN IMMEDIATE`, puts all
+//! commits in one order. A state is read in one transaction that sees one moment.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use backon::{ExponentialBuilder, Retryable};
+use uuid::Uuid;
+
+use self::apply::{Applied, apply};
+use self::engine::Engine;
+use self::session::Session;
+use super::{CatalogState, Commit, Expect, IngestRecord, ReplayRecord, Revision, RunRecord, RunStatus};
+use types::failpoint;
+use types::tiles::Micros;
+use types::{Error, ErrorKind, Result};
+
+mod engine;
+mod meta;
+mod migrations;
+mod session;
+
+mod checkpoint;
+mod damage;
+mod definition;
+mod file;
+mod gap;
+mod ingest;
+mod lease;
+mod mark;
+mod partition;
+mod replay;
+mod run;
+mod snapshot;
+
+mod apply;
+mod expect;
+mod leasing;
+mod state;
+
+pub(super) use expect::cut_conflict;
+
+/// How long [`Catalog::commit_with_retry`] goes on.
+const RETRY: Duration = Duration::from_secs(10);
+/// How long a server may take for one transaction; after that its outcome counts as unknown.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// A handle on the catalog; cheap to clone.
+#[derive(Clone)]
+pub struct Catalog {
+    engine: Engine,
+    identity: Arc<str>,
+    shown: Arc<str>,
+    /// The newest state that this handle has read: the next one is read on top of it.
+    last: Arc<Mutex<Option<Arc<CatalogState>>>>,
+}
+
+impl Catalog {
+    /// Opens the catalog at `url`, and makes or migrates it where needed: `sqlite:///path/catalog.db` (the folder is made
+    /// too), `sqlite::memory:` (lives as long as its handles) or `postgres://user:password@host:port/database`.
+    ///
+    /// Errors: `Input` for a wrong URL or refused credentials, `Unavailable` for a server that does not answer, `Corrupt`
+    /// for a format that a newer version wrote. No message holds the password.
+    pub async fn open(url: &str) -> Result<Catalog> {
+        let engine = Engine::open(url).await?;
+        let shown = engine::shown(url);
+        let identity = migrations::migrate(&engine).await.map_err(|error| error.with("catalog", &shown))?;
+        Ok(Catalog { engine, identity: identity.into(), shown: shown.into(), last: Arc::default() })
+    }
+
+    /// Names this catalog; made once, when it was created.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// A handle on the same catalog that shares nothing of what this one has read, as another process would have.
+    pub fn apart(&self) -> Catalog {
+        Catalog { last: Arc::default(), ..self.clone() }
+    }
+
+    /// Everything, as of one moment.
+    pub async fn state(&self) -> Result<CatalogState> {
+        self.within_limit(self.state_now()).await
+    }
+
+    /// The revision of the last commit: a cheap way to see whether anything changed.
+    pub async fn revision(&self) -> Result<Revision> {
+        self.within_limit(self.engine.number(meta::REVISION)).await
+    }
+
+    /// Carries out all of a commit or nothing, and answers its revision. A commit whose (non-nil) id is already known
+    /// answers its former revision and changes nothing, so that a writer whose reply was lost can simply ask again.
+    ///
+    /// Errors: `Conflict` when an expectation is not met, `Unavailable` when the outcome is not known.
+    pub async fn commit(&self, commit: Commit) -> Result<Revision> {
+        let (before, after) = commit.failpoints().unzip();
+        before.map_or(Ok(()), failpoint::hit)?;
+        let revision = self.within_limit(self.commit_now(&commit)).await?;
+        after.map_or(Ok(()), failpoint::hit)?;
+        Ok(revision)
+    }
+
+    /// Like [`Catalog::commit`], and again for about ten seconds while the database does not answer. A conflict is final.
+    pub async fn commit_with_retry(&self, mut commit: Commit) -> Result<Revision> {
+        if commit.id.is_nil() {
+            commit.id = Uuid::new_v4();
+        }
+        let delays = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(50))
+            .with_max_delay(Duration::from_secs(2))
+            .without_max_times()
+            .with_total_delay(Some(RETRY))
+            .with_jitter();
+        (|| self.commit(commit.clone()))
+            .retry(delays)
+            .when(|error| error.kind() == ErrorKind::Unavailable)
+            .notify(|error, delay| tracing::warn!(%error, delay_ms = delay.as_millis() as u64, "catalog commit is tried again"))
+            .await
+    }
+
+    /// Begins a batch run: reads the catalog and pins what it read, in one transaction that is ordered with all commits.
+    /// Answers the state as of that point and the run as stored, `Running`, its cut that state's vector.
+    pub async fn begin_run(&self, run: RunRecord, expect: Vec<Expect>) -> Result<(CatalogState, RunRecord)> {
+        self.within_limit(self.begin_run_now(run, &expect)).await
+    }
+
+    /// How far `ingest` got in the file of this content.
+    pub async fn ingest_progress(&self, stream: &str, fingerprint: &str) -> Result<Option<IngestRecord>> {
+        let mut session = self.engine.read().await?;
+        let found = ingest::get(&mut session, stream, fingerprint).await;
+        session.finish(found).await
+    }
+
+    /// Which dead letters of a stream were replayed, in the order of partitions and offsets.
+    pub async fn replays(&self, stream: &str) -> Result<Vec<ReplayRecord>> {
+        let mut session = self.engine.read().await?;
+        let found = replay::of_stream(&mut session, stream).await;
+        session.finish(found).await
+    }
+
+    /// How many files are marked for deletion, and since when the oldest (0: for more than a day); `None` without one.
+    pub async fn doomed(&self) -> Result<Option<(i64, Micros)>> {
+        let mut session = self.engine.read().await?;
+        let found = file::doomed(&mut session).await;
+        session.finish(found).await
+    }
+
+    /// The runs of one view, or of all, newest first.
+    pub async fn runs(&self, view: Option<&str>, limit: usize) -> Result<Vec<RunRecord>> {
+        let mut session = self.engine.read().await?;
+        let found = run::history(&mut session, view, i64::try_from(limit).unwrap_or(i64::MAX)).await;
+        session.finish(found).await
+    }
+
+    /// Waits for what is under way and lets go of the database. All clones of this handle are closed with it.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+
+    async fn state_now(&self) -> Result<CatalogState> {
+        let mut session = self.engine.read().await?;
+        let last = self.last_state();
+        let state = state::read(&mut session, last.as_deref()).await;
+        let state = session.finish(state).await?;
+        self.keep(&state);
+        Ok(state)
+    }
+
+    fn last_state(&self) -> Option<Arc<CatalogState>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keep(&self, state: &CatalogState) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|last| last.revision < state.revision) {
+            *last = Some(Arc::new(state.clone()));
+        }
+    }
+
+    async fn commit_now(&self, commit: &Commit) -> Result<Revision> {
+        let mut session = self.engine.write().await?;
+        match apply(&mut session, commit, now_us()).await {
+            Ok(Applied::Before(revision)) => session.rollback().await.map(|()| revision),
+            Ok(Applied::Now(revision)) => session.finish(Ok(revision)).await,
+            Err(error) => session.finish(Err(error)).await,
+        }
+    }
+
+    async fn begin_run_now(&self, run: RunRecord, expect: &[Expect]) -> Result<(CatalogState, RunRecord)> {
+        let mut session = self.engine.write().await?;
+        let begun = begin(&mut session, run, expect, self.last_state().as_deref()).await;
+        session.finish(begun).await
+    }
+
+    /// A server can vanish without a word; a file cannot (and a simulation's clock must not end a statement).
+    async fn within_limit<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        if !self.engine.is_remote() {
+            return work.await;
+        }
+        tokio::time::timeout(ANSWER_LIMIT, work).await.unwrap_or_else(|_| {
+            Err(Error::unavailable("the catalog did not answer").with("catalog", &self.shown).with("waited_s", ANSWER_LIMIT.as_secs()))
+        })
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog").field("url", &self.shown).field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+async fn begin(session: &mut Session, run: RunRecord, expect: &[Expect], last: Option<&CatalogState>) -> Result<(CatalogState, RunRecord)> {
+    let revision = meta::next_revision(session).await?;
+    for expected in expect {
+        expect::check(session, expected, revision).await?;
+    }
+    // One that was asked for may have been carried out by another process since the caller looked.
+    if let Some(ended @ (RunStatus::Succeeded | RunStatus::Failed)) = run::status(session, run.id).await? {
+        let found = format!("{ended:?}").to_lowercase();
+        return Err(Error::conflict("the run has ended already").with("run", run.id).with("view", &run.view).with("found", found));
+    }
+    let cut = partition::vector(session).await?;
+    let run = RunRecord { status: RunStatus::Running, cut: Some(cut), ..run };
+    run::put(session, &run, revision).await?;
+    Ok((state::read(session, last).await?, run))
+}
+
+fn now_us() -> Micros {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_micros() as Micros)
+}
+
+#[cfg(test)]
+mod tests;

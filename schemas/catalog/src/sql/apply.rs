@@ -1,0 +1,85 @@
+//! One commit, carried out inside one transaction.
+
+use super::session::Session;
+use super::{checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, replay, run, snapshot};
+use crate::{Add, Advance, Commit, GapRecord, Remove, Revision};
+use types::Result;
+use types::tiles::Micros;
+
+/// What became of a commit.
+pub(super) enum Applied {
+    /// It was carried out under this revision.
+    Now(Revision),
+    /// It had happened before, under this revision; nothing was changed.
+    Before(Revision),
+}
+
+/// Takes the next revision, recognises a commit that has already happened, checks what is expected, then writes.
+pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -> Result<Applied> {
+    let revision = meta::next_revision(session).await?;
+    if !commit.id.is_nil() {
+        if let Some(before) = meta::revision_of(session, commit.id).await? {
+            return Ok(Applied::Before(before));
+        }
+        meta::remember(session, commit.id, revision, now).await?;
+    }
+    for expected in &commit.expect {
+        expect::check(session, expected, revision).await?;
+    }
+    if commit.remove.iter().any(|removed| matches!(removed, Remove::File(_) | Remove::Checkpoint(_))) {
+        meta::note_removal(session, revision).await?;
+    }
+    for removed in &commit.remove {
+        remove(session, removed, revision).await?;
+    }
+    for added in &commit.add {
+        add(session, added, revision).await?;
+    }
+    advance_all(session, commit).await?;
+    Ok(Applied::Now(revision))
+}
+
+async fn add(session: &mut Session, add: &Add, revision: Revision) -> Result<()> {
+    match add {
+        Add::Definition(record) => definition::put(session, record).await,
+        Add::Checkpoint(record) => checkpoint::add(session, record, revision).await,
+        Add::File(record) => file::put(session, record, revision).await,
+        Add::Snapshot(record) => snapshot::put(session, record).await,
+        Add::Run(record) => run::put(session, record, revision).await,
+        Add::Lease(record) => lease::put(session, record, revision).await,
+        Add::Gap(record) => gap::put(session, record).await,
+        Add::Ingest(record) => ingest::put(session, record).await,
+        Add::Replay(record) => replay::put(session, record).await,
+        Add::Damage(record) => damage::put(session, record).await,
+        Add::Mark(record) => mark::put(session, record).await,
+    }
+}
+
+async fn remove(session: &mut Session, remove: &Remove, revision: Revision) -> Result<()> {
+    match remove {
+        Remove::Doom(path) => file::doom(session, path, revision).await,
+        Remove::File(path) => file::remove(session, path).await,
+        Remove::OrphansBefore(time) => meta::orphan_before(session, *time).await,
+        Remove::Checkpoint(id) => checkpoint::remove(session, *id).await,
+        Remove::Snapshot { view, version } => snapshot::remove(session, view, *version).await,
+        Remove::Lease { name, owner } => lease::remove(session, name, owner).await,
+        Remove::Damage(path) => damage::remove(session, path).await,
+    }
+}
+
+/// In sorted order, so that no two writers can ever wait for each other.
+async fn advance_all(session: &mut Session, commit: &Commit) -> Result<()> {
+    let gap_of = |add: &'_ Add| -> Option<GapRecord> {
+        match add {
+            Add::Gap(gap) => Some(gap.clone()),
+            _ => None,
+        }
+    };
+    let gaps: Vec<GapRecord> = commit.add.iter().filter_map(gap_of).collect();
+    let mut advances: Vec<&Advance> = commit.advance.iter().collect();
+    advances.sort_by(|a, b| (&a.partition, a.start).cmp(&(&b.partition, b.start)));
+    for advance in advances {
+        partition::advance(session, advance, &gaps).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Tables `checkpoint` and `checkpoint_range`: what each checkpoint did in each of its partitions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::session::{Row, Session, values};
+use crate::decide::ledger_difference;
+use crate::{CheckpointRange, CheckpointRecord, Revision};
+use types::vector::{Offset, PartitionId};
+use types::{Error, Result};
+
+/// Those committed after `revision`, in the order of their commits.
+pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<CheckpointRecord>> {
+    let sql = "SELECT id, worker, committed_at, revision FROM checkpoint WHERE revision > $1 ORDER BY revision, id";
+    let mut checkpoints: Vec<CheckpointRecord> = session.rows(sql, values![revision]).await?.iter().map(record).collect::<Result<_>>()?;
+    let mut ranges = ranges_since(session, revision).await?;
+    for checkpoint in &mut checkpoints {
+        checkpoint.ranges = ranges.remove(&checkpoint.id).unwrap_or_default();
+    }
+    Ok(checkpoints)
+}
+
+/// Stores a new checkpoint under the revision of its commit.
+pub(super) async fn add(session: &mut Session, checkpoint: &CheckpointRecord, revision: Revision) -> Result<()> {
+    if let Some((range, counted)) = ledger_difference(checkpoint) {
+        return Err(Error::internal("the counts of a checkpoint do not add up to its offsets")
+            .with("partition", &range.partition)
+            .with("start", range.start)
+            .with("end", range.end)
+            .with("counted", counted));
+    }
+    let sql = "INSERT INTO checkpoint (id, worker, committed_at, revision) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
+    let values = values![checkpoint.id, checkpoint.worker.as_str(), checkpoint.committed_at, revision];
+    if session.execute(sql, values).await? != 1 {
+        return Err(Error::conflict("the checkpoint is already in the catalog").with("checkpoint", checkpoint.id));
+    }
+    for range in &checkpoint.ranges {
+        add_range(session, checkpoint.id, range).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn exists(session: &mut Session, id: Uuid) -> Result<bool> {
+    Ok(session.row("SELECT id FROM checkpoint WHERE id = $1", values![id]).await?.is_some())
+}
+
+/// Its ranges go with it.
+pub(super) async fn remove(session: &mut Session, id: Uuid) -> Result<()> {
+    session.execute("DELETE FROM checkpoint WHERE id = $1", values![id]).await.map(drop)
+}
+
+async fn add_range(session: &mut Session, checkpoint: Uuid, range: &CheckpointRange) -> Result<()> {
+    let sql = "INSERT INTO checkpoint_range (checkpoint, stream, partition, start_offset, end_offset,
+            archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    let values = values![
+        checkpoint,
+        &*range.partition.stream,
+        range.partition.partition,
+        range.start.0,
+        range.end.0,
+        range.archived,
+        range.duplicate,
+        range.dead_lettered,
+        range.absent,
+        range.clock,
+        range.max_event_time,
+        range.complete_to,
+    ];
+    session.execute(sql, values).await.map(drop)
+}
+
+async fn ranges_since(session: &mut Session, revision: Revision) -> Result<HashMap<Uuid, Vec<CheckpointRange>>> {
+    let sql = "SELECT checkpoint, stream, partition, start_offset, end_offset,
+            archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to
+        FROM checkpoint_range JOIN checkpoint ON checkpoint.id = checkpoint_range.checkpoint WHERE revision > $1
+        ORDER BY checkpoint, stream, partition, start_offset";
+    let mut ranges: HashMap<Uuid, Vec<CheckpointRange>> = HashMap::new();
+    // There are few streams and many ranges: they share one name.
+    let mut streams: HashMap<String, Arc<str>> = HashMap::new();
+    for row in session.rows(sql, values![revision]).await? {
+        let stream = row.text("stream")?;
+        let stream = streams.entry(stream).or_insert_with_key(|name| name.as_str().into()).clone();
+        ranges.entry(row.parse("checkpoint")?).or_default().push(range(&row, stream)?);
+    }
+    Ok(ranges)
+}
+
+fn record(row: &Row) -> Result<CheckpointRecord> {
+    Ok(CheckpointRecord {
+        id: row.parse("id")?,
+        worker: row.text("worker")?,
+        committed_at: row.integer("committed_at")?,
+        revision: row.integer("revision")?,
+        ranges: Vec::new(),
+    })
+}
+
+fn range(row: &Row, stream: Arc<str>) -> Result<CheckpointRange> {
+    Ok(CheckpointRange {
+        partition: PartitionId::new(stream, row.number("partition")?),
+        start: Offset(row.integer("start_offset")?),
+        end: Offset(row.integer("end_offset")?),
+        archived: row.integer("archived")?,
+        duplicate: row.integer("duplicate")?,
+        dead_lettered: row.integer("dead_lettered")?,
+        absent: row.integer("absent")?,
+        clock: row.integer_or_null("clock")?,
+        max_event_time: row.integer_or_null("max_event_time")?,
+        complete_to: row.integer_or_null("complete_to")?,
+    })
+}

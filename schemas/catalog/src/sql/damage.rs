@@ -1,0 +1,34 @@
+//! Table `damage`: named files that somebody found missing or damaged.
+
+use super::session::{Row, Session, values};
+use crate::DamageRecord;
+use types::Result;
+
+pub(super) async fn all(session: &mut Session) -> Result<Vec<DamageRecord>> {
+    let sql = "SELECT path, error, found_by, found_at FROM damage";
+    let mut damages: Vec<DamageRecord> = session.rows(sql, values![]).await?.iter().map(record).collect::<Result<_>>()?;
+    // Not by the database: its order of text depends on its locale.
+    damages.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(damages)
+}
+
+/// The first report of a file stays. One of a file that is not named (any more) is late: whoever found it read an older state.
+pub(super) async fn put(session: &mut Session, damage: &DamageRecord) -> Result<()> {
+    let sql = "INSERT INTO damage (path, error, found_by, found_at) SELECT path, $2, $3, $4 FROM file WHERE path = $1 AND doomed = 0
+        ON CONFLICT (path) DO NOTHING";
+    let values = values![damage.path.as_str(), damage.error.as_str(), damage.found_by.as_str(), damage.found_at];
+    session.execute(sql, values).await.map(drop)
+}
+
+pub(super) async fn remove(session: &mut Session, path: &str) -> Result<()> {
+    session.execute("DELETE FROM damage WHERE path = $1", values![path]).await.map(drop)
+}
+
+fn record(row: &Row) -> Result<DamageRecord> {
+    Ok(DamageRecord {
+        path: row.text("path")?,
+        error: row.text("error")?,
+        found_by: row.text("found_by")?,
+        found_at: row.integer("found_at")?,
+    })
+}

@@ -1,0 +1,56 @@
+//! Table `definition`: the versions of streams and views.
+
+use std::sync::Arc;
+
+use super::session::{Row, Session, values, word_of};
+use crate::{DefinitionKind, DefinitionRecord, DefinitionStatus};
+use types::Result;
+
+const KINDS: [(DefinitionKind, &str); 2] = [(DefinitionKind::Stream, "stream"), (DefinitionKind::View, "view")];
+
+const STATUSES: [(DefinitionStatus, &str); 3] =
+    [(DefinitionStatus::Building, "building"), (DefinitionStatus::Active, "active"), (DefinitionStatus::Retired, "retired")];
+
+pub(super) async fn all(session: &mut Session) -> Result<Vec<DefinitionRecord>> {
+    let sql = "SELECT kind, name, version, sql, status, created_at FROM definition ORDER BY kind, name, version";
+    session.rows(sql, values![]).await?.iter().map(record).collect()
+}
+
+pub(super) async fn put(session: &mut Session, definition: &DefinitionRecord) -> Result<()> {
+    let sql = "INSERT INTO definition (kind, name, version, sql, status, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT (kind, name, version) DO UPDATE SET sql = excluded.sql, status = excluded.status, created_at = excluded.created_at";
+    let values = values![
+        word_of(&definition.kind, &KINDS)?,
+        &*definition.name,
+        definition.version,
+        definition.sql.as_str(),
+        word_of(&definition.status, &STATUSES)?,
+        definition.created_at,
+    ];
+    session.execute(sql, values).await.map(drop)
+}
+
+pub(super) async fn newest_version(session: &mut Session, kind: DefinitionKind, name: &Arc<str>) -> Result<Option<u32>> {
+    let sql = "SELECT version FROM definition WHERE kind = $1 AND name = $2 ORDER BY version DESC LIMIT 1";
+    let row = session.row(sql, values![word_of(&kind, &KINDS)?, &**name]).await?;
+    row.map(|row| row.number("version")).transpose()
+}
+
+/// The word for a kind, for messages.
+pub(super) fn kind_word(kind: DefinitionKind) -> &'static str {
+    match kind {
+        DefinitionKind::Stream => "stream",
+        DefinitionKind::View => "view",
+    }
+}
+
+fn record(row: &Row) -> Result<DefinitionRecord> {
+    Ok(DefinitionRecord {
+        kind: row.word("kind", &KINDS)?,
+        name: row.text("name")?.into(),
+        version: row.number("version")?,
+        sql: row.text("sql")?,
+        status: row.word("status", &STATUSES)?,
+        created_at: row.integer("created_at")?,
+    })
+}

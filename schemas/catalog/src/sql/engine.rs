@@ -1,0 +1,207 @@
+//! The two engines a catalog can live in, and how one is reached from its URL.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use backon::{ExponentialBuilder, Retryable};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Connection, PgPool, SqlitePool};
+use url::Url;
+
+use super::session::{Session, failed};
+use types::durable::{make_folder, sync_folder};
+use types::redact::redacted_url;
+use types::{Error, ErrorKind, Result};
+
+/// How long a statement waits for another writer, and a caller for a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a PostgreSQL server may take to greet.
+const GREETING: Duration = Duration::from_secs(5);
+const READERS: u32 = 4;
+
+#[derive(Clone)]
+pub(super) enum Engine {
+    /// Writes have a connection of their own: SQLite has one writer, and readers need not wait behind it.
+    Sqlite {
+        read: SqlitePool,
+        write: SqlitePool,
+    },
+    Postgres(PgPool),
+}
+
+impl Engine {
+    pub(super) async fn open(url: &str) -> Result<Self> {
+        match place_of(url)? {
+            Place::Memory => open_memory().await,
+            Place::File(path) => open_file(&path).await,
+            Place::Server(options) => open_server(*options).await,
+        }
+        .map_err(|error| error.with("catalog", shown(url)))
+    }
+
+    /// A transaction in which everything is seen as of one moment.
+    pub(super) async fn read(&self) -> Result<Session> {
+        match self {
+            Engine::Sqlite { read, .. } => read.begin_with("BEGIN DEFERRED").await.map(Session::Sqlite),
+            Engine::Postgres(pool) => pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map(Session::Postgres),
+        }
+        .map_err(failed)
+    }
+
+    /// A transaction that writes. On PostgreSQL it is ordered by the row lock that `meta::next_revision` takes first.
+    pub(super) async fn write(&self) -> Result<Session> {
+        match self {
+            Engine::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Session::Sqlite),
+            Engine::Postgres(pool) => pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await.map(Session::Postgres),
+        }
+        .map_err(failed)
+    }
+
+    /// One number, without a transaction.
+    pub(super) async fn number(&self, sql: &'static str) -> Result<i64> {
+        match self {
+            Engine::Sqlite { read, .. } => sqlx::query_scalar(sql).fetch_one(read).await,
+            Engine::Postgres(pool) => sqlx::query_scalar(sql).fetch_one(pool).await,
+        }
+        .map_err(failed)
+    }
+
+    /// Whether a network lies in between.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self, Engine::Postgres(_))
+    }
+
+    /// Lets go of all connections; SQLite then folds its write-ahead log into the file.
+    pub(super) async fn close(&self) {
+        match self {
+            Engine::Sqlite { read, write } => {
+                read.close().await;
+                write.close().await;
+            }
+            Engine::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+enum Place {
+    Memory,
+    File(PathBuf),
+    Server(Box<PgConnectOptions>),
+}
+
+/// The URL without what must not be printed: its password and its parameters.
+pub(super) fn shown(url: &str) -> String {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    // Before it is parsed: of `u:12/word@host` a parser takes `12` for a port and shows the rest.
+    let redacted = redacted_url(url);
+    if scheme == "sqlite" {
+        return redacted;
+    }
+    match Url::parse(&redacted) {
+        Ok(mut parsed) if parsed.has_host() => {
+            // Both fail only where there is no password to hide.
+            let _ = parsed.set_password(None);
+            parsed.set_query(None);
+            parsed.set_fragment(None);
+            parsed.to_string()
+        }
+        _ if matches!(scheme, "postgres" | "postgresql") => format!("{scheme}://.."),
+        _ => "..".to_owned(),
+    }
+}
+
+fn place_of(url: &str) -> Result<Place> {
+    let wrong = |why: &str| Error::input(format!("the catalog's URL is wrong: {why}")).with("url", shown(url));
+    if url == "sqlite::memory:" {
+        return Ok(Place::Memory);
+    }
+    if let Some(rest) = url.strip_prefix("sqlite:") {
+        return file_of(rest).map(Place::File).ok_or_else(|| wrong("expected sqlite:///path/catalog.db or sqlite::memory:"));
+    }
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        // The parser's own message could repeat the password.
+        let options = PgConnectOptions::from_str(url).map_err(|_| wrong("expected postgres://user:password@host:port/database"))?;
+        return Ok(Place::Server(Box::new(options)));
+    }
+    Err(wrong("expected sqlite:///path/catalog.db or postgres://user:password@host:port/database"))
+}
+
+/// `///path/catalog.db` is absolute and may be percent-encoded; `//folder/catalog.db` is relative to the working directory.
+fn file_of(rest: &str) -> Option<PathBuf> {
+    if rest.contains(['?', '#']) {
+        return None;
+    }
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    let path = match path.starts_with('/') {
+        true => Url::parse(&format!("file://{path}")).ok()?.to_file_path().ok()?,
+        false => PathBuf::from(path),
+    };
+    path.file_name().is_some().then_some(path)
+}
+
+fn sqlite_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {
+    options
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // NORMAL may lose the last commits at a power loss.
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(PATIENCE)
+}
+
+async fn open_memory() -> Result<Engine> {
+    let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(failed)?;
+    let options = sqlite_settings(options).journal_mode(SqliteJournalMode::Memory);
+    // The data lives as long as its one connection: it must never be closed for its age.
+    let pool = SqlitePoolOptions::new().min_connections(1).max_connections(1).idle_timeout(None).max_lifetime(None);
+    let pool = pool.test_before_acquire(false).connect_with(options).await.map_err(failed)?;
+    Ok(Engine::Sqlite { read: pool.clone(), write: pool })
+}
+
+async fn open_file(path: &Path) -> Result<Engine> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let in_folder = |error: std::io::Error| Error::from(error).with("folder", folder.display());
+    make_folder(folder).map_err(in_folder)?;
+    let options = sqlite_settings(SqliteConnectOptions::new().filename(path));
+    // The switch to WAL is the one statement that does not wait for others who open the file in the same moment.
+    let write = (|| async { writer(options.clone()).await.map_err(failed) })
+        .retry(ExponentialBuilder::default().with_min_delay(Duration::from_millis(20)).with_total_delay(Some(PATIENCE)).with_jitter())
+        .when(|error| error.kind() == ErrorKind::Unavailable && is_busy(error))
+        .await?;
+    let read = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(options);
+    sync_folder(folder).map_err(in_folder)?;
+    Ok(Engine::Sqlite { read, write })
+}
+
+async fn writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
+    SqlitePoolOptions::new().max_connections(1).connect_with(options).await
+}
+
+fn is_busy(error: &Error) -> bool {
+    error.to_string().contains("locked")
+}
+
+async fn open_server(options: PgConnectOptions) -> Result<Engine> {
+    let options = options.application_name("basestream").options([
+        ("client_min_messages", "warning"),
+        // A writer that hangs in the middle must not stop all others for ever.
+        ("lock_timeout", "10s"),
+        ("idle_in_transaction_session_timeout", "30s"),
+    ]);
+    // A pool retries a refused connection for as long as it may wait; one connection says at once what is wrong.
+    let greeting = tokio::time::timeout(GREETING, PgConnection::connect_with(&options)).await;
+    let unreachable = || Error::unavailable("the catalog's PostgreSQL server did not answer");
+    match greeting {
+        Err(_) => return Err(unreachable().with("waited", format!("{} s", GREETING.as_secs()))),
+        Ok(Err(error @ (sqlx::Error::Io(_) | sqlx::Error::Tls(_)))) => return Err(unreachable().caused_by(error)),
+        Ok(Err(error)) => return Err(failed(error)),
+        Ok(Ok(connection)) => connection.close().await.map_err(failed)?,
+    }
+    let pool = PgPoolOptions::new().max_connections(READERS * 2).acquire_timeout(PATIENCE);
+    Ok(Engine::Postgres(pool.connect_lazy_with(options)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! What a commit expects, held against what is there. Each check that fails is a conflict that names both.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::session::Session;
+use super::{checkpoint, definition, file, lease, meta, partition, run, snapshot};
+use crate::{DefinitionKind, Expect, LeaseRecord, Revision, RunStatus};
+use types::files::ObjectName;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId, Vector};
+use types::{Error, Result};
+
+/// Checks one expectation in the transaction that took `revision`.
+pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revision) -> Result<()> {
+    match expect {
+        Expect::NextOffset { partition, offset } => next_offset(session, partition, *offset).await,
+        Expect::LogIdentity { partition, identity } => log_identity(session, partition, identity).await,
+        Expect::Lease { name, owner, epoch, now } => lease_held(session, name, owner, *epoch, *now).await,
+        Expect::LeaseFree { name, owner, now } => lease_free(session, name, owner, *now).await,
+        Expect::CutNotBehind { view, version, cut } => cut_not_behind(session, view, *version, cut).await,
+        Expect::NewestVersion { kind, name, version } => newest_version(session, *kind, name, *version).await,
+        Expect::NotDoomed { paths } => not_doomed(session, paths).await,
+        Expect::Running { run } => running(session, *run).await,
+        Expect::Named { paths } => named(session, paths).await,
+        Expect::HasCheckpoint(id) => has_checkpoint(session, *id).await,
+        Expect::Revision(expected) => same_revision(*expected, revision - 1),
+    }
+}
+
+async fn next_offset(session: &mut Session, id: &PartitionId, expected: Offset) -> Result<()> {
+    let found = partition::get(session, id).await?.map_or(Offset::ZERO, |partition| partition.next_offset);
+    if found == expected { Ok(()) } else { Err(partition::position_conflict(id, expected, found)) }
+}
+
+/// A log or a partition without identity matches every other.
+async fn log_identity(session: &mut Session, id: &PartitionId, expected: &str) -> Result<()> {
+    match partition::get(session, id).await? {
+        Some(found) if !expected.is_empty() && !found.log_identity.is_empty() && found.log_identity != expected => {
+            Err(partition::identity_conflict(id, expected, &found.log_identity))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn lease_held(session: &mut Session, name: &str, owner: &str, epoch: i64, now: Micros) -> Result<()> {
+    let expected = format!("{owner} at epoch {epoch}, not expired at {now}");
+    match lease::get(session, name).await? {
+        Some(found) if found.owner == owner && found.epoch == epoch && found.expires_at > now => Ok(()),
+        Some(found) => Err(lease_conflict("the lease is lost", name, &expected, &holder(&found))),
+        None => Err(lease_conflict("the lease is lost", name, &expected, "nobody")),
+    }
+}
+
+async fn lease_free(session: &mut Session, name: &str, owner: &str, now: Micros) -> Result<()> {
+    match lease::get(session, name).await? {
+        Some(found) if found.owner != owner && found.expires_at > now => {
+            let expected = format!("nobody but {owner} at {now}");
+            Err(lease_conflict("the lease is held by another", name, &expected, &holder(&found)))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn cut_not_behind(session: &mut Session, view: &Arc<str>, version: u32, cut: &Vector) -> Result<()> {
+    let Some(published) = snapshot::get(session, view, version).await? else { return Ok(()) };
+    match cut.behind(&published.cut) {
+        Some((partition, offset, published)) => Err(cut_conflict(view, version, &partition, offset, published)),
+        None => Ok(()),
+    }
+}
+
+async fn newest_version(session: &mut Session, kind: DefinitionKind, name: &Arc<str>, expected: Option<u32>) -> Result<()> {
+    let found = definition::newest_version(session, kind, name).await?;
+    if found == expected {
+        return Ok(());
+    }
+    let text = |version: Option<u32>| version.map_or("none".to_owned(), |version| version.to_string());
+    Err(Error::conflict("the definition's newest version is another")
+        .with(definition::kind_word(kind), name)
+        .with("expected version", text(expected))
+        .with("found version", text(found)))
+}
+
+async fn not_doomed(session: &mut Session, paths: &[String]) -> Result<()> {
+    if let Some(path) = file::first_doomed(session, paths).await? {
+        return Err(file::doomed_conflict(path));
+    }
+    let before = meta::orphaned_before(session).await?;
+    let made = |path: &str| path.parse().ok().and_then(|name: ObjectName| name.made_at());
+    match paths.iter().find_map(|path| made(path).filter(|made| *made < before).map(|made| (path, made))) {
+        Some((path, made)) => Err(Error::conflict("the file was made so long ago that the collector has given it up")
+            .with("path", path)
+            .with("made_at", made)
+            .with("given up before", before)),
+        None => Ok(()),
+    }
+}
+
+async fn running(session: &mut Session, id: Uuid) -> Result<()> {
+    let found = run::status(session, id).await?;
+    if found == Some(RunStatus::Running) {
+        return Ok(());
+    }
+    let found = found.map_or("no run".to_owned(), |status| format!("{status:?}"));
+    Err(Error::conflict("the run is not under way any more").with("run", id).with("expected", "Running").with("found", found))
+}
+
+async fn named(session: &mut Session, paths: &[String]) -> Result<()> {
+    for path in paths {
+        if !file::is_named(session, path).await? {
+            return Err(
+                Error::conflict("the catalog does not name the file any more: somebody else replaced or collected it").with("path", path)
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn has_checkpoint(session: &mut Session, id: Uuid) -> Result<()> {
+    match checkpoint::exists(session, id).await? {
+        true => Ok(()),
+        false => Err(Error::conflict("the checkpoint is not in the catalog (any more)").with("checkpoint", id)),
+    }
+}
+
+fn same_revision(expected: Revision, found: Revision) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::conflict("the catalog changed since it was read").with("expected revision", expected).with("found revision", found))
+}
+
+fn holder(lease: &LeaseRecord) -> String {
+    format!("{} at epoch {}, expires at {}", lease.owner, lease.epoch, lease.expires_at)
+}
+
+fn lease_conflict(message: &str, name: &str, expected: &str, found: &str) -> Error {
+    Error::conflict(message).with("lease", name).with("expected holder", expected).with("found holder", found)
+}
+
+/// Shared with the pure decision, so that both say the same.
+pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cut: Offset, published: Offset) -> Error {
+    Error::conflict("the cut stands before the published snapshot's")
+        .with("view", view)
+        .with("version", version)
+        .with("partition", partition)
+        .with("cut", cut)
+        .with("published", published)
+}

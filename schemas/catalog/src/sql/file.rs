@@ -1,0 +1,109 @@
+//! Table `file`: the files of the object storage that the catalog names, and which of them are doomed.
+
+use std::collections::BTreeSet;
+
+use super::damage;
+use super::session::{Row, Session, values, word_of};
+use crate::Revision;
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::{Error, Result};
+
+const KINDS: [(FileKind, &str); 5] = [
+    (FileKind::Archive, "archive"),
+    (FileKind::DeadLetters, "dead_letters"),
+    (FileKind::States, "states"),
+    (FileKind::Snapshot, "snapshot"),
+    (FileKind::Manifest, "manifest"),
+];
+
+/// Those written or doomed after `revision`, in the order of their paths.
+pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<FileRecord>> {
+    let sql = "SELECT path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed
+        FROM file WHERE revision > $1";
+    let mut files: Vec<FileRecord> = session.rows(sql, values![revision]).await?.iter().map(record).collect::<Result<_>>()?;
+    // Not by the database: its order of text depends on its locale.
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// Stores a file. A doomed path stays doomed: naming it is a conflict.
+pub(super) async fn put(session: &mut Session, file: &FileRecord, revision: Revision) -> Result<()> {
+    let sql = "INSERT INTO file (path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed,
+            revision)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        ON CONFLICT (path) DO UPDATE SET kind = excluded.kind, checkpoint = excluded.checkpoint, run = excluded.run,
+            subject = excluded.subject, bytes = excluded.bytes, row_count = excluded.row_count, checksum = excluded.checksum,
+            min_event_time = excluded.min_event_time, max_event_time = excluded.max_event_time, doomed = excluded.doomed,
+            revision = excluded.revision
+        WHERE file.doomed = 0";
+    let values = values![
+        file.path.as_str(),
+        word_of(&file.kind, &KINDS)?,
+        file.checkpoint,
+        file.run,
+        file.subject.as_deref(),
+        file.bytes,
+        file.rows,
+        file.checksum,
+        file.min_event_time,
+        file.max_event_time,
+        file.doomed,
+        revision,
+    ];
+    match session.execute(sql, values).await? {
+        0 => Err(doomed_conflict(&file.path)),
+        _ => Ok(()),
+    }
+}
+
+/// How many are doomed, and when the first of them was: the commit that did it is known for a day.
+pub(super) async fn doomed(session: &mut Session) -> Result<Option<(i64, Micros)>> {
+    let sql = "SELECT COUNT(*) AS files, MIN(COALESCE(commits.committed_at, 0)) AS since
+        FROM file LEFT JOIN commits ON commits.revision = file.revision WHERE file.doomed = 1";
+    let Some(row) = session.row(sql, values![]).await? else { return Ok(None) };
+    let files = row.integer("files")?;
+    Ok(row.integer_or_null("since")?.filter(|_| files > 0).map(|since| (files, since)))
+}
+
+/// The first of `paths` that is doomed. Doomed files are few: they are on their way out.
+pub(super) async fn first_doomed<'p>(session: &mut Session, paths: &'p [String]) -> Result<Option<&'p String>> {
+    let rows = session.rows("SELECT path FROM file WHERE doomed = 1", values![]).await?;
+    let doomed: BTreeSet<String> = rows.iter().map(|row| row.text("path")).collect::<Result<_>>()?;
+    Ok(paths.iter().find(|path| doomed.contains(*path)))
+}
+
+/// True when the catalog names the file and it is not doomed.
+pub(super) async fn is_named(session: &mut Session, path: &str) -> Result<bool> {
+    Ok(session.row("SELECT path FROM file WHERE path = $1 AND doomed = 0", values![path]).await?.is_some())
+}
+
+pub(super) async fn doom(session: &mut Session, path: &str, revision: Revision) -> Result<()> {
+    session.execute("UPDATE file SET doomed = 1, revision = $2 WHERE path = $1", values![path, revision]).await?;
+    damage::remove(session, path).await
+}
+
+pub(super) async fn remove(session: &mut Session, path: &str) -> Result<()> {
+    session.execute("DELETE FROM file WHERE path = $1", values![path]).await?;
+    damage::remove(session, path).await
+}
+
+pub(super) fn doomed_conflict(path: &str) -> Error {
+    Error::conflict("the file is doomed: the collector is deleting it").with("path", path)
+}
+
+fn record(row: &Row) -> Result<FileRecord> {
+    Ok(FileRecord {
+        path: row.text("path")?,
+        kind: row.word("kind", &KINDS)?,
+        checkpoint: row.parse_or_null("checkpoint")?,
+        run: row.parse_or_null("run")?,
+        subject: row.text_or_null("subject")?.map(Into::into),
+        bytes: row.integer("bytes")?,
+        rows: row.integer("row_count")?,
+        checksum: row.number("checksum")?,
+        min_event_time: row.integer_or_null("min_event_time")?,
+        max_event_time: row.integer_or_null("max_event_time")?,
+        doomed: row.flag("doomed")?,
+    })
+}

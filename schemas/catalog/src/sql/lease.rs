@@ -1,0 +1,41 @@
+//! Table `lease`: named rights that expire, and what their holders need kept.
+
+use super::session::{Row, Session, values};
+use crate::{LeaseRecord, Revision};
+use types::Result;
+
+pub(super) async fn all(session: &mut Session) -> Result<Vec<LeaseRecord>> {
+    let sql = "SELECT name, owner, epoch, expires_at, pin FROM lease ORDER BY name";
+    session.rows(sql, values![]).await?.iter().map(record).collect()
+}
+
+pub(super) async fn get(session: &mut Session, name: &str) -> Result<Option<LeaseRecord>> {
+    let sql = "SELECT name, owner, epoch, expires_at, pin FROM lease WHERE name = $1";
+    session.row(sql, values![name]).await?.as_ref().map(record).transpose()
+}
+
+/// Stores a lease. Epoch 0 asks for a new epoch: the commit's revision, which is greater than every epoch before it, also
+/// when the lease was released in between.
+pub(super) async fn put(session: &mut Session, lease: &LeaseRecord, revision: Revision) -> Result<()> {
+    let sql = "INSERT INTO lease (name, owner, epoch, expires_at, pin) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch, expires_at = excluded.expires_at,
+            pin = excluded.pin";
+    let epoch = if lease.epoch == 0 { revision } else { lease.epoch };
+    let values = values![lease.name.as_str(), lease.owner.as_str(), epoch, lease.expires_at, lease.pin.as_ref()];
+    session.execute(sql, values).await.map(drop)
+}
+
+/// Deletes the lease where `owner` holds it.
+pub(super) async fn remove(session: &mut Session, name: &str, owner: &str) -> Result<()> {
+    session.execute("DELETE FROM lease WHERE name = $1 AND owner = $2", values![name, owner]).await.map(drop)
+}
+
+fn record(row: &Row) -> Result<LeaseRecord> {
+    Ok(LeaseRecord {
+        name: row.text("name")?,
+        owner: row.text("owner")?,
+        epoch: row.integer("epoch")?,
+        expires_at: row.integer("expires_at")?,
+        pin: row.parse_or_null("pin")?,
+    })
+}

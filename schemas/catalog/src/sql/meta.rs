@@ -1,0 +1,104 @@
+//! Tables `meta` and `commits`: who this catalog is, its revision, and which commits it already knows.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::migrations::FORMAT;
+use super::session::{Session, values};
+use crate::Revision;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// The one row of `meta`.
+pub(super) struct Meta {
+    pub(super) identity: String,
+    pub(super) format: i64,
+    pub(super) revision: Revision,
+    /// The last commit that deleted a checkpoint or a file.
+    pub(super) removed_revision: Revision,
+}
+
+/// How long a commit can be recognised by its id: far longer than any retry.
+const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(super) const REVISION: &str = "SELECT revision FROM meta";
+
+/// Makes the table and its row where they are missing.
+pub(super) async fn create(session: &mut Session) -> Result<()> {
+    session
+        .script(
+            "CREATE TABLE IF NOT EXISTS meta (
+                only_row BIGINT NOT NULL PRIMARY KEY CHECK (only_row = 1),
+                identity TEXT   NOT NULL,
+                format   BIGINT NOT NULL,
+                revision BIGINT NOT NULL,
+                removed_revision BIGINT NOT NULL
+            )",
+        )
+        .await?;
+    let row = "INSERT INTO meta (only_row, identity, format, revision, removed_revision) VALUES (1, $1, 0, 0, 0)
+        ON CONFLICT (only_row) DO NOTHING";
+    session.execute(row, values![Uuid::new_v4()]).await.map(drop)
+}
+
+pub(super) async fn read(session: &mut Session) -> Result<Meta> {
+    let row = session.row("SELECT identity, format, revision, removed_revision FROM meta", values![]).await?.ok_or_else(no_row)?;
+    Ok(Meta {
+        identity: row.text("identity")?,
+        format: row.integer("format")?,
+        revision: row.integer("revision")?,
+        removed_revision: row.integer("removed_revision")?,
+    })
+}
+
+pub(super) async fn set_format(session: &mut Session, format: i64) -> Result<()> {
+    session.execute("UPDATE meta SET format = $1", values![format]).await.map(drop)
+}
+
+/// The first statement of every write: on PostgreSQL its row lock puts all commits in one order, and a statement after it
+/// sees all that was committed before.
+pub(super) async fn next_revision(session: &mut Session) -> Result<Revision> {
+    let sql = "UPDATE meta SET revision = revision + 1 RETURNING revision, format";
+    let row = session.row(sql, values![]).await?.ok_or_else(no_row)?;
+    let format = row.integer("format")?;
+    if format != FORMAT {
+        return Err(Error::corrupt("the catalog's format was changed by another version of basestream; start again with that one")
+            .with("found", format)
+            .with("expected", FORMAT));
+    }
+    row.integer("revision")
+}
+
+/// Notes that this commit deletes a checkpoint or a file: former states cannot be brought up to date past it.
+pub(super) async fn note_removal(session: &mut Session, revision: Revision) -> Result<()> {
+    session.execute("UPDATE meta SET removed_revision = $1", values![revision]).await.map(drop)
+}
+
+/// The revision of the commit of this id, when it has already happened.
+pub(super) async fn revision_of(session: &mut Session, id: Uuid) -> Result<Option<Revision>> {
+    let row = session.row("SELECT revision FROM commits WHERE id = $1", values![id]).await?;
+    row.map(|row| row.integer("revision")).transpose()
+}
+
+/// The time before which the files of checkpoints can be named no more.
+pub(super) async fn orphaned_before(session: &mut Session) -> Result<Micros> {
+    session.row("SELECT orphaned_before FROM meta", values![]).await?.ok_or_else(no_row)?.integer("orphaned_before")
+}
+
+/// Moves that time forward; it never goes back.
+pub(super) async fn orphan_before(session: &mut Session, time: Micros) -> Result<()> {
+    session.execute("UPDATE meta SET orphaned_before = $1 WHERE orphaned_before < $1", values![time]).await.map(drop)
+}
+
+/// Notes a commit by its id, and forgets those that nobody will ask for again.
+pub(super) async fn remember(session: &mut Session, id: Uuid, revision: Revision, now: Micros) -> Result<()> {
+    let oldest = now.saturating_sub(REMEMBERED.as_micros() as Micros);
+    session.execute("DELETE FROM commits WHERE committed_at < $1", values![oldest]).await?;
+    let sql = "INSERT INTO commits (id, revision, committed_at) VALUES ($1, $2, $3)";
+    session.execute(sql, values![id, revision, now]).await.map(drop)
+}
+
+fn no_row() -> Error {
+    Error::corrupt("the catalog's table meta has no row")
+}

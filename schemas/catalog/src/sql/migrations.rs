@@ -1,0 +1,46 @@
+//! The catalog's formats: each migration is one SQL text that runs on both engines.
+
+use super::engine::Engine;
+use super::meta;
+use super::session::{Session, values};
+use types::{Error, Result};
+
+/// Migration n makes format n out of format n - 1. Never change one that was released: add the next.
+const MIGRATIONS: [&str; 4] = [
+    include_str!("migrations/0001_tables.sql"),
+    include_str!("migrations/0002_orphans.sql"),
+    include_str!("migrations/0003_replay.sql"),
+    include_str!("migrations/0004_damage.sql"),
+];
+
+/// The format that this version reads and writes.
+pub(super) const FORMAT: i64 = MIGRATIONS.len() as i64;
+
+/// An arbitrary number: processes that open a catalog at the same time migrate one after the other.
+const ADVISORY_LOCK: i64 = 0x6261_7365_7374;
+
+/// Brings the catalog to [`FORMAT`] and answers its identity. A newer format is refused.
+pub(super) async fn migrate(engine: &Engine) -> Result<String> {
+    let mut session = engine.write().await?;
+    let outcome = migrate_in(&mut session).await;
+    session.finish(outcome).await
+}
+
+async fn migrate_in(session: &mut Session) -> Result<String> {
+    if let Session::Postgres(_) = session {
+        session.execute("SELECT pg_advisory_xact_lock($1)", values![ADVISORY_LOCK]).await?;
+    }
+    meta::create(session).await?;
+    let meta = meta::read(session).await?;
+    if meta.format > FORMAT {
+        return Err(Error::corrupt("the catalog was written by a newer version of basestream; use that version")
+            .with("found format", meta.format)
+            .with("newest known format", FORMAT));
+    }
+    for (migration, format) in MIGRATIONS.into_iter().zip(1..).filter(|(_, format)| *format > meta.format) {
+        session.script(migration).await?;
+        meta::set_format(session, format).await?;
+        tracing::info!(format, "catalog migrated");
+    }
+    Ok(meta.identity)
+}

@@ -1,0 +1,31 @@
+//! Table `replay`: which dead letters were appended to the log again.
+
+use super::session::{Row, Session, values};
+use crate::ReplayRecord;
+use types::Result;
+use types::vector::{Offset, PartitionId};
+
+pub(super) async fn of_stream(session: &mut Session, stream: &str) -> Result<Vec<ReplayRecord>> {
+    let sql = "SELECT stream, partition, start_offset, end_offset, replayed_at FROM replay
+        WHERE stream = $1 ORDER BY partition, start_offset";
+    session.rows(sql, values![stream]).await?.iter().map(record).collect()
+}
+
+/// A range that begins where a known one does is the longer of the two.
+pub(super) async fn put(session: &mut Session, replay: &ReplayRecord) -> Result<()> {
+    let sql = "INSERT INTO replay (stream, partition, start_offset, end_offset, replayed_at) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (stream, partition, start_offset) DO UPDATE SET replayed_at = excluded.replayed_at,
+            end_offset = CASE WHEN replay.end_offset > excluded.end_offset THEN replay.end_offset ELSE excluded.end_offset END";
+    let partition = &replay.partition;
+    let values = values![&*partition.stream, partition.partition, replay.start.0, replay.end.0, replay.replayed_at];
+    session.execute(sql, values).await.map(drop)
+}
+
+fn record(row: &Row) -> Result<ReplayRecord> {
+    Ok(ReplayRecord {
+        partition: PartitionId::new(row.text("stream")?, row.number("partition")?),
+        start: Offset(row.integer("start_offset")?),
+        end: Offset(row.integer("end_offset")?),
+        replayed_at: row.integer("replayed_at")?,
+    })
+}

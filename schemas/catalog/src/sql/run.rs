@@ -1,0 +1,93 @@
+//! Table `run`: batch runs, asked for, running and ended.
+
+use uuid::Uuid;
+
+use super::session::{Row, Session, values, word_of};
+use crate::{Revision, RunRecord, RunStatus};
+use types::Result;
+
+const STATUSES: [(RunStatus, &str); 4] = [
+    (RunStatus::Requested, "requested"),
+    (RunStatus::Running, "running"),
+    (RunStatus::Succeeded, "succeeded"),
+    (RunStatus::Failed, "failed"),
+];
+
+/// How many ended runs of each view a state holds; all of them are in the history.
+const RECENT: i64 = 20;
+
+/// The requested and the running ones, and the newest ended ones of each view; newest first.
+pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
+    let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut,
+            events_read, rows_written, bytes_written, peak_memory_bytes, error
+        FROM (
+            SELECT run.*, row_number() OVER (
+                PARTITION BY view_name, CASE WHEN status IN ('requested', 'running') THEN 1 ELSE 0 END ORDER BY added_revision DESC, id
+            ) AS place FROM run
+        ) AS placed
+        WHERE status IN ('requested', 'running') OR place <= $1
+        ORDER BY added_revision DESC, id";
+    session.rows(sql, values![RECENT]).await?.iter().map(record).collect()
+}
+
+pub(super) async fn status(session: &mut Session, id: Uuid) -> Result<Option<RunStatus>> {
+    let row = session.row("SELECT status FROM run WHERE id = $1", values![id]).await?;
+    row.map(|row| row.word("status", &STATUSES)).transpose()
+}
+
+/// The history, newest first.
+pub(super) async fn history(session: &mut Session, view: Option<&str>, limit: i64) -> Result<Vec<RunRecord>> {
+    let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut,
+            events_read, rows_written, bytes_written, peak_memory_bytes, error
+        FROM run WHERE $1 = '' OR view_name = $1 ORDER BY added_revision DESC, id LIMIT $2";
+    session.rows(sql, values![view.unwrap_or_default(), limit]).await?.iter().map(record).collect()
+}
+
+/// Stores a run; it keeps its place in the history when it is stored again.
+pub(super) async fn put(session: &mut Session, run: &RunRecord, revision: Revision) -> Result<()> {
+    let sql = "INSERT INTO run (id, added_revision, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut,
+            events_read, rows_written, bytes_written, peak_memory_bytes, error)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+        ON CONFLICT (id) DO UPDATE SET view_name = excluded.view_name, version = excluded.version, status = excluded.status,
+            scheduled_for = excluded.scheduled_for, attempt = excluded.attempt, started_at = excluded.started_at,
+            ended_at = excluded.ended_at, cut = excluded.cut, events_read = excluded.events_read,
+            rows_written = excluded.rows_written, bytes_written = excluded.bytes_written,
+            peak_memory_bytes = excluded.peak_memory_bytes, error = excluded.error";
+    let values = values![
+        run.id,
+        revision,
+        &*run.view,
+        run.version,
+        word_of(&run.status, &STATUSES)?,
+        run.scheduled_for,
+        run.attempt,
+        run.started_at,
+        run.ended_at,
+        run.cut.as_ref(),
+        run.events_read,
+        run.rows_written,
+        run.bytes_written,
+        run.peak_memory_bytes,
+        run.error.as_deref(),
+    ];
+    session.execute(sql, values).await.map(drop)
+}
+
+fn record(row: &Row) -> Result<RunRecord> {
+    Ok(RunRecord {
+        id: row.parse("id")?,
+        view: row.text("view_name")?.into(),
+        version: row.number("version")?,
+        status: row.word("status", &STATUSES)?,
+        scheduled_for: row.integer_or_null("scheduled_for")?,
+        attempt: row.number("attempt")?,
+        started_at: row.integer_or_null("started_at")?,
+        ended_at: row.integer_or_null("ended_at")?,
+        cut: row.parse_or_null("cut")?,
+        events_read: row.integer("events_read")?,
+        rows_written: row.integer("rows_written")?,
+        bytes_written: row.integer("bytes_written")?,
+        peak_memory_bytes: row.integer("peak_memory_bytes")?,
+        error: row.text_or_null("error")?,
+    })
+}

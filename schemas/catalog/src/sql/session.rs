@@ -1,0 +1,295 @@
+//! One open transaction on either engine. All tables are made of TEXT and BIGINT, so two kinds of value are enough and the
+//! same SQL (`$1` placeholders) runs on both.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sqlx::postgres::{PgRow, Postgres};
+use sqlx::sqlite::{Sqlite, SqliteRow};
+use sqlx::{Decode, Row as _, Transaction, Type};
+use uuid::Uuid;
+
+use types::vector::Vector;
+use types::{Error, ErrorKind, Result};
+
+/// A transaction. Dropped without [`Session::commit`] it changes nothing.
+pub(super) enum Session {
+    Sqlite(Transaction<'static, Sqlite>),
+    Postgres(Transaction<'static, Postgres>),
+}
+
+/// What is bound to a placeholder.
+pub(super) enum Value {
+    Integer(Option<i64>),
+    Text(Option<String>),
+}
+
+/// A row of an answer; columns are read by name.
+pub(super) enum Row {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+/// `values![a, b]`: what a statement's placeholders stand for, in their order.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { vec![$($crate::sql::session::Value::from($value)),*] };
+}
+pub(super) use values;
+
+macro_rules! query {
+    ($engine:ty, $sql:expr, $values:expr) => {{
+        let mut query = sqlx::query::<$engine>($sql);
+        for value in $values {
+            query = match value {
+                Value::Integer(integer) => query.bind(integer),
+                Value::Text(text) => query.bind(text),
+            };
+        }
+        query
+    }};
+}
+
+impl Session {
+    /// Runs one statement and answers how many rows it touched.
+    pub(super) async fn execute(&mut self, sql: &'static str, values: Vec<Value>) -> Result<u64> {
+        match self {
+            Session::Sqlite(tx) => query!(Sqlite, sql, values).execute(&mut **tx).await.map(|done| done.rows_affected()),
+            Session::Postgres(tx) => query!(Postgres, sql, values).execute(&mut **tx).await.map(|done| done.rows_affected()),
+        }
+        .map_err(failed)
+    }
+
+    /// Runs a text of several statements.
+    pub(super) async fn script(&mut self, sql: &'static str) -> Result<()> {
+        match self {
+            Session::Sqlite(tx) => sqlx::raw_sql(sql).execute(&mut **tx).await.map(drop),
+            Session::Postgres(tx) => sqlx::raw_sql(sql).execute(&mut **tx).await.map(drop),
+        }
+        .map_err(failed)
+    }
+
+    pub(super) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>> {
+        match self {
+            Session::Sqlite(tx) => {
+                query!(Sqlite, sql, values).fetch_all(&mut **tx).await.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+            }
+            Session::Postgres(tx) => {
+                query!(Postgres, sql, values).fetch_all(&mut **tx).await.map(|rows| rows.into_iter().map(Row::Postgres).collect())
+            }
+        }
+        .map_err(failed)
+    }
+
+    /// The first row of the answer.
+    pub(super) async fn row(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Option<Row>> {
+        Ok(self.rows(sql, values).await?.into_iter().next())
+    }
+
+    pub(super) async fn commit(self) -> Result<()> {
+        match self {
+            Session::Sqlite(tx) => tx.commit().await,
+            Session::Postgres(tx) => tx.commit().await,
+        }
+        .map_err(failed)
+    }
+
+    pub(super) async fn rollback(self) -> Result<()> {
+        match self {
+            Session::Sqlite(tx) => tx.rollback().await,
+            Session::Postgres(tx) => tx.rollback().await,
+        }
+        .map_err(failed)
+    }
+
+    /// Commits what went well, and takes back what did not.
+    pub(super) async fn finish<T>(self, outcome: Result<T>) -> Result<T> {
+        match outcome {
+            Ok(value) => self.commit().await.map(|()| value),
+            Err(error) => {
+                // The error that matters is the first one; an unfinished transaction changes nothing either way.
+                if let Err(failure) = self.rollback().await {
+                    tracing::debug!(error = %failure, "a catalog transaction was not rolled back in order");
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Row {
+    pub(super) fn integer(&self, column: &'static str) -> Result<i64> {
+        self.get(column)
+    }
+
+    pub(super) fn integer_or_null(&self, column: &'static str) -> Result<Option<i64>> {
+        self.get(column)
+    }
+
+    pub(super) fn text(&self, column: &'static str) -> Result<String> {
+        self.get(column)
+    }
+
+    pub(super) fn text_or_null(&self, column: &'static str) -> Result<Option<String>> {
+        self.get(column)
+    }
+
+    /// An integer of a narrower type.
+    pub(super) fn number<T: TryFrom<i64>>(&self, column: &'static str) -> Result<T> {
+        let found = self.integer(column)?;
+        T::try_from(found).map_err(|_| unreadable(column, &found))
+    }
+
+    pub(super) fn flag(&self, column: &'static str) -> Result<bool> {
+        Ok(self.integer(column)? != 0)
+    }
+
+    pub(super) fn parse<T: FromStr>(&self, column: &'static str) -> Result<T> {
+        let found = self.text(column)?;
+        found.parse().map_err(|_| unreadable(column, &found))
+    }
+
+    pub(super) fn parse_or_null<T: FromStr>(&self, column: &'static str) -> Result<Option<T>> {
+        let Some(found) = self.text_or_null(column)? else { return Ok(None) };
+        found.parse().map(Some).map_err(|_| unreadable(column, &found))
+    }
+
+    /// A word that stands for one of the `known` values.
+    pub(super) fn word<T: Copy>(&self, column: &'static str, known: &[(T, &'static str)]) -> Result<T> {
+        let found = self.text(column)?;
+        known.iter().find(|(_, word)| *word == found).map(|(value, _)| *value).ok_or_else(|| unreadable(column, &found))
+    }
+
+    fn get<T>(&self, column: &'static str) -> Result<T>
+    where
+        T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>,
+    {
+        match self {
+            Row::Sqlite(row) => row.try_get(column),
+            Row::Postgres(row) => row.try_get(column),
+        }
+        .map_err(|error| failed(error).with("column", column))
+    }
+}
+
+/// The word that stands for `value` in a column; [`Row::word`] reads it back from the same list.
+pub(super) fn word_of<T: PartialEq>(value: &T, known: &[(T, &'static str)]) -> Result<&'static str> {
+    known.iter().find(|(one, _)| one == value).map(|(_, word)| *word).ok_or_else(|| Error::internal("a catalog value has no word"))
+}
+
+fn unreadable(column: &'static str, found: &dyn fmt::Display) -> Error {
+    Error::corrupt("the catalog holds a value that this version does not read").with("column", column).with("found", found)
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Value::Integer(Some(value))
+    }
+}
+
+impl From<Option<i64>> for Value {
+    fn from(value: Option<i64>) -> Self {
+        Value::Integer(value)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(value: i32) -> Self {
+        Value::Integer(Some(value.into()))
+    }
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Self {
+        Value::Integer(Some(value.into()))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Value::Integer(Some(value.into()))
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Value::Text(Some(value.to_owned()))
+    }
+}
+
+impl From<Option<&str>> for Value {
+    fn from(value: Option<&str>) -> Self {
+        Value::Text(value.map(str::to_owned))
+    }
+}
+
+impl From<Uuid> for Value {
+    fn from(value: Uuid) -> Self {
+        Value::Text(Some(value.to_string()))
+    }
+}
+
+impl From<Option<Uuid>> for Value {
+    fn from(value: Option<Uuid>) -> Self {
+        Value::Text(value.map(|uuid| uuid.to_string()))
+    }
+}
+
+impl From<&Vector> for Value {
+    fn from(value: &Vector) -> Self {
+        Value::Text(Some(value.to_string()))
+    }
+}
+
+impl From<Option<&Vector>> for Value {
+    fn from(value: Option<&Vector>) -> Self {
+        Value::Text(value.map(Vector::to_string))
+    }
+}
+
+/// What the caller can do about a failure of the engine. Only `Unavailable` is worth a retry.
+pub(super) fn failed(error: sqlx::Error) -> Error {
+    let kind = match &error {
+        sqlx::Error::Database(database) => match database.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
+            Some(postgres) => kind_of_sqlstate(postgres.code()),
+            None => kind_of_sqlite(database.code().and_then(|code| code.parse().ok()).unwrap_or(0)),
+        },
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut => ErrorKind::Unavailable,
+        // A connection that broke in the middle of a message, or whose thread ended.
+        sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => ErrorKind::Unavailable,
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => ErrorKind::Corrupt,
+        sqlx::Error::Configuration(_) => ErrorKind::Input,
+        _ => ErrorKind::Internal,
+    };
+    Error::new(kind, "the catalog's database refused or did not answer").caused_by(error)
+}
+
+/// By SQLSTATE class, see appendix A of PostgreSQL's manual.
+pub(super) fn kind_of_sqlstate(code: &str) -> ErrorKind {
+    match code {
+        // Lock not available, read-only after a failover.
+        "55P03" | "25006" | "25P03" => ErrorKind::Unavailable,
+        "42501" => ErrorKind::Input,
+        "23505" => ErrorKind::Conflict,
+        _ => match code.get(..2).unwrap_or_default() {
+            // Connection, rollback (deadlock, serialization), resources, operator, system.
+            "08" | "40" | "53" | "57" | "58" => ErrorKind::Unavailable,
+            // Authorization, unknown database.
+            "28" | "3D" => ErrorKind::Input,
+            "XX" => ErrorKind::Corrupt,
+            _ => ErrorKind::Internal,
+        },
+    }
+}
+
+/// By SQLite's primary result code, the low byte of the extended one.
+pub(super) fn kind_of_sqlite(code: i32) -> ErrorKind {
+    match code & 0xff {
+        // BUSY, LOCKED, INTERRUPT, IOERR, FULL, CANTOPEN.
+        5 | 6 | 9 | 10 | 13 | 14 => ErrorKind::Unavailable,
+        // PERM, READONLY, AUTH.
+        3 | 8 | 23 => ErrorKind::Input,
+        // CORRUPT, NOTADB.
+        11 | 26 => ErrorKind::Corrupt,
+        _ => ErrorKind::Internal,
+    }
+}

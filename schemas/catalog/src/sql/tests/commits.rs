@@ -1,0 +1,286 @@
+//! The fence: compare-and-advance, expectations, and commits that are recognised.
+
+use std::task::Poll;
+use types::files::FileRecord;
+use types::vector::{Offset, Vector};
+
+use futures::future::join_all;
+
+use super::*;
+use types::files::ObjectName;
+
+on_every_engine!(
+    of_concurrent_advances_exactly_one_wins,
+    a_checkpoint_advances_and_is_read_back,
+    a_stale_start_fails_and_changes_nothing,
+    a_lost_reply_is_recognised_by_its_id,
+    an_absent_partition_starts_at_zero_or_after_an_accepted_gap,
+    a_position_of_another_log_is_refused,
+    a_cut_that_goes_back_is_refused,
+    a_doomed_name_is_refused,
+    a_name_that_was_given_up_is_refused,
+    a_run_that_was_closed_is_not_closed_again_and_does_not_publish,
+    an_unmet_version_or_revision_is_a_conflict,
+    counts_that_do_not_add_up_are_refused,
+    an_advance_backwards_is_wrong_input,
+    a_refused_commit_can_be_asked_again_under_its_id,
+    a_commit_that_is_dropped_half_way_happened_or_not,
+);
+
+async fn of_concurrent_advances_exactly_one_wins(place: &Place) {
+    let mut rivals = Vec::new();
+    for _ in 0..6 {
+        rivals.push(place.another().await);
+    }
+    for round in 0..5 {
+        let commits = rivals.iter().map(|rival| {
+            let rival = rival.clone();
+            tokio::spawn(async move { rival.commit(checkpoint_of(round * 10, round * 10 + 10)).await })
+        });
+        let outcomes: Vec<Result<Revision>> = join_all(commits).await.into_iter().map(|joined| joined.unwrap()).collect();
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
+        for outcome in outcomes.into_iter().filter(|outcome| outcome.is_err()) {
+            conflict(outcome);
+        }
+    }
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!((state.revision, state.checkpoints.len(), state.files.len()), (5, 5, 5));
+    assert_eq!(state.vector().get(&partition(0)), Offset(50));
+}
+
+async fn a_checkpoint_advances_and_is_read_back(place: &Place) {
+    let record = checkpoint(vec![range(0, 0, 4), range(1, 0, 6)]);
+    let identities = BTreeMap::from([(partition(0), "log-1".to_owned())]);
+    let files = vec![FileRecord { checkpoint: Some(record.id), ..file("archive/a") }];
+    let revision = place.catalog.commit(checkpoint_commit(record.clone(), files.clone(), &identities)).await.unwrap();
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!(state.checkpoints, vec![CheckpointRecord { revision, ..record }]);
+    assert_eq!(state.files, files);
+    assert_eq!(state.vector(), "payments/0:4,payments/1:6".parse().unwrap());
+    let first = &state.partitions[&partition(0)];
+    assert_eq!((first.log_identity.as_str(), first.clock, first.max_event_time, first.complete_to), ("log-1", Some(4), Some(5), None));
+}
+
+async fn a_stale_start_fails_and_changes_nothing(place: &Place) {
+    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    let before = place.catalog.state().await.unwrap();
+    // As a checkpoint, and as a bare advance whose caller expects nothing.
+    let text = conflict(place.catalog.commit(checkpoint_of(5, 20)).await);
+    assert!(text.contains("payments/0") && text.contains("expected offset: 5") && text.contains("found offset: 10"), "{text}");
+    let bare = Commit { expect: vec![], ..checkpoint_of(5, 20) };
+    conflict(place.catalog.commit(bare).await);
+    assert_eq!(place.catalog.state().await.unwrap(), before);
+}
+
+async fn a_lost_reply_is_recognised_by_its_id(place: &Place) {
+    let commit = checkpoint_of(0, 10);
+    let first = place.catalog.commit(commit.clone()).await.unwrap();
+    place.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
+    let before = place.catalog.state().await.unwrap();
+    assert_eq!(place.another().await.commit_with_retry(commit).await.unwrap(), first);
+    assert_eq!(place.catalog.state().await.unwrap(), before);
+}
+
+async fn an_absent_partition_starts_at_zero_or_after_an_accepted_gap(place: &Place) {
+    let advance = |start, end| Advance {
+        partition: partition(3),
+        start: Offset(start),
+        end: Offset(end),
+        log_identity: String::new(),
+        clock: None,
+        max_event_time: None,
+        complete_to: None,
+    };
+    let gap = |end| {
+        let (start, end) = (Offset::ZERO, Offset(end));
+        Add::Gap(GapRecord { partition: partition(3), start, end, reason: "expired".into(), accepted_at: 1 })
+    };
+    conflict(place.catalog.commit(Commit { advance: vec![advance(100, 110)], ..Commit::default() }).await);
+    let wrong_gap = Commit { add: vec![gap(99)], advance: vec![advance(100, 110)], ..Commit::default() };
+    conflict(place.catalog.commit(wrong_gap).await);
+    assert!(place.catalog.state().await.unwrap().gaps.is_empty());
+    let accepted = Commit { add: vec![gap(100)], advance: vec![advance(100, 110)], ..Commit::default() };
+    place.catalog.commit(accepted).await.unwrap();
+    // A gap in the middle is an advance over it.
+    place.catalog.commit(Commit { advance: vec![advance(110, 120), advance(120, 120)], ..Commit::default() }).await.unwrap();
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!((state.gaps.len(), state.vector().get(&partition(3))), (1, Offset(120)));
+}
+
+async fn a_position_of_another_log_is_refused(place: &Place) {
+    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    let other = BTreeMap::from([(partition(0), "log-2".to_owned())]);
+    let commit = checkpoint_commit(checkpoint(vec![range(0, 10, 20)]), vec![], &other);
+    let text = conflict(place.catalog.commit(commit.clone()).await);
+    assert!(text.contains("log-1") && text.contains("log-2"), "{text}");
+    conflict(place.catalog.commit(Commit { expect: vec![], ..commit }).await);
+    // A log without identity matches, and leaves the known one in place.
+    let unnamed = checkpoint_commit(checkpoint(vec![range(0, 10, 20)]), vec![], &BTreeMap::new());
+    place.catalog.commit(unnamed).await.unwrap();
+    assert_eq!(place.catalog.state().await.unwrap().partitions[&partition(0)].log_identity, "log-1");
+}
+
+async fn a_cut_that_goes_back_is_refused(place: &Place) {
+    place.catalog.commit(adds(vec![Add::Snapshot(snapshot("v", "payments/0:10,payments/1:5"))])).await.unwrap();
+    let not_behind = |cut: &str| expects(Expect::CutNotBehind { view: "v".into(), version: 1, cut: cut.parse().unwrap() });
+    place.catalog.commit(not_behind("payments/0:10,payments/1:5,payments/2:1")).await.unwrap();
+    let text = conflict(place.catalog.commit(not_behind("payments/0:99,payments/1:4")).await);
+    assert!(text.contains("payments/1") && text.contains("cut: 4") && text.contains("published: 5"), "{text}");
+    let unpublished = Expect::CutNotBehind { view: "v".into(), version: 2, cut: Vector::new() };
+    place.catalog.commit(expects(unpublished)).await.unwrap();
+}
+
+async fn a_doomed_name_is_refused(place: &Place) {
+    place.catalog.commit(adds(vec![Add::File(file("a")), Add::File(file("b"))])).await.unwrap();
+    place.catalog.commit(adds(vec![Add::File(FileRecord { bytes: 11, ..file("a") })])).await.unwrap();
+    place.catalog.commit(Commit { remove: vec![Remove::Doom("a".into())], ..Commit::default() }).await.unwrap();
+    let not_doomed = |paths: &[&str]| expects(Expect::NotDoomed { paths: paths.iter().map(|path| path.to_string()).collect() });
+    place.catalog.commit(not_doomed(&["b", "unknown"])).await.unwrap();
+    assert!(conflict(place.catalog.commit(not_doomed(&["b", "a"])).await).contains("path: a"));
+    conflict(place.catalog.commit(adds(vec![Add::File(file("c")), Add::File(file("a"))])).await);
+    let together = Commit { remove: vec![Remove::Doom("b".into())], add: vec![Add::File(file("b"))], ..Commit::default() };
+    conflict(place.catalog.commit(together).await);
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!(state.files, vec![FileRecord { bytes: 11, doomed: true, ..file("a") }, file("b")]);
+    place.catalog.commit(Commit { remove: vec![Remove::File("a".into())], ..Commit::default() }).await.unwrap();
+    assert_eq!(place.catalog.state().await.unwrap().files, vec![file("b")]);
+}
+
+async fn an_unmet_version_or_revision_is_a_conflict(place: &Place) {
+    let newest = |version| expects(Expect::NewestVersion { kind: DefinitionKind::View, name: "v".into(), version });
+    let definition = |kind, version| {
+        let status = DefinitionStatus::Building;
+        Add::Definition(DefinitionRecord { kind, name: "v".into(), version, sql: "..".into(), status, created_at: 1 })
+    };
+    place.catalog.commit(newest(None)).await.unwrap();
+    place.catalog.commit(adds(vec![definition(DefinitionKind::View, 2), definition(DefinitionKind::Stream, 9)])).await.unwrap();
+    let revision = place.catalog.commit(newest(Some(2))).await.unwrap();
+    assert!(conflict(place.catalog.commit(newest(Some(1))).await).contains("found version: 2"));
+    assert!(conflict(place.catalog.commit(newest(None)).await).contains("expected version: none"));
+    assert_eq!(place.catalog.revision().await.unwrap(), revision);
+    let next = place.catalog.commit(expects(Expect::Revision(revision))).await.unwrap();
+    assert_eq!(next, revision + 1);
+    conflict(place.catalog.commit(expects(Expect::Revision(revision))).await);
+}
+
+async fn counts_that_do_not_add_up_are_refused(place: &Place) {
+    let lossy = CheckpointRange { archived: 9, ..range(0, 0, 10) };
+    let commit = checkpoint_commit(checkpoint(vec![lossy]), vec![], &BTreeMap::new());
+    let error = place.catalog.commit(commit).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert!(error.to_string().contains("counted: 9"), "{error}");
+    assert_eq!(place.catalog.revision().await.unwrap(), 0);
+}
+
+async fn an_advance_backwards_is_wrong_input(place: &Place) {
+    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    let mut commit = checkpoint_of(10, 20);
+    commit.advance[0].end = Offset(9);
+    assert_eq!(place.catalog.commit(commit).await.unwrap_err().kind(), ErrorKind::Input);
+    assert_eq!(place.catalog.revision().await.unwrap(), 1);
+}
+
+async fn a_refused_commit_can_be_asked_again_under_its_id(place: &Place) {
+    let commit = checkpoint_of(10, 20);
+    let started = std::time::Instant::now();
+    conflict(place.catalog.commit_with_retry(commit.clone()).await);
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "a conflict is not tried again");
+    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    assert_eq!(place.catalog.commit_with_retry(commit).await.unwrap(), 2);
+}
+
+async fn a_commit_that_is_dropped_half_way_happened_or_not(place: &Place) {
+    let mut at = 0;
+    let mut dropped = 0;
+    for polls in 0..60 {
+        let commit = checkpoint_of(at, at + 10);
+        dropped += u32::from(dropped_after(polls, place.catalog.commit(commit.clone())).await.is_none());
+        // Whatever became of it: asking again under its id makes it happen once.
+        place.catalog.commit_with_retry(commit).await.unwrap();
+        at += 10;
+        let state = place.catalog.state().await.unwrap();
+        assert_eq!((state.vector().get(&partition(0)), state.checkpoints.len() as i64), (Offset(at), at / 10));
+        assert_eq!(state.revision, at / 10);
+    }
+    assert!(dropped > 0, "no commit was dropped half way");
+}
+
+/// The future's outcome, unless it takes more than this many polls: then it is dropped as it stands.
+async fn dropped_after<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        future.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+/// An id of version 7 made at this second.
+fn made_at_second(second: u64) -> Uuid {
+    uuid::Builder::from_unix_timestamp_millis(second * 1_000, &[7; 10]).into_uuid()
+}
+
+async fn a_name_that_was_given_up_is_refused(place: &Place) {
+    let day = ORPHAN_AGE.as_secs();
+    let state = place.catalog.state().await.unwrap();
+    let given_up = orphans_commit(&state, Uuid::now_v7(), (2 * day as i64) * 1_000_000).unwrap();
+    place.catalog.commit(given_up).await.unwrap();
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!(state.orphaned_before, day as i64 * 1_000_000);
+    // It never goes back.
+    assert_eq!(orphans_commit(&state, Uuid::now_v7(), day as i64 * 1_000_000), None);
+    let naming = |id: Uuid| {
+        let record = CheckpointRecord { id, ..checkpoint(vec![range(0, 0, 4)]) };
+        let path = ObjectName::Archive { stream: "payments".into(), checkpoint: id }.to_string();
+        checkpoint_commit(record, vec![FileRecord { checkpoint: Some(id), ..file(&path) }], &BTreeMap::new())
+    };
+    let text = conflict(place.catalog.commit(naming(made_at_second(day - 1))).await);
+    assert!(text.contains("given up") && text.contains("archive/payments/"), "{text}");
+    place.catalog.commit(naming(made_at_second(day))).await.unwrap();
+}
+
+async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(place: &Place) {
+    let catalog = &place.catalog;
+    let lease = catalog.acquire_lease(&run_lease("v"), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
+    let (_, run) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
+    let state = catalog.state().await.unwrap();
+    assert!(abandoned(&state, Uuid::now_v7, lease.expires_at - 1).is_empty());
+    let (closed, commit) = abandoned(&state, Uuid::now_v7, lease.expires_at).pop().unwrap();
+    assert_eq!(closed.id, run.id);
+    catalog.commit(commit).await.unwrap();
+    let again = failure_commit(Uuid::now_v7(), run.clone(), "p", "late".into(), 1);
+    conflict(catalog.commit(again).await);
+    // By a clock that went back the lease would still hold; it was taken away.
+    let snapshot =
+        SnapshotRecord { view: "v".into(), version: 1, run: run.id, cut: run.cut.clone().unwrap(), manifest: "m".into(), published_at: 1 };
+    let text = conflict(catalog.commit(publish_commit(run.clone(), snapshot, vec![], &lease, 1)).await);
+    assert!(text.contains("found holder: nobody"), "{text}");
+    let stored = catalog.runs(None, 1).await.unwrap();
+    assert_eq!(
+        (stored[0].status, stored[0].error.as_deref()),
+        (RunStatus::Failed, Some("the process that ran it died before it was done"))
+    );
+}
+
+fn run_of(view: &str) -> RunRecord {
+    RunRecord {
+        id: Uuid::now_v7(),
+        view: view.into(),
+        version: 1,
+        status: RunStatus::Running,
+        scheduled_for: None,
+        attempt: 1,
+        started_at: Some(0),
+        ended_at: None,
+        cut: None,
+        events_read: 0,
+        rows_written: 0,
+        bytes_written: 0,
+        peak_memory_bytes: 0,
+        error: None,
+    }
+}

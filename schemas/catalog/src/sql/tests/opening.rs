@@ -1,0 +1,126 @@
+//! Opening: one identity, known formats only, and commits that survive broken connections.
+
+use super::*;
+use types::vector::Offset;
+
+on_every_engine!(
+    an_opened_catalog_keeps_its_identity,
+    concurrent_first_openings_agree_on_one_identity,
+    a_newer_format_is_refused,
+    an_older_format_is_migrated,
+);
+
+async fn an_opened_catalog_keeps_its_identity(place: &Place) {
+    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    let state = place.catalog.state().await.unwrap();
+    assert!(state.identity.parse::<Uuid>().is_ok());
+    let again = place.another().await;
+    assert_eq!(again.identity(), state.identity);
+    assert_eq!(again.state().await.unwrap(), state);
+}
+
+async fn concurrent_first_openings_agree_on_one_identity(place: &Place) {
+    if place.engine == Kind::Memory {
+        return;
+    }
+    let fresh = match &place.engine {
+        Kind::Postgres { .. } => {
+            place.tamper("DROP SCHEMA public CASCADE").await;
+            place.tamper("CREATE SCHEMA public").await;
+            place.url.clone()
+        }
+        _ => place.url.replace("catalog.db", "fresh.db"),
+    };
+    let openings = (0..6).map(|_| {
+        let url = fresh.clone();
+        tokio::spawn(async move { Catalog::open(&url).await.unwrap().identity().to_owned() })
+    });
+    let identities: Vec<String> = futures::future::join_all(openings).await.into_iter().map(|joined| joined.unwrap()).collect();
+    assert!(identities.iter().all(|identity| *identity == identities[0]), "{identities:?}");
+}
+
+async fn a_newer_format_is_refused(place: &Place) {
+    place.tamper("UPDATE meta SET format = 99").await;
+    // A process that has it open must not write to a format that it does not know either.
+    let open = place.catalog.commit(checkpoint_of(0, 10)).await.unwrap_err();
+    assert_eq!(open.kind(), ErrorKind::Corrupt);
+    if place.engine == Kind::Memory {
+        return;
+    }
+    let error = Catalog::open(&place.url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("newer version") && error.to_string().contains("99"), "{error}");
+}
+
+/// A catalog as the first release left it: its records stay, and what came later can be written.
+async fn an_older_format_is_migrated(place: &Place) {
+    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    for drop in ["DROP TABLE replay", "DROP TABLE damage", "DROP TABLE mark"] {
+        place.tamper(drop).await;
+    }
+    place.tamper("ALTER TABLE meta DROP COLUMN orphaned_before").await;
+    place.tamper("UPDATE meta SET format = 1").await;
+    if place.engine == Kind::Memory {
+        return;
+    }
+    let migrated = Catalog::open(&place.url).await.unwrap();
+    assert_eq!(migrated.state().await.unwrap().vector().get(&partition(0)), Offset(10));
+    let replay = ReplayRecord { partition: partition(0), start: Offset(1), end: Offset(2), replayed_at: 0 };
+    migrated.commit(adds(vec![Add::Replay(replay.clone())])).await.unwrap();
+    assert_eq!(migrated.replays("payments").await.unwrap(), [replay]);
+    migrated.close().await;
+}
+
+#[tokio::test]
+async fn a_catalog_in_a_file_outlives_a_power_loss() {
+    let place = Place::file().await;
+    // 2 is FULL.
+    for (sql, expected) in [("PRAGMA synchronous", 2), ("PRAGMA foreign_keys", 1), ("PRAGMA busy_timeout", 10_000)] {
+        let super::super::Engine::Sqlite { write, .. } = &place.catalog.engine else { unreachable!() };
+        let found: i64 = sqlx::query_scalar(sql).fetch_one(write).await.unwrap();
+        assert_eq!(found, expected, "{sql}");
+    }
+    let super::super::Engine::Sqlite { read, .. } = &place.catalog.engine else { unreachable!() };
+    let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(read).await.unwrap();
+    assert_eq!(mode, "wal");
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_catalog_is_corrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("catalog.db");
+    std::fs::write(&path, "not a database, but long enough to look like one".repeat(100)).unwrap();
+    let error = Catalog::open(&format!("sqlite://{}", path.display())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}
+
+/// Connections are killed while checkpoints are committed: each happens exactly once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retried_commits_happen_once_while_connections_are_killed() {
+    let Some(place) = Place::postgres().await else { return };
+    let Kind::Postgres { server, database } = &place.engine else { unreachable!() };
+    let (server, database) = (server.clone(), database.clone());
+    let killing = tokio::spawn(async move {
+        let mut connection = PgConnection::connect(&server).await.unwrap();
+        let mut killed = 0;
+        loop {
+            let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1 AND xact_start IS NOT NULL";
+            let one: i64 = sqlx::query_scalar(sql).bind(&database).fetch_one(&mut connection).await.unwrap();
+            killed += one;
+            if killed >= 5 {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(40)).await;
+        }
+    });
+    let mut step = 0;
+    while !killing.is_finished() || step < 50 {
+        place.catalog.commit_with_retry(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+        step += 1;
+    }
+    killing.await.unwrap();
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!((state.revision, state.checkpoints.len() as i64), (step, step));
+    place.remove().await;
+}

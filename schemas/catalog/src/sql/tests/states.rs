@@ -1,0 +1,279 @@
+//! What is read: every record as it was written, and all of a state as of one moment.
+
+use super::*;
+use types::files::{FileKind, FileRecord};
+use types::vector::{Offset, PartitionId, Vector};
+
+on_every_engine!(
+    every_record_is_read_back_as_it_was_written,
+    a_record_of_the_same_key_is_replaced,
+    a_removed_record_is_gone,
+    states_are_of_one_moment_while_commits_go_on,
+    a_run_begins_on_the_state_it_pins,
+    a_run_that_has_ended_does_not_begin_again,
+    a_state_holds_open_runs_and_the_newest_ended_ones,
+    ingest_remembers_its_place,
+    replayed_dead_letters_are_remembered,
+    a_state_read_on_top_of_a_former_one_is_the_whole_state,
+);
+
+async fn every_record_is_read_back_as_it_was_written(place: &Place) {
+    let definition = |kind, status| DefinitionRecord {
+        kind,
+        name: "näme \"x'".into(),
+        version: u32::MAX,
+        sql: "SELECT 'a'\n".into(),
+        status,
+        created_at: i64::MIN,
+    };
+    let definitions =
+        vec![definition(DefinitionKind::Stream, DefinitionStatus::Retired), definition(DefinitionKind::View, DefinitionStatus::Active)];
+    let full = FileRecord {
+        kind: FileKind::DeadLetters,
+        checkpoint: Some(Uuid::new_v4()),
+        run: Some(Uuid::new_v4()),
+        subject: None,
+        max_event_time: Some(i64::MAX),
+        doomed: true,
+        ..file("b")
+    };
+    let files = vec![
+        file("a"),
+        full,
+        FileRecord { kind: FileKind::Manifest, ..file("c") },
+        FileRecord { kind: FileKind::Snapshot, ..file("d") },
+        FileRecord { kind: FileKind::States, ..file("e") },
+    ];
+    let snapshots = vec![snapshot("v", ""), snapshot("w", "payments/0:1,with/slash/7:9")];
+    let full_run = RunRecord {
+        status: RunStatus::Failed,
+        started_at: Some(1),
+        ended_at: Some(2),
+        cut: Some("payments/0:5".parse().unwrap()),
+        events_read: 3,
+        rows_written: 4,
+        bytes_written: 5,
+        peak_memory_bytes: i64::MAX,
+        error: Some("out of memory".into()),
+        ..run("v")
+    };
+    let bare_run = RunRecord { scheduled_for: None, ..run("w") };
+    let leases = vec![
+        LeaseRecord { name: "a".into(), owner: "x".into(), epoch: 5, expires_at: 9, pin: None },
+        LeaseRecord { name: "b".into(), owner: "y".into(), epoch: 6, expires_at: -9, pin: Some(Vector::new()) },
+    ];
+    let gaps = vec![GapRecord { partition: partition(1), start: Offset(5), end: Offset(9), reason: "expired".into(), accepted_at: 4 }];
+    let mut add: Vec<Add> = definitions.iter().cloned().map(Add::Definition).collect();
+    add.extend(files.iter().cloned().map(Add::File));
+    add.extend(snapshots.iter().cloned().map(Add::Snapshot));
+    add.extend(leases.iter().cloned().map(Add::Lease));
+    add.extend(gaps.iter().cloned().map(Add::Gap));
+    add.push(Add::Run(full_run.clone()));
+    place.catalog.commit(adds(add)).await.unwrap();
+    place.catalog.commit(adds(vec![Add::Run(bare_run.clone())])).await.unwrap();
+    let expected = CatalogState {
+        revision: 2,
+        identity: place.catalog.identity().to_owned(),
+        definitions,
+        files,
+        snapshots,
+        runs: vec![bare_run, full_run],
+        leases,
+        gaps,
+        ..CatalogState::default()
+    };
+    assert_eq!(place.another().await.state().await.unwrap(), expected);
+}
+
+async fn a_record_of_the_same_key_is_replaced(place: &Place) {
+    let (first, second) = (run("v"), run("v"));
+    let older = snapshot("v", "payments/0:1");
+    place.catalog.commit(adds(vec![Add::Run(first.clone()), Add::Snapshot(older)])).await.unwrap();
+    place.catalog.commit(adds(vec![Add::Run(second.clone())])).await.unwrap();
+    let ended = RunRecord { status: RunStatus::Succeeded, ended_at: Some(70), ..first };
+    let newer = snapshot("v", "payments/0:2");
+    place.catalog.commit(adds(vec![Add::Run(ended.clone()), Add::Snapshot(newer.clone())])).await.unwrap();
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!(state.runs, vec![second, ended]);
+    assert_eq!(state.snapshots, vec![newer]);
+}
+
+async fn a_removed_record_is_gone(place: &Place) {
+    let commit = checkpoint_of(0, 10);
+    let id = commit.id;
+    place.catalog.commit(commit).await.unwrap();
+    place.catalog.commit(adds(vec![Add::Snapshot(snapshot("v", ""))])).await.unwrap();
+    let remove = vec![Remove::Checkpoint(id), Remove::Snapshot { view: "v".into(), version: 1 }, Remove::File(format!("archive/{id}"))];
+    place.catalog.commit(Commit { remove, ..Commit::default() }).await.unwrap();
+    let state = place.catalog.state().await.unwrap();
+    assert!(state.checkpoints.is_empty() && state.snapshots.is_empty() && state.files.is_empty());
+    // Its ranges went with it: the same id can be stored again.
+    let again = CheckpointRecord { id, ..checkpoint(vec![range(0, 10, 12)]) };
+    place.catalog.commit(adds(vec![Add::Checkpoint(again)])).await.unwrap();
+    assert_eq!(place.catalog.state().await.unwrap().checkpoints[0].ranges, vec![range(0, 10, 12)]);
+}
+
+/// Two partitions move together, ten offsets a commit; a state that mixes two commits would show it.
+async fn states_are_of_one_moment_while_commits_go_on(place: &Place) {
+    let writer = place.another().await;
+    let writing = tokio::spawn(async move {
+        for step in 0..60 {
+            let ranges = vec![range(0, step * 10, step * 10 + 10), range(1, step * 10, step * 10 + 10)];
+            writer.commit(checkpoint_commit(checkpoint(ranges), vec![file(&format!("f{step}"))], &BTreeMap::new())).await.unwrap();
+        }
+    });
+    let (mut seen, mut last) = (0, 0);
+    while !writing.is_finished() {
+        let state = place.catalog.state().await.unwrap();
+        let vector = state.vector();
+        assert_eq!(vector.get(&partition(0)), Offset(state.revision * 10));
+        assert_eq!(vector.get(&partition(1)), Offset(state.revision * 10));
+        assert_eq!((state.checkpoints.len() as i64, state.files.len() as i64), (state.revision, state.revision));
+        assert!(state.checkpoints.iter().all(|checkpoint| checkpoint.ranges.len() == 2));
+        assert!(state.checkpoints.is_sorted_by_key(|checkpoint| checkpoint.revision));
+        assert!(state.revision >= last);
+        seen += i64::from(state.revision > last);
+        last = state.revision;
+    }
+    writing.await.unwrap();
+    assert!(seen > 1, "the reader saw no commit go by");
+}
+
+async fn a_run_begins_on_the_state_it_pins(place: &Place) {
+    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    let (state, begun) = place.catalog.begin_run(run("v"), vec![]).await.unwrap();
+    assert_eq!(begun.status, RunStatus::Running);
+    assert_eq!(begun.cut, Some("payments/0:10".parse().unwrap()));
+    assert_eq!((state.vector(), state.revision), (begun.cut.clone().unwrap(), 2));
+    assert_eq!(state.runs, vec![begun.clone()]);
+    assert_eq!(place.catalog.state().await.unwrap(), state);
+    // It is retried after a lost reply: the same run, on a newer state.
+    place.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
+    let (state, again) = place.catalog.begin_run(begun, vec![]).await.unwrap();
+    assert_eq!((state.runs.len(), again.cut), (1, Some("payments/0:20".parse().unwrap())));
+}
+
+async fn a_run_that_has_ended_does_not_begin_again(place: &Place) {
+    for ended in [RunStatus::Succeeded, RunStatus::Failed] {
+        let asked_for = run("v");
+        place.catalog.commit(adds(vec![Add::Run(asked_for.clone())])).await.unwrap();
+        let (_, begun) = place.catalog.begin_run(asked_for.clone(), vec![]).await.unwrap();
+        let closed = RunRecord { status: ended, ..begun };
+        place.catalog.commit(adds(vec![Add::Run(closed.clone())])).await.unwrap();
+        // A scheduler that still has it on its list.
+        assert_eq!(place.catalog.begin_run(asked_for, vec![]).await.unwrap_err().kind(), ErrorKind::Conflict);
+        let state = place.catalog.state().await.unwrap();
+        assert_eq!(state.runs.iter().find(|run| run.id == closed.id), Some(&closed));
+    }
+}
+
+async fn a_state_holds_open_runs_and_the_newest_ended_ones(place: &Place) {
+    let requested = run("v");
+    let mut ended = Vec::new();
+    place.catalog.commit(adds(vec![Add::Run(requested.clone())])).await.unwrap();
+    for _ in 0..25 {
+        let one = RunRecord { status: RunStatus::Succeeded, ..run("v") };
+        place.catalog.commit(adds(vec![Add::Run(one.clone())])).await.unwrap();
+        ended.insert(0, one);
+    }
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!((state.runs.len(), &state.runs[..20]), (21, &ended[..20]));
+    assert_eq!(state.runs[20], requested);
+    assert_eq!(place.catalog.runs(Some("v"), 100).await.unwrap().len(), 26);
+    assert_eq!(place.catalog.runs(None, 3).await.unwrap(), ended[..3]);
+    assert!(place.catalog.runs(Some("w"), 100).await.unwrap().is_empty());
+}
+
+async fn ingest_remembers_its_place(place: &Place) {
+    let record = |records_done| IngestRecord { stream: "payments".into(), fingerprint: "f".into(), records_done, updated_at: 3 };
+    assert_eq!(place.catalog.ingest_progress("payments", "f").await.unwrap(), None);
+    for done in [10, 20] {
+        place.catalog.commit(adds(vec![Add::Ingest(record(done))])).await.unwrap();
+        assert_eq!(place.catalog.ingest_progress("payments", "f").await.unwrap(), Some(record(done)));
+    }
+    assert_eq!(place.catalog.ingest_progress("other", "f").await.unwrap(), None);
+}
+
+async fn replayed_dead_letters_are_remembered(place: &Place) {
+    let record = |number, start, end| ReplayRecord { partition: partition(number), start: Offset(start), end: Offset(end), replayed_at: 3 };
+    let other = ReplayRecord { partition: PartitionId::new("other", 0), ..record(0, 0, 1) };
+    let written = [record(1, 4, 5), record(0, 7, 9), record(0, 2, 6), record(0, 2, 3), other];
+    place.catalog.commit(adds(written.into_iter().map(Add::Replay).collect())).await.unwrap();
+    let found = place.catalog.replays("payments").await.unwrap();
+    assert_eq!(found, [record(0, 2, 6), record(0, 7, 9), record(1, 4, 5)], "the longer of two that begin alike stays");
+    assert!(place.catalog.replays("unknown").await.unwrap().is_empty());
+}
+
+/// One handle reads after each commit, always on top of what it read before; a fresh one reads everything.
+async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
+    let commits = place.another().await;
+    let paths = ["b", "B", "a/1", "a-1", "é", "a"];
+    for step in 0..40usize {
+        let path = paths[step % paths.len()];
+        let doom = |path: &str| Commit { remove: vec![Remove::Doom(path.into())], ..Commit::default() };
+        let commit = match step % 7 {
+            0 | 3 => checkpoint_of(step as i64, step as i64),
+            1 => Commit { remove: vec![Remove::File(path.into())], ..Commit::default() },
+            2 => doom(path),
+            5 => {
+                let oldest = commits.state().await.unwrap().checkpoints.first().map(|checkpoint| checkpoint.id);
+                Commit { remove: oldest.into_iter().map(Remove::Checkpoint).collect(), ..Commit::default() }
+            }
+            _ => adds(vec![Add::File(FileRecord { bytes: step as i64, ..file(path) }), Add::Run(run("v"))]),
+        };
+        let commit = Commit { expect: vec![], advance: vec![], ..commit };
+        // A doomed path is refused now and then; that is as well.
+        let _ = commits.commit(commit).await;
+        let state = place.catalog.state().await.unwrap();
+        let mut session = place.catalog.engine.read().await.unwrap();
+        let whole = super::super::state::read(&mut session, None).await.unwrap();
+        session.rollback().await.unwrap();
+        assert_eq!(state, whole, "after step {step}");
+        assert!(state.files.is_sorted_by_key(|file| &file.path));
+    }
+    assert!(place.catalog.state().await.unwrap().checkpoints.len() > 2);
+}
+
+/// `cargo test -- --ignored --nocapture ten_thousand`: prints how long a large state takes to read.
+mod measured {
+    use super::*;
+
+    #[tokio::test]
+    #[ignore = "prints times: `just measure`"]
+    async fn a_state_of_ten_thousand_checkpoints() {
+        measure("sqlite memory", Place::memory().await).await;
+        measure("sqlite file", Place::file().await).await;
+        if let Some(place) = Place::postgres().await {
+            measure("postgres", place).await;
+        }
+    }
+
+    async fn measure(engine: &str, place: Place) {
+        let started = std::time::Instant::now();
+        for batch in 0..100 {
+            let mut add = Vec::new();
+            for step in batch * 100..batch * 100 + 100 {
+                let record = checkpoint((0..4).map(|number| range(number, step * 10, step * 10 + 10)).collect());
+                add.extend((0..3).map(|n| Add::File(FileRecord { checkpoint: Some(record.id), ..file(&format!("archive/{step}/{n}")) })));
+                add.push(Add::Checkpoint(record));
+            }
+            place.catalog.commit(adds(add)).await.unwrap();
+        }
+        let written = started.elapsed();
+        let started = std::time::Instant::now();
+        let state = place.catalog.state().await.unwrap();
+        let read = started.elapsed();
+        assert_eq!((state.checkpoints.len(), state.files.len()), (10_000, 30_000));
+        let started = std::time::Instant::now();
+        let commits = 200;
+        for step in 0..commits {
+            place.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+        }
+        let checkpoint_time = started.elapsed() / commits as u32;
+        let started = std::time::Instant::now();
+        place.catalog.state().await.unwrap();
+        let read_again = started.elapsed();
+        println!("{engine}: written {written:?}, read {read:?}, read 200 commits later {read_again:?}, a checkpoint {checkpoint_time:?}");
+        place.remove().await;
+    }
+}

@@ -1,0 +1,139 @@
+//! The registry: what the definitions in the catalog mean. Every process works by the catalog, not by its files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
+use engine::fresh::ViewVersion;
+use engine::functions::Functions;
+use engine::plan::{LinkPlan, Planned, Planner, ViewPlan};
+use engine::states::KeyCodec;
+use engine::walk::{EdgeLayers, Walk};
+use types::suggest::nearest;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// A view version that is kept up.
+#[derive(Debug, Clone)]
+pub struct LiveView {
+    pub name: Arc<str>,
+    pub version: u32,
+    pub status: DefinitionStatus,
+    pub definition: Arc<ViewDefinition>,
+    pub plan: Arc<ViewPlan>,
+    pub codec: Arc<KeyCodec>,
+}
+
+impl LiveView {
+    /// A walk over this linked view's edges at `t`.
+    pub fn walk<'a>(&'a self, links: &'a LinkPlan, edges: &'a dyn EdgeLayers, t: Micros) -> Walk<'a> {
+        Walk::new(&self.plan, &self.codec, links, edges, t)
+    }
+}
+
+/// A stream as it is decoded now.
+#[derive(Debug, Clone)]
+pub struct LiveStream {
+    pub version: u32,
+    pub definition: Arc<StreamDefinition>,
+}
+
+/// The live definitions of one catalog state, planned.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    pub streams: BTreeMap<Arc<str>, LiveStream>,
+    /// Views that keep states: served versions and those being built.
+    pub views: Vec<LiveView>,
+    /// Names the definitions this registry was made from, so that a reader knows when to load anew.
+    pub fingerprint: Vec<(Arc<str>, u32, DefinitionStatus)>,
+}
+
+impl Registry {
+    /// Parses and plans the live definitions of a catalog state.
+    pub async fn load(state: &CatalogState, functions: &Functions) -> Result<Registry> {
+        let mut streams = BTreeMap::new();
+        for record in state.live(DefinitionKind::Stream) {
+            let definition = Arc::new(parse::parse_stream(&record.sql).map_err(|error| stored(record, &error))?);
+            streams.insert(record.name.clone(), LiveStream { version: record.version, definition });
+        }
+        let records: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).collect();
+        let definitions =
+            records.iter().map(|r| parse::parse_view(&r.sql).map_err(|error| stored(r, &error))).collect::<Result<Vec<_>>>()?;
+        let mut views = Vec::new();
+        for (record, definition) in records.iter().zip(&definitions) {
+            // The other views as this one sees them: the newest live version of each.
+            let others = records.iter().zip(&definitions).filter(|(r, _)| r.name != record.name).map(|(_, d)| d.clone());
+            let project = Definitions {
+                streams: streams.values().map(|stream: &LiveStream| (*stream.definition).clone()).collect(),
+                views: others.chain([definition.clone()]).collect(),
+            };
+            let planned = Planner::new(&project, functions.clone()).plan(definition).await;
+            let Planned::Kept(plan) = planned
+                .map_err(|found| Error::input(format!("a stored definition no longer plans: {found}")).with("view", &record.name))?
+            else {
+                continue;
+            };
+            let codec = Arc::new(KeyCodec::of(&plan)?);
+            let view = LiveView {
+                name: record.name.clone(),
+                version: record.version,
+                status: record.status,
+                definition: Arc::new(definition.clone()),
+                plan,
+                codec,
+            };
+            views.push(view);
+        }
+        Ok(Registry { streams, views, fingerprint: fingerprint(state) })
+    }
+
+    /// True when a catalog state holds other live definitions than this registry.
+    pub fn is_stale(&self, state: &CatalogState) -> bool {
+        self.fingerprint != fingerprint(state)
+    }
+
+    /// The version of a view that is served: the active one, or the one being built when there is no other.
+    pub fn served(&self, name: &str) -> Option<&LiveView> {
+        let of_name = || self.views.iter().filter(|view| &*view.name == name);
+        of_name().find(|view| view.status == DefinitionStatus::Active).or_else(|| of_name().max_by_key(|view| view.version))
+    }
+
+    pub fn view(&self, name: &str, version: u32) -> Option<&LiveView> {
+        self.views.iter().find(|view| &*view.name == name && view.version == version)
+    }
+
+    /// Plans and codecs by view version.
+    pub fn plans(&self) -> BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)> {
+        self.views.iter().map(|view| ((view.name.clone(), view.version), (view.plan.clone(), view.codec.clone()))).collect()
+    }
+}
+
+/// What is said of a name that no view has. A stream's name is told as one.
+pub fn no_view<'a>(name: &str, views: impl IntoIterator<Item = &'a str>, streams: impl IntoIterator<Item = &'a str>) -> Error {
+    let views: BTreeSet<&str> = views.into_iter().collect();
+    let near = nearest(name, views.iter().copied()).map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
+    let listed = match views.is_empty() {
+        true => "no view is defined yet".to_owned(),
+        false => format!("expected one of {}", views.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    match streams.into_iter().any(|stream| stream == name) {
+        true => Error::not_found(format!("\"{name}\" is a stream, and this is about views: {listed}"))
+            .with("help", format!("SQL reads its events: SELECT .. FROM {name}")),
+        false => Error::not_found(format!("there is no view \"{name}\": {near}{listed}")),
+    }
+}
+
+fn fingerprint(state: &CatalogState) -> Vec<(Arc<str>, u32, DefinitionStatus)> {
+    let live = |kind| state.live(kind).map(|record| (record.name.clone(), record.version, record.status));
+    live(DefinitionKind::Stream).chain(live(DefinitionKind::View)).collect()
+}
+
+fn stored(record: &DefinitionRecord, error: &Error) -> Error {
+    Error::corrupt(format!("the catalog's definition does not parse: {}", error.message()))
+        .with("name", &record.name)
+        .with("version", record.version)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! A checkpoint's states for one view version, wherever they come from: the section of its states object, or, where that is
+//! missing, of another format or damaged, the archive. A segment is a cache of Partial(its archive file).
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::SessionContext;
+use futures::TryStreamExt;
+
+use crate::registry::LiveView;
+use catalog::{CatalogState, CheckpointRecord};
+use engine::events::plan_schema;
+use engine::functions::Functions;
+use engine::plan::session_builder;
+use engine::states::gather::Gather;
+use engine::states::rows::conform;
+use engine::states::{Partial, StateRows, merge_rows};
+use storage::{ObjectStorage, StatesObject, read_archive_as};
+use types::files::{FileKind, FileRecord};
+use types::{Error, ErrorKind, Result};
+
+/// Where a checkpoint's states of one view version were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentSource {
+    States,
+    Archive,
+}
+
+/// A checkpoint's states of one view version.
+#[derive(Debug)]
+pub struct Segment {
+    /// Sorted and merged, at the view's finest level.
+    pub rows: StateRows,
+    pub source: SegmentSource,
+    /// Why its states object could not be read.
+    pub damaged: Option<Error>,
+}
+
+/// What segments are computed with: a session whose operators, and rows under way that, stay under a limit.
+pub struct SegmentSession {
+    context: SessionContext,
+    memory_limit_bytes: usize,
+}
+
+impl SegmentSession {
+    pub fn new(functions: &Functions, memory_limit_bytes: usize) -> Result<SegmentSession> {
+        let pool = Arc::new(GreedyMemoryPool::new(memory_limit_bytes));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
+        let state = session_builder().with_runtime_env(runtime).build();
+        let context = SessionContext::new_with_state(state);
+        functions.register(&context)?;
+        Ok(SegmentSession { context, memory_limit_bytes })
+    }
+
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+}
+
+/// Reads a segment, or computes it from the archive where its states object lacks it or cannot be read.
+///
+/// Errors: `Corrupt` when the archive is damaged as well, `Limit` when the states do not fit the session's limit.
+pub async fn segment_rows(
+    storage: &ObjectStorage,
+    session: &SegmentSession,
+    view: &LiveView,
+    state: &CatalogState,
+    checkpoint: &CheckpointRecord,
+) -> Result<Segment> {
+    let files: Vec<&FileRecord> = state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id) && !file.doomed).collect();
+    let mut damaged = None;
+    for file in files.iter().filter(|file| file.kind == FileKind::States) {
+        match section(storage, view, file).await {
+            Ok(Some(batches)) => {
+                let rows = merge_rows(&view.plan, &view.codec, &batches)?;
+                return Ok(Segment { rows, source: SegmentSource::States, damaged });
+            }
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+            // Missing, damaged, or of a newer release.
+            Err(error) => {
+                tracing::warn!(view = %view.name, file = %file.path, %error, "a segment cannot be read; its states are computed from the archive");
+                damaged = Some(error);
+            }
+        }
+    }
+    let rows = from_archive(storage, session, view, &files).await?;
+    Ok(Segment { rows, source: SegmentSource::Archive, damaged })
+}
+
+async fn section(storage: &ObjectStorage, view: &LiveView, file: &FileRecord) -> Result<Option<Vec<RecordBatch>>> {
+    let object = StatesObject::open(storage, file).await?;
+    let Some(section) = object.section(&view.name, view.version) else { return Ok(None) };
+    if section.stamp != view.plan.stamp {
+        return Ok(None);
+    }
+    let batches = object.read_section(section).await?;
+    Ok(Some(batches.iter().map(|batch| conform(view.plan.state_schema(), batch)).collect::<Result<_>>()?))
+}
+
+/// Batch by batch, merged as they come: memory holds what the segment takes, not what its events take.
+async fn from_archive(storage: &ObjectStorage, session: &SegmentSession, view: &LiveView, files: &[&FileRecord]) -> Result<StateRows> {
+    let mut partial = Partial::new(view.plan.clone(), &session.context).await?;
+    let mut gather = Gather::new(&view.plan, &view.codec, session.memory_limit_bytes);
+    for stream in &view.plan.streams {
+        let of_stream = |file: &&&FileRecord| file.kind == FileKind::Archive && file.subject.as_deref() == Some(&*stream.name);
+        for file in files.iter().filter(of_stream) {
+            let mut events = read_archive_as(storage, file, plan_schema(stream)).await?;
+            while let Some(batch) = events.try_next().await? {
+                gather.push(&partial.states(&stream.name, &[batch]).await?)?;
+            }
+        }
+    }
+    gather.finish()
+}

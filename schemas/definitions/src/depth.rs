@@ -1,0 +1,124 @@
+//! How deep a text may nest, found before anything parses it. A parser makes a tree of a chain such as `a + b + c`; a tree without
+//! end takes a stack without end, in the parser, the planner, or where it is dropped.
+//!
+//! What bounds a tree is counted in words and symbols, whatever they mean: no operator can be forgotten.
+
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+
+use types::{Error, Result};
+
+/// Words and symbols between two brackets, of one item of a list; from FROM on its commas count as well.
+pub const MAX_STRETCH: usize = 1_024;
+/// Brackets in brackets.
+pub const MAX_BRACKETS: usize = 64;
+/// Parts of a query that WITH names.
+pub const MAX_PARTS: usize = 128;
+/// EXPLAIN of EXPLAIN.
+pub const MAX_EXPLAINS: usize = 4;
+/// Words and symbols of one text.
+pub const MAX_TOKENS: usize = 200_000;
+
+/// Where a text passes a limit, and which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TooDeep {
+    pub location: Location,
+    pub found: String,
+    pub help: &'static str,
+}
+
+/// Finds the first place at which a text passes a limit.
+pub fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) -> Option<TooDeep> {
+    let mut text = Text { stretches: vec![Stretch::default()], ..Text::default() };
+    let mut tokens = tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).peekable();
+    while let Some(token) = tokens.next() {
+        text.take(&token.token, tokens.peek().map(|next| &next.token));
+        if let Some((found, help)) = text.passes() {
+            return Some(TooDeep { location: token.span.start, found, help });
+        }
+    }
+    None
+}
+
+/// As [`too_deep`], for a text. Errors: `Input` with line and column. A text that is not SQL is the parser's to refuse.
+pub fn check_depth(sql: &str) -> Result<()> {
+    let mut tokens = Vec::new();
+    let _ = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);
+    let Some(TooDeep { location, found, help }) = too_deep(&tokens) else { return Ok(()) };
+    Err(Error::input(format!("line {}, column {}: found {found}: {help}", location.line, location.column)))
+}
+
+#[derive(Debug, Default)]
+struct Text {
+    tokens: usize,
+    parts: usize,
+    explains: usize,
+    /// What is open, the innermost last.
+    stretches: Vec<Stretch>,
+}
+
+/// What stands between two brackets.
+#[derive(Debug, Default)]
+struct Stretch {
+    tokens: usize,
+    /// Types in types, as in `ARRAY<ARRAY<..` and `INT[][]..`; what is subscripted counts as well.
+    types: usize,
+    is_past_from: bool,
+}
+
+impl Text {
+    fn take(&mut self, token: &Token, next: Option<&Token>) {
+        self.tokens += 1;
+        let is_inside = self.stretches.len() > 1;
+        let Some(stretch) = self.stretches.last_mut() else { return };
+        stretch.tokens += 1;
+        match token {
+            Token::LParen | Token::LBrace => self.stretches.push(Stretch::default()),
+            Token::LBracket => {
+                stretch.types += 1;
+                self.stretches.push(Stretch::default());
+            }
+            Token::RParen | Token::RBrace | Token::RBracket if is_inside => drop(self.stretches.pop()),
+            Token::Comma if !stretch.is_past_from => *stretch = Stretch::default(),
+            Token::SemiColon => self.end_statement(),
+            _ if is_word(token, "from") => stretch.is_past_from = true,
+            _ if is_word(token, "explain") => self.explains += 1,
+            _ if is_word(token, "as") => self.parts += usize::from(next == Some(&Token::LParen)),
+            _ => {
+                stretch.types += usize::from(next == Some(&Token::Lt) && ["array", "struct", "map"].iter().any(|word| is_word(token, word)))
+            }
+        }
+    }
+
+    fn end_statement(&mut self) {
+        (self.parts, self.explains) = (0, 0);
+        self.stretches = vec![Stretch::default()];
+    }
+
+    fn passes(&self) -> Option<(String, &'static str)> {
+        let stretch = self.stretches.last()?;
+        let more = |limit: usize, of: &str| format!("more than {limit} {of}");
+        if self.tokens > MAX_TOKENS {
+            return Some((more(MAX_TOKENS, "words and symbols"), "ask in several texts"));
+        }
+        if self.stretches.len() > MAX_BRACKETS || stretch.types > MAX_BRACKETS {
+            return Some((more(MAX_BRACKETS, "brackets in one another"), "name parts of it with WITH"));
+        }
+        if self.parts > MAX_PARTS {
+            return Some((more(MAX_PARTS, "named parts"), "ask in several texts"));
+        }
+        if self.explains > MAX_EXPLAINS {
+            return Some((more(MAX_EXPLAINS, "times EXPLAIN"), "expected one"));
+        }
+        (stretch.tokens > MAX_STRETCH).then(|| {
+            (more(MAX_STRETCH, "words and symbols in a row"), "put parts of it into brackets, or a long list of values into IN (..)")
+        })
+    }
+}
+
+fn is_word(token: &Token, expected: &str) -> bool {
+    matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
+}
+
+#[cfg(test)]
+mod tests;

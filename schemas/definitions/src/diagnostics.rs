@@ -1,0 +1,187 @@
+//! Diagnostics: a user's mistakes, each with its place, what was found and what would be right.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use types::{Error, Result};
+
+/// All mistakes found in one go, in the order of their places once [`Diagnostics::sort`] has run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(transparent)]
+pub struct Diagnostics(pub Vec<Diagnostic>);
+
+/// One mistake (or remark) and its place. It prints as `views/x.sql:3:14: error: ..` with a `help:` line below.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    /// Absent for a definition made in code.
+    pub file: Option<PathBuf>,
+    /// Counted from 1; 0 when the whole file is meant.
+    pub line: usize,
+    /// Characters, counted from 1; 0 when the whole line or file is meant.
+    pub column: usize,
+    /// What was found.
+    pub message: String,
+    /// What was expected, or what to write instead.
+    pub help: Option<String>,
+    /// The definition that is left out for this mistake, where its name can be seen.
+    #[serde(skip)]
+    pub left_out: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The definition cannot be used.
+    Error,
+    /// It can be used, and is probably not what was meant.
+    Warning,
+    Note,
+}
+
+impl Diagnostics {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
+    }
+
+    pub fn extend(&mut self, others: impl IntoIterator<Item = Diagnostic>) {
+        self.0.extend(others);
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
+        self.0.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.0.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    /// Brings the diagnostics of each file into the order of their places; files keep the order they came in.
+    pub fn sort(&mut self) {
+        let mut files: Vec<Option<PathBuf>> = Vec::new();
+        for diagnostic in &self.0 {
+            if !files.contains(&diagnostic.file) {
+                files.push(diagnostic.file.clone());
+            }
+        }
+        let rank = |file: &Option<PathBuf>| files.iter().position(|known| known == file);
+        self.0.sort_by_key(|diagnostic| (rank(&diagnostic.file), diagnostic.line, diagnostic.column));
+    }
+
+    /// An input error whose text is all of these, when there is an error among them.
+    pub fn into_result(self) -> Result<()> {
+        match self.has_errors() {
+            true => Err(Error::input(self.to_string())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl IntoIterator for Diagnostics {
+    type Item = Diagnostic;
+    type IntoIter = std::vec::IntoIter<Diagnostic>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Diagnostics {
+    type Item = &'a Diagnostic;
+    type IntoIter = std::slice::Iter<'a, Diagnostic>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl Diagnostic {
+    /// An error at a place of a text without a file; [`Diagnostic::in_file`] and [`Diagnostic::help`] add the rest.
+    pub fn error(line: usize, column: usize, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, file: None, line, column, message: message.into(), help: None, left_out: None }
+    }
+
+    pub fn warning(line: usize, column: usize, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(line, column, message) }
+    }
+
+    pub fn note(line: usize, column: usize, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Note, ..Self::error(line, column, message) }
+    }
+
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub fn leaving_out(mut self, name: Option<String>) -> Self {
+        self.left_out = name;
+        self
+    }
+
+    pub fn in_file(mut self, file: Option<&Path>) -> Self {
+        self.file = file.map(Path::to_path_buf);
+        self
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, diagnostic) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{diagnostic}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}:", file.display())?;
+        }
+        if self.line > 0 {
+            write!(f, "{}:", self.line)?;
+            if self.column > 0 {
+                write!(f, "{}:", self.column)?;
+            }
+        }
+        if self.file.is_some() || self.line > 0 {
+            f.write_str(" ")?;
+        }
+        write!(f, "{}: {}", self.severity, self.message)?;
+        match &self.help {
+            Some(help) => write!(f, "\n  help: {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

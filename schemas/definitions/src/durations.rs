@@ -1,0 +1,100 @@
+//! Durations and sizes as users write them: `10m`, `90d`, `500ms`; `256MiB`, `1GB`.
+//!
+//! One whole number and one unit, nothing else: what is written is what is meant, and it can name a column (`txns_90d`).
+
+use std::time::Duration;
+
+use types::{Error, Result};
+
+/// Parses `500ms`, `10s`, `10m` or `10min`, `1h`, `90d`, `1w`. Days are 24 hours, weeks 7 days.
+///
+/// Refused: zero, fractions, combinations (`1h30m`), and what does not fit into microseconds of 64 bits (292,000 years).
+pub fn parse_duration(text: &str) -> Result<Duration> {
+    let (number, unit) = split(text, "duration", "a whole number and a unit (ms, s, m, h, d, w), such as '10m' or '90d'")?;
+    let unit_us: u64 = match unit {
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" | "min" => 60_000_000,
+        "h" => 3_600_000_000,
+        "d" => 86_400_000_000,
+        "w" => 604_800_000_000,
+        "" => return Err(wrong(text, "duration", "has no unit", "add one of ms, s, m, h, d, w")),
+        _ => return Err(wrong(text, "duration", &format!("has the unknown unit '{unit}'"), "expected ms, s, m or min, h, d or w")),
+    };
+    match number.checked_mul(unit_us).filter(|us| i64::try_from(*us).is_ok()) {
+        Some(0) => Err(wrong(text, "duration", "is zero", "expected more than zero")),
+        Some(us) => Ok(Duration::from_micros(us)),
+        None => Err(wrong(text, "duration", "is too long", "expected at most 106751991d")),
+    }
+}
+
+/// Parses a size in bytes: `512B`, `64KiB`, `256MiB`, `4GiB`, `1TiB`, and the decimal `kB`, `MB`, `GB`, `TB`.
+///
+/// Refused: zero, fractions, a number without a unit, and more than 63 bits.
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    let (number, unit) = split(text, "size", "a whole number and a unit (B, KiB, MiB, GiB, TiB), such as '256MiB'")?;
+    let unit_bytes: u64 = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "" => return Err(wrong(text, "size", "has no unit", "add one of B, KiB, MiB, GiB, TiB")),
+        _ => {
+            return Err(wrong(text, "size", &format!("has the unknown unit '{unit}'"), "expected B, KiB, MiB, GiB, TiB, kB, MB, GB or TB"));
+        }
+    };
+    match number.checked_mul(unit_bytes).filter(|bytes| i64::try_from(*bytes).is_ok()) {
+        Some(0) => Err(wrong(text, "size", "is zero", "expected more than zero")),
+        Some(bytes) => Ok(bytes),
+        None => Err(wrong(text, "size", "is too large", "expected less than 8388608TiB")),
+    }
+}
+
+/// Writes a duration so that [`parse_duration`] reads it back: the largest unit that divides it (`90d`, `1h`, `1500ms`).
+/// Anything finer than a millisecond is cut off.
+pub fn format_duration(duration: Duration) -> String {
+    const UNITS: [(u128, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+    let ms = duration.as_millis();
+    for (unit_ms, unit) in UNITS {
+        if ms >= unit_ms && ms.is_multiple_of(unit_ms) {
+            return format!("{}{unit}", ms / unit_ms);
+        }
+    }
+    format!("{ms}ms")
+}
+
+/// Writes a size so that [`parse_bytes`] reads it back: the largest binary unit that divides it.
+pub fn format_bytes(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    for (unit_bytes, unit) in UNITS {
+        if bytes >= unit_bytes && bytes.is_multiple_of(unit_bytes) {
+            return format!("{}{unit}", bytes / unit_bytes);
+        }
+    }
+    format!("{bytes}B")
+}
+
+/// The number in front and the letters behind it. Spaces around the whole are ignored, spaces within are not.
+fn split<'a>(text: &'a str, what: &str, expected: &str) -> Result<(u64, &'a str)> {
+    let trimmed = text.trim();
+    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = trimmed.split_at(digits);
+    let only_letters = unit.chars().all(char::is_alphabetic);
+    if number.is_empty() || !only_letters {
+        return Err(wrong(text, what, "is not understood", &format!("expected {expected}")));
+    }
+    let number = number.parse().map_err(|_| wrong(text, what, "has too large a number", &format!("expected {expected}")))?;
+    Ok((number, unit))
+}
+
+fn wrong(text: &str, what: &str, problem: &str, expected: &str) -> Error {
+    Error::input(format!("the {what} '{text}' {problem}; {expected}"))
+}
+
+#[cfg(test)]
+mod tests;

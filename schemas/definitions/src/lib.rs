@@ -1,0 +1,172 @@
+//! What users write: streams and views in SQL, and `basestream.toml` ([`settings`]).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::{DataType, Field};
+use serde::{Deserialize, Serialize};
+
+use types::sql_types::timestamp_type;
+use types::tiles::Level;
+
+pub mod depth;
+pub mod diagnostics;
+pub mod durations;
+pub mod parse;
+pub mod schedule;
+pub mod settings;
+
+pub use diagnostics::{Diagnostic, Diagnostics, Severity};
+pub use schedule::Schedule;
+
+/// Where a definition stands in its file: `file` may be absent (a definition made in code).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origin {
+    pub file: Option<PathBuf>,
+    /// Line of the definition's first character in the file, counted from 1.
+    pub line: usize,
+}
+
+/// `CREATE STREAM`: the facts of one topic, typed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamDefinition {
+    pub name: Arc<str>,
+    pub columns: Vec<Column>,
+    pub topic: Arc<str>,
+    /// The column that holds the event time: TIMESTAMPTZ or DATE, NOT NULL.
+    pub event_time: String,
+    /// The column whose value names an event, for deduplication.
+    pub id: Option<String>,
+    pub dedup_within: Option<Duration>,
+    /// The column by which our producers partition.
+    pub key: Option<String>,
+    pub retention: Option<Duration>,
+    /// Keep the raw key, value and headers in the archive.
+    pub keep_raw: bool,
+    /// The statement's text.
+    pub sql: String,
+    pub origin: Origin,
+}
+
+/// One column of a stream: where it is found in a JSON record, and what it becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    pub name: String,
+    pub column_type: ColumnType,
+    pub nullable: bool,
+    /// The members to follow from the record's root: `$.a.b` is `["a", "b"]`. Default: the column's name.
+    pub path: Vec<String>,
+    /// For TIMESTAMPTZ given as a number.
+    pub unit: Option<TimeUnit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TimeUnit {
+    Seconds,
+    Millis,
+    Micros,
+    Nanos,
+}
+
+/// The SQL types of stream columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ColumnType {
+    Text,
+    Boolean,
+    Int,
+    BigInt,
+    Double,
+    Decimal {
+        precision: u8,
+        scale: i8,
+    },
+    Date,
+    /// Microseconds, UTC.
+    TimestampTz,
+    /// Kept as its lower-case text with hyphens.
+    Uuid,
+    Bytea,
+    /// Kept as its text.
+    Json,
+    Array(Box<ColumnType>),
+}
+
+impl ColumnType {
+    /// The Arrow type that holds it.
+    pub fn arrow(&self) -> DataType {
+        match self {
+            ColumnType::Text | ColumnType::Uuid | ColumnType::Json => DataType::Utf8,
+            ColumnType::Boolean => DataType::Boolean,
+            ColumnType::Int => DataType::Int32,
+            ColumnType::BigInt => DataType::Int64,
+            ColumnType::Double => DataType::Float64,
+            ColumnType::Decimal { precision, scale } => DataType::Decimal128(*precision, *scale),
+            ColumnType::Date => DataType::Date32,
+            ColumnType::TimestampTz => timestamp_type(),
+            ColumnType::Bytea => DataType::Binary,
+            ColumnType::Array(item) => DataType::List(Arc::new(Field::new("item", item.arrow(), true))),
+        }
+    }
+}
+
+/// As it is written in `CREATE STREAM`.
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ColumnType::Text => f.write_str("TEXT"),
+            ColumnType::Boolean => f.write_str("BOOLEAN"),
+            ColumnType::Int => f.write_str("INT"),
+            ColumnType::BigInt => f.write_str("BIGINT"),
+            ColumnType::Double => f.write_str("DOUBLE"),
+            ColumnType::Decimal { precision, scale } => write!(f, "DECIMAL({precision},{scale})"),
+            ColumnType::Date => f.write_str("DATE"),
+            ColumnType::TimestampTz => f.write_str("TIMESTAMPTZ"),
+            ColumnType::Uuid => f.write_str("UUID"),
+            ColumnType::Bytea => f.write_str("BYTEA"),
+            ColumnType::Json => f.write_str("JSON"),
+            ColumnType::Array(item) => write!(f, "{item}[]"),
+        }
+    }
+}
+
+impl Column {
+    pub fn field(&self) -> Field {
+        Field::new(&self.name, self.column_type.arrow(), self.nullable)
+    }
+}
+
+/// `CREATE VIEW`: one plain SELECT, and how it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewDefinition {
+    pub name: Arc<str>,
+    /// The SELECT's text, and where it begins in the statement (line and column counted from 1, in the file).
+    pub select: String,
+    pub select_line: usize,
+    pub select_column: usize,
+    /// In the order written; empty means all time.
+    pub windows: Vec<NamedWindow>,
+    pub schedule: Option<Schedule>,
+    /// Overrides the hop of every window.
+    pub precision: Option<Level>,
+    /// Of a view over a JOIN: past this many neighbours of one node its walk samples.
+    pub max_degree: Option<u32>,
+    /// The statement's text.
+    pub sql: String,
+    pub origin: Origin,
+}
+
+/// A window with the text its user wrote, which names the columns: `7d` gives `txns_7d`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedWindow {
+    pub text: String,
+    pub length: Duration,
+}
+
+/// Everything in one project's `streams/` and `views/`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Definitions {
+    pub streams: Vec<StreamDefinition>,
+    pub views: Vec<ViewDefinition>,
+}

@@ -1,0 +1,153 @@
+//! From SQL text to definitions: `CREATE STREAM` and `CREATE VIEW`, several in a file, every mistake with its line and column.
+//!
+//! The way: [`tokens`] cuts the text, [`statement`] finds the statements and reads their heads, [`stream`] and [`view`] read what is
+//! theirs, [`conflicts`] holds definitions against each other. What is wrong is recorded and stepped over, so that one
+//! pass finds all mistakes; a definition with a mistake is left out of the result.
+
+use std::path::{Path, PathBuf};
+
+use super::{Definitions, Diagnostic, Diagnostics, StreamDefinition, ViewDefinition};
+use statement::Found;
+use tokens::Place;
+use types::{Error, Result};
+
+mod column_types;
+mod columns;
+mod conflicts;
+mod json_path;
+mod names;
+mod options;
+mod statement;
+mod stream;
+mod tokens;
+mod view;
+
+/// Parses files' texts. The definitions without errors come back in the order written, with every mistake in all files.
+pub fn parse_definitions(sources: &[(Option<PathBuf>, String)]) -> (Definitions, Diagnostics) {
+    let mut definitions = Definitions::default();
+    let mut diagnostics = Diagnostics::new();
+    let mut known = conflicts::Known::default();
+    for (file, text) in sources {
+        let file = file.as_deref();
+        let (found, problems) = statement::parse_source(text);
+        diagnostics.extend(problems.into_iter().map(|problem| problem.in_file(file)));
+        for item in found {
+            if let Some(problem) = known.conflict(&item, file) {
+                diagnostics.push(problem.in_file(file));
+                continue;
+            }
+            keep(item, file, &mut definitions);
+        }
+    }
+    diagnostics.sort();
+    (definitions, diagnostics)
+}
+
+/// Parses one `CREATE STREAM`, as the catalog keeps it. Errors: `Input`, its text is all diagnostics.
+pub fn parse_stream(sql: &str) -> Result<StreamDefinition> {
+    match parse_one(sql)? {
+        Found::Stream { definition, .. } => Ok(definition),
+        Found::View { .. } => Err(Error::input("found CREATE VIEW; expected one CREATE STREAM")),
+    }
+}
+
+/// Parses one `CREATE VIEW`, as the catalog keeps it. Errors: `Input`, its text is all diagnostics.
+pub fn parse_view(sql: &str) -> Result<ViewDefinition> {
+    match parse_one(sql)? {
+        Found::View { definition, .. } => Ok(definition),
+        Found::Stream { .. } => Err(Error::input("found CREATE STREAM; expected one CREATE VIEW")),
+    }
+}
+
+/// Reads a project's `streams/*.sql` and `views/*.sql`, each sorted by name. Diagnostics name files relative to `dir`.
+///
+/// Errors: `NotFound` when there is neither folder, `Unavailable` when a file cannot be read. A file that is not UTF-8, or that holds
+/// a definition of the other kind, is a diagnostic.
+pub fn load_project(dir: &Path) -> Result<(Definitions, Diagnostics)> {
+    let mut sources = Vec::new();
+    let mut unreadable = Vec::new();
+    for folder in ["streams", "views"] {
+        for file in sql_files(dir, folder)? {
+            let bytes = std::fs::read(dir.join(&file)).map_err(|e| Error::from(e).with("file", dir.join(&file).display()))?;
+            match String::from_utf8(bytes) {
+                Ok(text) => sources.push((Some(file), text)),
+                Err(error) => unreadable.push(not_utf8(&file, &error)),
+            }
+        }
+    }
+    if sources.is_empty() && unreadable.is_empty() && !dir.join("streams").is_dir() && !dir.join("views").is_dir() {
+        return Err(Error::not_found("the project has neither a folder 'streams' nor a folder 'views'").with("project", dir.display()));
+    }
+    let (definitions, mut diagnostics) = parse_definitions(&sources);
+    diagnostics.extend(unreadable);
+    diagnostics.extend(misplaced(&definitions));
+    Ok((definitions, diagnostics))
+}
+
+fn keep(item: Found, file: Option<&Path>, definitions: &mut Definitions) {
+    match item {
+        Found::Stream { mut definition, .. } => {
+            definition.origin.file = file.map(Path::to_path_buf);
+            definitions.streams.push(definition);
+        }
+        Found::View { mut definition, .. } => {
+            definition.origin.file = file.map(Path::to_path_buf);
+            definitions.views.push(definition);
+        }
+    }
+}
+
+fn parse_one(sql: &str) -> Result<Found> {
+    let (found, mut problems) = statement::parse_source(sql);
+    problems.sort();
+    problems.into_result()?;
+    let count = found.len();
+    match <[Found; 1]>::try_from(found) {
+        Ok([one]) => Ok(one),
+        Err(_) => Err(Error::input(format!("found {count} definitions; expected one"))),
+    }
+}
+
+/// The `.sql` files of a folder, sorted by name; none when the folder is absent.
+fn sql_files(dir: &Path, folder: &str) -> Result<Vec<PathBuf>> {
+    let path = dir.join(folder);
+    if !path.is_dir() {
+        return Ok(Vec::new());
+    }
+    let failed = |error: std::io::Error| Error::from(error).with("folder", path.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&path).map_err(failed)? {
+        let name = PathBuf::from(entry.map_err(failed)?.file_name());
+        let is_hidden = name.to_string_lossy().starts_with('.');
+        if !is_hidden && name.extension().is_some_and(|extension| extension == "sql") && path.join(&name).is_file() {
+            files.push(Path::new(folder).join(name));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn not_utf8(file: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
+    let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+    let at = Place::behind(&valid);
+    at.error("found bytes that are not UTF-8").help("save the file as UTF-8").in_file(Some(file))
+}
+
+/// Warnings for streams under `views/` and views under `streams/`: they work, and are hard to find.
+fn misplaced(definitions: &Definitions) -> Vec<Diagnostic> {
+    let streams = definitions.streams.iter().map(|stream| ("stream", &stream.name, &stream.origin, "streams"));
+    let views = definitions.views.iter().map(|view| ("view", &view.name, &view.origin, "views"));
+    let outside = |origin: &super::Origin, folder: &str| origin.file.as_ref().is_some_and(|file| !file.starts_with(folder));
+    streams
+        .chain(views)
+        .filter(|(_, _, origin, folder)| outside(origin, folder))
+        .map(|(kind, name, origin, folder)| {
+            Diagnostic::warning(origin.line, 1, format!("the {kind} '{name}' stands outside {folder}/"))
+                .help(format!("move it to {folder}/{name}.sql"))
+                .in_file(origin.file.as_deref())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

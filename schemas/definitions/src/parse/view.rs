@@ -1,0 +1,220 @@
+//! `CREATE VIEW name [WITH (options)] AS SELECT ..`.
+
+use std::time::Duration;
+
+use chrono_tz::Tz;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::options::{Entry, Options};
+use super::statement::{Found, Head};
+use super::tokens::{Cursor, Place};
+use crate::durations::parse_duration;
+use crate::{Diagnostic, Diagnostics, NamedWindow, Origin, Schedule, ViewDefinition};
+use types::sql_errors::parser_text;
+use types::suggest;
+use types::tiles::Level;
+
+const OPTIONS: [&str; 7] = ["windows", "every", "schedule", "timezone", "precision", "strategy", "max_degree"];
+const PRECISIONS: [Level; 6] = [Level::Second1, Level::Seconds10, Level::Minute1, Level::Minutes5, Level::Hour1, Level::Day1];
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Reads what stands behind the name.
+pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
+    let before = problems.len();
+    refuse_column_list(&mut cursor, problems);
+    let options = match cursor.take_word("with") {
+        true => Options::parse(&mut cursor, "view", &OPTIONS, problems),
+        false => Options::none(),
+    };
+    let windows = windows(&options, problems);
+    let schedule = schedule(&options, problems);
+    let precision = precision(&options, &windows, problems);
+    check_strategy(&options, problems);
+    let max_degree = options.whole_number("max_degree", problems);
+    let (select_at, select) = select(&mut cursor, problems)?;
+    if problems.len() > before {
+        return None;
+    }
+    let definition = ViewDefinition {
+        name: head.name,
+        select,
+        select_line: select_at.line,
+        select_column: select_at.column,
+        windows,
+        schedule,
+        precision,
+        max_degree,
+        sql: head.sql,
+        origin: Origin { file: None, line: head.line },
+    };
+    Some(Found::View { definition, name_at: head.name_at })
+}
+
+fn refuse_column_list(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) {
+    if !cursor.at(&Token::LParen) {
+        return;
+    }
+    problems.push(cursor.place().error("found a list of columns").help("name the columns in the SELECT: count(*) AS txns"));
+    cursor.advance();
+    loop {
+        cursor.skip_item();
+        if !cursor.take(&Token::Comma) {
+            cursor.take(&Token::RParen);
+            return;
+        }
+    }
+}
+
+/// The SELECT as it stands in the source. `None` when it is missing or not SQL.
+fn select(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<(Place, String)> {
+    if !cursor.take_word("as") {
+        problems.push(cursor.expected("AS and the view's SELECT"));
+        return None;
+    }
+    let begins = cursor.at_word("select") || cursor.at_word("with") || cursor.at(&Token::LParen);
+    if !begins {
+        problems.push(cursor.expected("the view's SELECT"));
+        return None;
+    }
+    let at = cursor.place();
+    let tokens = cursor.rest();
+    if let Some(problem) = syntax_error(cursor) {
+        problems.push(problem);
+        return None;
+    }
+    Some((at, cursor.text_of(tokens).to_owned()))
+}
+
+/// What DataFusion's parser does not understand in the rest of the statement, at its place in the file.
+fn syntax_error(cursor: &Cursor<'_>) -> Option<Diagnostic> {
+    let tokens: Vec<TokenWithSpan> = cursor.rest().iter().map(|lexeme| lexeme.token.clone()).collect();
+    let end = cursor.rest().last().map_or(cursor.place(), |last| last.end_place());
+    let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
+    let error = match parser.parse_query() {
+        Ok(_) => {
+            let next = parser.peek_token();
+            if next.token == Token::EOF {
+                return None;
+            }
+            let at = Place::from(next.span.start);
+            return Some(at.error(format!("found '{}' after the SELECT", next.token)).help("expected ';' or the end of the file"));
+        }
+        Err(error) => error.to_string(),
+    };
+    let text = error.strip_prefix("sql parser error: ").unwrap_or(&error);
+    let (message, at) = parser_text(text);
+    let at = at.map_or(end, |(line, column)| Place { line, column });
+    Some(at.error(format!("the SELECT is not understood: {message}")))
+}
+
+fn windows(options: &Options, problems: &mut Diagnostics) -> Vec<NamedWindow> {
+    let Some((text, entry)) = options.text("windows", problems) else { return Vec::new() };
+    let mut windows: Vec<NamedWindow> = Vec::new();
+    let mut offset = 0;
+    for part in text.split(',') {
+        let leading = part.chars().take_while(|c| c.is_whitespace()).count();
+        let at = entry.inside(offset + leading);
+        offset += part.chars().count() + 1;
+        match window(part.trim(), at) {
+            Ok(window) => match windows.iter().find(|other| other.length == window.length) {
+                Some(other) => {
+                    let message = format!("the window '{}' is as long as '{}' before it", window.text, other.text);
+                    problems.push(at.error(message).help("name each window once"));
+                }
+                None => windows.push(window),
+            },
+            Err(problem) => problems.push(problem),
+        }
+    }
+    windows
+}
+
+fn window(text: &str, at: Place) -> Result<NamedWindow, Diagnostic> {
+    if text.eq_ignore_ascii_case("all") {
+        let help = "leave windows out for all time, or write count(*) FILTER (WHERE within(ts, 'all')) for one column";
+        return Err(at.error("found the window 'all'").help(help));
+    }
+    let length = parse_duration(text).map_err(|error| at.error(error.message()).help("windows look like '1h, 7d, 90d'"))?;
+    if length < SHORTEST {
+        return Err(at.error(format!("the window '{text}' is shorter than a second")).help("expected at least '1s'"));
+    }
+    Ok(NamedWindow { text: text.to_owned(), length })
+}
+
+fn schedule(options: &Options, problems: &mut Diagnostics) -> Option<Schedule> {
+    let timezone = timezone(options, problems);
+    if let (Some(_), Some(schedule)) = (options.find("every"), options.find("schedule")) {
+        problems.push(schedule.name_at.error("found every and schedule").help("keep one of the two"));
+        return None;
+    }
+    if let Some((length, entry)) = options.duration("every", problems) {
+        if length < SHORTEST {
+            problems.push(entry.value_at.error("every is shorter than a second").help("expected at least '1s'"));
+        }
+        return Some(Schedule::Every(length));
+    }
+    let (expression, entry) = options.text("schedule", problems)?;
+    match Schedule::cron(expression, timezone.unwrap_or(Tz::UTC)) {
+        Ok(schedule) => Some(schedule),
+        Err(error) => {
+            problems.push(entry.value_at.error(error.message()));
+            None
+        }
+    }
+}
+
+fn timezone(options: &Options, problems: &mut Diagnostics) -> Option<Tz> {
+    let (name, entry) = options.text("timezone", problems)?;
+    if options.find("schedule").is_none() {
+        problems.push(
+            entry
+                .name_at
+                .error("timezone is given without a schedule")
+                .help("a time zone goes with schedule = '0 3 * * *'; every counts in UTC"),
+        );
+    }
+    match name.parse::<Tz>() {
+        Ok(timezone) => Some(timezone),
+        Err(_) => {
+            let help = match suggest::nearest(name, chrono_tz::TZ_VARIANTS.iter().map(|known| known.name())) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => "expected a name such as 'Europe/Berlin' or 'UTC'".to_owned(),
+            };
+            problems.push(entry.value_at.error(format!("unknown time zone '{name}'")).help(help));
+            None
+        }
+    }
+}
+
+fn precision(options: &Options, windows: &[NamedWindow], problems: &mut Diagnostics) -> Option<Level> {
+    let (text, entry) = options.text("precision", problems)?;
+    let length_us = parse_duration(text).ok().map(|length| length.as_micros() as i64);
+    let Some(level) = PRECISIONS.into_iter().find(|level| level.length_us() == length_us) else {
+        problems.push(entry.value_at.error(format!("the precision is '{text}'")).help("expected 1s, 10s, 1min, 5min, 1h or 1d"));
+        return None;
+    };
+    refuse_coarse_precision(level, length_us, windows, entry, problems);
+    Some(level)
+}
+
+/// A window is cut at the precision: one that is shorter would answer for a longer time than it says.
+fn refuse_coarse_precision(level: Level, length_us: Option<i64>, windows: &[NamedWindow], entry: &Entry, problems: &mut Diagnostics) {
+    let shorter = |window: &&NamedWindow| length_us.is_some_and(|length_us| (window.length.as_micros() as i64) < length_us);
+    if let Some(window) = windows.iter().find(shorter) {
+        let message = format!("the precision {level} is coarser than the window '{}'", window.text);
+        problems.push(entry.value_at.error(message).help("expected at most the length of the shortest window"));
+    }
+}
+
+fn check_strategy(options: &Options, problems: &mut Diagnostics) {
+    let Some((text, entry)) = options.text("strategy", problems) else { return };
+    if text != "full" {
+        let message = match text {
+            "incremental" | "segments" => format!("the strategy '{text}' is not in this release"),
+            _ => format!("unknown strategy '{text}'"),
+        };
+        problems.push(entry.value_at.error(message).help("expected 'full': every run recomputes from the archive"));
+    }
+}

@@ -1,0 +1,284 @@
+//! Settings: `basestream.toml`, where a project runs.
+//!
+//! Every key has a default, so every section and the keys in it are optional. In any string `${NAME}` is an environment variable and
+//! `${file:/path}` a file's content without its last newline (`$${` is a plain `${`). Every key is overridden by an environment
+//! variable `BASESTREAM__SECTION__KEY`, read as a TOML value or else as a string; `BASESTREAM__LOG__PROPERTIES__SASL_PASSWORD`
+//! is librdkafka's `sasl.password`. Relative paths, alone or in `file:data`, count from the file's folder.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use types::redact::{HIDDEN, is_secret};
+use types::{Error, Result};
+
+mod document;
+mod fields;
+mod urls;
+mod variables;
+
+pub use urls::ServiceUrl;
+pub use variables::Variables;
+
+/// The file's name unless another is asked for.
+pub const FILE_NAME: &str = "basestream.toml";
+
+/// Where a project runs. Nothing secret is in its `Debug` text.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The folder of the file: `streams/` and `views/` lie in it. Absolute.
+    #[serde(skip)]
+    pub project: PathBuf,
+    pub storage: StorageSettings,
+    pub catalog: CatalogSettings,
+    pub log: LogSettings,
+    pub speed: SpeedSettings,
+    pub batch: BatchSettings,
+    pub serving: ServingSettings,
+}
+
+/// `[storage]`: the object storage, home of archive, states and snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageSettings {
+    /// A folder, `file:///folder`, `s3://bucket/prefix` or what object_store takes. Default: `./data/storage`.
+    #[serde(deserialize_with = "fields::storage_url")]
+    pub url: ServiceUrl,
+}
+
+/// `[catalog]`: what is committed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CatalogSettings {
+    /// `sqlite:///path/catalog.db` or `postgres://user:password@host:port/database`. Default: `sqlite:./data/catalog.db`.
+    #[serde(deserialize_with = "fields::catalog_url")]
+    pub url: ServiceUrl,
+}
+
+/// `[log]`: the event log.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSettings {
+    /// A folder, `file:///folder` (the embedded log) or `kafka://host:9092,host:9092`. Default: `./data/log`.
+    #[serde(deserialize_with = "fields::log_url")]
+    pub url: ServiceUrl,
+    /// Partitions of a topic that is made because it does not exist. Default: 4.
+    #[serde(deserialize_with = "fields::partitions")]
+    pub partitions: u32,
+    /// Passed to librdkafka, Kafka only. `security.protocol = "SASL_SSL"` may be written with or without quotes around the key.
+    /// Default: none.
+    #[serde(deserialize_with = "fields::properties")]
+    pub properties: BTreeMap<String, String>,
+}
+
+/// `[speed]`: the speed layer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpeedSettings {
+    /// The consumer group: workers of one group share the partitions. Default: `basestream`.
+    #[serde(deserialize_with = "fields::text")]
+    pub group: String,
+    /// Workers of one process, among which its partitions are spread: each follows its own and commits its own checkpoints. Default:
+    /// one for each core, four at most.
+    #[serde(deserialize_with = "fields::workers")]
+    pub workers: u32,
+    /// A checkpoint is committed at the latest after this. Default: `10s`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub checkpoint_interval: Duration,
+    /// What may wait for checkpoints (bytes, of all workers of a process): a worker begins one at half of its share, as it holds that until
+    /// it is committed. Default: `256MiB`.
+    #[serde(deserialize_with = "fields::bytes")]
+    pub checkpoint_bytes: u64,
+    /// How far an event may be dated after its partition's clock; what is further goes to the dead letters. Default: `10m`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub max_future: Duration,
+    /// Memory for the ids that make duplicates known, of all partitions of a process (bytes); what does not fit goes to files in
+    /// `serving.cache_dir`. Default: `256MiB`.
+    #[serde(deserialize_with = "fields::bytes")]
+    pub dedup_memory: u64,
+    /// `--accept-gap`: go on behind offsets that the log no longer has. Asked for once, by a person: never kept in a file.
+    #[serde(skip)]
+    pub accept_gap: bool,
+}
+
+/// `[batch]`: the batch layer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BatchSettings {
+    /// Memory of one run (bytes); what does not fit is spilled. Default: `4GiB`.
+    #[serde(deserialize_with = "fields::bytes")]
+    pub memory_limit: u64,
+    /// Cores that one run may keep busy. Default: one for each core, 4 at most.
+    #[serde(deserialize_with = "fields::workers")]
+    pub threads: u32,
+    /// Where spilled data goes. Default: absent or empty, the system's temporary folder.
+    #[serde(deserialize_with = "fields::optional_path")]
+    pub temp_dir: Option<PathBuf>,
+    /// How long a run's lease lives without being renewed: so long after a run's process died another may run the view.
+    /// Default: `30s`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub lease: Duration,
+    /// How often the scheduler collects files that nobody needs. Default: `1m`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub collect_every: Duration,
+}
+
+/// `[serving]`: the serving layer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServingSettings {
+    /// Where HTTP is answered, `host:port`. Default: `127.0.0.1:8080`.
+    #[serde(deserialize_with = "fields::address")]
+    pub http: String,
+    /// Where the PostgreSQL protocol is answered, `host:port`. Default: absent or empty, nowhere.
+    #[serde(deserialize_with = "fields::optional_address")]
+    pub postgres: Option<String>,
+    /// What time `t` is without `as_of`: `wall` or `event`. Default: `wall`.
+    pub clock: ClockKind,
+    /// Memory of queries (bytes). Default: `2GiB`.
+    #[serde(deserialize_with = "fields::bytes")]
+    pub memory_limit: u64,
+    /// How long a node's pin lives without being renewed: so long are the files kept that a dead node stood on. Default: `60s`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub lease: Duration,
+    /// Where local copies of snapshots lie. Default: absent or empty, the system's temporary folder.
+    #[serde(deserialize_with = "fields::optional_path")]
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// Which clock tells an answer its time `t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockKind {
+    #[default]
+    Wall,
+    /// The greatest event time of all accepted events.
+    Event,
+}
+
+impl Settings {
+    /// Reads the file at `path`, with the variables in it and over it.
+    ///
+    /// Errors: `NotFound` when there is no such file, `Input` for what is wrong in it, with file, line and column or the variable's name.
+    pub fn load(path: &Path, variables: &Variables) -> Result<Settings> {
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::not_found(format!("there is no settings file at {}; expected {FILE_NAME} (see --config)", path.display()))
+            }
+            std::io::ErrorKind::InvalidData => {
+                Error::input(format!("{}: found bytes that are not UTF-8; expected a TOML file", path.display()))
+            }
+            _ => Error::from(error).with("file", path.display()),
+        })?;
+        Self::parse(&text, path, variables)
+    }
+
+    /// What `load` does, for a text that is at hand. `path` names it in errors, and its folder is the project's.
+    pub fn parse(text: &str, path: &Path, variables: &Variables) -> Result<Settings> {
+        let absolute = std::path::absolute(path).map_err(|error| Error::from(error).with("file", path.display()))?;
+        let project = absolute.parent().unwrap_or(&absolute).to_path_buf();
+        let settings: Settings = document::read(text, path, &project, variables)?;
+        Ok(settings.in_project(project))
+    }
+
+    /// The defaults for a project in this folder.
+    pub fn defaults(project: &Path) -> Settings {
+        Settings::default().in_project(project.to_path_buf())
+    }
+
+    /// Makes every path absolute.
+    fn in_project(mut self, project: PathBuf) -> Settings {
+        self.storage.url = self.storage.url.resolved(&project);
+        self.catalog.url = self.catalog.url.resolved(&project);
+        self.log.url = self.log.url.resolved(&project);
+        self.batch.temp_dir = self.batch.temp_dir.map(|path| urls::resolved_path(&project, &path));
+        self.serving.cache_dir = self.serving.cache_dir.map(|path| urls::resolved_path(&project, &path));
+        self.project = project;
+        self
+    }
+
+    /// The folder of local copies: the one asked for, or the project's.
+    pub fn cache_dir(&self) -> PathBuf {
+        self.serving.cache_dir.clone().unwrap_or_else(|| self.project.join("data").join("cache"))
+    }
+}
+
+impl Default for StorageSettings {
+    fn default() -> Self {
+        Self { url: ServiceUrl::new("./data/storage") }
+    }
+}
+
+impl Default for CatalogSettings {
+    fn default() -> Self {
+        Self { url: ServiceUrl::new("sqlite:./data/catalog.db") }
+    }
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self { url: ServiceUrl::new("./data/log"), partitions: 4, properties: BTreeMap::new() }
+    }
+}
+
+/// Past so many workers of a process, or cores of a run, a user decides: each worker has a consumer of its own, each core its share of
+/// the memory.
+const MOST_DEFAULT_WORKERS: usize = 4;
+
+impl Default for SpeedSettings {
+    fn default() -> Self {
+        Self {
+            group: "basestream".to_owned(),
+            workers: default_workers(),
+            checkpoint_interval: Duration::from_secs(10),
+            checkpoint_bytes: 256 << 20,
+            max_future: Duration::from_secs(600),
+            dedup_memory: 256 << 20,
+            accept_gap: false,
+        }
+    }
+}
+
+impl Default for BatchSettings {
+    fn default() -> Self {
+        Self {
+            memory_limit: 4 << 30,
+            threads: default_workers(),
+            temp_dir: None,
+            lease: Duration::from_secs(30),
+            collect_every: Duration::from_secs(60),
+        }
+    }
+}
+
+fn default_workers() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_DEFAULT_WORKERS) as u32)
+}
+
+impl Default for ServingSettings {
+    fn default() -> Self {
+        Self {
+            http: "127.0.0.1:8080".to_owned(),
+            postgres: None,
+            clock: ClockKind::Wall,
+            memory_limit: 2 << 30,
+            lease: Duration::from_secs(60),
+            cache_dir: None,
+        }
+    }
+}
+
+impl fmt::Debug for LogSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: BTreeMap<&str, &str> =
+            self.properties.iter().map(|(key, value)| (key.as_str(), if is_secret(key) { HIDDEN } else { value })).collect();
+        f.debug_struct("LogSettings").field("url", &self.url).field("partitions", &self.partitions).field("properties", &shown).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! From a record's value (JSON text) to typed values, once and for all layers. What is refused here goes to the dead letters.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use super::members::{Members, Slot};
+use super::time::midnight;
+use super::value::{Mismatch, Value, read, shortened};
+use definitions::{Column, ColumnType, StreamDefinition};
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// Reads the records of one stream. Decoding depends on nothing but the definition and the bytes.
+#[derive(Debug)]
+pub struct Decoder {
+    definition: Arc<StreamDefinition>,
+    members: Members,
+    event_time: usize,
+    id: Option<usize>,
+    key: Option<usize>,
+}
+
+/// A decoded event; texts are borrowed from the record where they can be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event<'a> {
+    values: Vec<Value<'a>>,
+    event_time: Micros,
+    id: Option<usize>,
+    key: Option<usize>,
+}
+
+/// Why a record is no event of its stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodeError {
+    /// The column concerned; `None`: the record as a whole.
+    pub column: Option<String>,
+    /// Where in the record, as `$.a.b[3]`.
+    pub path: String,
+    /// What stands there, shortened.
+    pub found: String,
+    pub expected: String,
+}
+
+impl Decoder {
+    /// Fails (as input) for a definition whose event time, id or key column is absent or of a type that cannot be one.
+    pub fn new(definition: Arc<StreamDefinition>) -> Result<Self> {
+        let event_time = role(&definition, "event_time", &definition.event_time)?;
+        let time_type = &definition.columns[event_time].column_type;
+        if !matches!(time_type, ColumnType::TimestampTz | ColumnType::Date) {
+            return Err(Error::input(format!(
+                "the event time column \"{}\" is {time_type}: expected TIMESTAMPTZ or DATE",
+                definition.event_time
+            ))
+            .with("stream", &definition.name));
+        }
+        let id = definition.id.as_deref().map(|id| text_role(&definition, "id", id)).transpose()?;
+        let key = definition.key.as_deref().map(|key| text_role(&definition, "key", key)).transpose()?;
+        Ok(Self { members: Members::new(&definition.columns), definition, event_time, id, key })
+    }
+
+    pub fn definition(&self) -> &Arc<StreamDefinition> {
+        &self.definition
+    }
+
+    /// Reads one record's value.
+    pub fn decode<'a>(&self, value: Option<&'a [u8]>) -> Result<Event<'a>, DecodeError> {
+        let slots = self.members.find(object_text(value)?).map_err(|error| no_object(value, format!("invalid JSON ({error})")))?;
+        let columns = &self.definition.columns;
+        // Not collected as a result, which does not know how many there will be.
+        let mut values = Vec::with_capacity(columns.len());
+        for (column, slot) in columns.iter().zip(slots) {
+            match (slot, &column.column_type) {
+                (Slot::Plain(json), ColumnType::Text) => values.push(Value::Text(Cow::Borrowed(unquoted(json)))),
+                _ => values.push(column_value(column, slot)?),
+            }
+        }
+        let event_time = match &values[self.event_time] {
+            Value::Timestamp(time) => *time,
+            Value::Date(days) => midnight(*days),
+            _ => return Err(absent(&columns[self.event_time], "null")),
+        };
+        Ok(Event { values, event_time, id: self.id, key: self.key })
+    }
+}
+
+impl<'a> Event<'a> {
+    /// Microseconds since 1970-01-01 UTC; of a DATE its midnight.
+    pub fn event_time(&self) -> Micros {
+        self.event_time
+    }
+
+    /// The text that names this event among its stream's, for deduplication; `None` without an id column or when it is null.
+    pub fn id(&self) -> Option<Cow<'_, str>> {
+        self.values[self.id?].canonical_text()
+    }
+
+    /// The text our producers partition by; `None` without a key column or when it is null.
+    pub fn key(&self) -> Option<Cow<'_, str>> {
+        self.values[self.key?].canonical_text()
+    }
+
+    /// One value per column of the stream, in its order.
+    pub fn values(&self) -> &[Value<'a>] {
+        &self.values
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.column {
+            Some(column) => write!(f, "column {column} ({}): found {}, expected {}", self.path, self.found, self.expected),
+            None => write!(f, "record: found {}, expected {}", self.found, self.expected),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl From<DecodeError> for Error {
+    fn from(error: DecodeError) -> Self {
+        Error::input(error.to_string())
+    }
+}
+
+/// The index of the column that has a role in the definition.
+fn role(definition: &StreamDefinition, role: &str, column: &str) -> Result<usize> {
+    definition.columns.iter().position(|candidate| candidate.name == column).ok_or_else(|| {
+        let names: Vec<&str> = definition.columns.iter().map(|column| column.name.as_str()).collect();
+        Error::input(format!("{role} names the column \"{column}\", which the stream does not have: it has {}", names.join(", ")))
+            .with("stream", &definition.name)
+    })
+}
+
+fn text_role(definition: &StreamDefinition, name: &str, column: &str) -> Result<usize> {
+    let index = role(definition, name, column)?;
+    match &definition.columns[index].column_type {
+        ColumnType::Array(_) => {
+            Err(Error::input(format!("{name} names the column \"{column}\", which is an array: expected a single value"))
+                .with("stream", &definition.name))
+        }
+        _ => Ok(index),
+    }
+}
+
+/// The value as UTF-8 text that begins as an object does.
+fn object_text(value: Option<&[u8]>) -> Result<&str, DecodeError> {
+    let bytes = value.ok_or_else(|| no_object(value, "no value (a tombstone)".into()))?;
+    let text = std::str::from_utf8(bytes).map_err(|error| no_object(value, format!("invalid UTF-8 at byte {}", error.valid_up_to())))?;
+    match text.trim_ascii_start().as_bytes().first() {
+        Some(b'{') => Ok(text),
+        Some(_) => Err(no_object(None, shortened(text))),
+        None => Err(no_object(None, "an empty value".into())),
+    }
+}
+
+/// The content of a JSON string without escapes.
+fn unquoted(json: &str) -> &str {
+    json.get(1..json.len().saturating_sub(1)).unwrap_or_default()
+}
+
+fn column_value<'a>(column: &Column, slot: Slot<'a>) -> Result<Value<'a>, DecodeError> {
+    let json = match slot {
+        Slot::Found(json) | Slot::Plain(json) => json,
+        Slot::Missing if column.nullable => return Ok(Value::Null),
+        Slot::Missing => return Err(absent(column, "nothing")),
+        Slot::NoObject(found) => return Err(wrong(column, "", format!("{found} on the way"), "an object there".into())),
+    };
+    match read(&column.column_type, column.unit, json) {
+        Ok(Value::Null) if !column.nullable => Err(absent(column, "null")),
+        Ok(value) => Ok(value),
+        Err(Mismatch { place, found, expected }) => Err(wrong(column, &place, found, expected)),
+    }
+}
+
+#[cold]
+fn absent(column: &Column, found: &str) -> DecodeError {
+    wrong(column, "", found.into(), format!("{} NOT NULL", column.column_type))
+}
+
+#[cold]
+fn wrong(column: &Column, place: &str, found: String, expected: String) -> DecodeError {
+    DecodeError { column: Some(column.name.clone()), path: format!("$.{}{place}", column.path.join(".")), found, expected }
+}
+
+#[cold]
+fn no_object(value: Option<&[u8]>, mut found: String) -> DecodeError {
+    if let Some(text) = value.filter(|bytes| !bytes.is_empty()).and_then(|bytes| std::str::from_utf8(bytes).ok()) {
+        found = format!("{found}: {}", shortened(text));
+    }
+    DecodeError { column: None, path: "$".into(), found, expected: "one JSON object".into() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! One pass over a JSON object that picks the members which columns need, as borrowed raw text; the rest is skipped unread. `quick`
+//! reads what is in order; serde_json says what is wrong with the rest.
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use definitions::Column;
+
+mod quick;
+
+/// The paths of all columns as one tree, so that a nested object is walked once for all columns in it.
+#[derive(Debug)]
+pub(super) struct Members {
+    root: Node,
+    columns: usize,
+}
+
+/// What was found at a column's path.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Slot<'a> {
+    Missing,
+    Found(&'a str),
+    /// Found, and it is a text without escapes.
+    Plain(&'a str),
+    /// The path leads through something that is no object.
+    NoObject(&'static str),
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// The columns whose path ends here.
+    columns: Vec<usize>,
+    /// The columns whose path goes on below.
+    below: Vec<usize>,
+    /// In the order of the columns.
+    children: Vec<Child>,
+    /// The children's places, sorted by name.
+    by_name: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Child {
+    name: Box<str>,
+    /// The name as JSON.
+    quoted: Box<[u8]>,
+    node: Node,
+}
+
+impl Members {
+    pub(super) fn new(columns: &[Column]) -> Self {
+        let mut root = Node::default();
+        for (index, column) in columns.iter().enumerate() {
+            root.insert(&column.path, index);
+        }
+        Self { root, columns: columns.len() }
+    }
+
+    /// The raw values at the columns' paths, in the columns' order. Of members of the same name the last one wins.
+    pub(super) fn find<'a>(&self, object: &'a str) -> Result<Vec<Slot<'a>>, serde_json::Error> {
+        let mut slots = vec![Slot::Missing; self.columns];
+        if quick::find(&self.root, object, &mut slots).is_none() {
+            self.root.walk(object, &mut slots)?;
+        }
+        Ok(slots)
+    }
+}
+
+impl Node {
+    fn insert(&mut self, path: &[String], column: usize) {
+        let Some((name, rest)) = path.split_first() else {
+            self.columns.push(column);
+            return;
+        };
+        self.below.push(column);
+        let at = match self.by_name.binary_search_by(|at| (*self.children[*at].name).cmp(name)) {
+            Ok(found) => self.by_name[found],
+            Err(place) => {
+                self.by_name.insert(place, self.children.len());
+                let quoted = serde_json::Value::from(name.as_str()).to_string().into_bytes().into();
+                self.children.push(Child { name: name.as_str().into(), quoted, node: Node::default() });
+                self.children.len() - 1
+            }
+        };
+        self.children[at].node.insert(rest, column);
+    }
+
+    fn walk<'a>(&self, json: &'a str, slots: &mut [Slot<'a>]) -> Result<(), serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        Walk { node: self, slots }.deserialize(&mut deserializer)?;
+        deserializer.end()
+    }
+
+    /// The child of that name. `expected`: where it probably stands, which is behind the one before, as records name members mostly in
+    /// one order.
+    fn child(&self, name: &str, expected: &mut usize) -> Option<&Node> {
+        let at = match self.children.get(*expected) {
+            Some(child) if *child.name == *name => *expected,
+            _ => self.by_name[self.by_name.binary_search_by(|at| (*self.children[*at].name).cmp(name)).ok()?],
+        };
+        *expected = at + 1;
+        Some(&self.children[at].node)
+    }
+}
+
+/// Walks one value whose node has children: an object, if all is well.
+struct Walk<'n, 's, 'a> {
+    node: &'n Node,
+    slots: &'s mut [Slot<'a>],
+}
+
+impl<'a> Walk<'_, '_, 'a> {
+    fn set(self, slot: Slot<'a>) {
+        for column in &self.node.below {
+            self.slots[*column] = slot;
+        }
+    }
+
+    fn member<M: MapAccess<'a>>(&mut self, child: &Node, map: &mut M) -> Result<(), M::Error> {
+        if child.columns.is_empty() {
+            return map.next_value_seed(Walk { node: child, slots: self.slots });
+        }
+        let raw: &'a RawValue = map.next_value()?;
+        for column in &child.columns {
+            self.slots[*column] = Slot::Found(raw.get());
+        }
+        if child.children.is_empty() { Ok(()) } else { child.walk(raw.get(), self.slots).map_err(M::Error::custom) }
+    }
+}
+
+impl<'a> DeserializeSeed<'a> for Walk<'_, '_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<M: MapAccess<'a>>(mut self, mut map: M) -> Result<(), M::Error> {
+        // An earlier member of the same name may have left something.
+        for column in &self.node.below {
+            self.slots[*column] = Slot::Missing;
+        }
+        let mut expected = 0;
+        while let Some(child) = map.next_key_seed(Name { of: self.node, expected: &mut expected })? {
+            match child {
+                Some(child) => self.member(child, &mut map)?,
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<S: SeqAccess<'a>>(self, mut seq: S) -> Result<(), S::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        self.set(Slot::NoObject("an array"));
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.set(Slot::Missing);
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.set(Slot::NoObject("a boolean"));
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        self.set(Slot::NoObject("a number"));
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        self.set(Slot::NoObject("a number"));
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        self.set(Slot::NoObject("a number"));
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        self.set(Slot::NoObject("a text"));
+        Ok(())
+    }
+}
+
+/// A member's name, looked up where it stands: no copy unless it has escapes.
+struct Name<'n, 'e> {
+    of: &'n Node,
+    expected: &'e mut usize,
+}
+
+impl<'n, 'a> DeserializeSeed<'a> for Name<'n, '_> {
+    type Value = Option<&'n Node>;
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'n> Visitor<'_> for Name<'n, '_> {
+    type Value = Option<&'n Node>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a member's name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.of.child(name, self.expected))
+    }
+}

@@ -1,0 +1,253 @@
+//! One typed value, read from JSON text by the rules of its column.
+
+use std::borrow::Cow;
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, DecimalType, Float64Type, Int32Type, Int64Type, TimeUnit as ArrowTimeUnit,
+    TimestampMicrosecondType,
+};
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use serde_json::value::RawValue;
+
+use super::number::{power, scaled};
+use super::time::{self, TimeError, format_date, format_timestamp};
+use definitions::{ColumnType, TimeUnit};
+use types::tiles::Micros;
+
+/// A value of a stream's column. Texts without escapes are borrowed from the record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value<'a> {
+    Null,
+    /// TEXT, UUID (lower case, with hyphens) and JSON (its text).
+    Text(Cow<'a, str>),
+    Boolean(bool),
+    Int(i32),
+    BigInt(i64),
+    Double(f64),
+    Decimal {
+        unscaled: i128,
+        scale: i8,
+    },
+    /// Days since 1970-01-01.
+    Date(i32),
+    /// Microseconds since 1970-01-01 UTC.
+    Timestamp(Micros),
+    Bytes(Vec<u8>),
+    List(Vec<Value<'a>>),
+}
+
+impl Value<'_> {
+    /// The one text that stands for this value as an id or a key: what [`canonical_text`] gives for the archived value.
+    /// `None` for null and for arrays.
+    pub fn canonical_text(&self) -> Option<Cow<'_, str>> {
+        Some(match self {
+            Value::Null | Value::List(_) => return None,
+            Value::Text(text) => Cow::Borrowed(text),
+            Value::Boolean(value) => value.to_string().into(),
+            Value::Int(value) => value.to_string().into(),
+            Value::BigInt(value) => value.to_string().into(),
+            Value::Double(value) => value.to_string().into(),
+            Value::Decimal { unscaled, scale } => decimal_text(*unscaled, *scale).into(),
+            Value::Date(days) => format_date(*days).into(),
+            Value::Timestamp(time) => format_timestamp(*time).into(),
+            Value::Bytes(bytes) => STANDARD.encode(bytes).into(),
+        })
+    }
+}
+
+/// The one text that stands for an archived value as an id or a key; `None` for null and for types no column has.
+pub fn canonical_text(array: &dyn Array, row: usize) -> Option<Cow<'_, str>> {
+    if array.is_null(row) {
+        return None;
+    }
+    Some(match array.data_type() {
+        DataType::Utf8 => Cow::Borrowed(array.as_string::<i32>().value(row)),
+        DataType::Utf8View => Cow::Borrowed(array.as_string_view().value(row)),
+        DataType::Boolean => array.as_boolean().value(row).to_string().into(),
+        DataType::Int32 => array.as_primitive::<Int32Type>().value(row).to_string().into(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string().into(),
+        DataType::Float64 => array.as_primitive::<Float64Type>().value(row).to_string().into(),
+        DataType::Decimal128(_, scale) => decimal_text(array.as_primitive::<Decimal128Type>().value(row), *scale).into(),
+        DataType::Date32 => format_date(array.as_primitive::<Date32Type>().value(row)).into(),
+        DataType::Timestamp(ArrowTimeUnit::Microsecond, _) => {
+            format_timestamp(array.as_primitive::<TimestampMicrosecondType>().value(row)).into()
+        }
+        DataType::Binary => STANDARD.encode(array.as_binary::<i32>().value(row)).into(),
+        DataType::BinaryView => STANDARD.encode(array.as_binary_view().value(row)).into(),
+        _ => return None,
+    })
+}
+
+/// Why a value is not of its column's type.
+#[derive(Debug)]
+pub(super) struct Mismatch {
+    /// Where in an array, as `[3]`; empty for the value itself.
+    pub(super) place: String,
+    pub(super) found: String,
+    pub(super) expected: String,
+}
+
+/// Reads a value by its column's type; JSON's null is [`Value::Null`].
+pub(super) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
+    if json == "null" {
+        return Ok(Value::Null);
+    }
+    let value = match column_type {
+        ColumnType::Text => text(json).map(Value::Text),
+        ColumnType::Json => Some(Value::Text(Cow::Borrowed(json))),
+        ColumnType::Boolean => boolean(json),
+        ColumnType::Int => whole(json).and_then(|value| value.try_into().ok()).map(Value::Int),
+        ColumnType::BigInt => whole(json).and_then(|value| value.try_into().ok()).map(Value::BigInt),
+        ColumnType::Double => double(json),
+        ColumnType::Decimal { precision, scale } => decimal(json, *precision, *scale),
+        ColumnType::Date => text(json).and_then(|text| time::parse_date(&text)).map(Value::Date),
+        ColumnType::Uuid => text(json).and_then(uuid),
+        ColumnType::Bytea => text(json).and_then(|text| BASE64.decode(text.as_bytes()).ok()).map(Value::Bytes),
+        ColumnType::TimestampTz => return timestamp(json, unit),
+        ColumnType::Array(item) => return list(item, unit, json),
+    };
+    value.ok_or_else(|| mismatch(json, expectation(column_type)))
+}
+
+/// The standard alphabet, with or without padding.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent));
+
+/// What is asked of a value, for error messages.
+fn expectation(column_type: &ColumnType) -> String {
+    let rule = match column_type {
+        ColumnType::Text => "a JSON string".to_string(),
+        ColumnType::Boolean => "true or false".to_string(),
+        ColumnType::Int => format!("a whole number from {} to {}", i32::MIN, i32::MAX),
+        ColumnType::BigInt => format!("a whole number from {} to {}", i64::MIN, i64::MAX),
+        ColumnType::Double => "a finite JSON number".to_string(),
+        ColumnType::Decimal { precision, scale } => {
+            let before = i16::from(*precision) - i16::from(*scale);
+            format!("a number with at most {before} digits before the point and {scale} behind it")
+        }
+        ColumnType::Date => "'YYYY-MM-DD', years 0001 to 9999".to_string(),
+        ColumnType::TimestampTz => "RFC 3339 text with a zone, years 0001 to 9999".to_string(),
+        ColumnType::Uuid => "32 hexadecimal digits with hyphens".to_string(),
+        ColumnType::Bytea => "base64 text".to_string(),
+        ColumnType::Json => "any JSON value".to_string(),
+        ColumnType::Array(_) => "a JSON array".to_string(),
+    };
+    format!("{column_type}: {rule}")
+}
+
+/// At most 60 characters of a JSON text.
+pub(super) fn shortened(json: &str) -> String {
+    match json.char_indices().nth(60) {
+        Some((end, _)) => format!("{}.. ({} bytes)", &json[..end], json.len()),
+        None => json.to_string(),
+    }
+}
+
+fn mismatch(json: &str, expected: String) -> Mismatch {
+    Mismatch { place: String::new(), found: shortened(json), expected }
+}
+
+/// The content of a JSON string; `None` when it is none, or when an escape in it stands for no character.
+fn text(json: &str) -> Option<Cow<'_, str>> {
+    let content = json.strip_prefix('"')?.strip_suffix('"')?;
+    if content.as_bytes().contains(&b'\\') { serde_json::from_str(json).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(content)) }
+}
+
+fn boolean<'a>(json: &str) -> Option<Value<'a>> {
+    json.parse().ok().map(Value::Boolean)
+}
+
+/// A number, or a string that holds one.
+fn number_text(json: &str) -> Option<Cow<'_, str>> {
+    match json.as_bytes().first()? {
+        b'"' => text(json),
+        b'-' | b'0'..=b'9' => Some(Cow::Borrowed(json)),
+        _ => None,
+    }
+}
+
+fn whole(json: &str) -> Option<i128> {
+    scaled(&number_text(json)?, 0)
+}
+
+fn double<'a>(json: &str) -> Option<Value<'a>> {
+    let value: f64 = if is_number(json) { json.parse().ok()? } else { return None };
+    // There is one zero: another would be another key, and another value of DISTINCT.
+    value.is_finite().then_some(Value::Double(value + 0.0))
+}
+
+fn is_number(json: &str) -> bool {
+    json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+}
+
+fn decimal<'a>(json: &str, precision: u8, scale: i8) -> Option<Value<'a>> {
+    let unscaled = scaled(&number_text(json)?, i64::from(scale))?;
+    let bound = power(u32::from(precision))?;
+    (unscaled.abs() < bound).then_some(Value::Decimal { unscaled, scale })
+}
+
+/// Copies only where the text is not already in the form we keep.
+fn uuid(text: Cow<'_, str>) -> Option<Value<'_>> {
+    let kept = |(i, byte): (usize, u8)| match i {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+    };
+    if text.len() == 36 && text.bytes().enumerate().all(kept) {
+        return Some(Value::Text(text));
+    }
+    let parsed = uuid::Uuid::try_parse(&text).ok()?;
+    Some(Value::Text(Cow::Owned(parsed.hyphenated().to_string())))
+}
+
+/// Text is RFC 3339, a number (or a string that holds one) is in the column's unit.
+fn timestamp<'a>(json: &str, unit: Option<TimeUnit>) -> Result<Value<'a>, Mismatch> {
+    let wrong = |help: &str| mismatch(json, format!("{}{help}", expectation(&ColumnType::TimestampTz)));
+    if let Some(unit) = unit
+        && let Some(number) = number_text(json)
+        && let Some(time) = in_unit(&number, unit)
+    {
+        let time = i64::try_from(time).ok().and_then(time::in_range).ok_or_else(|| wrong(", or a number in the column's unit"))?;
+        return Ok(Value::Timestamp(time));
+    }
+    let Some(text) = text(json) else {
+        return Err(match unit {
+            None if is_number(json) => wrong("; for numbers give the column a unit: OPTIONS (unit = 's', 'ms', 'us' or 'ns')"),
+            None => wrong(""),
+            Some(_) => wrong(", or a number in the column's unit, exact to the microsecond"),
+        });
+    };
+    time::parse_timestamp(&text).map(Value::Timestamp).map_err(|error| match error {
+        TimeError::NoZone => wrong("; this one has no zone: add Z or an offset as +02:00"),
+        TimeError::Invalid | TimeError::OutOfRange => wrong(""),
+    })
+}
+
+/// A number of the unit as microseconds; nanoseconds are floored.
+fn in_unit(number: &str, unit: TimeUnit) -> Option<i128> {
+    match unit {
+        TimeUnit::Seconds => scaled(number, 6),
+        TimeUnit::Millis => scaled(number, 3),
+        TimeUnit::Micros => scaled(number, 0),
+        TimeUnit::Nanos => scaled(number, 0).map(|nanos| nanos.div_euclid(1000)),
+    }
+}
+
+fn list<'a>(item: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
+    let wrong = || mismatch(json, format!("{item}[]: a JSON array"));
+    if !json.starts_with('[') {
+        return Err(wrong());
+    }
+    let items: Vec<&'a RawValue> = serde_json::from_str(json).map_err(|_| wrong())?;
+    let read_one = |(index, raw): (usize, &'a RawValue)| {
+        read(item, unit, raw.get()).map_err(|inner| Mismatch { place: format!("[{index}]{}", inner.place), ..inner })
+    };
+    items.into_iter().enumerate().map(read_one).collect::<Result<_, _>>().map(Value::List)
+}
+
+fn decimal_text(unscaled: i128, scale: i8) -> String {
+    Decimal128Type::format_decimal(unscaled, arrow::datatypes::DECIMAL128_MAX_PRECISION, scale)
+}

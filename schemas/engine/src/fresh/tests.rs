@@ -1,0 +1,81 @@
+use super::*;
+use types::vector::Offset;
+
+fn layer(ranges: &[(i32, i64, i64)]) -> FreshLayer {
+    let id = |partition: i32| PartitionId::new("s", partition);
+    FreshLayer {
+        start: ranges.iter().map(|(p, start, _)| (id(*p), Offset(*start))).collect(),
+        end: ranges.iter().map(|(p, _, end)| (id(*p), Offset(*end))).collect(),
+        states: BTreeMap::new(),
+        max_event_time: BTreeMap::new(),
+    }
+}
+
+fn fresh(layers: &[&[(i32, i64, i64)]]) -> Fresh {
+    let fresh = Fresh::default();
+    for ranges in layers {
+        fresh.publish(layer(ranges), [(PartitionId::new("s", 0), 7)]);
+    }
+    fresh
+}
+
+fn end_of(chain: &Chain) -> String {
+    chain.end.to_string()
+}
+
+#[test]
+fn layers_of_two_units_follow_an_older_vector() {
+    let fresh = fresh(&[&[(0, 0, 5), (1, 0, 3)], &[(0, 5, 9)], &[(1, 3, 4)]]);
+    let chain = fresh.after(&Vector::new());
+    assert_eq!((chain.layers.len(), end_of(&chain)), (3, "s/0:9,s/1:4".into()));
+    let committed: Vector = "s/0:5,s/1:3".parse().unwrap();
+    assert_eq!(fresh.after(&committed).layers.len(), 2);
+}
+
+#[test]
+fn what_a_dead_worker_left_is_not_counted_beside_what_its_successor_made() {
+    let fresh = fresh(&[&[(0, 0, 20)], &[(0, 0, 15)], &[(0, 15, 25)]]);
+    let chain = fresh.after(&Vector::new());
+    assert_eq!((chain.layers.len(), end_of(&chain)), (1, "s/0:20".into()));
+    assert!(chain.complete_to.is_empty(), "the layers that the time was told with are not all in the chain");
+    fresh.withdraw(&Vector::new(), &[PartitionId::new("s", 0)]);
+    assert!(fresh.after(&Vector::new()).layers.is_empty());
+}
+
+#[test]
+fn a_layer_past_a_vector_that_is_not_reached_yet_waits() {
+    let fresh = fresh(&[&[(0, 15, 25), (1, 0, 2)]]);
+    assert!(fresh.after(&Vector::new()).layers.is_empty());
+    assert_eq!(fresh.after(&"s/0:15".parse().unwrap()).layers.len(), 1);
+}
+
+#[test]
+fn a_layer_that_somebody_else_committed_in_part_is_withdrawn() {
+    let fresh = fresh(&[&[(0, 10, 20)], &[(1, 0, 4)]]);
+    fresh.withdraw(&"s/0:15,s/1:4".parse().unwrap(), &[PartitionId::new("s", 0), PartitionId::new("s", 1)]);
+    assert!(fresh.after(&"s/0:10,s/1:4".parse().unwrap()).layers.is_empty());
+    assert_eq!(fresh.after(&"s/0:10".parse().unwrap()).layers.len(), 1, "what is committed stays for readers that are behind");
+}
+
+#[test]
+fn a_worker_that_lost_a_partition_takes_back_its_own_layers_and_not_its_successors() {
+    let fresh = Fresh::default();
+    let (loser, successor) = (fresh.for_worker(), fresh.for_worker());
+    let lost = [PartitionId::new("s", 0)];
+    loser.publish(layer(&[(0, 0, 20)]), []);
+    successor.withdraw_leftovers(&Vector::new(), &lost);
+    successor.publish(layer(&[(0, 0, 15)]), []);
+    successor.publish(layer(&[(0, 15, 25)]), []);
+    loser.compact(layer(&[(0, 0, 25)]));
+    loser.withdraw(&Vector::new(), &lost);
+    let chain = fresh.after(&Vector::new());
+    assert_eq!((chain.layers.len(), end_of(&chain)), (2, "s/0:25".into()));
+}
+
+#[test]
+fn compacting_keeps_the_chain_in_the_order_of_offsets() {
+    let fresh = fresh(&[&[(0, 0, 5)], &[(0, 5, 6)], &[(0, 6, 9)]]);
+    fresh.compact(layer(&[(0, 0, 6)]));
+    let chain = fresh.after(&Vector::new());
+    assert_eq!((chain.layers.len(), end_of(&chain), chain.complete_to.len()), (2, "s/0:9".into(), 1));
+}

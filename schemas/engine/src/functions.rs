@@ -1,0 +1,116 @@
+//! The SQL functions that all layers share, and how a user adds aggregates of their own.
+//!
+//! | function | what it is |
+//! | --- | --- |
+//! | `within(event time, window [, until])`, `as_of()` | markers that the planner takes out of the plan |
+//! | `poisson_sf(k, lambda)`, `zscore(x, mean, stddev)` | how unusual a number is |
+//! | `last_n(x, n)` | the last n values, newest first |
+//! | `top_k(x, k)` | the k most frequent values, with counts |
+//!
+//! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's under a bound: a number in a
+//! query or a view cannot take all memory.
+//!
+//! All layers must plan with the same set: a state made by one is merged by another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::prelude::SessionContext;
+
+use types::Result;
+
+mod bounded;
+mod calls;
+mod distinct;
+mod last_n;
+mod markers;
+mod state_formats;
+mod statistics;
+mod top_k;
+
+pub(crate) use distinct::grouped;
+pub use last_n::{LAST_N, LAST_N_MAX, last_n};
+pub use markers::{AS_OF, WITHIN, as_of, within};
+pub use state_formats::{state_format, state_stamp};
+pub use statistics::{poisson_sf, poisson_upper_tail, zscore};
+pub use top_k::{TOP_K, TOP_K_CAPACITY, TOP_K_MAX, top_k};
+
+/// A set of scalar and aggregate functions to plan with, besides those of DataFusion. Cheap to clone.
+///
+/// ```
+/// # use engine::functions::Functions;
+/// # use datafusion::prelude::SessionContext;
+/// let functions = Functions::standard();        // .with_aggregate(my_aggregate)
+/// functions.register(&SessionContext::new()).unwrap();
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Functions {
+    scalars: Arc<BTreeMap<String, Arc<ScalarUDF>>>,
+    aggregates: Arc<BTreeMap<String, Arc<AggregateUDF>>>,
+}
+
+impl Functions {
+    /// basestream's own functions.
+    pub fn standard() -> Self {
+        let scalars = [within(), as_of(), poisson_sf(), zscore()];
+        let aggregates = [last_n(), top_k()];
+        let functions = scalars.into_iter().fold(Self::default(), Self::with_scalar);
+        aggregates.into_iter().fold(functions, Self::with_aggregate)
+    }
+
+    /// Adds a scalar function; it replaces one of the same name, also one of DataFusion's.
+    ///
+    /// It must be a pure function of its arguments: batch and speed layer call it at different times.
+    pub fn with_scalar(mut self, function: ScalarUDF) -> Self {
+        Arc::make_mut(&mut self.scalars).insert(function.name().to_owned(), Arc::new(function));
+        self
+    }
+
+    /// Adds an aggregate; it replaces one of the same name, also one of DataFusion's.
+    ///
+    /// Its states are written to files and merged in any order and grouping, by other processes and later builds: `merge_batch` must be
+    /// commutative and associative, and an aggregate whose state changes its meaning (not its types, which are seen) needs a new name.
+    pub fn with_aggregate(mut self, function: AggregateUDF) -> Self {
+        Arc::make_mut(&mut self.aggregates).insert(function.name().to_owned(), Arc::new(function));
+        self
+    }
+
+    pub fn scalars(&self) -> impl Iterator<Item = &Arc<ScalarUDF>> {
+        self.scalars.values()
+    }
+
+    pub fn aggregates(&self) -> impl Iterator<Item = &Arc<AggregateUDF>> {
+        self.aggregates.values()
+    }
+
+    /// Makes these functions known to a session.
+    pub fn register(&self, session: &SessionContext) -> Result<()> {
+        self.register_all(&mut *session.state_ref().write())
+    }
+
+    /// Makes these functions known to a registry: a session's state, for one. A registry that takes part in analysis also
+    /// gets the check that `n` and `k` are literals within their bounds; elsewhere the physical planner finds that.
+    pub fn register_all(&self, registry: &mut dyn FunctionRegistry) -> Result<()> {
+        for function in bounded::bounded() {
+            registry.register_udf(Arc::clone(function))?;
+        }
+        for function in self.scalars() {
+            registry.register_udf(Arc::clone(function))?;
+        }
+        for function in self.aggregates() {
+            registry.register_udaf(Arc::clone(function))?;
+        }
+        calls::register_check(registry)?;
+        Ok(())
+    }
+}
+
+/// Makes basestream's own functions known to a registry.
+pub fn register_all(registry: &mut dyn FunctionRegistry) -> Result<()> {
+    Functions::standard().register_all(registry)
+}
+
+#[cfg(test)]
+mod tests;

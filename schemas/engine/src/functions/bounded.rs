@@ -1,0 +1,304 @@
+//! DataFusion's functions whose result is as large as a number says, each under a bound: what they make is allocated at once, so that
+//! a number too large would end the process and not the query.
+//!
+//! Functions whose result is bounded by their input (`replace`, `concat`, ..) are as DataFusion has them.
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, OffsetSizeTrait, new_null_array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use datafusion::common::Result;
+use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::{functions, functions_nested};
+
+use types::Error;
+
+/// A value made by such a function may take so many bytes: what multiplies it (a join, `unnest`, `replace`) stays within memory as well.
+const MAX_VALUE_BYTES: u64 = 64 << 10;
+/// And those of all rows of a batch, which are made at once, so many together.
+const MAX_BATCH_BYTES: u64 = 64 << 20;
+/// A padded text is told in characters, of so many bytes at most.
+const BYTES_OF_A_CHARACTER: u64 = 4;
+/// An item of a list takes so many bytes at least, while the list is made.
+const BYTES_OF_AN_ITEM: u64 = 8;
+
+/// The bounded functions, under the names and aliases they have in DataFusion.
+pub(super) fn bounded() -> &'static [Arc<ScalarUDF>] {
+    static BOUNDED: LazyLock<Vec<Arc<ScalarUDF>>> = LazyLock::new(|| {
+        let all = functions::all_default_functions().into_iter().chain(functions_nested::all_default_nested_functions());
+        all.filter_map(|inner| Some(Arc::new(ScalarUDF::from(Bounded { growth: Growth::of(inner.name())?, inner })))).collect()
+    });
+    &BOUNDED
+}
+
+/// A function of DataFusion's that is not called where its result would be past a bound.
+///
+/// It forwards what these functions define; all else of the trait is the default for them too.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bounded {
+    growth: Growth,
+    inner: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(arguments)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_))) {
+            // One row stands for all, also where the function would make each.
+            arguments.number_rows = 1;
+        }
+        let columns = arguments.args.iter().map(|argument| argument.to_array(1)).collect::<Result<Vec<_>>>()?;
+        self.check(&self.growth.sizes(&columns, 0..arguments.number_rows)?)?;
+        self.inner.invoke_with_args(arguments)
+    }
+}
+
+impl Bounded {
+    fn check(&self, sizes: &[u64]) -> Result<()> {
+        let name = self.name();
+        let largest = sizes.iter().copied().max().unwrap_or(0);
+        if largest > MAX_VALUE_BYTES {
+            return Err(Error::input(format!("{name} makes a value of {largest} bytes: expected at most {MAX_VALUE_BYTES}")).into());
+        }
+        let together = sizes.iter().copied().fold(0, u64::saturating_add);
+        if together > MAX_BATCH_BYTES {
+            let rows = sizes.len();
+            let message = format!("{name} makes {together} bytes for {rows} rows at once: expected at most {MAX_BATCH_BYTES}");
+            return Err(Error::input(message).into());
+        }
+        Ok(())
+    }
+}
+
+/// What the result's size depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Growth {
+    /// A text, so many times.
+    Repeated,
+    /// A text of so many characters.
+    Padded,
+    /// A list of one value, so many times.
+    Filled,
+    /// A list with values added until it has so many.
+    Resized,
+    /// The numbers or times from one to another.
+    Series,
+}
+
+impl Growth {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "repeat" => Some(Self::Repeated),
+            "lpad" | "rpad" => Some(Self::Padded),
+            "array_repeat" => Some(Self::Filled),
+            "array_resize" => Some(Self::Resized),
+            "range" | "generate_series" => Some(Self::Series),
+            _ => None,
+        }
+    }
+
+    /// How many bytes each row's result takes, at most. Nothing for arguments that the function itself refuses.
+    ///
+    /// A column of one row stands for all rows.
+    fn sizes(self, columns: &[ArrayRef], rows: Range<usize>) -> Result<Vec<u64>> {
+        match (self, columns) {
+            (Self::Repeated, [text, times]) => {
+                let (texts, times) = (text_bytes(text), integers(times)?);
+                Ok(rows.map(|row| texts[at(texts.len(), row)].saturating_mul(count(&times, row))).collect())
+            }
+            (Self::Padded, [_, characters, ..]) => {
+                let characters = integers(characters)?;
+                Ok(rows.map(|row| BYTES_OF_A_CHARACTER.saturating_mul(count(&characters, row))).collect())
+            }
+            (Self::Filled, [value, times]) => {
+                let (values, times) = (row_bytes(value), integers(times)?);
+                Ok(rows.map(|row| values[at(values.len(), row)].saturating_mul(count(&times, row))).collect())
+            }
+            (Self::Resized, [list, items, value @ ..]) => match list.data_type() {
+                DataType::List(item) => resized::<i32>(list, items, value.first(), item.data_type(), rows),
+                DataType::LargeList(item) => resized::<i64>(list, items, value.first(), item.data_type(), rows),
+                _ => Ok(Vec::new()),
+            },
+            (Self::Series, [first, ..]) => match first.data_type() {
+                DataType::Int64 => series_of_integers(columns, rows),
+                DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => series_of_times(columns, rows),
+                _ => Ok(Vec::new()),
+            },
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// What is added to each list. Values that it loses, or keeps, are its input's.
+fn resized<O: OffsetSizeTrait>(
+    list: &ArrayRef,
+    items: &ArrayRef,
+    value: Option<&ArrayRef>,
+    item: &DataType,
+    rows: Range<usize>,
+) -> Result<Vec<u64>> {
+    let (lists, items) = (list.as_list::<O>(), integers(items)?);
+    let values = value.map_or_else(|| row_bytes(&new_null_array(item, 1)), row_bytes);
+    let added = |row: usize| {
+        let list = at(lists.len(), row);
+        if lists.is_null(list) {
+            return 0;
+        }
+        let present = lists.value_length(list).as_usize() as u64;
+        count(&items, row).saturating_sub(present).saturating_mul(values[at(values.len(), row)])
+    };
+    Ok(rows.map(added).collect())
+}
+
+fn series_of_integers(columns: &[ArrayRef], rows: Range<usize>) -> Result<Vec<u64>> {
+    let numbers = columns.iter().map(integers).collect::<Result<Vec<_>>>()?;
+    let (start, stop, step) = match numbers.as_slice() {
+        [stop] => (None, stop, None),
+        [start, stop] => (Some(start), stop, None),
+        [start, stop, step] => (Some(start), stop, Some(step)),
+        _ => return Ok(Vec::new()),
+    };
+    let of = |column: Option<&Int64Array>, row: usize, default: i64| column.map_or(Some(default), |column| integer(column, row));
+    let items = |row: usize| {
+        let (start, stop, step) = (of(start, row, 0)?, integer(stop, row)?, of(step, row, 1)?);
+        Some(items_between(start.into(), stop.into(), step.into()))
+    };
+    Ok(rows.map(|row| items(row).unwrap_or(0).saturating_mul(BYTES_OF_AN_ITEM)).collect())
+}
+
+fn series_of_times(columns: &[ArrayRef], rows: Range<usize>) -> Result<Vec<u64>> {
+    let [start, stop, step] = columns else { return Ok(Vec::new()) };
+    let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+    if step.data_type() != &interval {
+        return Ok(Vec::new());
+    }
+    let steps = step.as_primitive::<IntervalMonthDayNanoType>();
+    let of_days = matches!(start.data_type(), DataType::Date32 | DataType::Date64);
+    let (starts, stops) = if of_days { (days(start)?, days(stop)?) } else { (nanoseconds(start)?, nanoseconds(stop)?) };
+    let mut sizes = Vec::with_capacity(rows.len());
+    for row in rows {
+        let step = at(steps.len(), row);
+        let items = match (integer(&starts, row), integer(&stops, row)) {
+            (Some(start), Some(stop)) if !steps.is_null(step) => {
+                items_between(start.into(), stop.into(), shortest(steps.value(step), of_days)?)
+            }
+            _ => 0,
+        };
+        sizes.push(items.saturating_mul(BYTES_OF_AN_ITEM));
+    }
+    Ok(sizes)
+}
+
+/// How many items a series has at most, both ends with it. A step of nothing is refused by the function.
+fn items_between(start: i128, stop: i128, step: i128) -> u64 {
+    let span = stop - start;
+    if step == 0 || (span != 0 && (span > 0) != (step > 0)) {
+        return 0;
+    }
+    u64::try_from(span.unsigned_abs() / step.unsigned_abs() + 1).unwrap_or(u64::MAX)
+}
+
+/// The least that a step goes on, in days or in nanoseconds: a month has 28 days or more. One whose parts point both ways (a month less
+/// 31 days) may stay where it is, and its series would have no end.
+fn shortest(step: IntervalMonthDayNano, of_days: bool) -> Result<i128> {
+    const NANOSECONDS_A_DAY: i128 = 86_400_000_000_000;
+    let (months, days, nanoseconds) = (i128::from(step.months), i128::from(step.days), i128::from(step.nanoseconds));
+    let parts = [months, days, nanoseconds];
+    if parts.iter().any(|part| *part > 0) && parts.iter().any(|part| *part < 0) {
+        return Err(Error::input("a step of a series has parts that point both ways: expected all forward or all backward").into());
+    }
+    let whole_days = 28 * months + days;
+    Ok(if of_days { whole_days } else { whole_days * NANOSECONDS_A_DAY + nanoseconds })
+}
+
+/// Days since 1970.
+fn days(dates: &ArrayRef) -> Result<Int64Array> {
+    integers(&cast(&cast(dates, &DataType::Date32)?, &DataType::Int32)?)
+}
+
+/// Nanoseconds since 1970. A time out of their range is NULL, as it is for the function.
+fn nanoseconds(times: &ArrayRef) -> Result<Int64Array> {
+    let zone = match times.data_type() {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    };
+    integers(&cast(times, &DataType::Timestamp(TimeUnit::Nanosecond, zone))?)
+}
+
+fn integers(column: &ArrayRef) -> Result<Int64Array> {
+    Ok(cast(column, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+}
+
+fn integer(column: &Int64Array, row: usize) -> Option<i64> {
+    let row = at(column.len(), row);
+    column.is_valid(row).then(|| column.value(row))
+}
+
+/// A number of times. NULL, or less than none, makes nothing.
+fn count(column: &Int64Array, row: usize) -> u64 {
+    integer(column, row).and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
+}
+
+/// The place of a row in a column, whose only row stands for all.
+fn at(len: usize, row: usize) -> usize {
+    if len == 1 { 0 } else { row }
+}
+
+/// The bytes of each text.
+fn text_bytes(texts: &ArrayRef) -> Vec<u64> {
+    let bytes = |text: Option<&str>| text.map_or(0, |text| text.len() as u64);
+    match texts.data_type() {
+        DataType::Utf8 => texts.as_string::<i32>().iter().map(bytes).collect(),
+        DataType::LargeUtf8 => texts.as_string::<i64>().iter().map(bytes).collect(),
+        DataType::Utf8View => texts.as_string_view().iter().map(bytes).collect(),
+        _ => vec![0; texts.len()],
+    }
+}
+
+/// What each row takes as an item of a list.
+fn row_bytes(column: &ArrayRef) -> Vec<u64> {
+    (0..column.len()).map(|row| item_bytes(&column.slice(row, 1))).collect()
+}
+
+/// What the items take together.
+fn item_bytes(items: &ArrayRef) -> u64 {
+    let data_type = items.data_type();
+    let width = data_type.primitive_width().map_or(BYTES_OF_AN_ITEM, |width| BYTES_OF_AN_ITEM.max(width as u64));
+    let beneath: u64 = match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => text_bytes(items).into_iter().sum(),
+        DataType::Binary => items.as_binary::<i32>().iter().flatten().map(|bytes| bytes.len() as u64).sum(),
+        DataType::LargeBinary => items.as_binary::<i64>().iter().flatten().map(|bytes| bytes.len() as u64).sum(),
+        DataType::BinaryView => items.as_binary_view().iter().flatten().map(|bytes| bytes.len() as u64).sum(),
+        DataType::List(_) => items.as_list::<i32>().iter().flatten().map(|list| item_bytes(&list)).sum(),
+        DataType::LargeList(_) => items.as_list::<i64>().iter().flatten().map(|list| item_bytes(&list)).sum(),
+        DataType::FixedSizeList(..) => item_bytes(items.as_fixed_size_list().values()),
+        DataType::Struct(_) => items.as_struct().columns().iter().map(item_bytes).sum(),
+        data_type if data_type.primitive_width().is_some() || matches!(data_type, DataType::Null | DataType::Boolean) => 0,
+        _ => items.get_array_memory_size() as u64,
+    };
+    (items.len() as u64).saturating_mul(width).saturating_add(beneath)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! From a view's text to its [`ViewPlan`]: parse, refuse, analyse, take the Aggregate apart, lower.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::common::Span;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::ViewTable;
+use datafusion::datasource::empty::EmptyTable;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
+
+use crate::events::user_schema;
+use crate::functions::Functions;
+use crate::plan::hidden::{node_name, streams_of};
+use crate::plan::refuse;
+use crate::plan::refuse::Shape;
+use crate::plan::{ViewPlan, columns, links, lower, planning_session, within};
+use definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition};
+use types::{Error, Result};
+
+mod refusal;
+
+/// What a definition's SELECT turned out to be.
+#[derive(Debug, Clone)]
+pub enum Planned {
+    /// It aggregates: its states are kept.
+    Kept(Arc<ViewPlan>),
+    /// It has no aggregate: it is inlined where it is named.
+    Staging,
+}
+
+/// Plans the views of one project.
+pub struct Planner {
+    functions: Functions,
+    streams: Vec<Arc<StreamDefinition>>,
+    views: BTreeMap<Arc<str>, Arc<ViewDefinition>>,
+}
+
+impl Planner {
+    pub fn new(definitions: &Definitions, functions: Functions) -> Self {
+        Self {
+            functions,
+            streams: definitions.streams.iter().cloned().map(Arc::new).collect(),
+            views: definitions.views.iter().map(|view| (view.name.clone(), Arc::new(view.clone()))).collect(),
+        }
+    }
+
+    /// Plans every view, and lists every mistake of all of them.
+    pub async fn plan_all(&self) -> (Vec<Arc<ViewPlan>>, Diagnostics) {
+        let mut plans = Vec::new();
+        let mut found = Diagnostics::default();
+        for view in self.views.values() {
+            match self.plan(view).await {
+                Ok(Planned::Kept(plan)) => plans.push(plan),
+                Ok(Planned::Staging) => {}
+                Err(diagnostics) => found.extend(diagnostics.0),
+            }
+        }
+        (plans, found)
+    }
+
+    /// Plans one view.
+    pub async fn plan(&self, view: &ViewDefinition) -> Result<Planned, Diagnostics> {
+        let session = self.session(view).await?;
+        let query = parse(&session, view)?;
+        let shape = refuse::check(&query, view, &self.functions)?;
+        let logical = match logical(&session, &query).await {
+            Ok(logical) => logical,
+            Err(error) => return Err(self.refused(view, &session, &query, error).await),
+        };
+        links::check_key_types(&logical).map_err(|found| at_span(view, found.span, &found.error))?;
+        let plan = match analysed(&session, logical) {
+            Ok(plan) => plan,
+            Err(error) => return Err(self.refused(view, &session, &query, error).await),
+        };
+        if shape == Shape::Staging {
+            return self.staging(view, &plan);
+        }
+        self.kept(view, &session, &plan).map(|plan| Planned::Kept(Arc::new(plan))).map_err(|error| at_select(view, &error))
+    }
+
+    fn staging(&self, view: &ViewDefinition, plan: &LogicalPlan) -> Result<Planned, Diagnostics> {
+        if !view.windows.is_empty() || view.schedule.is_some() {
+            let error = Error::input(
+                "a view without an aggregate is inlined where it is named and keeps nothing: expected no WITH (windows, every, schedule)",
+            );
+            return Err(at_select(view, &error));
+        }
+        crate::plan::hidden::carry(plan, &self.streams).map_err(|error| at_select(view, &error))?;
+        Ok(Planned::Staging)
+    }
+
+    fn kept(&self, view: &ViewDefinition, session: &SessionContext, plan: &LogicalPlan) -> Result<ViewPlan> {
+        let LogicalPlan::Projection(top) = plan else {
+            return Err(Error::input(format!(
+                "{} stands above the aggregates: expected SELECT .. FROM .. WHERE .. GROUP BY",
+                node_name(plan)
+            )));
+        };
+        let LogicalPlan::Aggregate(aggregate) = &*top.input else {
+            return Err(Error::input(format!(
+                "{} stands between SELECT and the aggregates: expected SELECT .. FROM .. WHERE .. GROUP BY",
+                node_name(&top.input)
+            )));
+        };
+        refuse_expressions(aggregate)?;
+        if links::is_linked(aggregate) {
+            return links::plan(view, session, top, aggregate, &self.streams);
+        }
+        if links::has_join(&aggregate.input) {
+            return Err(Error::internal("the view's text let a join through below its own FROM"));
+        }
+        if view.max_degree.is_some() {
+            return Err(Error::input("max_degree bounds the walk of a view over a JOIN, and this view has none: expected no max_degree"));
+        }
+        let streams = streams_of(&aggregate.input, &self.streams)?;
+        let columns = columns::fan_out(view, top, aggregate, &self.streams)?;
+        lower::lower(view, session, aggregate, columns, streams, &self.streams)
+    }
+
+    /// A session in which the streams are (empty) tables and the views without aggregate that `view` names are inlined.
+    async fn session(&self, view: &ViewDefinition) -> Result<SessionContext, Diagnostics> {
+        let session = planning_session(&self.functions).map_err(|error| at_select(view, &error))?;
+        for stream in &self.streams {
+            let table = Arc::new(EmptyTable::new(user_schema(stream)));
+            session.register_table(&*stream.name, table).map_err(|error| at_error(view, error))?;
+        }
+        let mut open = vec![view.name.clone()];
+        self.register_named(view, &session, &mut open).await?;
+        Ok(session)
+    }
+
+    /// Registers the staging views that `view` names, deepest first. `open` are the views being resolved: a name met again is a cycle.
+    async fn register_named(&self, view: &ViewDefinition, session: &SessionContext, open: &mut Vec<Arc<str>>) -> Result<(), Diagnostics> {
+        let query = parse(session, view)?;
+        for name in refuse::relations(&query) {
+            let Some(named) = self.views.get(name.as_str()) else { continue };
+            if open.contains(&named.name) {
+                let error =
+                    Error::input(format!("the view names itself through {}: expected views that build on streams", open.join(" -> ")));
+                return Err(at_select(view, &error));
+            }
+            if session.table_exist(&*named.name).unwrap_or(false) {
+                continue;
+            }
+            open.push(named.name.clone());
+            Box::pin(self.register_named(named, session, open)).await?;
+            open.pop();
+            let query = parse(session, named)?;
+            if refuse::check(&query, named, &self.functions)? == Shape::Kept {
+                let error = Error::input(format!(
+                    "the view \"{name}\" aggregates, and an aggregate over an aggregate is not kept exactly: expected a stream or a view without aggregate; \
+                     join or filter the two views' answers in a query instead"
+                ));
+                return Err(at_select(view, &error));
+            }
+            let plan = match logical(session, &query).await.and_then(|plan| analysed(session, plan)) {
+                Ok(plan) => plan,
+                Err(error) => return Err(self.refused(named, session, &query, error).await),
+            };
+            let table = Arc::new(ViewTable::new(plan, Some(named.select.clone())));
+            session.register_table(&*named.name, table).map_err(|error| at_error(view, error))?;
+        }
+        Ok(())
+    }
+}
+
+fn parse(session: &SessionContext, view: &ViewDefinition) -> Result<ast::Query, Diagnostics> {
+    let dialect = session.state().config().options().sql_parser.dialect;
+    match session.state().sql_to_statement(&view.select, &dialect).map_err(|error| at_error(view, error))? {
+        Statement::Statement(statement) => match *statement {
+            ast::Statement::Query(query) => Ok(*query),
+            other => {
+                let error = Error::input(format!("a view is a SELECT, found {}", other.to_string().chars().take(40).collect::<String>()));
+                Err(at_select(view, &error))
+            }
+        },
+        _ => Err(at_select(view, &Error::input("a view is a SELECT, found another statement"))),
+    }
+}
+
+/// What the text says, as it says it.
+async fn logical(session: &SessionContext, query: &ast::Query) -> Result<LogicalPlan, DataFusionError> {
+    session.state().statement_to_plan(Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))))).await
+}
+
+/// The plan after DataFusion's analyser: types coerced, `count(*)` spelled out; nothing rewritten for speed.
+fn analysed(session: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    let state = session.state();
+    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
+}
+
+/// What the text alone does not show: functions whose answer changes from call to call, and aggregates that read their own order.
+fn refuse_expressions(aggregate: &Aggregate) -> Result<()> {
+    let mut problem = None;
+    LogicalPlan::Aggregate(aggregate.clone()).apply(|node| {
+        for expr in node.expressions() {
+            expr.apply(|expr| {
+                problem = problem.take().or_else(|| unstable(expr));
+                Ok(if problem.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })?;
+        }
+        let misplaced = match node {
+            LogicalPlan::Aggregate(node) => node.group_expr.iter().any(marker),
+            _ => node.expressions().iter().any(marker),
+        };
+        if misplaced && problem.is_none() {
+            problem = Some(
+                "within() or as_of() stands in WHERE, GROUP BY or below the aggregates: expected within() in an aggregate's FILTER or \
+                 WITH (windows = ..), and as_of() above the aggregates"
+                    .to_owned(),
+            );
+        }
+        Ok(if problem.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    problem.map_or(Ok(()), |problem| Err(Error::input(problem)))
+}
+
+fn marker(expr: &Expr) -> bool {
+    within::mentions(expr) || within::mentions_function(expr, "as_of")
+}
+
+fn unstable(expr: &Expr) -> Option<String> {
+    use datafusion::logical_expr::Volatility;
+    match expr {
+        Expr::ScalarFunction(function)
+            if function.func.signature().volatility != Volatility::Immutable && function.func.name() != "as_of" =>
+        {
+            Some(format!(
+                "{}() answers differently from call to call, so the layers could not agree: expected a function of the event alone, or as_of() above the aggregates",
+                function.func.name()
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// An error about the whole SELECT.
+pub(super) fn at_select(view: &ViewDefinition, error: &Error) -> Diagnostics {
+    refuse::one(view, view.select_line, view.select_column, error.message())
+}
+
+/// DataFusion's error, at the place it names when it names one.
+fn at_error(view: &ViewDefinition, error: DataFusionError) -> Diagnostics {
+    let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    at_span(view, span, &Error::from(error))
+}
+
+fn at_span(view: &ViewDefinition, span: Option<Span>, error: &Error) -> Diagnostics {
+    let (line, column) = match span {
+        Some(span) => refuse::place(view, span.start.line, span.start.column),
+        None => (view.select_line, view.select_column),
+    };
+    refuse::one(view, line, column, error.message())
+}

@@ -1,0 +1,127 @@
+//! DataFusion's refusal of a SELECT, with what the project knows besides: the names that may have been meant, and the call it speaks of.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::DataFusionError;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::{self, Spanned, Visit, Visitor};
+
+use super::{Planner, analysed, at_span, logical, parse};
+use crate::plan::refuse;
+use crate::plan::refuse::Shape;
+use definitions::{Diagnostics, ViewDefinition};
+use types::Error;
+use types::sql_errors::{CAST, unknown_relation};
+use types::suggest::nearest;
+
+/// How many names are listed as expected.
+const LISTED: usize = 30;
+/// How many calls are looked at.
+const CALLS: usize = 100;
+
+impl Planner {
+    /// What is said of an error that planning `query`, the SELECT of `view`, ended in.
+    pub(super) async fn refused(
+        &self,
+        view: &ViewDefinition,
+        session: &SessionContext,
+        query: &ast::Query,
+        error: DataFusionError,
+    ) -> Diagnostics {
+        let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+        let error = Error::from(error);
+        if let Some(name) = unknown_relation(error.message()) {
+            let known = self.selected_from(view, session);
+            return at_span(view, span, &Error::input(format!("{}{}", error.message(), expected(name, &known))));
+        }
+        let call = if span.is_none() { wrong_call(session, query, error.message()).await } else { None };
+        let Some(call) = call else { return at_span(view, span, &error) };
+        let message = match &call.argument {
+            Some(argument) => error.message().replace(CAST, &CAST.replace("..", argument)),
+            None => error.message().to_owned(),
+        };
+        let (line, column) = refuse::place(view, call.line, call.column);
+        refuse::one(view, line, column, &message)
+    }
+
+    /// What a view may select from: the streams, and the other views without aggregate.
+    fn selected_from(&self, view: &ViewDefinition, session: &SessionContext) -> Vec<&str> {
+        let is_staging = |other: &ViewDefinition| {
+            let query = parse(session, other);
+            query.is_ok_and(|query| matches!(refuse::check(&query, other, &self.functions), Ok(Shape::Staging)))
+        };
+        let views = self.views.values().filter(|other| other.name != view.name && is_staging(other));
+        self.streams.iter().map(|stream| &*stream.name).chain(views.map(|other| &*other.name)).collect()
+    }
+}
+
+fn expected(name: &str, known: &[&str]) -> String {
+    if known.is_empty() {
+        return ", and none is defined".to_owned();
+    }
+    let near = nearest(name, known.iter().copied()).map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
+    let more = if known.len() > LISTED { ", .." } else { "" };
+    let listed: Vec<&str> = known.iter().copied().take(LISTED).collect();
+    format!(": {near}expected one of {}{more}", listed.join(", "))
+}
+
+/// A call in the SELECT's text.
+struct Call {
+    line: u64,
+    column: u64,
+    /// Its only argument, as it is written.
+    argument: Option<String>,
+}
+
+/// The call that a message without a place speaks of: the innermost one that is refused with the same words when it is selected alone.
+async fn wrong_call(session: &SessionContext, query: &ast::Query, message: &str) -> Option<Call> {
+    let mut calls = Calls(Vec::new());
+    let _ = query.visit(&mut calls);
+    for call in calls.0 {
+        let alone = selected_alone(query, &call)?;
+        let outcome = logical(session, &alone).await.and_then(|plan| analysed(session, plan));
+        if outcome.is_err_and(|error| Error::from(error).message() == message) {
+            return place_of(&call);
+        }
+    }
+    None
+}
+
+/// Calls, the inner ones before those around them.
+struct Calls(Vec<ast::Function>);
+
+impl Visitor for Calls {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+        if let ast::Expr::Function(function) = expr {
+            self.0.push(function.clone());
+        }
+        if self.0.len() < CALLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+/// `SELECT call FROM` what `query` selects from; `None` for a query that is no plain SELECT.
+fn selected_alone(query: &ast::Query, call: &ast::Function) -> Option<ast::Query> {
+    let mut alone = query.clone();
+    let ast::SetExpr::Select(select) = &mut *alone.body else { return None };
+    select.projection = vec![ast::SelectItem::UnnamedExpr(ast::Expr::Function(call.clone()))];
+    select.selection = None;
+    select.having = None;
+    select.group_by = ast::GroupByExpr::Expressions(Vec::new(), Vec::new());
+    Some(alone)
+}
+
+/// Where its only argument begins, or the call itself.
+fn place_of(call: &ast::Function) -> Option<Call> {
+    let argument = match &call.args {
+        ast::FunctionArguments::List(list) => match list.args.as_slice() {
+            [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] => Some(argument),
+            _ => None,
+        },
+        _ => None,
+    };
+    let starts = argument.map(|argument| argument.span().start).into_iter().chain([call.span().start]);
+    let start = starts.into_iter().find(|start| start.line > 0)?;
+    Some(Call { line: start.line, column: start.column, argument: argument.map(ToString::to_string) })
+}

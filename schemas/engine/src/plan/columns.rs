@@ -1,0 +1,393 @@
+//! Fanning a SELECT's columns out over windows, and telling which states and ranges they need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{Aggregate, Expr, Projection};
+use datafusion::sql::unparser::expr_to_sql;
+
+use crate::plan::{Use, links, within};
+use definitions::{StreamDefinition, ViewDefinition};
+use types::columns::{AS_OF, EVENTS};
+use types::tiles::{Level, Range};
+use types::{Error, Result};
+
+/// The aggregates whose answers are estimates, or depend (slightly) on the order of merging.
+const APPROXIMATE: [&str; 6] =
+    ["approx_distinct", "approx_percentile_cont", "approx_percentile_cont_with_weight", "approx_median", "top_k", "approx_top_k"];
+
+/// A SELECT, taken apart.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    /// Names of the keys, in the order of GROUP BY.
+    pub(super) keys: Vec<String>,
+    /// What is kept; the first is the count of events.
+    pub(super) states: Vec<StateCall>,
+    pub(super) ranges: Vec<Range>,
+    pub(super) existence: usize,
+    pub(super) uses: Vec<Use>,
+    pub(super) outputs: Vec<Output>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct StateCall {
+    /// The aggregate call without `within`; its order is not yet completed.
+    pub(super) call: Expr,
+    pub(super) sql: String,
+    pub(super) function: String,
+    pub(super) approximate: bool,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each column of a view, while it is planned")]
+pub(super) enum Output {
+    Key {
+        group: usize,
+    },
+    Value {
+        name: String,
+        expr: Expr,
+        uses: Vec<usize>,
+        ranges: Vec<usize>,
+        bare_count: bool,
+        sql: String,
+        window: Option<String>,
+        approximate: bool,
+    },
+}
+
+/// The name of a use's column in the value batch.
+pub(super) fn use_column(index: usize) -> String {
+    format!("v{index}")
+}
+
+/// The name of a range's count of events in the value batch.
+pub(super) fn events_column(range: usize) -> String {
+    format!("e{range}")
+}
+
+/// The name of a key in the value batch and in the prepared events.
+pub(super) fn key_column(index: usize) -> String {
+    format!("k{index}")
+}
+
+pub(super) fn fan_out(
+    view: &ViewDefinition,
+    top: &Projection,
+    aggregate: &Aggregate,
+    streams: &[Arc<StreamDefinition>],
+) -> Result<Columns> {
+    let mut states = vec![events_state()];
+    let calls = aggregate.aggr_expr.iter().map(|expr| call_of(expr, view, aggregate, streams, &mut states));
+    let calls = calls.collect::<Result<Vec<_>>>()?;
+    let Fanned { keys, ranges, existence, uses, outputs } = fan::<Range>(view, top, aggregate, calls)?;
+    Ok(Columns { keys, states, ranges, existence, uses, outputs })
+}
+
+/// The state that every row carries: how many events it holds.
+pub(super) fn events_state() -> StateCall {
+    let call = datafusion::functions_aggregate::expr_fn::count(datafusion::prelude::lit(1i64));
+    StateCall { call, sql: EVENTS.into(), function: "count".into(), approximate: false }
+}
+
+/// Takes an aggregate of the SELECT apart: the state it needs, added to `states` unless an equal one is there, and its own range.
+fn call_of(
+    expr: &Expr,
+    view: &ViewDefinition,
+    aggregate: &Aggregate,
+    streams: &[Arc<StreamDefinition>],
+    states: &mut Vec<StateCall>,
+) -> Result<Call<Range>> {
+    let Expr::AggregateFunction(function) = strip_alias(expr) else {
+        return Err(Error::input(format!("{expr} is not an aggregate call")));
+    };
+    let split = within::split(function.params.filter.as_deref(), &aggregate.input, streams, view.precision)?;
+    let mut function = function.clone();
+    function.params.filter = split.rest.map(Box::new);
+    let is_count = function.func.name() == "count";
+    let state = state_of(function, states);
+    Ok(Call { state, range: split.range, spelled: states[state].call.clone(), is_count, approximate: states[state].approximate })
+}
+
+/// The state of this call; equal calls share one.
+fn state_of(function: AggregateFunction, states: &mut Vec<StateCall>) -> usize {
+    if counts_rows(&function) {
+        return 0;
+    }
+    let name = function.func.name().to_owned();
+    let call = Expr::AggregateFunction(function);
+    if let Some(known) = states.iter().position(|state| state.call == call) {
+        return known;
+    }
+    let sql = sql_of(&call);
+    let approximate = is_approximate(&name);
+    states.push(StateCall { call, sql, function: name, approximate });
+    states.len() - 1
+}
+
+/// `count(*)` without FILTER.
+fn counts_rows(function: &AggregateFunction) -> bool {
+    function.params.filter.is_none() && counts_all(function)
+}
+
+/// `count(*)`, whatever its FILTER.
+pub(super) fn counts_all(function: &AggregateFunction) -> bool {
+    let counts_literal = matches!(function.params.args.as_slice(), [Expr::Literal(value, _)] if !value.is_null());
+    function.func.name() == "count" && !function.params.distinct && counts_literal
+}
+
+pub(super) fn is_approximate(function: &str) -> bool {
+    APPROXIMATE.contains(&function)
+}
+
+/// What an aggregate is asked over: a range of event time, or one for each side of a join.
+pub(super) trait Reach: Clone + PartialEq {
+    /// Without windows.
+    fn everything() -> Self;
+    fn trailing(window: Duration, precision: Option<Level>) -> Self;
+    /// The one that decides which keys have a row, of those that columns name (at least one).
+    fn longest(ranges: &[Self]) -> Self;
+}
+
+impl Reach for Range {
+    fn everything() -> Self {
+        Range::ALL
+    }
+
+    fn trailing(window: Duration, precision: Option<Level>) -> Self {
+        Range::trailing(window, precision)
+    }
+
+    /// The longest window, its edge at the coarsest hop met, without upper edge.
+    fn longest(ranges: &[Range]) -> Range {
+        match ranges.iter().map(|range| range.window).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))) {
+            None | Some(None) => Range::ALL,
+            Some(Some(window)) => {
+                let hop = ranges.iter().filter(|range| range.window == Some(window)).map(|range| range.hop).max();
+                Range { window: Some(window), until: None, hop: hop.unwrap_or(Level::Second1) }
+            }
+        }
+    }
+}
+
+/// An aggregate of the SELECT, as the columns see it.
+pub(super) struct Call<R> {
+    pub(super) state: usize,
+    /// The range that it names itself.
+    pub(super) range: Option<R>,
+    /// The call without `within`.
+    pub(super) spelled: Expr,
+    pub(super) is_count: bool,
+    pub(super) approximate: bool,
+}
+
+/// A SELECT's columns, fanned out over windows.
+pub(super) struct Fanned<R> {
+    pub(super) keys: Vec<String>,
+    pub(super) ranges: Vec<R>,
+    pub(super) existence: usize,
+    pub(super) uses: Vec<Use>,
+    pub(super) outputs: Vec<Output>,
+}
+
+/// Fans the columns of `top` out; `calls` are the aggregates' in their order.
+pub(super) fn fan<R: Reach>(view: &ViewDefinition, top: &Projection, aggregate: &Aggregate, calls: Vec<Call<R>>) -> Result<Fanned<R>> {
+    let fanned = Fanned { keys: Vec::new(), ranges: Vec::new(), existence: 0, uses: Vec::new(), outputs: Vec::new() };
+    let mut fan = Fan { view, aggregate, calls, columns: fanned };
+    fan.name_keys(top)?;
+    for expr in &top.expr {
+        fan.column(expr)?;
+    }
+    fan.settle_existence();
+    fan.refuse_colliding_names()?;
+    Ok(fan.columns)
+}
+
+struct Fan<'a, R> {
+    view: &'a ViewDefinition,
+    aggregate: &'a Aggregate,
+    calls: Vec<Call<R>>,
+    columns: Fanned<R>,
+}
+
+impl<R: Reach> Fan<'_, R> {
+    fn name_keys(&mut self, top: &Projection) -> Result<()> {
+        for (group, expr) in self.aggregate.group_expr.iter().enumerate() {
+            let name = top.expr.iter().find(|candidate| self.index_of(strip_alias(candidate)) == Some(group)).map(output_name);
+            let Some(name) = name else {
+                return Err(Error::input(format!(
+                    "GROUP BY {} is not among the SELECT's columns: expected each key as a column, so that a row can be asked for",
+                    self.sql_of(expr)
+                )));
+            };
+            self.columns.keys.push(name);
+        }
+        Ok(())
+    }
+
+    fn column(&mut self, expr: &Expr) -> Result<()> {
+        let name = output_name(expr);
+        check_name(&name)?;
+        let expr = strip_alias(expr);
+        if let Some(group) = self.index_of(expr).filter(|index| *index < self.groups()) {
+            self.columns.outputs.push(Output::Key { group });
+            return Ok(());
+        }
+        let calls = self.calls_in(expr);
+        let names_its_window = calls.iter().any(|call| self.calls[*call].range.is_some());
+        if calls.is_empty() || names_its_window || self.view.windows.is_empty() {
+            return self.value(name, expr, None, R::everything());
+        }
+        for window in &self.view.windows {
+            let range = R::trailing(window.length, self.view.precision);
+            self.value(format!("{name}_{}", window.text), expr, Some(window.text.clone()), range)?;
+        }
+        Ok(())
+    }
+
+    /// One output column: `expr` with each aggregate over its own range, or over `otherwise` where it names none.
+    fn value(&mut self, name: String, expr: &Expr, window: Option<String>, otherwise: R) -> Result<()> {
+        let (mut uses, mut ranges) = (Vec::new(), Vec::new());
+        let bare_count = matches!(self.index_of(expr), Some(index) if index >= self.groups() && self.calls[index - self.groups()].is_count);
+        let approximate = self.calls_in(expr).iter().any(|call| self.calls[*call].approximate);
+        let sql = self.sql_of(&self.with_calls_spelled_out(expr)?);
+        let rewritten = expr.clone().transform_down(|node| {
+            if matches!(&node, Expr::ScalarFunction(function) if function.func.name() == "as_of") {
+                return Ok(Transformed::yes(Expr::Column(Column::from_name(AS_OF))));
+            }
+            let Some(index) = self.index_of(&node) else { return Ok(Transformed::no(node)) };
+            if index < self.groups() {
+                return Ok(Transformed::yes(Expr::Column(Column::from_name(key_column(index)))));
+            }
+            let call = &self.calls[index - self.groups()];
+            let range = position_or_push(&mut self.columns.ranges, call.range.clone().unwrap_or_else(|| otherwise.clone()));
+            let position = position_or_push(&mut self.columns.uses, Use { state: call.state, range });
+            position_or_push(&mut uses, position);
+            position_or_push(&mut ranges, range);
+            Ok(Transformed::yes(Expr::Column(Column::from_name(use_column(position)))))
+        })?;
+        self.columns.outputs.push(Output::Value { name, expr: rewritten.data, uses, ranges, bare_count, sql, window, approximate });
+        Ok(())
+    }
+
+    fn settle_existence(&mut self) {
+        // A view of keys alone names no range: its windows decide.
+        if self.columns.ranges.is_empty() {
+            let of_windows = self.view.windows.iter().map(|window| R::trailing(window.length, self.view.precision));
+            let longest = R::longest(&of_windows.collect::<Vec<_>>());
+            self.columns.ranges.push(longest);
+            return;
+        }
+        let longest = R::longest(&self.columns.ranges);
+        self.columns.existence = position_or_push(&mut self.columns.ranges, longest);
+    }
+
+    fn refuse_colliding_names(&self) -> Result<()> {
+        let mut seen = std::collections::BTreeSet::new();
+        for output in &self.columns.outputs {
+            let name = match output {
+                Output::Key { group } => &self.columns.keys[*group],
+                Output::Value { name, .. } => name,
+            };
+            if !seen.insert(name.as_str()) {
+                return Err(Error::input(format!(
+                    "two columns are named \"{name}\": expected each name once (a window appends its text to a name)"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn groups(&self) -> usize {
+        self.aggregate.group_expr.len()
+    }
+
+    fn sql_of(&self, expr: &Expr) -> String {
+        if links::is_linked(self.aggregate) { qualified_sql_of(expr) } else { sql_of(expr) }
+    }
+
+    /// The output of the Aggregate that a column above it names.
+    fn index_of(&self, expr: &Expr) -> Option<usize> {
+        match expr {
+            Expr::Column(column) => self.aggregate.schema.maybe_index_of_column(column),
+            _ => None,
+        }
+    }
+
+    fn calls_in(&self, expr: &Expr) -> Vec<usize> {
+        let mut calls = Vec::new();
+        let _ = expr.apply(|node| {
+            if let Some(call) = self.index_of(node).and_then(|index| index.checked_sub(self.groups())) {
+                calls.push(call);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        calls
+    }
+
+    fn with_calls_spelled_out(&self, expr: &Expr) -> Result<Expr> {
+        let spelled = expr.clone().transform_down(|node| match self.index_of(&node) {
+            Some(index) if index < self.groups() => Ok(Transformed::yes(self.aggregate.group_expr[index].clone())),
+            Some(index) => {
+                let spelled = self.calls[index - self.groups()].spelled.clone();
+                Ok(Transformed::new(spelled, true, TreeNodeRecursion::Jump))
+            }
+            None => Ok(Transformed::no(node)),
+        })?;
+        Ok(spelled.data)
+    }
+}
+
+pub(super) fn strip_alias(mut expr: &Expr) -> &Expr {
+    while let Expr::Alias(alias) = expr {
+        expr = &alias.expr;
+    }
+    expr
+}
+
+fn output_name(expr: &Expr) -> String {
+    match expr {
+        Expr::Alias(alias) => alias.name.clone(),
+        Expr::Column(column) => column.name.clone(),
+        other => other.schema_name().to_string(),
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.starts_with('_') || name.contains("__") {
+        return Err(Error::input(format!("the column name \"{name}\" is the system's: expected no leading _ and no __")));
+    }
+    Ok(())
+}
+
+pub(super) fn position_or_push<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
+    items.iter().position(|known| *known == item).unwrap_or_else(|| {
+        items.push(item);
+        items.len() - 1
+    })
+}
+
+/// An expression over one table as SQL, without its name.
+pub(super) fn sql_of(expr: &Expr) -> String {
+    written(expr, |column| Column::from_name(column.name))
+}
+
+/// An expression over the sides of a join as SQL, each column with its table's name.
+pub(super) fn qualified_sql_of(expr: &Expr) -> String {
+    written(expr, |column| column)
+}
+
+/// From the leaves up, so that what stands in a cast is reached. Casts are those of types that were brought together: they are not told.
+fn written(expr: &Expr, name: impl Fn(Column) -> Column) -> String {
+    let told = expr.clone().transform_up(|node| match node {
+        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(name(column)))),
+        Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
+        other => Ok(Transformed::no(other)),
+    });
+    let told = told.map_or_else(|_| expr.clone(), |told| told.data);
+    let text = expr_to_sql(&told).map_or_else(|_| told.schema_name().to_string(), |sql| sql.to_string());
+    text.replace("count(1)", "count(*)")
+}

@@ -1,0 +1,216 @@
+//! `explain`: the three layers as SQL, after ClickHouse's -State and -Merge combinators, and the states that are kept.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+pub mod links;
+
+use crate::plan::columns::{position_or_push, sql_of};
+use crate::plan::links::EdgeKind;
+use crate::plan::{ColumnKind, ViewPlan};
+use datafusion::logical_expr::LogicalPlan;
+use types::columns::EVENTS;
+use types::tiles::{Range, most_tiles};
+
+/// What `explain VIEW` says.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explanation {
+    pub view: String,
+    /// What batch and speed compute: states per key and tile.
+    pub states_sql: String,
+    /// What serving computes: the states of both, merged over each window.
+    pub answer_sql: String,
+    pub states: Vec<StateExplanation>,
+    pub ranges: Vec<RangeExplanation>,
+    /// The levels of the tile ladder, finest first.
+    pub ladder: Vec<String>,
+    /// Columns whose answers are estimates.
+    pub approximate: Vec<String>,
+    /// Of a view over a JOIN: what is kept of its edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<links::LinksExplanation>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct StateExplanation {
+    pub aggregate: String,
+    /// Field and Arrow type of what a state row holds for it.
+    pub fields: Vec<(String, String)>,
+    pub approximate: bool,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct RangeExplanation {
+    pub range: String,
+    pub hop: String,
+    /// The greatest number of tiles that one key's answer merges, over all moments at which it may be asked.
+    pub tiles: usize,
+}
+
+/// Explains a plan.
+pub fn explain(plan: &ViewPlan) -> Explanation {
+    Explanation {
+        view: plan.view.to_string(),
+        states_sql: states_sql(plan),
+        answer_sql: plan.links.as_ref().map_or_else(|| answer_sql(plan), |links| links::answer_sql(plan, links)),
+        links: plan.links.as_ref().map(|links| links::explain(plan, links)),
+        states: plan
+            .states
+            .iter()
+            .map(|state| StateExplanation {
+                aggregate: if state.sql == EVENTS { "count(*)".into() } else { state.sql.clone() },
+                fields: state.fields.iter().map(|field| (field.name().clone(), field.data_type().to_string())).collect(),
+                approximate: state.approximate,
+            })
+            .collect(),
+        ranges: asked_ranges(plan).iter().map(|range| explain_range(plan, range)).collect(),
+        ladder: plan.ladder.iter().map(ToString::to_string).collect(),
+        approximate: plan
+            .columns
+            .iter()
+            .filter(|column| matches!(&column.kind, ColumnKind::Value(value) if value.approximate))
+            .map(|column| column.field.name().clone())
+            .collect(),
+    }
+}
+
+fn states_sql(plan: &ViewPlan) -> String {
+    let keys: Vec<String> = plan.keys.iter().map(|key| key.name().clone()).collect();
+    let mut sql = String::from("SELECT ");
+    for key in &keys {
+        let _ = write!(sql, "{key}, ");
+    }
+    let _ = write!(sql, "tile('{}', event_time) AS tile", plan.finest());
+    for (i, state) in plan.states.iter().enumerate() {
+        let _ = write!(sql, ",\n       {} AS s{i}", combinator(&state.sql, "state"));
+    }
+    let _ = write!(sql, "\nFROM {}", from_sql(&plan.prepare));
+    let _ = write!(sql, "\nGROUP BY {}", keys.iter().map(String::as_str).chain(["tile"]).collect::<Vec<_>>().join(", "));
+    sql
+}
+
+fn answer_sql(plan: &ViewPlan) -> String {
+    let mut lines = Vec::new();
+    for column in &plan.columns {
+        match &column.kind {
+            ColumnKind::Key(_) => lines.push(column.field.name().clone()),
+            ColumnKind::Value(value) => {
+                let mut sql = value.sql.clone();
+                for index in &value.uses {
+                    let usage = plan.uses[*index];
+                    let state = &plan.states[usage.state];
+                    let call = if state.sql == EVENTS { "count(*)" } else { &state.sql };
+                    let merged =
+                        format!("{}_merge(s{}) FILTER ({})", function_of(call), usage.state, range_text(&plan.ranges[usage.range]));
+                    sql = sql.replacen(call, &merged, 1);
+                }
+                lines.push(format!("{sql} AS {}", column.field.name()));
+            }
+        }
+    }
+    let keys: Vec<&str> = plan.keys.iter().map(|key| key.name().as_str()).collect();
+    let view = &plan.view;
+    let mut sql = format!("SELECT {}\nFROM (SELECT * FROM {view}__batch UNION ALL SELECT * FROM {view}__speed)", lines.join(",\n       "));
+    let _ = write!(sql, "\nWHERE {}", range_text(&plan.ranges[plan.existence]));
+    if !keys.is_empty() {
+        let _ = write!(sql, "\nGROUP BY {}", keys.join(", "));
+    }
+    sql
+}
+
+/// `sum(amount) FILTER (..)` to `sum_state(amount) FILTER (..)`.
+fn combinator(sql: &str, suffix: &str) -> String {
+    if sql == EVENTS {
+        return format!("count_{suffix}(*)");
+    }
+    match sql.split_once('(') {
+        Some((function, rest)) => format!("{function}_{suffix}({rest}"),
+        None => sql.to_owned(),
+    }
+}
+
+fn function_of(call: &str) -> &str {
+    call.split_once('(').map_or(call, |(function, _)| function)
+}
+
+fn range_text(range: &Range) -> String {
+    let edges = edges_text("tile", range);
+    if edges.is_empty() { "all time".into() } else { edges.join(" AND ") }
+}
+
+/// The edges of a range as conditions on a column.
+fn edges_text(column: &str, range: &Range) -> Vec<String> {
+    let from = range.window.map(|window| format!("{column} >= floor(t - {}, '{}')", length(window), range.hop));
+    let to = range.until.map(|until| format!("{column} < floor(t - {}, '{}')", length(until), range.hop));
+    from.into_iter().chain(to).collect()
+}
+
+/// The ranges that columns are asked over; of a view over a JOIN those of both sides, each once.
+fn asked_ranges(plan: &ViewPlan) -> Vec<Range> {
+    let Some(links) = &plan.links else { return plan.ranges.clone() };
+    let mut ranges = Vec::new();
+    for range in links.ranges.iter().flat_map(|pair| [pair.near, pair.far]) {
+        position_or_push(&mut ranges, range);
+    }
+    ranges
+}
+
+/// A length of time as a person writes it.
+pub fn length(duration: std::time::Duration) -> String {
+    let seconds = duration.as_secs();
+    for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min")] {
+        if seconds >= unit && seconds.is_multiple_of(unit) {
+            return format!("{}{name}", seconds / unit);
+        }
+    }
+    format!("{seconds}s")
+}
+
+fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
+    let text = match (range.window, range.until) {
+        (None, None) => "all time".into(),
+        (None, Some(until)) => format!("until {} ago", length(until)),
+        (Some(window), None) => length(window),
+        (Some(window), Some(until)) => format!("{} ago to {} ago", length(window), length(until)),
+    };
+    // An edge that keeps when it was last seen is one row, whatever is asked.
+    let tiles = match plan.links.as_ref().is_some_and(|links| links.kind == EdgeKind::Liveness) {
+        true => 1,
+        false => most_tiles(range, &plan.ladder),
+    };
+    RangeExplanation { range: text, hop: range.hop.to_string(), tiles }
+}
+
+/// FROM and WHERE of the prepared events, as far as they have a short form.
+fn from_sql(prepare: &LogicalPlan) -> String {
+    let mut filters = Vec::new();
+    let mut sources = Vec::new();
+    collect(prepare, &mut sources, &mut filters);
+    let mut sql = sources.join(" UNION ALL ");
+    if !filters.is_empty() {
+        let _ = write!(sql, "\nWHERE {}", filters.join(" AND "));
+    }
+    sql
+}
+
+fn collect(plan: &LogicalPlan, sources: &mut Vec<String>, filters: &mut Vec<String>) {
+    match plan {
+        LogicalPlan::TableScan(scan) => sources.push(scan.table_name.table().to_owned()),
+        LogicalPlan::Filter(filter) => {
+            filters.push(sql_of(&filter.predicate));
+            collect(&filter.input, sources, filters);
+        }
+        LogicalPlan::Union(union) => {
+            for input in &union.inputs {
+                let (mut below, mut conditions) = (Vec::new(), Vec::new());
+                collect(input, &mut below, &mut conditions);
+                sources.push(match conditions.is_empty() {
+                    true => below.join(" UNION ALL "),
+                    false => format!("(SELECT .. FROM {} WHERE {})", below.join(" UNION ALL "), conditions.join(" AND ")),
+                });
+            }
+        }
+        other => other.inputs().into_iter().for_each(|input| collect(input, sources, filters)),
+    }
+}

@@ -1,0 +1,310 @@
+//! Linked views: aggregates over the equi-join of two streams, kept as edges and answered by walking them.
+//!
+//! ```text
+//! near events --(false, group keys, join keys, ends)--+
+//!                                                      UNION ALL --Partial--> edges --walk--> pairs --aggregates--> row
+//! far events ---(true, join keys, ends) --------------+
+//! ```
+//!
+//! Both sides' edges are the rows of one ordinary state table: an edge is a key, its state says when it was last seen (or, where
+//! multiplicities or upper edges matter, how often in each tile). Nothing is joined before a question is asked, so that batch, speed
+//! and handover are those of any view, and each side may have a window of its own.
+
+use std::sync::Arc;
+use types::tiles::EdgesFrom;
+
+use arrow::datatypes::{FieldRef, SchemaRef};
+use datafusion::common::{Column, ScalarValue};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Projection, lit};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::prelude::SessionContext;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::columns;
+use crate::plan::columns::Reach;
+use crate::plan::{Use, ViewPlan, lower};
+use definitions::{StreamDefinition, ViewDefinition};
+use types::columns::EVENT_TIME;
+use types::tiles::{Level, Micros, Range};
+use types::{Error, Result};
+
+mod calls;
+mod edges;
+mod keys;
+mod split;
+
+pub(super) use keys::check_key_types;
+pub(super) use split::has_join;
+
+/// Neighbours that a walk follows from one node, where WITH (max_degree = ..) does not say.
+pub const MAX_DEGREE: usize = 10_000;
+
+/// What a linked view's users see, and how its edges are walked to answer them.
+#[derive(Debug, Clone)]
+pub struct LinkPlan {
+    /// The group keys, under the names of the view's columns.
+    pub keys: Vec<FieldRef>,
+    /// The names that the SELECT gives its two tables, near and far.
+    pub tables: [String; 2],
+    pub layout: EdgeLayout,
+    pub kind: EdgeKind,
+    /// Past this many neighbours of one node a walk takes a sample of them, and estimates.
+    pub max_degree: usize,
+    /// The conditions under which edges are counted: the state that answers for each. The first has no condition.
+    pub conditions: Vec<Condition>,
+    /// The state that says when an edge was last seen.
+    pub seen: usize,
+    /// End points of which a pair's must differ, if its index is in [`LinkPlan::apart`] or in its aggregate's.
+    pub ends: Vec<Ends>,
+    /// Those of `ends` that stand in WHERE.
+    pub apart: Vec<usize>,
+    /// What columns are asked over. The one at `existence` decides which keys have a row.
+    pub ranges: Vec<PairRange>,
+    pub existence: usize,
+    pub aggregates: Vec<LinkAggregate>,
+    /// The values that the columns need: `state` is an index into `aggregates`, `range` into `ranges`.
+    pub uses: Vec<Use>,
+    pub value_schema: SchemaRef,
+}
+
+/// Where an edge's parts stand among the keys of its state row, after the side (`false`: near, the side of the group keys).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EdgeLayout {
+    /// The group keys; NULL in far edges.
+    pub groups: std::ops::Range<usize>,
+    /// The join keys, of both.
+    pub via: std::ops::Range<usize>,
+    /// The near end points that are no group key; NULL in far edges.
+    pub near_ends: std::ops::Range<usize>,
+    /// The far end points; NULL in near edges.
+    pub far_ends: std::ops::Range<usize>,
+}
+
+/// What an edge keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeKind {
+    /// One row for all time: when it was last seen. It is live in a window whose left edge is not after that.
+    Liveness,
+    /// Rows per tile: how often it was seen, and the far side's states.
+    Full,
+}
+
+/// A side of the join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// The side of the group keys.
+    Near,
+    Far,
+}
+
+/// Counting only the edges of one side whose events meet a condition.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    /// `None`: without a condition, of either side.
+    pub side: Option<Side>,
+    /// The state: the greatest event time ([`EdgeKind::Liveness`]), or the number of events.
+    pub state: usize,
+}
+
+/// An end point of an edge: a key column of its state row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndPoint {
+    pub side: Side,
+    pub column: usize,
+}
+
+/// `far <> near`: indices of key columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    pub near: usize,
+    pub far: usize,
+}
+
+impl Ends {
+    /// A side's key column.
+    pub fn of(&self, side: Side) -> usize {
+        match side {
+            Side::Near => self.near,
+            Side::Far => self.far,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct LinkAggregate {
+    /// The call as its user wrote it, without `within`.
+    pub sql: String,
+    pub function: String,
+    /// Indices into [`LinkPlan::conditions`].
+    pub near: usize,
+    pub far: usize,
+    /// Indices into [`LinkPlan::ends`], besides [`LinkPlan::apart`].
+    pub apart: Vec<usize>,
+    pub over: Over,
+    pub approximate: bool,
+}
+
+impl LinkAggregate {
+    /// A side's condition: an index into [`LinkPlan::conditions`].
+    pub fn condition(&self, side: Side) -> usize {
+        match side {
+            Side::Near => self.near,
+            Side::Far => self.far,
+        }
+    }
+}
+
+/// What an aggregate merges.
+#[derive(Debug, Clone)]
+pub enum Over {
+    /// The different end points of the pairs: however often a pair occurs, it counts once.
+    Ends { aggregate: Arc<AggregateFunctionExpr>, argument: EndPoint },
+    /// A state of the far edges, once for each near event; `idempotent`: once is enough.
+    States { state: usize, idempotent: bool },
+}
+
+/// A range of event time for each side of a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PairRange {
+    pub near: Range,
+    pub far: Range,
+}
+
+impl PairRange {
+    /// A side's range.
+    pub fn of(&self, side: Side) -> &Range {
+        match side {
+            Side::Near => &self.near,
+            Side::Far => &self.far,
+        }
+    }
+}
+
+impl Reach for PairRange {
+    fn everything() -> Self {
+        PairRange { near: Range::ALL, far: Range::ALL }
+    }
+
+    fn trailing(window: std::time::Duration, precision: Option<Level>) -> Self {
+        let range = Range::trailing(window, precision);
+        PairRange { near: range, far: range }
+    }
+
+    /// Per side the longest.
+    fn longest(ranges: &[PairRange]) -> PairRange {
+        let side = |of: fn(&PairRange) -> Range| Range::longest(&ranges.iter().map(of).collect::<Vec<_>>());
+        PairRange { near: side(|range| range.near), far: side(|range| range.far) }
+    }
+}
+
+impl LinkPlan {
+    /// The edge plan's use that says which edges of a side, under a condition, lie in a range.
+    ///
+    /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]: the number of
+    /// events.
+    pub fn edge_use(&self, edges: &ViewPlan, condition: usize, range: &Range) -> Result<usize> {
+        self.state_use(edges, self.conditions[condition].state, range)
+    }
+
+    /// The edge plan's use of when edges were last seen.
+    pub fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<usize> {
+        self.state_use(edges, self.seen, range)
+    }
+
+    /// The index of a range among those that edges are kept over.
+    pub fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
+        let range = if self.kind == EdgeKind::Liveness { &Range::ALL } else { range };
+        edges.ranges.iter().position(|known| known == range)
+    }
+
+    /// Before what no event can count any more at `t` or later: the left edges of either side's longest range. Where rows are kept by
+    /// tile, the floors of the tiles tell it.
+    pub fn edges_from(&self, t: Micros) -> EdgesFrom {
+        let longest = &self.ranges[self.existence];
+        match self.kind {
+            EdgeKind::Liveness => EdgesFrom { near: longest.near.at(t).from, far: longest.far.at(t).from },
+            EdgeKind::Full => EdgesFrom::default(),
+        }
+    }
+
+    fn state_use(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<usize> {
+        let usage = self.edge_range(edges, range).map(|range| Use { state, range });
+        let found = usage.and_then(|usage| edges.uses.iter().position(|known| *known == usage));
+        found.ok_or_else(|| Error::internal("a linked view asks for what its edges do not keep").with("view", &edges.view))
+    }
+}
+
+/// Plans a view whose aggregates stand over a JOIN.
+pub(super) fn plan(
+    view: &ViewDefinition,
+    session: &SessionContext,
+    top: &Projection,
+    aggregate: &Aggregate,
+    streams: &[Arc<StreamDefinition>],
+) -> Result<ViewPlan> {
+    let joined = split::take_apart(aggregate)?;
+    let parsed = calls::parse(aggregate, &joined, streams, view.precision)?;
+    let fanned = columns::fan::<PairRange>(view, top, aggregate, parsed.columns)?;
+    let upper_edge = |range: &PairRange| range.near.until.is_some() || range.far.until.is_some();
+    let counts = parsed.calls.iter().any(|call| !call.is_over_ends());
+    let kind = if counts || fanned.ranges.iter().any(upper_edge) { EdgeKind::Full } else { EdgeKind::Liveness };
+    let edges = edges::Edges::of(&joined, &parsed.calls, &fanned.keys, kind)?;
+    let below = super::hidden::streams_of(&aggregate.input, streams)?;
+    let (edge_aggregate, edge_columns) = edges.columns(&fanned.ranges)?;
+    let mut plan = lower::lower(view, session, &edge_aggregate, edge_columns, below, streams)?;
+    let groups = edges.layout.groups.clone();
+    let keys: Vec<FieldRef> = plan.keys[groups].to_vec();
+    let aggregates = edges.aggregates(&parsed.calls, session)?;
+    let value_type = |usage: &Use| match &aggregates[usage.state].over {
+        Over::Ends { aggregate, .. } => aggregate.field().data_type().clone(),
+        Over::States { state, .. } => plan.states[*state].aggregate.field().data_type().clone(),
+    };
+    let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &fanned.uses.iter().map(value_type).collect::<Vec<_>>());
+    plan.columns = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, &|_| false, session)?;
+    plan.links = Some(Arc::new(LinkPlan {
+        keys,
+        tables: [joined.near.table(), joined.far.table()],
+        layout: edges.layout.clone(),
+        kind,
+        max_degree: view.max_degree.map_or(MAX_DEGREE, |most| most as usize),
+        conditions: edges.conditions.clone(),
+        seen: edges.seen,
+        apart: (0..edges.apart).collect(),
+        ends: edges.ends.clone(),
+        ranges: fanned.ranges,
+        existence: fanned.existence,
+        aggregates,
+        uses: fanned.uses,
+        value_schema,
+    }));
+    Ok(plan)
+}
+
+/// Whether a plan's aggregates stand directly over a JOIN.
+pub(super) fn is_linked(aggregate: &Aggregate) -> bool {
+    fn below(plan: &LogicalPlan) -> bool {
+        match plan {
+            LogicalPlan::Filter(filter) => below(&filter.input),
+            other => matches!(other, LogicalPlan::Join(_)),
+        }
+    }
+    below(&aggregate.input)
+}
+
+/// A plan of edges (its first column says whether an edge is a far one) without the events before.
+pub(super) fn edges_past(from: &EdgesFrom, edges: &LogicalPlan) -> Result<LogicalPlan> {
+    if *from == EdgesFrom::default() {
+        return Ok(edges.clone());
+    }
+    let is_far = Expr::Column(Column::from(edges.schema().qualified_field(0)));
+    let time = || Expr::Column(Column::from_name(EVENT_TIME));
+    let past = |edge: Option<Micros>| {
+        edge.map_or(lit(true), |edge| time().gt_eq(lit(ScalarValue::TimestampMicrosecond(Some(edge), Some("UTC".into())))))
+    };
+    let kept = is_far.clone().and(past(from.far)).or(Expr::Not(Box::new(is_far)).and(past(from.near)));
+    Ok(LogicalPlanBuilder::from(edges.clone()).filter(kept)?.build()?)
+}
+
+#[cfg(test)]
+mod tests;

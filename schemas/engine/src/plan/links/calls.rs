@@ -1,0 +1,200 @@
+//! The aggregates of a linked view: what each reads of which side, under which conditions, over which ranges.
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Aggregate, Expr};
+
+use crate::plan::columns::{Call, counts_all, is_approximate, position_or_push, qualified_sql_of, strip_alias};
+use crate::plan::links::split::{Conjunct, Joined};
+use crate::plan::links::{PairRange, Side};
+use crate::plan::within;
+use definitions::StreamDefinition;
+use types::tiles::{Level, Range};
+use types::{Error, Result};
+
+/// Aggregates that a state of the far edges answers, merged once for each near event.
+const COUNTED: [&str; 3] = ["count", "sum", "avg"];
+/// Those for which once is enough.
+const IDEMPOTENT: [&str; 6] = ["min", "max", "bool_and", "bool_or", "bit_and", "bit_or"];
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct LinkCall {
+    pub(super) sql: String,
+    /// The call without its FILTER.
+    pub(super) function: AggregateFunction,
+    pub(super) near: Option<Expr>,
+    pub(super) far: Option<Expr>,
+    /// (near, far) that must differ.
+    pub(super) apart: Vec<(Expr, Expr)>,
+    pub(super) argument: Argument,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Argument {
+    /// The different values of an expression of one side.
+    Ends(Side, Expr),
+    /// The events of the far side.
+    Events { idempotent: bool },
+}
+
+pub(super) struct Parsed {
+    pub(super) calls: Vec<LinkCall>,
+    /// The aggregates of the SELECT, in its order, as its columns see them.
+    pub(super) columns: Vec<Call<PairRange>>,
+}
+
+pub(super) fn parse(aggregate: &Aggregate, joined: &Joined, streams: &[Arc<StreamDefinition>], precision: Option<Level>) -> Result<Parsed> {
+    let mut parsed = Parsed { calls: Vec::new(), columns: Vec::new() };
+    for expr in &aggregate.aggr_expr {
+        let Expr::AggregateFunction(function) = strip_alias(expr) else {
+            return Err(Error::input(format!("{expr} is not an aggregate call")));
+        };
+        let parser = Parser { joined, streams, precision };
+        let (call, range) = parser.call(function)?;
+        let name = function.func.name();
+        parsed.columns.push(Call {
+            range,
+            spelled: spelled(&call),
+            is_count: name == "count",
+            approximate: is_approximate(name),
+            state: position_or_push(&mut parsed.calls, call),
+        });
+    }
+    Ok(parsed)
+}
+
+struct Parser<'a> {
+    joined: &'a Joined,
+    streams: &'a [Arc<StreamDefinition>],
+    precision: Option<Level>,
+}
+
+impl Parser<'_> {
+    fn call(&self, function: &AggregateFunction) -> Result<(LinkCall, Option<PairRange>)> {
+        let mut bare = function.clone();
+        bare.params.filter = None;
+        let mut call =
+            LinkCall { sql: String::new(), argument: self.argument(&mut bare)?, function: bare, near: None, far: None, apart: Vec::new() };
+        let mut ranges = (None, None);
+        for condition in function.params.filter.iter().flat_map(|filter| split_conjunction(filter)) {
+            if let Some(args) = within::call(condition) {
+                self.range(args, &mut ranges)?;
+                continue;
+            }
+            if within::mentions(condition) {
+                return Err(Error::input(
+                    "within() stands inside OR, NOT or another expression: expected it as a condition of its own, joined by AND",
+                ));
+            }
+            match self.joined.sort(condition)? {
+                Conjunct::One(Side::Near, condition) => call.near = Some(and(call.near.take(), condition)),
+                Conjunct::One(Side::Far, condition) => call.far = Some(and(call.far.take(), condition)),
+                Conjunct::Apart(near, far) => call.apart.push((near, far)),
+                Conjunct::Equal(..) => {
+                    return Err(Error::input(format!(
+                        "the FILTER compares the two sides: {}; expected = in ON or WHERE, where it joins",
+                        qualified_sql_of(condition)
+                    )));
+                }
+            }
+        }
+        // `count(c.x)` counts pairs, as long as c.x is not NULL.
+        if let Argument::Events { .. } = call.argument
+            && let [argument] = function.params.args.as_slice()
+            && !counts_all(function)
+            && self.side(argument)? == Side::Near
+        {
+            call.near = Some(and(call.near.take(), argument.clone().is_not_null()));
+        }
+        call.sql = qualified_sql_of(&spelled(&call));
+        let range = match ranges {
+            (None, None) => None,
+            (near, far) => Some(PairRange { near: near.unwrap_or(Range::ALL), far: far.unwrap_or(Range::ALL) }),
+        };
+        Ok((call, range))
+    }
+
+    /// What a call reads; a count of near values is made one of pairs.
+    fn argument(&self, function: &mut AggregateFunction) -> Result<Argument> {
+        let name = function.func.name().to_owned();
+        let params = &mut function.params;
+        let ends = params.distinct || name == "approx_distinct";
+        if ends {
+            let [argument] = params.args.as_slice() else {
+                return Err(Error::input(format!("{name}() takes one expression over a JOIN, found {}", params.args.len())));
+            };
+            if params.order_by.iter().any(|sort| sort.expr != *argument) {
+                return Err(Error::input(format!(
+                    "{name}(DISTINCT ..) over a JOIN is ordered by what it collects: expected ORDER BY {argument}"
+                )));
+            }
+            return Ok(Argument::Ends(self.side(argument)?, argument.clone()));
+        }
+        let idempotent = IDEMPOTENT.contains(&name.as_str());
+        if !idempotent && !COUNTED.contains(&name.as_str()) {
+            return Err(Error::input(format!(
+                "{name}() over a JOIN is not kept exactly: expected count, sum, avg, {}, approx_distinct, or an aggregate of DISTINCT values",
+                IDEMPOTENT.join(", ")
+            )));
+        }
+        if !params.order_by.is_empty() {
+            return Err(Error::input(format!("{name}() over a JOIN takes no ORDER BY")));
+        }
+        let [argument] = params.args.as_slice() else {
+            return Err(Error::input(format!("{name}() takes one expression, found {}", params.args.len())));
+        };
+        if name == "count" && !matches!(argument, Expr::Literal(..)) && self.side(argument)? == Side::Near {
+            params.args = vec![datafusion::prelude::lit(1i64)];
+            return Ok(Argument::Events { idempotent });
+        }
+        if !matches!(argument, Expr::Literal(..)) && self.side(argument)? == Side::Near && self.joined.via(argument).is_none() {
+            return Err(Error::input(format!(
+                "{name}({}) reads the side of the group keys: expected a column of the other side; keep it in a view of its own stream",
+                qualified_sql_of(argument)
+            )));
+        }
+        Ok(Argument::Events { idempotent })
+    }
+
+    fn side(&self, expr: &Expr) -> Result<Side> {
+        self.joined.side_of(expr).ok_or_else(|| {
+            Error::input(format!("{} reads both sides of the JOIN: expected columns of one side in an aggregate", qualified_sql_of(expr)))
+        })
+    }
+
+    fn range(&self, args: &[Expr], ranges: &mut (Option<Range>, Option<Range>)) -> Result<()> {
+        let time = args.first().ok_or_else(|| Error::input("within() takes an event time and a window"))?;
+        let side = self.side(time)?;
+        let slot = if side == Side::Near { &mut ranges.0 } else { &mut ranges.1 };
+        if slot.is_some() {
+            return Err(Error::input(
+                "one FILTER holds two calls of within() for one side: expected one; within(ts, '31d', '1d') gives both edges of a range",
+            ));
+        }
+        *slot = Some(within::range_of(args, &self.joined.side(side).input, self.streams, self.precision)?);
+        Ok(())
+    }
+}
+
+impl LinkCall {
+    pub(super) fn is_over_ends(&self) -> bool {
+        matches!(self.argument, Argument::Ends(..))
+    }
+}
+
+fn and(known: Option<Expr>, more: Expr) -> Expr {
+    match known {
+        Some(known) => known.and(more),
+        None => more,
+    }
+}
+
+/// The call with all its conditions, without `within`.
+fn spelled(call: &LinkCall) -> Expr {
+    let apart = call.apart.iter().map(|(near, far)| far.clone().not_eq(near.clone()));
+    let mut function = call.function.clone();
+    function.params.filter = call.near.iter().chain(&call.far).cloned().chain(apart).reduce(Expr::and).map(Box::new);
+    Expr::AggregateFunction(function)
+}

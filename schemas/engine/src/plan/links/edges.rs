@@ -1,0 +1,237 @@
+//! What the edges of a linked view hold: their keys, the conditions of either side, and the states that are kept of them. The
+//! [`table`] of both sides' events is made of it, and what the view's [`aggregates`] merge.
+
+use datafusion::common::Column;
+use datafusion::functions_aggregate::expr_fn::{count, max};
+use datafusion::logical_expr::{Expr, lit};
+
+use crate::plan::columns::{StateCall, events_state, position_or_push, qualified_sql_of};
+use crate::plan::links::calls::{Argument, LinkCall};
+use crate::plan::links::split::Joined;
+use crate::plan::links::{Condition, EdgeKind, EdgeLayout, EndPoint, Ends, Side};
+use types::columns::EVENT_TIME;
+use types::{Error, Result};
+
+mod aggregates;
+mod table;
+
+use table::{argument_column, flag_column};
+
+/// The key column that tells the sides apart: false is the side of the group keys.
+const SIDE: &str = "far_side";
+
+pub(super) struct Edges<'a> {
+    joined: &'a Joined,
+    kind: EdgeKind,
+    pub(super) layout: EdgeLayout,
+    near_ends: Vec<Expr>,
+    far_ends: Vec<Expr>,
+    /// Conditions of one side, in the order of their columns.
+    flags: Vec<(Side, Expr)>,
+    /// Arguments of states over far events.
+    arguments: Vec<Expr>,
+    key_names: Vec<String>,
+    states: Vec<StateCall>,
+    pub(super) conditions: Vec<Condition>,
+    pub(super) seen: usize,
+    pub(super) ends: Vec<Ends>,
+    /// How many of `ends` stand in WHERE: a `<>` that is said twice is one.
+    pub(super) apart: usize,
+    /// Per call: its conditions, its `<>` beyond the view's, and its state where it is over one.
+    placed: Vec<Placed>,
+}
+
+struct Placed {
+    near: usize,
+    far: usize,
+    apart: Vec<usize>,
+    over: PlacedOver,
+}
+
+enum PlacedOver {
+    Ends(EndPoint),
+    State(usize),
+}
+
+impl<'a> Edges<'a> {
+    pub(super) fn of(joined: &'a Joined, calls: &[LinkCall], group_names: &[String], kind: EdgeKind) -> Result<Edges<'a>> {
+        let (mut near_ends, mut far_ends) = (Vec::new(), Vec::new());
+        let all_apart = || joined.apart.iter().chain(calls.iter().flat_map(|call| &call.apart));
+        let arguments = calls.iter().filter_map(|call| match &call.argument {
+            Argument::Ends(side, argument) => Some((*side, argument)),
+            Argument::Events { .. } => None,
+        });
+        let ends = all_apart().flat_map(|(near, far)| [(Side::Near, near), (Side::Far, far)]).chain(arguments);
+        for (side, expr) in ends {
+            match side {
+                _ if joined.via(expr).is_some() => {}
+                Side::Near if joined.groups.contains(expr) => {}
+                Side::Near => drop(position_or_push(&mut near_ends, expr.clone())),
+                Side::Far => drop(position_or_push(&mut far_ends, expr.clone())),
+            }
+        }
+        let counts = [joined.groups.len(), joined.near.via.len(), near_ends.len(), far_ends.len()];
+        let mut edges = Edges {
+            joined,
+            kind,
+            layout: layout(counts),
+            near_ends,
+            far_ends,
+            flags: Vec::new(),
+            arguments: Vec::new(),
+            key_names: Vec::new(),
+            states: vec![events_state()],
+            conditions: Vec::new(),
+            seen: 0,
+            ends: Vec::new(),
+            apart: 0,
+            placed: Vec::new(),
+        };
+        edges.name_keys(group_names);
+        edges.condition(None)?;
+        edges.seen = edges.state(last_seen(), "max(event_time)".to_owned());
+        for (near, far) in &joined.apart {
+            let ends = Ends { near: edges.end(Side::Near, near)?.column, far: edges.end(Side::Far, far)?.column };
+            position_or_push(&mut edges.ends, ends);
+        }
+        edges.apart = edges.ends.len();
+        for call in calls {
+            let placed = edges.place(call)?;
+            edges.placed.push(placed);
+        }
+        Ok(edges)
+    }
+
+    fn name_keys(&mut self, group_names: &[String]) {
+        // The group keys keep the names that their user gave them; what the edges add makes way.
+        let mut side = SIDE.to_owned();
+        while group_names.contains(&side) {
+            side.push('_');
+        }
+        let mut names: Vec<String> = std::iter::once(side).chain(group_names.iter().cloned()).collect();
+        let named = |prefix: &str, expr: &Expr| match expr {
+            Expr::Column(column) => format!("{prefix}{}", column.name),
+            _ => format!("{prefix}value"),
+        };
+        let via = self.joined.near.via.iter().map(|expr| named("via_", expr));
+        let near = self.near_ends.iter().map(|expr| named("near_", expr));
+        let far = self.far_ends.iter().map(|expr| named("far_", expr));
+        for mut name in via.chain(near).chain(far) {
+            while names.contains(&name) {
+                name.push('_');
+            }
+            names.push(name);
+        }
+        self.key_names = names;
+    }
+
+    /// The key column that holds an end point.
+    fn end(&self, side: Side, expr: &Expr) -> Result<EndPoint> {
+        let within =
+            |columns: &std::ops::Range<usize>, known: &[Expr]| known.iter().position(|known| known == expr).map(|at| columns.start + at);
+        let via = self.joined.via(expr).map(|at| self.layout.via.start + at);
+        let own = match side {
+            Side::Near => within(&self.layout.groups, &self.joined.groups).or_else(|| within(&self.layout.near_ends, &self.near_ends)),
+            Side::Far => within(&self.layout.far_ends, &self.far_ends),
+        };
+        let column = via.or(own).ok_or_else(|| Error::internal(format!("the end point {expr} has no column")))?;
+        Ok(EndPoint { side, column })
+    }
+
+    fn place(&mut self, call: &LinkCall) -> Result<Placed> {
+        let near = self.condition(call.near.as_ref().map(|condition| (Side::Near, condition)))?;
+        let far = self.condition(call.far.as_ref().map(|condition| (Side::Far, condition)))?;
+        let mut apart = Vec::new();
+        for (near, far) in &call.apart {
+            let ends = Ends { near: self.end(Side::Near, near)?.column, far: self.end(Side::Far, far)?.column };
+            let at = position_or_push(&mut self.ends, ends);
+            if at >= self.apart {
+                position_or_push(&mut apart, at);
+            }
+        }
+        let over = match &call.argument {
+            Argument::Ends(side, argument) => PlacedOver::Ends(self.end(*side, argument)?),
+            Argument::Events { .. } => PlacedOver::State(self.far_state(call)?),
+        };
+        Ok(Placed { near, far, apart, over })
+    }
+
+    /// The condition of this side, with the state that says which edges meet it.
+    fn condition(&mut self, condition: Option<(Side, &Expr)>) -> Result<usize> {
+        let flag = condition.map(|(side, expr)| self.flag(side, expr));
+        let (call, sql) = match self.kind {
+            EdgeKind::Liveness => (last_seen(), "max(event_time)".to_owned()),
+            EdgeKind::Full => (count(lit(1i64)), "count(*)".to_owned()),
+        };
+        let state = match (flag, self.kind) {
+            (None, EdgeKind::Full) => 0,
+            (None, _) => self.state(call, sql),
+            (Some(_), _) => {
+                let (call, sql) = self.filtered(call, sql, condition, flag)?;
+                self.state(call, sql)
+            }
+        };
+        let condition = Condition { side: condition.map(|(side, _)| side), state };
+        let known = self.conditions.iter().position(|known| known.state == condition.state && known.side == condition.side);
+        Ok(known.unwrap_or_else(|| {
+            self.conditions.push(condition);
+            self.conditions.len() - 1
+        }))
+    }
+
+    /// The state of the far edges that a call merges.
+    fn far_state(&mut self, call: &LinkCall) -> Result<usize> {
+        let mut function = call.function.clone();
+        for argument in &mut function.params.args {
+            if !matches!(argument, Expr::Literal(..)) {
+                let of_far = self.joined.via(argument).map_or_else(|| argument.clone(), |via| self.joined.far.via[via].clone());
+                let at = position_or_push(&mut self.arguments, of_far);
+                *argument = Expr::Column(Column::from_name(argument_column(at)));
+            }
+        }
+        let sql = qualified_sql_of(&Expr::AggregateFunction(call.function.clone()));
+        let far = call.far.as_ref().map(|condition| (Side::Far, condition));
+        let flag = far.map(|(side, expr)| self.flag(side, expr));
+        let (call, sql) = self.filtered(Expr::AggregateFunction(function), sql, far, flag)?;
+        Ok(self.state(call, sql))
+    }
+
+    fn flag(&mut self, side: Side, expr: &Expr) -> usize {
+        position_or_push(&mut self.flags, (side, expr.clone()))
+    }
+
+    fn filtered(&self, call: Expr, sql: String, condition: Option<(Side, &Expr)>, flag: Option<usize>) -> Result<(Expr, String)> {
+        let (Some((_, condition)), Some(flag)) = (condition, flag) else { return Ok((call, sql)) };
+        let Expr::AggregateFunction(mut function) = call else { return Err(Error::internal("a state is an aggregate")) };
+        function.params.filter = Some(Box::new(Expr::Column(Column::from_name(flag_column(flag)))));
+        Ok((Expr::AggregateFunction(function), format!("{sql} FILTER (WHERE {})", qualified_sql_of(condition))))
+    }
+
+    fn state(&mut self, call: Expr, sql: String) -> usize {
+        if let Some(known) = self.states.iter().position(|known| known.call == call) {
+            return known;
+        }
+        let function = match &call {
+            Expr::AggregateFunction(function) => function.func.name().to_owned(),
+            _ => String::new(),
+        };
+        if function == "count" && sql == "count(*)" {
+            return 0;
+        }
+        self.states.push(StateCall { call, sql, function, approximate: false });
+        self.states.len() - 1
+    }
+}
+
+fn last_seen() -> Expr {
+    max(Expr::Column(Column::from_name(EVENT_TIME)))
+}
+
+fn layout([groups, via, near_ends, far_ends]: [usize; 4]) -> EdgeLayout {
+    let mut at = 1;
+    let mut next = |count: usize| {
+        at += count;
+        at - count..at
+    };
+    EdgeLayout { groups: next(groups), via: next(via), near_ends: next(near_ends), far_ends: next(far_ends) }
+}

@@ -1,0 +1,97 @@
+//! Whether what is joined is of one type. A comparison brings its sides to a common type without a word, and a number's text may have
+//! other forms (`7`, `07`, `7.0`): which one is meant is the user's to say.
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Span};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator};
+
+use crate::plan::columns::qualified_sql_of;
+use types::sql_types::sql_name;
+use types::{Error, Result};
+
+/// Join keys of two types, and where they stand.
+pub(in crate::plan) struct Unlike {
+    pub(in crate::plan) error: Error,
+    pub(in crate::plan) span: Option<Span>,
+}
+
+/// Refuses equalities between a join's sides whose types are not compared exactly. `plan` is not analysed yet: it holds the casts of its
+/// user alone.
+pub(in crate::plan) fn check_key_types(plan: &LogicalPlan) -> Result<(), Unlike> {
+    let mut found = Ok(());
+    let _ = plan.apply(|node| {
+        found = match node {
+            LogicalPlan::Join(join) => check(join, &join_keys(join)),
+            LogicalPlan::Filter(filter) => joined_below(&filter.input).map_or(Ok(()), |join| check(join, &equalities(&filter.predicate))),
+            _ => Ok(()),
+        };
+        Ok(if found.is_err() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found
+}
+
+fn join_keys(join: &Join) -> Vec<(&Expr, &Expr)> {
+    let on = join.on.iter().map(|(left, right)| (left, right));
+    on.chain(join.filter.iter().flat_map(equalities)).collect()
+}
+
+fn joined_below(plan: &LogicalPlan) -> Option<&Join> {
+    match plan {
+        LogicalPlan::Filter(filter) => joined_below(&filter.input),
+        LogicalPlan::Join(join) => Some(join),
+        _ => None,
+    }
+}
+
+fn equalities(condition: &Expr) -> Vec<(&Expr, &Expr)> {
+    let of = |expr| match expr {
+        &Expr::BinaryExpr(BinaryExpr { ref left, op: Operator::Eq, ref right }) => Some((&**left, &**right)),
+        _ => None,
+    };
+    split_conjunction(condition).into_iter().filter_map(of).collect()
+}
+
+fn check(join: &Join, equalities: &[(&Expr, &Expr)]) -> Result<(), Unlike> {
+    let (left, right) = (join.left.schema(), join.right.schema());
+    for (one, other) in equalities {
+        let across = (reads(one, left) && reads(other, right)) || (reads(one, right) && reads(other, left));
+        let types = (one.get_type(&join.schema), other.get_type(&join.schema));
+        let (true, (Ok(one_type), Ok(other_type))) = (across, types) else { continue };
+        if !are_alike(&one_type, &other_type) {
+            return Err(unlike((one, &one_type), (other, &other_type)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an expression reads this side alone.
+fn reads(expr: &Expr, side: &DFSchema) -> bool {
+    let columns = expr.column_refs();
+    !columns.is_empty() && columns.iter().all(|column| side.has_column(column))
+}
+
+/// Types whose values are compared as they are: nothing is rounded, nothing becomes text.
+fn are_alike(one: &DataType, other: &DataType) -> bool {
+    let is_text = |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let is_exact = |of: &DataType| of.is_integer() || of.is_decimal();
+    let is_time = |of: &DataType| matches!(of, DataType::Timestamp(..));
+    one == other || [is_text, is_exact, |of: &DataType| of.is_floating(), is_time].iter().any(|is| is(one) && is(other))
+}
+
+fn unlike((one, one_type): (&Expr, &DataType), (other, other_type): (&Expr, &DataType)) -> Unlike {
+    let (left, right) = (qualified_sql_of(one), qualified_sql_of(other));
+    let (left_type, right_type) = (sql_name(one_type), sql_name(other_type));
+    let cast = |text: &str, to: &str| format!("CAST({text} AS {to})");
+    // To text, which every value has; otherwise to the type that stands first.
+    let (cast_left, cast_right) = match left_type.as_str() {
+        _ if right_type == "TEXT" => (cast(&left, "TEXT"), right.clone()),
+        to => (left.clone(), cast(&right, to)),
+    };
+    let error = Error::input(format!(
+        "the join keys {left} and {right} are of different types, {left_type} and {right_type}: expected one type, said by a cast, for example \
+         {cast_left} = {cast_right}"
+    ));
+    Unlike { error, span: one.spans().and_then(|spans| spans.first()) }
+}

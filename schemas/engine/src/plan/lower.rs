@@ -1,0 +1,309 @@
+//! Lowering: the physical aggregates that make and merge states, and the expressions above the merged values.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, DFSchemaRef};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, SortExpr, when};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::prelude::{SessionContext, col, lit};
+
+use crate::functions::{grouped, state_stamp};
+use crate::plan::columns::{Columns, Output, StateCall, events_column, key_column, use_column};
+use crate::plan::hidden::{HIDDEN, carry, column_named};
+use crate::plan::tile_function::tile_of;
+use crate::plan::{ColumnKind, OutputColumn, StateExpr, ValueColumn, ViewPlan, state_schema};
+use definitions::{StreamDefinition, ViewDefinition};
+use types::columns::EVENT_TIME;
+use types::columns::{AS_OF, EVENTS, TILE};
+use types::sql_types::timestamp_type;
+use types::tiles::{Level, Range};
+use types::{Error, Result};
+
+pub(super) fn lower(
+    view: &ViewDefinition,
+    session: &SessionContext,
+    aggregate: &Aggregate,
+    columns: Columns,
+    streams: Vec<Arc<StreamDefinition>>,
+    all_streams: &[Arc<StreamDefinition>],
+) -> Result<ViewPlan> {
+    let ladder = ladder_of(&columns.ranges);
+    let carried = carry(&aggregate.input, all_streams)?;
+    let complete = |state: &StateCall| complete_order(&place_hidden(&state.call, &carried)?, &carried);
+    let calls = columns.states.iter().map(complete).collect::<Result<Vec<_>>>()?;
+    let prepared = prepare(carried, aggregate, &calls, ladder[0])?;
+    let keys = key_fields(&columns.keys, &prepared.plan)?;
+    let states = lower_states(&columns.states, &calls, &prepared, session)?;
+    let state_schema = state_schema(&keys, &states);
+    refuse_repeated_fields(&state_schema)?;
+    let value_types: Vec<DataType> = columns.uses.iter().map(|usage| states[usage.state].aggregate.field().data_type().clone()).collect();
+    let value_schema = value_schema(&keys, columns.ranges.len(), &value_types);
+    let is_null = |usage: usize| columns.uses.get(usage).is_some_and(|usage| states[usage.state].nothing.is_null(0));
+    let outputs = lower_outputs(&columns.outputs, &keys, &value_schema, &is_null, session)?;
+    let formats: Vec<(&str, Vec<DataType>)> = states
+        .iter()
+        .map(|state| (state.function.as_str(), state.fields.iter().map(|field| field.data_type().clone()).collect()))
+        .collect();
+    Ok(ViewPlan {
+        view: view.name.clone(),
+        streams,
+        stamp: state_stamp(&formats),
+        keys,
+        states,
+        ranges: columns.ranges,
+        existence: columns.existence,
+        uses: columns.uses,
+        columns: outputs,
+        links: None,
+        ladder,
+        prepare: prepared.plan,
+        state_schema,
+        value_schema,
+        output_schema: OnceLock::new(),
+    })
+}
+
+/// The levels a view's tiles live on: from its finest hop up to the longest tile that fits its longest window.
+fn ladder_of(ranges: &[Range]) -> Vec<Level> {
+    let finest = ranges.iter().map(|range| range.hop).min().unwrap_or(Level::All);
+    let all_time = ranges.contains(&Range::ALL);
+    let endless = ranges.iter().any(|range| range.window.is_none() && range.until.is_some());
+    let longest = ranges.iter().filter_map(|range| range.window).max().unwrap_or_default().as_micros();
+    Level::LADDER
+        .into_iter()
+        .filter(|level| match level.length_us() {
+            Some(length) => *level >= finest && (*level == finest || endless || length as u128 <= longest),
+            None => all_time,
+        })
+        .collect()
+}
+
+struct Prepared {
+    plan: LogicalPlan,
+    /// The input's columns, and the names they go by in the prepared events.
+    names: Vec<(Column, String)>,
+}
+
+/// Projects the Aggregate's input to keys, tile, the event's place, and the columns its aggregates read.
+fn prepare(input: LogicalPlan, aggregate: &Aggregate, calls: &[Expr], finest: Level) -> Result<Prepared> {
+    let mut exprs: Vec<Expr> = aggregate.group_expr.iter().enumerate().map(|(i, key)| strip(key).alias(key_column(i))).collect();
+    let event_time = Expr::Column(column_named(&input, EVENT_TIME)?);
+    exprs.push(tile_of(finest).call(vec![event_time]).alias(TILE));
+    let mut names = Vec::new();
+    for name in HIDDEN {
+        let column = column_named(&input, name)?;
+        exprs.push(Expr::Column(column.clone()).alias(name));
+        names.push((column, name.to_owned()));
+    }
+    // In the order of the input: the names are part of what states look like, and every process has to plan the same.
+    let mut read: Vec<&Column> = calls.iter().flat_map(Expr::column_refs).collect();
+    read.sort_by_key(|column| input.schema().maybe_index_of_column(column));
+    for column in read {
+        if !names.iter().any(|(known, _)| known == column) {
+            let name = format!("a{}", names.len() - HIDDEN.len());
+            exprs.push(Expr::Column(column.clone()).alias(&name));
+            names.push((column.clone(), name));
+        }
+    }
+    let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?);
+    Ok(Prepared { plan, names })
+}
+
+fn strip(expr: &Expr) -> Expr {
+    match expr {
+        Expr::Alias(alias) => strip(&alias.expr),
+        other => other.clone(),
+    }
+}
+
+/// Names the hidden columns that a call reads (an edge's liveness is the greatest event time) as the carried input has them.
+fn place_hidden(call: &Expr, input: &LogicalPlan) -> Result<Expr> {
+    let placed = call.clone().transform_down(|node| match &node {
+        Expr::Column(column) if column.relation.is_none() && HIDDEN.contains(&column.name.as_str()) => {
+            Ok(Transformed::yes(Expr::Column(column_named(input, &column.name).map_err(datafusion::error::DataFusionError::from)?)))
+        }
+        _ => Ok(Transformed::no(node)),
+    })?;
+    Ok(placed.data)
+}
+
+/// Appends the event's place to the ORDER BY of an aggregate that reads its input in order: ties have one answer everywhere.
+fn complete_order(call: &Expr, input: &LogicalPlan) -> Result<Expr> {
+    let Expr::AggregateFunction(function) = call else { return Ok(call.clone()) };
+    let params = &function.params;
+    let in_order = function.func.name() == "last_n" || (!params.order_by.is_empty() && !function.func.supports_within_group_clause());
+    if !in_order || params.distinct {
+        return Ok(call.clone());
+    }
+    let insensitive = function.func.order_sensitivity() == AggregateOrderSensitivity::Insensitive;
+    if insensitive && !["last_n", "string_agg", "array_agg"].contains(&function.func.name()) {
+        return Ok(call.clone());
+    }
+    let mut function = function.clone();
+    for name in HIDDEN {
+        function.params.order_by.push(SortExpr::new(Expr::Column(column_named(input, name)?), true, false));
+    }
+    Ok(Expr::AggregateFunction(function))
+}
+
+fn key_fields(names: &[String], prepared: &LogicalPlan) -> Result<Vec<FieldRef>> {
+    names
+        .iter()
+        .enumerate()
+        .map(|(i, name)| {
+            let field = prepared.schema().field(i);
+            if field.data_type().is_nested() {
+                return Err(Error::input(format!("the key \"{name}\" is of type {}: expected a plain value", field.data_type())));
+            }
+            Ok(Arc::new(Field::new(name, field.data_type().clone(), true)))
+        })
+        .collect()
+}
+
+fn lower_states(states: &[StateCall], calls: &[Expr], prepared: &Prepared, session: &SessionContext) -> Result<Vec<StateExpr>> {
+    let logical = prepared.plan.schema();
+    let physical = logical.as_arrow().clone();
+    let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+    states
+        .iter()
+        .zip(calls)
+        .map(|(state, call)| {
+            let call = grouped(simplify_inputs(rename(call, &prepared.names)?, logical, session)?);
+            let lowered = LoweredAggregateBuilder::new(&call, logical, &physical, &props, &context).with_name(&state.sql).build()?;
+            let fields = lowered.aggregate.state_fields().map_err(|error| not_mergeable(&state.sql, &error))?;
+            let fields = fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect();
+            let nothing = lowered.aggregate.create_accumulator()?.evaluate()?.to_array()?;
+            Ok(StateExpr {
+                nothing: arrow::compute::cast(&nothing, lowered.aggregate.field().data_type())?,
+                sql: state.sql.clone(),
+                function: state.function.clone(),
+                aggregate: lowered.aggregate,
+                filter: lowered.filter,
+                fields,
+                approximate: state.approximate,
+            })
+        })
+        .collect()
+}
+
+fn not_mergeable(sql: &str, error: &datafusion::error::DataFusionError) -> Error {
+    Error::input(format!("{sql} has no state that can be merged: {}", error.strip_backtrace()))
+}
+
+/// `sum(amount)[sum]`, as DataFusion names most; a field it names by its input's columns gets its place for a name.
+fn state_field(field: &Field, place: usize, sql: &str) -> FieldRef {
+    let own_name = field.name().strip_prefix(sql).is_some_and(|rest| rest.starts_with('['));
+    let name = match own_name {
+        _ if sql == EVENTS => EVENTS.to_owned(),
+        true => field.name().clone(),
+        false => format!("{sql}[{place}]"),
+    };
+    Arc::new(Field::new(name, field.data_type().clone(), sql != EVENTS))
+}
+
+fn rename(call: &Expr, names: &[(Column, String)]) -> Result<Expr> {
+    let renamed = call.clone().transform_down(|node| match &node {
+        Expr::Column(column) => match names.iter().find(|(known, _)| known == column) {
+            Some((_, name)) => Ok(Transformed::yes(Expr::Column(Column::from_name(name)))),
+            None => Ok(Transformed::no(node)),
+        },
+        _ => Ok(Transformed::no(node)),
+    })?;
+    Ok(renamed.data)
+}
+
+fn refuse_repeated_fields(schema: &Schema) -> Result<()> {
+    for (i, field) in schema.fields().iter().enumerate() {
+        if schema.fields()[..i].iter().any(|earlier| earlier.name() == field.name()) {
+            return Err(Error::input(format!("two states or keys are named \"{}\": expected distinct names", field.name())));
+        }
+    }
+    Ok(())
+}
+
+/// Keys, time, the events per range, and a value for each of `values`.
+pub(super) fn value_schema(keys: &[FieldRef], ranges: usize, values: &[DataType]) -> SchemaRef {
+    let mut fields: Vec<Field> = keys.iter().enumerate().map(|(i, key)| Field::new(key_column(i), key.data_type().clone(), true)).collect();
+    fields.push(Field::new(AS_OF, timestamp_type(), false));
+    fields.extend((0..ranges).map(|range| Field::new(events_column(range), DataType::Int64, false)));
+    fields.extend(values.iter().enumerate().map(|(i, value)| Field::new(use_column(i), value.clone(), true)));
+    Arc::new(Schema::new(fields))
+}
+
+/// `is_null` tells of a use that its value of no events is NULL.
+pub(super) fn lower_outputs(
+    outputs: &[Output],
+    keys: &[FieldRef],
+    value_schema: &SchemaRef,
+    is_null: &dyn Fn(usize) -> bool,
+    session: &SessionContext,
+) -> Result<Vec<OutputColumn>> {
+    let logical: DFSchemaRef = Arc::new(DFSchema::try_from(value_schema.clone())?);
+    outputs
+        .iter()
+        .map(|output| match output {
+            Output::Key { group } => Ok(OutputColumn { field: keys[*group].clone(), kind: ColumnKind::Key(*group) }),
+            Output::Value { name, expr, uses, ranges, bare_count, sql, window, approximate } => {
+                // One merged value as it is has nothing that could fail.
+                let is_plain =
+                    matches!((expr, &uses[..]), (Expr::Column(column), [usage]) if column.name == use_column(*usage) && is_null(*usage));
+                let guarded = guard(expr, ranges, *bare_count || is_plain)?;
+                let expr = physical(&guarded, &logical, session)?;
+                let field = Arc::new(Field::new(name, expr.data_type(value_schema)?, true));
+                let value = ValueColumn {
+                    expr,
+                    uses: uses.clone(),
+                    ranges: ranges.clone(),
+                    bare_count: *bare_count,
+                    sql: sql.clone(),
+                    window: window.clone(),
+                    approximate: *approximate,
+                };
+                Ok(OutputColumn { field, kind: ColumnKind::Value(value) })
+            }
+        })
+        .collect()
+}
+
+/// Evaluates `expr` only where one of its ranges holds events: elsewhere the column is NULL (a bare count is 0 by itself, and a plain
+/// value NULL).
+fn guard(expr: &Expr, ranges: &[usize], by_itself: bool) -> Result<Expr> {
+    if by_itself || ranges.is_empty() {
+        return Ok(expr.clone());
+    }
+    let any = ranges.iter().map(|range| col(events_column(*range)).gt(lit(0i64))).reduce(Expr::or);
+    match any {
+        Some(any) => Ok(when(any, expr.clone()).end()?),
+        None => Ok(expr.clone()),
+    }
+}
+
+fn physical(expr: &Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Arc<dyn PhysicalExpr>> {
+    let expr = simplified(expr.clone(), schema, session)?;
+    Ok(create_physical_expr(&expr, schema, session.state().execution_props(), &PhysicalPlanningContext::default())?)
+}
+
+/// Some functions (coalesce, nvl) exist for the simplifier alone: it writes them as CASE.
+fn simplified(expr: Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Expr> {
+    let options = session.state().config_options().clone();
+    let context = SimplifyContext::builder().with_schema(schema.clone()).with_config_options(options).build();
+    Ok(ExprSimplifier::new(context).simplify(expr)?)
+}
+
+/// Simplifies what an aggregate reads, not the aggregate: that would be another state.
+pub(super) fn simplify_inputs(call: Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Expr> {
+    let Expr::AggregateFunction(mut function) = call else { return Ok(call) };
+    let params = &mut function.params;
+    for input in params.args.iter_mut().chain(params.filter.as_deref_mut()).chain(params.order_by.iter_mut().map(|sort| &mut sort.expr)) {
+        *input = simplified(std::mem::take(input), schema, session)?;
+    }
+    Ok(Expr::AggregateFunction(function))
+}

@@ -1,0 +1,398 @@
+//! What a view's SELECT may not hold, clause by clause, with the reason and the nearest form that can be kept exactly.
+//! Works on the text's syntax tree, so that every refusal has its line and column and all of them are listed at once.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, Visit, Visitor,
+};
+
+use crate::functions::Functions;
+use definitions::{Diagnostic, Diagnostics, ViewDefinition};
+
+/// Whether a SELECT keeps states or is inlined where it is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Kept,
+    Staging,
+}
+
+/// Lists everything in `query` that cannot be kept exactly; otherwise says what the query is.
+pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions) -> Result<Shape, Diagnostics> {
+    let mut check = Check { view, functions, found: Diagnostics::default() };
+    let shape = check.top(query);
+    let _ = query.visit(&mut Expressions { check: &mut check });
+    if check.found.has_errors() { Err(check.found) } else { Ok(shape) }
+}
+
+/// The names that a query selects from, CTEs' own names excluded.
+pub(super) fn relations(query: &Query) -> Vec<String> {
+    struct Relations(Vec<String>);
+    impl Visitor for Relations {
+        type Break = ();
+        fn pre_visit_relation(&mut self, relation: &ast::ObjectName) -> ControlFlow<()> {
+            if let [ast::ObjectNamePart::Identifier(name)] = relation.0.as_slice() {
+                self.0.push(if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() });
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut relations = Relations(Vec::new());
+    let _ = query.visit(&mut relations);
+    let ctes: Vec<String> = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| cte.alias.name.value.to_lowercase()).collect();
+    relations.0.retain(|name| !ctes.contains(name));
+    relations.0
+}
+
+/// A place in the SELECT's text as a place in its file.
+pub(super) fn place(view: &ViewDefinition, line: u64, column: u64) -> (usize, usize) {
+    let (line, column) = (line.max(1) as usize, column.max(1) as usize);
+    if line == 1 { (view.select_line, view.select_column + column - 1) } else { (view.select_line + line - 1, column) }
+}
+
+/// One error at one place.
+pub(super) fn one(view: &ViewDefinition, line: usize, column: usize, message: &str) -> Diagnostics {
+    Diagnostics(vec![diagnostic(view, line, column, message)])
+}
+
+fn diagnostic(view: &ViewDefinition, line: usize, column: usize, message: &str) -> Diagnostic {
+    Diagnostic::error(line, column, format!("view \"{}\": {message}", view.name)).in_file(view.origin.file.as_deref())
+}
+
+struct Check<'a> {
+    view: &'a ViewDefinition,
+    functions: &'a Functions,
+    found: Diagnostics,
+}
+
+impl Check<'_> {
+    fn refuse(&mut self, at: &dyn SpannedAt, message: impl Into<String>, help: &str) {
+        let start = at.start();
+        let (line, column) = place(self.view, start.0, start.1);
+        self.found.push(diagnostic(self.view, line, column, &message.into()).help(help));
+    }
+
+    fn top(&mut self, query: &Query) -> Shape {
+        if let Some(with) = &query.with {
+            if with.recursive {
+                self.refuse(with, "WITH RECURSIVE is not kept: its depth has no bound", "plain WITH");
+            }
+            for cte in &with.cte_tables {
+                self.inner(&cte.query);
+            }
+        }
+        self.no_order(query);
+        match &*query.body {
+            SetExpr::Select(select) => self.top_select(select),
+            SetExpr::SetOperation { .. } => {
+                self.inner_set(&query.body);
+                Shape::Staging
+            }
+            SetExpr::Query(inner) => self.top(inner),
+            other => {
+                self.refuse(other, "a view is a SELECT", "SELECT .. FROM stream WHERE .. GROUP BY ..");
+                Shape::Staging
+            }
+        }
+    }
+
+    fn top_select(&mut self, select: &Select) -> Shape {
+        self.clauses(select);
+        let grouped = match &select.group_by {
+            GroupByExpr::All(_) => {
+                self.refuse(select, "GROUP BY ALL hides the key of the view", "name the key columns in GROUP BY");
+                true
+            }
+            GroupByExpr::Expressions(exprs, modifiers) => {
+                if !modifiers.is_empty() || exprs.iter().any(|e| matches!(e, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_))) {
+                    self.refuse(select, "ROLLUP, CUBE and GROUPING SETS make rows of several keys", "one view for each grouping");
+                }
+                !exprs.is_empty()
+            }
+        };
+        if let Some(having) = &select.having {
+            self.refuse(
+                having,
+                "HAVING is not kept: whether a row passes changes as time goes by",
+                "keep all rows and filter in the query: SELECT .. FROM the view WHERE ..",
+            );
+        }
+        let aggregates = select.projection.iter().any(|item| holds_aggregate(item, self.functions));
+        if grouped || aggregates {
+            self.top_from(select);
+            self.aliases(select);
+            return Shape::Kept;
+        }
+        self.from(select);
+        Shape::Staging
+    }
+
+    /// A SELECT below the top: no aggregates, no order.
+    fn inner(&mut self, query: &Query) {
+        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.inner(&cte.query);
+        }
+        self.no_order(query);
+        self.inner_set(&query.body);
+    }
+
+    fn inner_set(&mut self, body: &SetExpr) {
+        match body {
+            SetExpr::Select(select) => {
+                self.clauses(select);
+                self.from(select);
+                let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
+                if grouped || select.having.is_some() || select.projection.iter().any(|item| holds_aggregate(item, self.functions)) {
+                    self.refuse(
+                        &**select,
+                        "an aggregate below another is not kept exactly",
+                        "aggregate once, at the top; or make two views and combine their answers in a query",
+                    );
+                }
+            }
+            SetExpr::Query(query) => self.inner(query),
+            SetExpr::SetOperation { op: SetOperator::Union, set_quantifier: SetQuantifier::All, left, right } => {
+                self.inner_set(left);
+                self.inner_set(right);
+            }
+            SetExpr::SetOperation { op, .. } => {
+                self.refuse(body, format!("{op} compares all events with all others"), "UNION ALL");
+            }
+            other => self.refuse(other, "only SELECT and UNION ALL stand here", "SELECT .. FROM a stream"),
+        }
+    }
+
+    fn no_order(&mut self, query: &Query) {
+        if let Some(order) = &query.order_by {
+            self.refuse(
+                order,
+                "ORDER BY has no meaning in a view: its rows are a set",
+                "order in the query: SELECT .. FROM the view ORDER BY ..",
+            );
+        }
+        if query.limit_clause.is_some() || query.fetch.is_some() {
+            self.refuse(
+                query,
+                "LIMIT is not kept: which rows stay changes with every event",
+                "limit in the query: SELECT .. FROM the view ORDER BY .. LIMIT ..",
+            );
+        }
+    }
+
+    fn clauses(&mut self, select: &Select) {
+        if select.distinct.is_some() {
+            self.refuse(select, "SELECT DISTINCT is not kept", "GROUP BY the columns, or count(DISTINCT ..)");
+        }
+        let others = [
+            (select.top.is_some(), "TOP"),
+            (select.into.is_some(), "INTO"),
+            (!select.lateral_views.is_empty(), "LATERAL VIEW"),
+            (select.qualify.is_some(), "QUALIFY"),
+            (!select.named_window.is_empty(), "WINDOW"),
+            (!select.sort_by.is_empty(), "SORT BY"),
+            (!select.cluster_by.is_empty(), "CLUSTER BY"),
+        ];
+        for (present, clause) in others {
+            if present {
+                self.refuse(select, format!("{clause} is not kept"), "SELECT .. FROM .. WHERE .. GROUP BY ..");
+            }
+        }
+    }
+
+    /// FROM of the view itself: one relation, or two that are joined.
+    fn top_from(&mut self, select: &Select) {
+        let joins = select.from.iter().flat_map(|from| &from.joins);
+        for join in joins {
+            self.join(join);
+        }
+        let relations: Vec<&TableFactor> = select
+            .from
+            .iter()
+            .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)))
+            .collect();
+        match relations.as_slice() {
+            [] => self.refuse(select, "a view reads a stream, found no FROM", "FROM a stream"),
+            [_] | [_, _] => {}
+            [_, _, third, ..] => self.refuse(
+                *third,
+                "three streams are joined: a walk along links has two hops",
+                "a JOIN of two streams, and a second view for the third; join the views in a query",
+            ),
+        }
+        relations.into_iter().for_each(|relation| self.relation(relation));
+    }
+
+    fn join(&mut self, join: &ast::Join) {
+        use ast::JoinOperator as Operator;
+        match &join.join_operator {
+            Operator::Join(ast::JoinConstraint::Natural) | Operator::Inner(ast::JoinConstraint::Natural) => self.refuse(
+                &join.relation,
+                "NATURAL JOIN joins on every column of the same name, ids and times among them",
+                "JOIN .. USING (key), or ON a.key = b.key",
+            ),
+            Operator::Join(_) | Operator::Inner(_) | Operator::CrossJoin(_) => {}
+            _ => self.refuse(
+                &join.relation,
+                "an outer (or other than inner) JOIN is not kept: an event without partner would have to leave when its partner comes",
+                "JOIN (inner); or a view of each stream, joined in a query",
+            ),
+        }
+    }
+
+    fn from(&mut self, select: &Select) {
+        match select.from.as_slice() {
+            [] => self.refuse(select, "a view reads a stream, found no FROM", "FROM a stream"),
+            [one] => {
+                for join in &one.joins {
+                    self.refuse(
+                        &join.relation,
+                        "a JOIN below the view's own FROM is not kept",
+                        "the JOIN in the SELECT that aggregates, over streams or views without aggregate",
+                    );
+                }
+                self.relation(&one.relation);
+            }
+            [_, second, ..] => {
+                self.refuse(
+                    &second.relation,
+                    "FROM names several streams, which is a JOIN, below the view's own FROM",
+                    "the JOIN in the SELECT that aggregates, or UNION ALL of the streams",
+                );
+            }
+        }
+    }
+
+    fn relation(&mut self, relation: &TableFactor) {
+        match relation {
+            TableFactor::Table { .. } => {}
+            TableFactor::Derived { subquery, lateral: false, .. } => self.inner(subquery),
+            other => self.refuse(other, "only streams, views without aggregate and subqueries stand in FROM", "FROM a stream"),
+        }
+    }
+
+    fn aliases(&mut self, select: &Select) {
+        for item in &select.projection {
+            match item {
+                SelectItem::ExprWithAlias { .. } => {}
+                SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {}
+                SelectItem::UnnamedExpr(expr) => self.refuse(expr, format!("\"{expr}\" has no name"), "an alias: .. AS name"),
+                other => self.refuse(other, "* does not name the view's columns", "the key columns by name"),
+            }
+        }
+    }
+}
+
+/// Refuses expressions wherever they stand.
+struct Expressions<'a, 'b> {
+    check: &'a mut Check<'b>,
+}
+
+impl Visitor for Expressions<'_, '_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
+                self.check.refuse(
+                    expr,
+                    "a subquery in an expression compares events of different times",
+                    "columns of the event alone, or a second view",
+                );
+            }
+            Expr::Function(function) => {
+                let name = function.name.to_string().to_lowercase();
+                if function.over.is_some() {
+                    self.check.refuse(
+                        expr,
+                        format!("{name}() OVER (..) is not kept: its answer changes with every event"),
+                        "an aggregate with GROUP BY and windows",
+                    );
+                }
+                if ["now", "current_timestamp", "current_date", "current_time", "localtimestamp", "random", "uuid", "today"]
+                    .contains(&name.as_str())
+                {
+                    self.check.refuse(
+                        expr,
+                        format!("{name}() answers differently from call to call, so the layers could not agree"),
+                        "as_of() above the aggregates, within() in a FILTER",
+                    );
+                }
+                self.order_sensitive(expr, function, &name);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Expressions<'_, '_> {
+    fn order_sensitive(&mut self, expr: &Expr, function: &ast::Function, name: &str) {
+        if name == "nth_value" {
+            self.check.refuse(expr, "nth_value() needs its input sorted across layers", "array_agg(x ORDER BY ..)[n] or last_n(x, n)");
+        }
+        if name == "any_value" {
+            self.check.refuse(expr, "any_value() may answer differently in each layer", "min(x), or first_value(x ORDER BY ..)");
+        }
+        if !["array_agg", "first_value", "last_value", "string_agg"].contains(&name) {
+            return;
+        }
+        let ordered = match &function.args {
+            ast::FunctionArguments::List(list) => {
+                list.clauses.iter().any(|clause| matches!(clause, ast::FunctionArgumentClause::OrderBy(_)))
+                    || !function.within_group.is_empty()
+            }
+            _ => false,
+        };
+        if !ordered {
+            let distinct = matches!(&function.args, ast::FunctionArguments::List(list) if list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct));
+            let message = format!("{name}() without ORDER BY answers in the order events happen to arrive");
+            let by = if distinct { format!("{name}(DISTINCT x ORDER BY x)") } else { format!("{name}(x ORDER BY the event time)") };
+            self.check.refuse(expr, message, &by);
+        }
+    }
+}
+
+/// Tells a view that keeps states from one that is inlined: by the names of the aggregates.
+fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
+    struct Finder<'a> {
+        functions: &'a Functions,
+        found: bool,
+    }
+    impl Visitor for Finder<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::Function(function) = expr
+                && function.over.is_none()
+            {
+                let name = function.name.to_string().to_lowercase();
+                self.found |= function.filter.is_some() || is_aggregate(&name, self.functions);
+            }
+            if self.found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    let mut finder = Finder { functions, found: false };
+    let _ = item.visit(&mut finder);
+    finder.found
+}
+
+fn is_aggregate(name: &str, functions: &Functions) -> bool {
+    static BUILT_IN: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let all = datafusion::functions_aggregate::all_default_aggregate_functions();
+        all.iter().flat_map(|function| function.aliases().iter().cloned().chain([function.name().to_owned()])).collect()
+    });
+    BUILT_IN.contains(name) || functions.aggregates().any(|function| function.name() == name)
+}
+
+/// Where a piece of syntax begins, as line and column counted from 1 (0 when the parser does not know).
+trait SpannedAt {
+    fn start(&self) -> (u64, u64);
+}
+
+impl<T: Spanned> SpannedAt for T {
+    fn start(&self) -> (u64, u64) {
+        let span = self.span();
+        (span.start.line, span.start.column)
+    }
+}

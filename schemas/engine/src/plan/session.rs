@@ -1,0 +1,65 @@
+//! The DataFusion sessions of this workspace: one dialect, one set of functions, everywhere.
+
+use std::sync::Arc;
+
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use crate::functions::Functions;
+use crate::plan::doubles::DoublesStay;
+use types::Result;
+
+/// Settings that decide what SQL means here: decimal literals are decimals, text is Utf8, nothing is collected by chance.
+pub fn session_config() -> SessionConfig {
+    let mut config = SessionConfig::new().with_information_schema(false).with_target_partitions(2);
+    let options = config.options_mut();
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.execution.parquet.schema_force_view_types = false;
+    options.execution.parquet.pushdown_filters = true;
+    options.execution.time_zone = Some("UTC".into());
+    config
+}
+
+/// All sessions begin so. Settings that differ are put over [`session_config`].
+pub fn session_builder() -> SessionStateBuilder {
+    let own: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(DoublesStay);
+    let rules = std::iter::once(own).chain(Analyzer::new().rules).collect();
+    SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules)
+}
+
+/// Sessions that answer whatever they are asked begin so: without the rule that computes common expressions once. It takes `x IS NOT TRUE`
+/// for nullable, which it is not, and then two aggregates with that FILTER fail to plan (DataFusion 55).
+pub fn asking_session_builder() -> SessionStateBuilder {
+    let rules = Optimizer::new().rules.into_iter().filter(|rule| rule.name() != COMMON_EXPRESSIONS).collect();
+    session_builder().with_optimizer_rules(rules)
+}
+
+const COMMON_EXPRESSIONS: &str = "common_sub_expression_eliminate";
+
+/// A session for planning: no table but what is registered, the given functions, no memory limit.
+pub fn planning_session(functions: &Functions) -> Result<SessionContext> {
+    let state = session_builder().with_runtime_env(Arc::new(RuntimeEnv::default())).build();
+    let context = SessionContext::new_with_state(state);
+    functions.register(&context)?;
+    Ok(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn two_aggregates_of_what_is_not_true_are_answered() {
+        let session = SessionContext::new_with_state(asking_session_builder().build());
+        let events = "(VALUES (1, true), (2, false), (4, CAST(NULL AS BOOLEAN))) AS events(a, f)";
+        let sql = format!("SELECT sum(a) FILTER (WHERE f IS NOT TRUE), avg(a) FILTER (WHERE f IS NOT TRUE) FROM {events}");
+        let rows = session.sql(&sql).await.unwrap().collect().await.unwrap();
+        assert_eq!(arrow::util::pretty::pretty_format_batches(&rows).unwrap().to_string().lines().nth(3).unwrap().matches('6').count(), 1);
+        assert!(session.state().optimizers().iter().all(|rule| rule.name() != COMMON_EXPRESSIONS));
+        assert!(SessionContext::new().state().optimizers().iter().any(|rule| rule.name() == COMMON_EXPRESSIONS), "it has another name now");
+    }
+}

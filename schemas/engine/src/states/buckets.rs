@@ -1,0 +1,20 @@
+//! Which hash bucket of a snapshot a key is in.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The bucket, of `count`, of a key's bytes. Snapshots on disk depend on it: it never changes.
+pub fn bucket_of(key: &[u8], count: u32) -> u32 {
+    bucket_of_hash(bucket_hash(key), count)
+}
+
+/// The hash that tells a key's bucket.
+pub fn bucket_hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+pub fn bucket_of_hash(hash: u64, count: u32) -> u32 {
+    (hash % u64::from(count.max(1))) as u32
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Merging state rows by key, level and tile, and building the ladder of coarser tiles.
+//!
+//! Groups are numbered in the order of their first row and every group has one: the accumulators of DataFusion take a group
+//! they were told of for one they have seen.
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
+use arrow::compute::{concat_batches, interleave, interleave_record_batch, take};
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::GroupsAccumulatorAdapter;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use std::sync::Arc;
+
+use crate::plan::{StateExpr, ViewPlan};
+use crate::states::rows::{KeyCodec, StateRows, levels, taken_column, tiles};
+use types::tiles::{Level, Micros};
+use types::{Error, Result};
+
+/// A fresh accumulator for grouped states.
+pub(super) fn accumulator(state: &StateExpr) -> Result<Box<dyn GroupsAccumulator>> {
+    groups_accumulator(&state.aggregate)
+}
+
+/// A fresh accumulator of an aggregate, for groups.
+pub fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    if aggregate.groups_accumulator_supported() {
+        return Ok(aggregate.create_groups_accumulator()?);
+    }
+    let aggregate = aggregate.clone();
+    Ok(Box::new(GroupsAccumulatorAdapter::new(move || aggregate.create_accumulator())))
+}
+
+/// Sorts rows and merges those of one key, level and tile into one.
+pub fn merge_rows(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<StateRows> {
+    merge_sorted(plan, &StateRows::sort(plan, codec, batches)?)
+}
+
+/// Merges the rows of one key, level and tile into one.
+pub fn merge_sorted(plan: &ViewPlan, rows: &StateRows) -> Result<StateRows> {
+    let groups = number_groups(rows, |level, tile| (level, tile))?;
+    if groups.first_row.len() == rows.len() { Ok(rows.clone()) } else { merge_groups(plan, rows, &groups) }
+}
+
+/// Adds the coarser levels to rows of whole keys, and drops what lies before `floors`.
+///
+/// The rows come in the order of [`StateRows::sort`] (a key's rows by tile). They are of the finest level, or each of the finest one that
+/// keeps its time ([`ViewPlan::kept_past`]).
+pub fn climb(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
+    let present = levels_of(rows)?;
+    let mut all = Vec::with_capacity(plan.ladder.len());
+    let mut below = rows.slice(0..0);
+    for level in &plan.ladder {
+        below = match present.contains(level) {
+            // Rows that came straight to this level lie before those of finer ones, key by key.
+            true => raise(plan, &up_to(rows, *level, &present)?, *level)?,
+            false if below.is_empty() => below,
+            false => raise(plan, &below, *level)?,
+        };
+        let floor = floors.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
+        all.push(keep_from(&below, floor)?);
+    }
+    in_order(rows.keys(), all)
+}
+
+/// The levels of rows, finest first.
+fn levels_of(rows: &StateRows) -> Result<Vec<Level>> {
+    let mut present = [false; Level::LADDER.len()];
+    for code in levels(rows.batch())?.values() {
+        let slot = present.get_mut(*code as usize);
+        *slot.ok_or_else(|| Error::corrupt(format!("unknown tile level {code}")))? = true;
+    }
+    Ok(Level::LADDER.into_iter().filter(|level| present[level.code() as usize]).collect())
+}
+
+/// The rows of a level and of finer ones.
+fn up_to(rows: &StateRows, level: Level, present: &[Level]) -> Result<StateRows> {
+    if present.last() == Some(&level) {
+        return Ok(rows.clone());
+    }
+    filtered(rows, &levels(rows.batch())?.iter().map(|code| code.map(|code| code <= level.code())).collect())
+}
+
+/// Rows in the order of their tiles, merged into the tiles of a coarser level.
+fn raise(plan: &ViewPlan, rows: &StateRows, to: Level) -> Result<StateRows> {
+    let groups = number_groups(rows, |_, tile| (to.code(), to.floor(tile)))?;
+    merge_groups(plan, rows, &groups)
+}
+
+fn keep_from(rows: &StateRows, floor: Option<Micros>) -> Result<StateRows> {
+    let Some(floor) = floor else { return Ok(rows.clone()) };
+    filtered(rows, &tiles(rows.batch())?.iter().map(|tile| Some(*tile >= floor)).collect())
+}
+
+fn filtered(rows: &StateRows, keep: &BooleanArray) -> Result<StateRows> {
+    if keep.true_count() == rows.len() {
+        return Ok(rows.clone());
+    }
+    let keys = arrow::compute::filter(rows.keys(), keep)?.as_binary::<i32>().clone();
+    Ok(StateRows::from_sorted(arrow::compute::filter_record_batch(rows.batch(), keep)?, keys))
+}
+
+/// The rows of levels, finest first and each sorted, key after key. `every_key` names them all, in order.
+fn in_order(every_key: &BinaryArray, mut levels: Vec<StateRows>) -> Result<StateRows> {
+    if levels.len() == 1 {
+        return levels.pop().ok_or_else(|| Error::internal("a ladder has a level"));
+    }
+    let mut order: Vec<(usize, usize)> = Vec::with_capacity(levels.iter().map(StateRows::len).sum());
+    let mut next = vec![0; levels.len()];
+    let mut row = 0;
+    while row < every_key.len() {
+        let key = every_key.value(row);
+        for (level, (rows, next)) in levels.iter().zip(&mut next).enumerate() {
+            while *next < rows.len() && rows.keys().value(*next) == key {
+                order.push((level, *next));
+                *next += 1;
+            }
+        }
+        row += 1;
+        while row < every_key.len() && every_key.value(row) == key {
+            row += 1;
+        }
+    }
+    let batches: Vec<&RecordBatch> = levels.iter().map(StateRows::batch).collect();
+    let keys: Vec<&dyn Array> = levels.iter().map(|rows| rows.keys() as &dyn Array).collect();
+    let keys = interleave(&keys, &order)?.as_binary::<i32>().clone();
+    Ok(StateRows::from_sorted(interleave_record_batch(&batches, &order)?, keys))
+}
+
+/// Sorted rows numbered by group, with each group's place.
+struct Groups {
+    of_row: Vec<usize>,
+    first_row: Vec<u32>,
+    level: Vec<u8>,
+    tile: Vec<Micros>,
+}
+
+fn number_groups(rows: &StateRows, place: impl Fn(u8, Micros) -> (u8, Micros)) -> Result<Groups> {
+    let (keys, level_of, tile_of) = (rows.keys(), levels(rows.batch())?, tiles(rows.batch())?);
+    let mut groups = Groups { of_row: Vec::with_capacity(rows.len()), first_row: Vec::new(), level: Vec::new(), tile: Vec::new() };
+    for (row, (level, tile)) in level_of.values().iter().zip(tile_of.iter()).enumerate() {
+        let (level, tile) = place(*level, *tile);
+        let same = groups.first_row.last().is_some_and(|first| {
+            keys.value(*first as usize) == keys.value(row) && groups.level.last() == Some(&level) && groups.tile.last() == Some(&tile)
+        });
+        if !same {
+            groups.first_row.push(row as u32);
+            groups.level.push(level);
+            groups.tile.push(tile);
+        }
+        groups.of_row.push(groups.first_row.len() - 1);
+    }
+    Ok(groups)
+}
+
+fn merge_groups(plan: &ViewPlan, rows: &StateRows, groups: &Groups) -> Result<StateRows> {
+    let first = UInt32Array::from(groups.first_row.clone());
+    let all = first.len() == rows.len();
+    let keys = if all { rows.keys().clone() } else { take(rows.keys(), &first, None)?.as_binary::<i32>().clone() };
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(plan.state_schema().fields().len());
+    for key in &rows.batch().columns()[..plan.keys.len()] {
+        columns.push(if all { key.clone() } else { taken_column(key, &first)? });
+    }
+    columns.push(Arc::new(UInt8Array::from(groups.level.clone())));
+    columns.push(Arc::new(TimestampMicrosecondArray::from(groups.tile.clone()).with_timezone("UTC")));
+    for (i, state) in plan.states.iter().enumerate() {
+        let from = plan.state_offset(i);
+        let states = &rows.batch().columns()[from..from + state.fields.len()];
+        // Nothing to merge.
+        if all {
+            columns.extend_from_slice(states);
+            continue;
+        }
+        let mut accumulator = accumulator(state)?;
+        accumulator.merge_batch(states, &groups.of_row, groups.first_row.len())?;
+        columns.extend(accumulator.state(EmitTo::All)?);
+    }
+    Ok(StateRows::from_sorted(RecordBatch::try_new(plan.state_schema().clone(), columns)?, keys))
+}
+
+/// Merges sorted row sets into one.
+pub fn merge_all(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows]) -> Result<StateRows> {
+    let batches: Vec<RecordBatch> = sets.iter().map(|rows| rows.batch().clone()).collect();
+    let joined = [concat_batches(plan.state_schema(), &batches)?];
+    merge_rows(plan, codec, &joined)
+}

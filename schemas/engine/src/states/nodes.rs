@@ -1,0 +1,97 @@
+//! Nodes of linked views: the beginnings of edges' encoded keys. All edges that leave a node lie together, in one bucket.
+
+use arrow::array::{ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, new_null_array};
+use arrow::compute::{not, nullif};
+use arrow::datatypes::FieldRef;
+use std::sync::Arc;
+
+use crate::plan::links::EdgeLayout;
+use crate::states::rows::KeyCodec;
+use types::{Error, Result};
+
+/// Encodes the node from which an edge is walked: the group keys of a near edge, the join keys of a far one.
+#[derive(Debug)]
+pub struct NodeCodec {
+    layout: EdgeLayout,
+    keys: Vec<FieldRef>,
+    /// Side and group keys.
+    near: KeyCodec,
+    /// Side, group keys (NULL) and join keys.
+    far: KeyCodec,
+    via: KeyCodec,
+    far_ends: KeyCodec,
+}
+
+impl NodeCodec {
+    pub(super) fn new(keys: &[FieldRef], layout: &EdgeLayout) -> Result<Self> {
+        Ok(Self {
+            near: KeyCodec::new(&keys[..layout.groups.end])?,
+            far: KeyCodec::new(&keys[..layout.via.end])?,
+            via: KeyCodec::new(&keys[layout.via.clone()])?,
+            far_ends: KeyCodec::new(&keys[layout.far_ends.clone()])?,
+            keys: keys.to_vec(),
+            layout: layout.clone(),
+        })
+    }
+
+    /// How the keys of near edges begin that leave these group keys.
+    pub fn near(&self, groups: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        self.near.encode(&self.with_side(false, groups, rows), rows)
+    }
+
+    /// How the keys of far edges begin that leave these join keys.
+    pub fn far(&self, via: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        let mut columns = self.with_side(true, &self.nulls(self.layout.groups.clone(), rows), rows);
+        columns.extend_from_slice(via);
+        self.far.encode(&columns, rows)
+    }
+
+    /// What tells the bucket of near edges that leave these group keys. Far edges' is their beginning.
+    pub fn near_places(&self, groups: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        let mut columns = self.with_side(false, groups, rows);
+        columns.extend(self.nulls(self.layout.via.clone(), rows));
+        self.far.encode(&columns, rows)
+    }
+
+    /// The join keys alone: what a near edge leads to.
+    pub fn via(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        self.via.encode(columns, rows)
+    }
+
+    /// The far end points alone: what a far edge leads to.
+    pub fn far_ends(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        self.far_ends.encode(columns, rows)
+    }
+
+    /// The group keys that these beginnings of near edges stand for.
+    pub fn groups_of(&self, prefixes: &[&[u8]]) -> Result<Vec<ArrayRef>> {
+        Ok(self.near.decode(prefixes.iter().copied())?.split_off(self.layout.groups.start))
+    }
+
+    /// Which of sorted state rows are near edges: the first ones.
+    pub fn near_rows(&self, rows: &RecordBatch) -> Result<std::ops::Range<usize>> {
+        let side = rows.column(0).as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))?;
+        // False sorts before true.
+        Ok(0..side.false_count())
+    }
+
+    /// What tells the bucket of each edge.
+    pub(super) fn places(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        let side = columns[0].as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))?;
+        let is_near = not(side)?;
+        let mut node: Vec<ArrayRef> = columns[..self.layout.groups.end].to_vec();
+        for via in &columns[self.layout.via.clone()] {
+            node.push(nullif(via, &is_near)?);
+        }
+        self.far.encode(&node, rows)
+    }
+
+    fn with_side(&self, far: bool, groups: &[ArrayRef], rows: usize) -> Vec<ArrayRef> {
+        let side: ArrayRef = Arc::new(BooleanArray::from(vec![far; rows]));
+        std::iter::once(side).chain(groups.iter().cloned()).collect()
+    }
+
+    fn nulls(&self, columns: std::ops::Range<usize>, rows: usize) -> Vec<ArrayRef> {
+        self.keys[columns].iter().map(|key| new_null_array(key.data_type(), rows)).collect()
+    }
+}

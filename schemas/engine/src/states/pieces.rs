@@ -1,0 +1,150 @@
+//! Which state rows answer which ranges: tiles are found where they lie, so that a range costs what it needs and not what there is.
+
+use std::ops::Range;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{TimestampMicrosecondType, UInt8Type};
+
+use crate::plan::ViewPlan;
+use types::columns::{LEVEL, TILE};
+use types::tiles::{Level, Micros, Span, TileRun, cover};
+use types::{Error, Result};
+
+/// The state rows that hold what is asked, from any number of layers, each row with the index of its key.
+///
+/// A layer is *laddered* when it holds every level of the view's ladder (a snapshot), else it holds the finest alone.
+#[derive(Default)]
+pub struct Pieces<'a> {
+    pub(super) batches: Vec<&'a RecordBatch>,
+    rows: Vec<Piece>,
+}
+
+struct Piece {
+    batch: usize,
+    from: usize,
+    to: usize,
+    key: u32,
+    laddered: bool,
+}
+
+/// A batch is looked for among so many of the last ones. One that is held twice costs a pointer.
+const LAST: usize = 16;
+
+impl<'a> Pieces<'a> {
+    /// Adds rows `from..to` of a batch, all of the key of this index, sorted by level and tile.
+    pub fn add(&mut self, batch: &'a RecordBatch, rows: Range<usize>, key: u32, laddered: bool) {
+        if rows.is_empty() {
+            return;
+        }
+        let known = self.batches.iter().rev().take(LAST).position(|known| std::ptr::eq(*known, batch));
+        let batch = match known {
+            Some(before_last) => self.batches.len() - 1 - before_last,
+            None => {
+                self.batches.push(batch);
+                self.batches.len() - 1
+            }
+        };
+        self.rows.push(Piece { batch, from: rows.start, to: rows.end, key, laddered });
+    }
+}
+
+/// The rows of some ranges, range after range. Rows of one range and one key are a group; groups are numbered in the order of their
+/// first row.
+pub(super) struct Selection {
+    /// A batch of the pieces and a row of it.
+    pub(super) rows: Vec<(usize, usize)>,
+    /// The group of each row.
+    pub(super) groups: Vec<usize>,
+    pub(super) group_count: usize,
+    /// Of each range and key, its group.
+    group_of: Vec<u32>,
+    keys: usize,
+}
+
+/// In a group's place: there are no rows.
+pub(super) const NO_GROUP: u32 = u32::MAX;
+
+impl Selection {
+    /// The rows that these ranges (indices into the plan's) are merged from at `t`.
+    pub(super) fn of(plan: &ViewPlan, ranges: &[usize], pieces: &Pieces<'_>, keys: usize, t: Micros) -> Result<Selection> {
+        let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
+        let mut group_of = vec![NO_GROUP; ranges.len() * keys];
+        let places = pieces.batches.iter().map(|batch| places(plan, batch)).collect::<Result<Vec<_>>>()?;
+        for (range, group_of) in ranges.iter().zip(group_of.chunks_mut(keys.max(1))) {
+            let span = plan.ranges[*range].at(t);
+            let laddered = pieces.rows.iter().any(|piece| piece.laddered).then(|| runs_of(span, &plan.ladder));
+            let finest = pieces.rows.iter().any(|piece| !piece.laddered).then(|| runs_of(span, finest_of(plan)));
+            for piece in &pieces.rows {
+                let Some(runs) = (if piece.laddered { &laddered } else { &finest }) else { continue };
+                let before = rows.len();
+                let (levels, tiles) = places[piece.batch];
+                let found = |found: Range<usize>| rows.extend(found.map(|row| (piece.batch, row)));
+                find(levels, tiles, piece.from..piece.to, runs, found)?;
+                if rows.len() == before {
+                    continue;
+                }
+                let group = &mut group_of[piece.key as usize];
+                if *group == NO_GROUP {
+                    *group = group_count as u32;
+                    group_count += 1;
+                }
+                groups.resize(rows.len(), *group as usize);
+            }
+        }
+        Ok(Selection { rows, groups, group_count, group_of, keys })
+    }
+
+    /// The group of each key in the range of this place among those that were selected.
+    pub(super) fn groups_of(&self, place: usize) -> &[u32] {
+        &self.group_of[place * self.keys..(place + 1) * self.keys]
+    }
+}
+
+/// What layers hold that are not laddered.
+fn finest_of(plan: &ViewPlan) -> &[Level] {
+    match plan.finest() {
+        Level::All => &plan.ladder,
+        _ => &plan.ladder[..1],
+    }
+}
+
+/// A cover in the order of state rows.
+fn runs_of(span: Span, ladder: &[Level]) -> Vec<TileRun> {
+    let mut runs = cover(span, ladder);
+    runs.sort_unstable_by_key(|run| (run.level, run.from));
+    runs
+}
+
+/// The levels and tiles of state rows.
+fn places<'a>(plan: &ViewPlan, batch: &'a RecordBatch) -> Result<(&'a [u8], &'a [Micros])> {
+    let column = |index: usize, name: &str| {
+        batch.columns().get(plan.keys.len() + index).ok_or_else(|| Error::corrupt(format!("state rows lack the column {name}")))
+    };
+    let (levels, tiles) = (column(0, LEVEL)?, column(1, TILE)?);
+    let wrong = |name: &str, found: &arrow::array::ArrayRef| Error::corrupt(format!("{name} is {}", found.data_type()));
+    let level_codes = levels.as_primitive_opt::<UInt8Type>().ok_or_else(|| wrong(LEVEL, levels))?;
+    let tile_starts = tiles.as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(|| wrong(TILE, tiles))?;
+    Ok((level_codes.values(), tile_starts.values()))
+}
+
+/// Tells which of `rows` (of one key, sorted by level and tile) are in `runs` (sorted by level and start), in order.
+fn find(levels: &[u8], tiles: &[Micros], rows: Range<usize>, runs: &[TileRun], mut found: impl FnMut(Range<usize>)) -> Result<()> {
+    let mut from = rows.start;
+    while from < rows.end {
+        let code = levels[from];
+        let level = Level::from_code(code).ok_or_else(|| Error::corrupt(format!("unknown tile level {code}")))?;
+        let to = from + levels[from..rows.end].partition_point(|other| *other <= code);
+        for run in runs.iter().filter(|run| run.level == level) {
+            let start = from + run.from.map_or(0, |start| tiles[from..to].partition_point(|tile| *tile < start));
+            let end = run.to.map_or(to, |end| start + tiles[start..to].partition_point(|tile| *tile < end));
+            if start < end {
+                found(start..end);
+            }
+        }
+        from = to;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

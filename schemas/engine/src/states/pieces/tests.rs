@@ -1,0 +1,146 @@
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::subsequence;
+
+use super::*;
+use crate::states::testing::planned;
+use types::tiles::Range as WindowRange;
+
+const T: Micros = 1_772_452_812_345_678;
+const DAY_S: u64 = 86_400;
+const KEYS: usize = 4;
+
+static PLAN: LazyLock<ViewPlan> =
+    LazyLock::new(|| planned("CREATE VIEW v WITH (windows = '1d') AS SELECT k, count(*) AS n FROM s GROUP BY k"));
+
+/// Of one key: each row's level and how long its tile is before now.
+#[derive(Debug, Clone)]
+struct Held {
+    batch: usize,
+    key: u32,
+    laddered: bool,
+    rows: Vec<(Level, i64)>,
+}
+
+fn ladder() -> impl Strategy<Value = Vec<Level>> {
+    subsequence(Level::LADDER.to_vec(), 1..=Level::LADDER.len())
+}
+
+/// Ranges as views of this ladder have them: their edges are starts of its finest tiles.
+fn ranges(ladder: &[Level]) -> BoxedStrategy<Vec<WindowRange>> {
+    let hops: Vec<Level> = ladder.iter().copied().filter(|level| *level != Level::All).collect();
+    if hops.is_empty() {
+        return Just(vec![WindowRange::ALL]).boxed();
+    }
+    let back = || prop::option::of((1u64..500 * DAY_S).prop_map(Duration::from_secs));
+    let range = (back(), back(), prop::sample::select(hops)).prop_map(|(window, until, hop)| WindowRange { window, until, hop });
+    vec(range, 1..5).boxed()
+}
+
+fn held() -> impl Strategy<Value = Held> {
+    let before = prop_oneof![0i64..100_000_000, 0i64..100_000_000_000, -100_000_000_000i64..50_000_000_000_000];
+    let row = (prop::sample::select(Level::LADDER.to_vec()), before);
+    (0usize..3, 0u32..KEYS as u32, any::<bool>(), vec(row, 0..40)).prop_map(|(batch, key, laddered, rows)| Held {
+        batch,
+        key,
+        laddered,
+        rows,
+    })
+}
+
+/// The batches, and of each piece where it lies.
+fn batches(held: &[Held]) -> (Vec<RecordBatch>, Vec<(usize, Range<usize>)>) {
+    let mut rows: Vec<Vec<(u8, Micros)>> = vec![Vec::new(); 3];
+    let mut places = Vec::new();
+    for piece in held {
+        let mut sorted: Vec<(u8, Micros)> = piece.rows.iter().map(|(level, before)| (level.code(), level.floor(T - before))).collect();
+        sorted.sort_unstable();
+        let batch = &mut rows[piece.batch];
+        places.push((piece.batch, batch.len()..batch.len() + sorted.len()));
+        batch.extend(sorted);
+    }
+    (rows.iter().map(|rows| batch(rows)).collect(), places)
+}
+
+fn batch(rows: &[(u8, Micros)]) -> RecordBatch {
+    let tiles = rows.iter().map(|(_, tile)| Some(*tile)).collect::<TimestampMicrosecondArray>().with_timezone("UTC");
+    let columns: [(&str, ArrayRef); 3] = [
+        ("k", Arc::new(StringArray::from_iter_values(rows.iter().map(|_| "k")))),
+        (LEVEL, Arc::new(rows.iter().map(|(level, _)| Some(*level)).collect::<UInt8Array>())),
+        (TILE, Arc::new(tiles)),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// Row by row: the rows of the range, each with its key.
+fn filtered(
+    plan: &ViewPlan,
+    range: usize,
+    held: &[Held],
+    batches: &[RecordBatch],
+    places: &[(usize, Range<usize>)],
+) -> Vec<(usize, usize, u32)> {
+    let span = plan.ranges[range].at(T);
+    let (laddered, fresh) = (cover(span, &plan.ladder), cover(span, finest_of(plan)));
+    let mut rows = Vec::new();
+    for (piece, (batch, place)) in held.iter().zip(places) {
+        let (levels, tiles) = super::places(plan, &batches[*batch]).unwrap();
+        let runs = if piece.laddered { &laddered } else { &fresh };
+        for row in place.clone() {
+            let level = Level::from_code(levels[row]).unwrap();
+            if runs.iter().any(|run| run.contains(level, tiles[row])) {
+                rows.push((*batch, row, piece.key));
+            }
+        }
+    }
+    rows
+}
+
+proptest! {
+    #[test]
+    fn each_range_has_the_rows_that_a_filter_finds(
+        (ladder, ranges) in ladder().prop_flat_map(|ladder| { let ranges = ranges(&ladder); (Just(ladder), ranges) }),
+        held in vec(held(), 0..12),
+    ) {
+        let mut plan = PLAN.clone();
+        (plan.ladder, plan.ranges) = (ladder, ranges);
+        let (batches, places) = batches(&held);
+        let mut pieces = Pieces::default();
+        for (piece, (batch, place)) in held.iter().zip(&places) {
+            pieces.add(&batches[*batch], place.clone(), piece.key, piece.laddered);
+        }
+        let asked: Vec<usize> = (0..plan.ranges.len()).rev().collect();
+        let selection = Selection::of(&plan, &asked, &pieces, KEYS, T).unwrap();
+        let address = |batch: &RecordBatch| pieces.batches.iter().position(|known| std::ptr::eq(*known, batch)).unwrap();
+        let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
+        for (place, range) in asked.iter().enumerate() {
+            let mut group_of = [NO_GROUP; KEYS];
+            for (batch, row, key) in filtered(&plan, *range, &held, &batches, &places) {
+                let group = &mut group_of[key as usize];
+                if *group == NO_GROUP {
+                    *group = group_count;
+                    group_count += 1;
+                }
+                rows.push((address(&batches[batch]), row));
+                groups.push(*group as usize);
+            }
+            prop_assert_eq!(selection.groups_of(place), &group_of[..]);
+        }
+        prop_assert_eq!(selection.rows, rows);
+        prop_assert_eq!(selection.groups, groups);
+        prop_assert_eq!(selection.group_count, group_count as usize);
+    }
+}
+
+#[test]
+fn a_level_that_is_not_known_is_damage() {
+    let batch = batch(&[(0, 0), (9, 0)]);
+    let mut pieces = Pieces::default();
+    pieces.add(&batch, 0..2, 0, true);
+    let error = Selection::of(&PLAN, &[0], &pieces, 1, T).err().map(|error| error.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.contains("unknown tile level 9")), "{error:?}");
+}

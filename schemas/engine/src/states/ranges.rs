@@ -1,0 +1,160 @@
+//! States merged over ranges: one accumulator for all ranges of few keys, for a lookup merges little and makes much.
+
+use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array};
+use arrow::compute::{cast, concat, interleave, take};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+
+use crate::plan::{StateExpr, Use, ViewPlan};
+use crate::states::merge::accumulator;
+use crate::states::pieces::{NO_GROUP, Pieces, Selection};
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// One accumulator takes the ranges of so many groups together: what there is to merge for one key is little, and making an
+/// accumulator costs more. Of many keys each range is merged by itself, so that no more is held than one range needs.
+pub(super) const GROUPS_AT_ONCE: usize = 4_096;
+
+/// Rows that are copied together for an accumulator.
+pub(super) const ROWS_AT_ONCE: usize = 16_384;
+
+/// The merged values of these `uses` (indices into the plan's) for each of so many keys, a column each: what a walk along edges asks.
+pub fn merged(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, uses: &[usize]) -> Result<Vec<ArrayRef>> {
+    merge(plan, pieces, keys, t, &uses.iter().map(|index| plan.uses[*index]).collect::<Vec<_>>())
+}
+
+/// A state merged over one range, as a state: its fields, a row for each key that has rows in the range, and the row of each key.
+pub fn merged_states(
+    plan: &ViewPlan,
+    pieces: &Pieces<'_>,
+    t: Micros,
+    state: usize,
+    range: usize,
+    keys: usize,
+) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
+    let selection = Selection::of(plan, &[range], pieces, keys, t)?;
+    let row_of_key = selection.groups_of(0).iter().map(|group| Some(*group).filter(|group| *group != NO_GROUP)).collect();
+    if selection.group_count == 0 {
+        let fields = plan.states[state].fields.iter();
+        return Ok((fields.map(|field| new_empty_array(field.data_type())).collect(), row_of_key));
+    }
+    Ok((accumulate(plan, state, &selection, pieces)?.state(EmitTo::All)?, row_of_key))
+}
+
+/// A column of values, one per key, for each that is asked: the aggregate's value of no rows where a key has none.
+pub(super) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, asked: &[Use]) -> Result<Vec<ArrayRef>> {
+    let mut ranges: Vec<usize> = asked.iter().map(|usage| usage.range).collect();
+    ranges.sort_unstable();
+    ranges.dedup();
+    let mut values: Vec<Option<ArrayRef>> = vec![None; asked.len()];
+    for together in ranges.chunks((GROUPS_AT_ONCE / keys.max(1)).max(1)) {
+        let mut selections: Vec<(Vec<usize>, Selection)> = Vec::new();
+        for state in 0..plan.states.len() {
+            let ranges: Vec<usize> = together.iter().copied().filter(|range| asked.contains(&Use { state, range: *range })).collect();
+            if ranges.is_empty() {
+                continue;
+            }
+            if !selections.iter().any(|(of, _)| *of == ranges) {
+                selections.push((ranges.clone(), Selection::of(plan, &ranges, pieces, keys, t)?));
+            }
+            let Some((_, selection)) = selections.iter().find(|(of, _)| *of == ranges) else { continue };
+            let of_ranges = values_of(plan, state, selection, pieces, ranges.len(), keys)?;
+            for (usage, value) in asked.iter().zip(&mut values).filter(|(usage, _)| usage.state == state) {
+                if let Some(place) = ranges.iter().position(|range| *range == usage.range) {
+                    *value = Some(of_ranges[place].clone());
+                }
+            }
+        }
+    }
+    values.into_iter().map(|value| value.ok_or_else(|| Error::internal("a value was not merged"))).collect()
+}
+
+/// One state's values in each range of a selection.
+fn values_of(
+    plan: &ViewPlan,
+    state: usize,
+    selection: &Selection,
+    pieces: &Pieces<'_>,
+    ranges: usize,
+    keys: usize,
+) -> Result<Vec<ArrayRef>> {
+    let nothing = &plan.states[state].nothing;
+    if selection.group_count == 0 {
+        let nothing = of_nothing(nothing, keys)?;
+        return Ok(vec![nothing; ranges]);
+    }
+    let merged = match is_merged_one_by_one(&plan.states[state], selection) {
+        true => merge_one_by_one(plan, state, selection, pieces)?,
+        false => accumulate(plan, state, selection, pieces)?.evaluate(EmitTo::All)?,
+    };
+    let mut with_nothing = None;
+    (0..ranges).map(|place| of_groups(&merged, nothing, selection.groups_of(place), &mut with_nothing)).collect()
+}
+
+/// The values of these groups, which are keys; where a key has no group the value of nothing.
+fn of_groups(merged: &ArrayRef, nothing: &ArrayRef, groups: &[u32], with_nothing: &mut Option<ArrayRef>) -> Result<ArrayRef> {
+    let first = groups.first().copied().unwrap_or(NO_GROUP);
+    if groups.iter().all(|group| *group == NO_GROUP) {
+        return of_nothing(nothing, groups.len());
+    }
+    if first != NO_GROUP && groups.iter().zip(first..).all(|(group, expected)| *group == expected) {
+        let is_all = groups.len() == merged.len();
+        return Ok(if is_all { merged.clone() } else { merged.slice(first as usize, groups.len()) });
+    }
+    let values = match with_nothing {
+        Some(values) => values,
+        None => with_nothing.insert(concat(&[merged.as_ref(), cast(nothing, merged.data_type())?.as_ref()])?),
+    };
+    let last = merged.len() as u32;
+    let rows = groups.iter().map(|group| if *group == NO_GROUP { last } else { *group }).collect::<Vec<u32>>();
+    Ok(take(values, &UInt32Array::from(rows), None)?)
+}
+
+fn of_nothing(nothing: &ArrayRef, keys: usize) -> Result<ArrayRef> {
+    if keys == nothing.len() {
+        return Ok(nothing.clone());
+    }
+    Ok(take(nothing, &UInt32Array::from_value(0, keys), None)?)
+}
+
+/// An accumulator that has the selected rows of one state.
+fn accumulate(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pieces<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+    let mut accumulator = accumulator(&plan.states[state])?;
+    // Told of no group before it has a row: what an accumulator was told of it takes for seen.
+    let mut seen = 0;
+    for (rows, groups) in selection.rows.chunks(ROWS_AT_ONCE).zip(selection.groups.chunks(ROWS_AT_ONCE)) {
+        seen = groups.iter().fold(seen, |seen, group| seen.max(group + 1));
+        accumulator.merge_batch(&fields_of(plan, state, rows, pieces)?, groups, seen)?;
+    }
+    Ok(accumulator)
+}
+
+/// Where an aggregate has no accumulator for groups, and the rows of each group are side by side: DataFusion's adapter would bring
+/// them together once more.
+fn is_merged_one_by_one(state: &StateExpr, selection: &Selection) -> bool {
+    !state.aggregate.groups_accumulator_supported() && selection.rows.len() <= ROWS_AT_ONCE && selection.groups.is_sorted()
+}
+
+fn merge_one_by_one(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pieces<'_>) -> Result<ArrayRef> {
+    let fields = fields_of(plan, state, &selection.rows, pieces)?;
+    let mut values = Vec::with_capacity(selection.group_count);
+    let mut from = 0;
+    for group in selection.groups.chunk_by(|one, next| one == next) {
+        let of_group: Vec<ArrayRef> = fields.iter().map(|field| field.slice(from, group.len())).collect();
+        let mut accumulator = plan.states[state].aggregate.create_accumulator()?;
+        accumulator.merge_batch(&of_group)?;
+        values.push(accumulator.evaluate()?);
+        from += group.len();
+    }
+    Ok(ScalarValue::iter_to_array(values)?)
+}
+
+/// The fields of a state, in these rows.
+fn fields_of(plan: &ViewPlan, state: usize, rows: &[(usize, usize)], pieces: &Pieces<'_>) -> Result<Vec<ArrayRef>> {
+    let from = plan.state_offset(state);
+    let field = |column: usize| {
+        let arrays: Vec<&dyn Array> = pieces.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+        Ok(interleave(&arrays, rows)?)
+    };
+    (from..from + plan.states[state].fields.len()).map(field).collect()
+}

@@ -1,0 +1,252 @@
+//! State rows, sorted by key; rows of one key by tile as they are gathered, by level and tile in a snapshot.
+//!
+//! Keys are compared by their row encoding.
+
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array};
+use arrow::compute::{concat_batches, take};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
+use arrow::error::ArrowError;
+use arrow_row::{RowConverter, SortField};
+
+use crate::plan::ViewPlan;
+use crate::states::nodes::NodeCodec;
+use crate::states::order::sorted_rows;
+use types::columns::{LEVEL, TILE};
+use types::sql_types::one_zero;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// Encodes keys as bytes whose order is the keys' order, NULLs first.
+#[derive(Debug)]
+pub struct KeyCodec {
+    converter: RowConverter,
+    types: Vec<DataType>,
+    /// Where the keys are edges of a linked view.
+    nodes: Option<Box<NodeCodec>>,
+}
+
+impl KeyCodec {
+    /// The codec of a view's state rows.
+    pub fn of(plan: &ViewPlan) -> Result<Self> {
+        let nodes = plan.links.as_ref().map(|links| NodeCodec::new(&plan.keys, &links.layout).map(Box::new)).transpose()?;
+        Ok(Self { nodes, ..Self::new(&plan.keys)? })
+    }
+
+    /// Where the keys are edges: how the nodes are encoded from which they are walked.
+    pub fn nodes(&self) -> Result<&NodeCodec> {
+        self.nodes.as_deref().ok_or_else(|| Error::internal("a walk over keys that are no edges"))
+    }
+
+    /// The bytes that tell a row's bucket: its key; of an edge, the node from which it is walked.
+    pub fn places(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        match &self.nodes {
+            Some(nodes) => nodes.places(columns, rows),
+            None => self.encode(columns, rows),
+        }
+    }
+
+    pub fn new(keys: &[FieldRef]) -> Result<Self> {
+        let types: Vec<DataType> = keys.iter().map(|key| key.data_type().clone()).collect();
+        let fields = types.iter().cloned().map(SortField::new).collect();
+        let converter = RowConverter::new(fields).map_err(|error| Error::input(format!("a key cannot be of this type: {error}")))?;
+        Ok(Self { converter, types, nodes: None })
+    }
+
+    /// One encoded key per row. A view without keys has one, empty.
+    pub fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        if self.types.is_empty() {
+            return Ok(BinaryArray::from_iter_values(std::iter::repeat_n(b"", rows)));
+        }
+        let converted = match self.types.iter().any(DataType::is_floating) {
+            true => self.converter.convert_columns(&columns.iter().map(one_zero).collect::<Vec<_>>())?,
+            false => self.converter.convert_columns(columns)?,
+        };
+        Ok(converted.try_into_binary()?)
+    }
+
+    /// The key columns that `encode` was given.
+    pub fn decode<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
+        if self.types.is_empty() {
+            return Ok(Vec::new());
+        }
+        let parser = self.converter.parser();
+        Ok(self.converter.convert_rows(keys.map(|key| parser.parse(key)))?)
+    }
+}
+
+/// Sorted state rows with their encoded keys beside them.
+#[derive(Debug, Clone)]
+pub struct StateRows {
+    batch: RecordBatch,
+    keys: BinaryArray,
+}
+
+impl StateRows {
+    /// Sorts rows of the plan's state schema by key, tile and level. Rows of one key, level and tile stay apart; see [`super::merge_rows`].
+    pub fn sort(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<Self> {
+        let batch = concat_batches(plan.state_schema(), batches)?;
+        let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
+        let (levels, tiles) = (levels(&batch)?, tiles(&batch)?);
+        let place = |row: u32| (tiles[row as usize], levels.value(row as usize));
+        if (0..batch.num_rows() as u32).is_sorted_by_key(|row| (keys.value(row as usize), place(row))) {
+            return Ok(Self { batch, keys });
+        }
+        let order = UInt32Array::from(sorted_rows(&keys, &|a, b| (place(a), a).cmp(&(place(b), b))));
+        let keys = take(&keys, &order, None)?.as_binary::<i32>().clone();
+        Ok(Self { batch: taken(&batch, &order)?, keys })
+    }
+
+    /// Rows that are sorted already, with their encoded keys.
+    pub fn from_sorted(batch: RecordBatch, keys: BinaryArray) -> Self {
+        Self { batch, keys }
+    }
+
+    /// Some of the rows, without a copy.
+    pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
+        Self { batch: self.batch.slice(rows.start, rows.len()), keys: self.keys.slice(rows.start, rows.len()) }
+    }
+
+    pub fn batch(&self) -> &RecordBatch {
+        &self.batch
+    }
+
+    pub fn keys(&self) -> &BinaryArray {
+        &self.keys
+    }
+
+    pub fn len(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rows of one key.
+    pub fn find(&self, key: &[u8]) -> std::ops::Range<usize> {
+        find_key(&self.keys, key)
+    }
+
+    /// Bytes of memory these rows hold.
+    pub fn memory_bytes(&self) -> usize {
+        self.batch.get_array_memory_size() + self.keys.get_array_memory_size()
+    }
+}
+
+/// These rows of a batch, in this order.
+pub fn taken(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(|column| taken_column(column, rows)).collect::<Result<_>>()?;
+    Ok(RecordBatch::try_new(batch.schema(), columns)?)
+}
+
+/// Likewise of a column. Of one value throughout (the level and the tile of states that have one, the side of an edge) nothing is
+/// gathered.
+pub(super) fn taken_column(column: &ArrayRef, rows: &UInt32Array) -> Result<ArrayRef> {
+    if rows.len() <= column.len() && is_constant(column) { Ok(column.slice(0, rows.len())) } else { Ok(take(column, rows, None)?) }
+}
+
+/// True where all values of a column are one: any order of its rows is its own. Nested values are not looked into.
+pub fn is_constant(column: &dyn Array) -> bool {
+    let others = column.len().saturating_sub(1);
+    !column.data_type().is_nested() && column.slice(0, others).to_data() == column.slice(column.len() - others, others).to_data()
+}
+
+/// Stored state rows in the schema they are read with. The names of nested fields may differ (DataFusion's hold positions of one
+/// plan, and states bind by position); anything else is damage.
+pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
+    if batch.num_columns() != schema.fields().len() {
+        let (found, expected) = (batch.num_columns(), schema.fields().len());
+        return Err(Error::corrupt("stored state rows have another number of columns").with("found", found).with("expected", expected));
+    }
+    let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
+        if column.data_type() == field.data_type() {
+            return Ok(column.clone());
+        }
+        let data =
+            renamed(column.to_data(), field.data_type()).map_err(|error| Error::corrupt(error.to_string()).with("column", field.name()))?;
+        Ok(make_array(data))
+    });
+    let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
+    RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::corrupt(error.to_string()))
+}
+
+/// The same data under a type that differs in the names of its fields alone.
+fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
+    let inner: Vec<&DataType> = match to {
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) | DataType::Map(item, _) => {
+            vec![item.data_type()]
+        }
+        _ => Vec::new(),
+    };
+    if std::mem::discriminant(data.data_type()) != std::mem::discriminant(to) || data.child_data().len() != inner.len() {
+        return Err(ArrowError::SchemaError(format!("found {}, expected {to}", data.data_type())));
+    }
+    if inner.is_empty() {
+        return if data.data_type() == to {
+            Ok(data)
+        } else {
+            Err(ArrowError::SchemaError(format!("found {}, expected {to}", data.data_type())))
+        };
+    }
+    let children = data.child_data().iter().cloned().zip(inner).map(|(child, to)| renamed(child, to)).collect::<Result<_, _>>()?;
+    data.into_builder().data_type(to.clone()).child_data(children).build()
+}
+
+/// The rows of one key among sorted encoded keys.
+pub fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
+    let from = first_from(keys, key);
+    from..end_of(keys, from, |other| other == key)
+}
+
+/// The rows whose encoded keys begin so.
+pub fn find_prefix(keys: &BinaryArray, prefix: &[u8]) -> std::ops::Range<usize> {
+    let from = first_from(keys, prefix);
+    from..prefix_end(keys, from, prefix)
+}
+
+/// The first row whose key is this one or comes after it.
+pub(super) fn first_from(keys: &BinaryArray, key: &[u8]) -> usize {
+    partition_point(keys.len(), |row| keys.value(row) < key)
+}
+
+/// Where the rows from this one on end whose keys begin so.
+pub(super) fn prefix_end(keys: &BinaryArray, from: usize, prefix: &[u8]) -> usize {
+    end_of(keys, from, |other| other.starts_with(prefix))
+}
+
+/// Where the keys end that begin at `from` and meet a condition: looked for in steps that double, for they are few among all.
+fn end_of(keys: &BinaryArray, from: usize, holds: impl Fn(&[u8]) -> bool) -> usize {
+    let (mut held, mut step) = (from, 1);
+    while held + step <= keys.len() && holds(keys.value(held + step - 1)) {
+        held += step;
+        step *= 2;
+    }
+    held + partition_point((step - 1).min(keys.len() - held), |row| holds(keys.value(held + row)))
+}
+
+/// The first index in `0..len` for which `before` is false.
+pub(super) fn partition_point(len: usize, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// The levels of state rows.
+pub fn levels(batch: &RecordBatch) -> Result<&UInt8Array> {
+    let column = batch.column_by_name(LEVEL).ok_or_else(|| Error::corrupt(format!("state rows lack the column {LEVEL}")))?;
+    column.as_primitive_opt::<UInt8Type>().ok_or_else(|| Error::corrupt(format!("{LEVEL} is {}, expected UInt8", column.data_type())))
+}
+
+/// The tile starts of state rows.
+pub fn tiles(batch: &RecordBatch) -> Result<&[Micros]> {
+    let column = batch.column_by_name(TILE).ok_or_else(|| Error::corrupt(format!("state rows lack the column {TILE}")))?;
+    let tiles = column.as_primitive_opt::<TimestampMicrosecondType>();
+    tiles.map(|tiles| &tiles.values()[..]).ok_or_else(|| Error::corrupt(format!("{TILE} is {}, expected a timestamp", column.data_type())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use std::sync::Arc;
+
+use arrow::array::{
+    BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Float32Array, Float64Array, Int64Array, ListArray, StringArray,
+    TimestampMicrosecondArray,
+};
+use arrow::compute::nullif;
+use arrow::datatypes::{Field, Int32Type};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+
+const KINDS: usize = 9;
+const BOOLEAN: usize = 0;
+const LIST: usize = 8;
+const TEXTS: [&str; 3] = ["", "a", "ab"];
+
+/// One of three values (of two, if it is a truth), and whether it is NULL: what lies beneath a NULL is as different as values are.
+type Cell = (u8, bool);
+
+fn cell() -> impl Strategy<Value = Cell> {
+    (0u8..3, prop::bool::weighted(0.2))
+}
+
+/// Any; one throughout; NULL throughout.
+fn cells() -> impl Strategy<Value = Vec<Cell>> {
+    prop_oneof![
+        vec(cell(), 0..40),
+        (cell(), 0usize..40).prop_map(|(cell, count)| vec![cell; count]),
+        vec(0u8..3, 0..40).prop_map(|values| values.into_iter().map(|value| (value, true)).collect::<Vec<Cell>>()),
+    ]
+}
+
+fn array(kind: usize, cells: &[Cell]) -> ArrayRef {
+    let values = cells.iter().map(|(value, _)| *value);
+    let array: ArrayRef = match kind {
+        BOOLEAN => Arc::new(BooleanArray::from(values.map(|value| value == 1).collect::<Vec<bool>>())),
+        1 => Arc::new(StringArray::from_iter_values(values.map(|value| TEXTS[usize::from(value)]))),
+        2 => Arc::new(Int64Array::from_iter_values(values.map(|value| [0, -1, i64::MAX][usize::from(value)]))),
+        3 => Arc::new(Float64Array::from_iter_values(values.map(|value| [-0.0, 0.0, f64::NAN][usize::from(value)]))),
+        4 => Arc::new(Decimal128Array::from_iter_values(values.map(i128::from)).with_precision_and_scale(18, 2).unwrap()),
+        5 => Arc::new(TimestampMicrosecondArray::from_iter_values(values.map(i64::from)).with_timezone("UTC")),
+        6 => Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values.map(|value| Some([value; 16])), 16).unwrap()),
+        7 => Arc::new(values.map(|value| TEXTS[usize::from(value)]).collect::<DictionaryArray<Int32Type>>()),
+        LIST => {
+            let lists = values.map(|value| Some(vec![Some(i32::from(value)); usize::from(value)]));
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists))
+        }
+        other => panic!("unknown kind {other}"),
+    };
+    let nulls: Vec<bool> = cells.iter().map(|(_, null)| *null).collect();
+    if nulls.contains(&true) { nullif(&array, &BooleanArray::from(nulls)).unwrap() } else { array }
+}
+
+/// A column that is a slice of another: its kind, and what it holds.
+fn column() -> impl Strategy<Value = (usize, Vec<Cell>, ArrayRef)> {
+    (0..KINDS, vec(cell(), 0..9), cells(), vec(cell(), 0..9)).prop_map(|(kind, before, cells, after)| {
+        let whole = array(kind, &[&before[..], &cells[..], &after[..]].concat());
+        let column = whole.slice(before.len(), cells.len());
+        (kind, cells, column)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn rows_of_a_column_are_what_the_kernel_takes((_, cells, column) in column(), rows in vec(any::<Index>(), 0..60)) {
+        let rows = rows.iter().filter(|_| !cells.is_empty()).map(|row| row.index(cells.len()) as u32);
+        let rows = UInt32Array::from_iter_values(rows);
+        let found = taken_column(&column, &rows).unwrap();
+        let expected = take(&column, &rows, None).unwrap();
+        prop_assert_eq!(found.data_type(), expected.data_type());
+        prop_assert_eq!(&found, &expected);
+    }
+
+    #[test]
+    fn a_column_is_constant_where_it_is_of_one_value_or_null_throughout((kind, cells, column) in column()) {
+        let value = |value: u8| if kind == BOOLEAN { value % 2 } else { value };
+        let shown: Vec<Option<u8>> = cells.iter().map(|(of, null)| (!null).then_some(value(*of))).collect();
+        let is_one = shown.windows(2).all(|two| two[0] == two[1]);
+        prop_assert_eq!(is_constant(&column), is_one && kind != LIST);
+    }
+}
+
+#[test]
+fn both_zeros_are_one_key() {
+    let doubles: ArrayRef = Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), None, Some(1.5)]));
+    let reals: ArrayRef = Arc::new(Float32Array::from(vec![Some(-0.0), Some(0.0), None, Some(1.5)]));
+    for zeros in [doubles, reals] {
+        let codec = KeyCodec::new(&[Arc::new(Field::new("x", zeros.data_type().clone(), true))]).unwrap();
+        let keys = codec.encode(std::slice::from_ref(&zeros), 4).unwrap();
+        assert_eq!(keys.value(0), keys.value(1), "{}", zeros.data_type());
+        assert!(keys.value(0) != keys.value(2) && keys.value(0) != keys.value(3));
+        let shown = codec.decode(std::iter::once(keys.value(0))).unwrap().swap_remove(0);
+        assert_eq!(arrow::util::display::array_value_to_string(&shown, 0).unwrap(), "0.0");
+    }
+}

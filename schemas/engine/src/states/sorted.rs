@@ -1,0 +1,207 @@
+//! Sorted runs: state rows in key order, in memory or memory-mapped from a local file. Both are the same arrays.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::states::rows::{StateRows, first_from, partition_point, prefix_end};
+use arrow::array::{AsArray, BinaryArray, RecordBatch};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::{FileDecoder, read_footer_length};
+use arrow_ipc::root_as_footer;
+use arrow_ipc::writer::FileWriter;
+use types::{Error, Result};
+
+/// The first column of a local file: the encoded key of each row.
+const ENCODED_KEY: &str = "__key";
+
+/// State rows sorted by key, in chunks; a key may go on in the next chunk. A key's rows are by level and tile.
+#[derive(Debug, Clone)]
+pub struct SortedRun {
+    chunks: Vec<StateRows>,
+    /// The last key of each chunk, side by side.
+    last_keys: BinaryArray,
+    mapped_bytes: usize,
+}
+
+impl Default for SortedRun {
+    fn default() -> Self {
+        Self::of(Vec::new(), 0)
+    }
+}
+
+impl SortedRun {
+    pub fn in_memory(rows: StateRows) -> Self {
+        Self::of(if rows.is_empty() { Vec::new() } else { vec![rows] }, 0)
+    }
+
+    fn of(chunks: Vec<StateRows>, mapped_bytes: usize) -> Self {
+        let last_keys = BinaryArray::from_iter_values(chunks.iter().map(|chunk| chunk.keys().value(chunk.len() - 1)));
+        Self { chunks, last_keys, mapped_bytes }
+    }
+
+    /// The first chunk that may hold this key, or any that begins so.
+    fn first_chunk(&self, key: &[u8]) -> usize {
+        partition_point(self.chunks.len(), |chunk| self.last_keys.value(chunk) < key)
+    }
+
+    pub fn chunks(&self) -> &[StateRows] {
+        &self.chunks
+    }
+
+    pub fn rows(&self) -> usize {
+        self.chunks.iter().map(StateRows::len).sum()
+    }
+
+    /// Bytes of the process's own memory (mapped pages belong to the system's cache).
+    pub fn memory_bytes(&self) -> usize {
+        if self.mapped_bytes > 0 { 0 } else { self.chunks.iter().map(StateRows::memory_bytes).sum() }
+    }
+
+    /// Each chunk's rows of one key: a binary search over chunks, then within.
+    pub fn find<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a StateRows, std::ops::Range<usize>)> + 'a {
+        let mut chunks = self.chunks[self.first_chunk(key)..].iter();
+        let mut goes_on = true;
+        std::iter::from_fn(move || {
+            let chunk = if goes_on { chunks.next()? } else { return None };
+            let rows = chunk.find(key);
+            goes_on = rows.end == chunk.len();
+            Some((chunk, rows)).filter(|(_, rows)| !rows.is_empty())
+        })
+    }
+
+    /// Each chunk's rows whose keys begin so.
+    pub fn find_prefix<'a>(&'a self, prefix: &[u8]) -> Vec<(&'a StateRows, std::ops::Range<usize>)> {
+        let chunk = self.first_chunk(prefix);
+        let row = self.chunks.get(chunk).map_or(0, |rows| first_from(rows.keys(), prefix));
+        self.prefix_from((chunk, row), prefix)
+    }
+
+    /// Each chunk's rows whose keys begin so, the first of which, if there is one, is this row of this chunk.
+    pub(crate) fn prefix_from(&self, (chunk, mut row): (usize, usize), prefix: &[u8]) -> Vec<(&StateRows, std::ops::Range<usize>)> {
+        let mut found = Vec::new();
+        for chunk in &self.chunks[chunk..] {
+            let rows = row..prefix_end(chunk.keys(), row, prefix);
+            if rows.is_empty() {
+                break;
+            }
+            let goes_on = rows.end == chunk.len();
+            found.push((chunk, rows));
+            if !goes_on {
+                break;
+            }
+            row = 0;
+        }
+        found
+    }
+}
+
+/// Writes chunks of sorted rows to a local file that can be mapped.
+pub struct SortedFileWriter {
+    writer: FileWriter<std::io::BufWriter<File>>,
+    schema: SchemaRef,
+}
+
+impl SortedFileWriter {
+    pub fn create(path: &Path, state_schema: &SchemaRef) -> Result<Self> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| at(path, error))?;
+        }
+        Self::to_file(File::create(path).map_err(|error| at(path, error))?, state_schema)
+    }
+
+    /// To a file that is open.
+    pub fn to_file(file: File, state_schema: &SchemaRef) -> Result<Self> {
+        let schema = file_schema(state_schema);
+        Ok(Self { writer: FileWriter::try_new(std::io::BufWriter::new(file), &schema)?, schema })
+    }
+
+    pub fn write(&mut self, rows: &StateRows) -> Result<()> {
+        let columns = [Arc::new(rows.keys().clone()) as _].into_iter().chain(rows.batch().columns().iter().cloned()).collect();
+        self.writer.write(&RecordBatch::try_new(self.schema.clone(), columns)?)?;
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<()> {
+        self.writer.finish()?;
+        Ok(())
+    }
+}
+
+fn file_schema(state_schema: &SchemaRef) -> SchemaRef {
+    let key = Arc::new(Field::new(ENCODED_KEY, DataType::Binary, false));
+    Arc::new(Schema::new([key].into_iter().chain(state_schema.fields().iter().cloned()).collect::<Vec<_>>()))
+}
+
+/// Maps a file that [`SortedFileWriter`] finished. Of each chunk its last key is read, the rest when it is touched.
+pub fn map(path: &Path) -> Result<SortedRun> {
+    map_file(&File::open(path).map_err(|error| at(path, error))?).map_err(|error| error.with("file", path.display()))
+}
+
+/// Likewise, a file that is open.
+pub fn map_file(file: &File) -> Result<SortedRun> {
+    let mapped = pages_of(file)?;
+    let mapped_bytes = mapped.len();
+    let buffer = Buffer::from(bytes::Bytes::from_owner(mapped));
+    Ok(SortedRun::of(decode(&buffer)?, mapped_bytes))
+}
+
+/// The file is this process's own, written once and never changed while it is mapped.
+#[allow(unsafe_code)]
+fn pages_of(file: &File) -> std::io::Result<memmap2::Mmap> {
+    // SAFETY: the file has no name any more, or lies in a cache folder that belongs to this process (it is locked at start), where
+    // finished files are only ever unlinked.
+    unsafe { memmap2::Mmap::map(file) }
+}
+
+fn decode(buffer: &Buffer) -> Result<Vec<StateRows>> {
+    let damaged = |what: &str| Error::corrupt(format!("a local copy is damaged: {what}"));
+    let trailer = buffer.len().checked_sub(10).ok_or_else(|| damaged("too short"))?;
+    let ending: [u8; 10] = buffer[trailer..].try_into().map_err(|_| damaged("no trailer"))?;
+    let footer_bytes = read_footer_length(ending)?;
+    let from = trailer.checked_sub(footer_bytes).ok_or_else(|| damaged("footer past the start"))?;
+    let footer = root_as_footer(&buffer[from..trailer]).map_err(|error| damaged(&error.to_string()))?;
+    let schema = fb_to_schema(footer.schema().ok_or_else(|| damaged("no schema"))?);
+    let mut decoder = FileDecoder::new(Arc::new(schema), footer.version());
+    for block in footer.dictionaries().iter().flatten() {
+        decoder.read_dictionary(block, &slice(buffer, block)?)?;
+    }
+    let mut chunks = Vec::new();
+    for block in footer.recordBatches().iter().flatten() {
+        if let Some(batch) = decoder.read_record_batch(block, &slice(buffer, block)?)?
+            && batch.num_rows() > 0
+        {
+            chunks.push(split_key(&batch)?);
+        }
+    }
+    Ok(chunks)
+}
+
+fn slice(buffer: &Buffer, block: &arrow_ipc::Block) -> Result<Buffer> {
+    let place = place_of(block).filter(|place| place.end <= buffer.len());
+    let place = place.ok_or_else(|| Error::corrupt("a local copy is damaged: a block reaches past its end"))?;
+    Ok(buffer.slice_with_length(place.start, place.len()))
+}
+
+/// The bytes of a block; `None` where its numbers can be no place.
+fn place_of(block: &arrow_ipc::Block) -> Option<std::ops::Range<usize>> {
+    let from = usize::try_from(block.offset()).ok()?;
+    let metadata = usize::try_from(block.metaDataLength()).ok()?;
+    let body = usize::try_from(block.bodyLength()).ok()?;
+    Some(from..from.checked_add(metadata.checked_add(body)?)?)
+}
+
+fn split_key(batch: &RecordBatch) -> Result<StateRows> {
+    let keys: BinaryArray = batch.column(0).as_binary_opt::<i32>().cloned().ok_or_else(|| Error::corrupt("a local copy has no keys"))?;
+    let rest: Vec<usize> = (1..batch.num_columns()).collect();
+    Ok(StateRows::from_sorted(batch.project(&rest)?, keys))
+}
+
+fn at(path: &Path, error: std::io::Error) -> Error {
+    Error::from(error).with("file", path.display())
+}
+
+#[cfg(test)]
+mod tests;

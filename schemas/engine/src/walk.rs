@@ -1,0 +1,216 @@
+//! Answering a linked view: from group keys along live near edges to nodes, and along their live far edges to end points.
+//!
+//! ```text
+//! keys --near edges--> nodes (the join keys) --far edges--> pairs --ends, states x copies--> values --project--> rows
+//! ```
+//!
+//! Base and fresh edges are walked together, each layer's rows found by the beginning of their keys. Near edges are held all at once
+//! (of at most `max_degree` nodes for a key), far edges a batch of nodes at a time: memory is bounded by the degree, not by the pairs.
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
+
+use crate::plan::ViewPlan;
+use crate::plan::links::{LinkPlan, Side};
+use crate::states::KeyCodec;
+use crate::states::values::Values;
+use types::Result;
+use types::tiles::Micros;
+
+mod degree;
+mod edges;
+mod estimate;
+mod ids;
+mod layers;
+mod live;
+mod meet;
+mod merge;
+mod node_index;
+mod paths;
+mod scan;
+
+use degree::Threshold;
+use edges::{EdgeSet, NodeAt};
+use meet::Meeting;
+use merge::Merging;
+
+pub use layers::{Buckets, EdgeLayers, LayerRows};
+pub use node_index::NodeIndex;
+
+/// Near edges that are held at once, of as many keys as that is.
+const NEAR_EDGES: usize = 65_536;
+/// Far edges that are held at once.
+const FAR_EDGES: usize = 262_144;
+
+/// What a walk is of.
+#[derive(Clone, Copy)]
+pub struct Walk<'a> {
+    pub plan: &'a ViewPlan,
+    pub codec: &'a KeyCodec,
+    pub links: &'a LinkPlan,
+    pub layers: &'a dyn EdgeLayers,
+    pub t: Micros,
+    go_on: &'a GoOn<'a>,
+}
+
+/// Asked again and again: an error ends the walk.
+pub type GoOn<'g> = dyn Fn() -> Result<()> + Sync + 'g;
+
+/// What a walk found, in the order of the keys asked.
+pub struct Walked {
+    pub rows: RecordBatch,
+    /// Which keys have a row.
+    pub found: Vec<bool>,
+    /// Of which keys a node had more neighbours than are followed: their values are estimates.
+    pub estimated: Vec<bool>,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(plan: &'a ViewPlan, codec: &'a KeyCodec, links: &'a LinkPlan, layers: &'a dyn EdgeLayers, t: Micros) -> Self {
+        Self { plan, codec, links, layers, t, go_on: &|| Ok(()) }
+    }
+
+    /// The same, ended by an error of `go_on`, which is asked before each batch of edges.
+    pub fn while_ok(self, go_on: &'a GoOn<'a>) -> Self {
+        Self { go_on, ..self }
+    }
+
+    /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long as their near
+    /// edges are few.
+    pub fn rows(&self, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Walked> {
+        let at = self.keys_at(groups, rows)?;
+        let together = batches(&at, NEAR_EDGES);
+        if together.len() < 2 {
+            return self.rows_together(groups, &at, wanted);
+        }
+        let (mut parts, mut found, mut estimated) =
+            (Vec::with_capacity(together.len()), Vec::with_capacity(rows), Vec::with_capacity(rows));
+        for keys in together {
+            let of_keys: Vec<ArrayRef> = groups.iter().map(|group| group.slice(keys.start, keys.len())).collect();
+            let answers = self.rows_together(&of_keys, &at[keys], wanted)?;
+            parts.push(answers.rows);
+            found.extend(answers.found);
+            estimated.extend(answers.estimated);
+        }
+        let rows = concat_batches(&parts[0].schema(), &parts)?;
+        Ok(Walked { rows, found, estimated })
+    }
+
+    fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt<'a>], wanted: &[usize]) -> Result<Walked> {
+        (self.go_on)()?;
+        let rows = at.len();
+        let near = EdgeSet::gather(self, Side::Near, at.iter())?;
+        let nodes = self.nodes(&near)?;
+        let mut thresholds = near.thresholds(rows);
+        self.thin(&near, &nodes, &mut thresholds)?;
+        let mut merging = Merging::new(self, &near, wanted, &thresholds)?;
+        self.meet(&near, &nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
+        let (values, found) = merging.finish(groups)?;
+        let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
+        Ok(Walked { rows: Values::of(&values).project(self.plan, wanted)?, found, estimated })
+    }
+
+    /// Where the near edges that leave these keys are found.
+    fn keys_at(&self, groups: &[ArrayRef], rows: usize) -> Result<Vec<NodeAt<'a>>> {
+        let codec = self.codec.nodes()?;
+        let (prefixes, places) = (codec.near(groups, rows)?, codec.near_places(groups, rows)?);
+        Ok((0..rows).map(|row| NodeAt::find(self, prefixes.value(row), places.value(row))).collect())
+    }
+
+    /// The nodes that live near edges lead to, with the edges that do.
+    fn nodes(&self, near: &EdgeSet<'_>) -> Result<Nodes<'a>> {
+        let codec = self.codec.nodes()?;
+        let prefixes = codec.far(&near.keys(self, &self.links.layout.via)?, near.len())?;
+        let live = near.live(self, 0, &self.links.ranges[self.links.existence])?;
+        let mut nodes = Nodes::default();
+        let mut known: hashbrown::HashMap<&[u8], usize> = hashbrown::HashMap::with_capacity(near.len());
+        for edge in (0..near.len()).filter(|edge| live[*edge]) {
+            let prefix = prefixes.value(edge);
+            let next = nodes.at.len();
+            let node = *known.entry(prefix).or_insert(next);
+            if node == next {
+                nodes.at.push(NodeAt::find(self, prefix, prefix));
+            }
+            nodes.reached.push((edge as u32, node));
+        }
+        nodes.reached.sort_by_key(|(edge, node)| (near.node[*edge as usize], *node));
+        Ok(nodes)
+    }
+
+    /// Where a node has more neighbours than are followed, every key that reaches it sees the same sample of end points: those whose
+    /// hash is under the least threshold of its nodes.
+    fn thin(&self, near: &EdgeSet<'_>, nodes: &Nodes<'_>, thresholds: &mut [Threshold]) -> Result<()> {
+        if nodes.at.iter().all(|node| node.rows <= self.links.max_degree) {
+            return Ok(());
+        }
+        let of_node = nodes.at.iter().map(|node| node.threshold(self, Side::Far)).collect::<Result<Vec<_>>>()?;
+        for (edge, node) in &nodes.reached {
+            if let Some(most) = of_node[*node] {
+                let threshold = &mut thresholds[near.node[*edge as usize] as usize];
+                threshold.far = threshold.far.min(most);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings near edges, in the order of their keys, together with the far edges of their nodes, a bounded number of these at a time.
+    fn meet(&self, near: &EdgeSet<'_>, nodes: &Nodes<'a>, thresholds: &[Threshold], take: &mut Take<'_>) -> Result<()> {
+        let mut place: Vec<Option<u32>> = vec![None; nodes.at.len()];
+        let mut from = 0;
+        while from < nodes.reached.len() {
+            (self.go_on)()?;
+            let (mut together, mut held, mut to) = (Vec::new(), 0, from);
+            while to < nodes.reached.len() {
+                let node = nodes.reached[to].1;
+                if place[node].is_none() {
+                    if held > 0 && held + nodes.at[node].rows > FAR_EDGES {
+                        break;
+                    }
+                    place[node] = Some(together.len() as u32);
+                    together.push(node);
+                    held += nodes.at[node].rows;
+                }
+                to += 1;
+            }
+            let mut far = EdgeSet::gather(self, Side::Far, together.iter().map(|node| &nodes.at[*node]))?;
+            if thresholds.iter().any(Threshold::samples_far) {
+                far.hash(self)?;
+            }
+            let of_place = far.edges_of_nodes(together.len());
+            let far_edges = |node: usize| place[node].map_or(0..0, |place| of_place[place as usize].clone());
+            let edges: Vec<_> = nodes.reached[from..to].iter().map(|(edge, node)| (*edge, *node as u32, far_edges(*node))).collect();
+            take(&Meeting { near, far: &far, edges: &edges, thresholds })?;
+            together.iter().for_each(|node| place[*node] = None);
+            from = to;
+        }
+        Ok(())
+    }
+}
+
+type Take<'t> = dyn FnMut(&Meeting<'_>) -> Result<()> + 't;
+
+/// Nodes, each once, and the near edges that lead to them, in the order of their keys and nodes.
+#[derive(Default)]
+struct Nodes<'a> {
+    at: Vec<NodeAt<'a>>,
+    reached: Vec<(u32, usize)>,
+}
+
+/// Runs of nodes that have about so many edges together.
+fn batches(nodes: &[NodeAt<'_>], edges: usize) -> Vec<std::ops::Range<usize>> {
+    let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
+    for (index, node) in nodes.iter().enumerate() {
+        if held > 0 && held + node.rows > edges {
+            batches.push(from..index);
+            (from, held) = (index, 0);
+        }
+        held += node.rows;
+    }
+    if from < nodes.len() {
+        batches.push(from..nodes.len());
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,308 @@
+//! Edges that leave some nodes, from all layers, merged.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, TimestampMicrosecondArray, new_empty_array};
+use arrow::compute::interleave;
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
+
+use crate::plan::links::{EdgeKind, PairRange, Side};
+use crate::states::ranges::{merged, merged_states};
+use crate::states::{Pieces, StateRows};
+use crate::walk::degree;
+use crate::walk::degree::Threshold;
+use crate::walk::{LayerRows, Walk};
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// A node, and where its edges are found.
+pub(super) struct NodeAt<'a> {
+    layers: Vec<LayerRows<'a>>,
+    /// State rows of them in all layers.
+    pub(super) rows: usize,
+    /// The threshold, once it was asked for.
+    known: OnceCell<Option<u64>>,
+}
+
+impl<'a> NodeAt<'a> {
+    /// The node whose edges' encoded keys begin so; `place` tells their bucket.
+    pub(super) fn find(walk: &Walk<'a>, prefix: &[u8], place: &[u8]) -> Self {
+        let layers = walk.layers.beginning(prefix, place);
+        let rows = layers.iter().map(|(_, rows, _)| rows.len()).sum();
+        Self { layers, rows, known: OnceCell::new() }
+    }
+
+    /// Where there are too many edges: the smallest hash that is not followed. It takes hashing them all, and is kept; a node's edges are
+    /// all of one side.
+    pub(super) fn threshold(&self, walk: &Walk<'_>, side: Side) -> Result<Option<u64>> {
+        if self.rows <= walk.links.max_degree {
+            return Ok(None);
+        }
+        if let Some(known) = self.known.get() {
+            return Ok(*known);
+        }
+        let threshold = degree::threshold(walk, side, &self.layers)?;
+        Ok(*self.known.get_or_init(|| threshold))
+    }
+}
+
+/// The edges of some nodes, in the order of the nodes. Each edge has a number.
+pub(super) struct EdgeSet<'a> {
+    /// The index of the node that each edge leaves.
+    pub(super) node: Vec<u32>,
+    /// Hashes of what each edge leads to, once they are asked for.
+    hashes: Option<Vec<u64>>,
+    /// Of each node that has too many edges: the smallest hash that is not followed.
+    sampled: HashMap<u32, u64>,
+    side: Side,
+    found: Found<'a>,
+    /// [`EdgeKind::Full`]: the rows to be merged.
+    pieces: Pieces<'a>,
+    /// Merged values by their index among the edge plan's uses.
+    values: HashMap<usize, ArrayRef>,
+}
+
+impl<'a> EdgeSet<'a> {
+    pub(super) fn gather<'n>(walk: &Walk<'a>, side: Side, nodes: impl Iterator<Item = &'n NodeAt<'a>>) -> Result<EdgeSet<'a>>
+    where
+        'a: 'n,
+    {
+        let mut found = Found::default();
+        let mut sampled = HashMap::new();
+        for (index, node) in nodes.enumerate() {
+            let most = node.threshold(walk, side)?;
+            if let Some(most) = most {
+                sampled.insert(index as u32, most);
+            }
+            found.add_node(walk, side, index as u32, &node.layers, most)?;
+        }
+        let node = std::mem::take(&mut found.node);
+        let mut edges = EdgeSet { node, hashes: None, sampled, side, found, pieces: Pieces::default(), values: HashMap::new() };
+        edges.merge(walk)?;
+        Ok(edges)
+    }
+
+    fn merge(&mut self, walk: &Walk<'_>) -> Result<()> {
+        let plan = walk.plan;
+        let uses = uses_of(walk, self.side)?;
+        if walk.links.kind == EdgeKind::Liveness {
+            for usage in uses {
+                let seen = self.found.last_seen(plan.state_offset(plan.uses[usage].state), self.len())?;
+                self.values.insert(usage, seen);
+            }
+            return Ok(());
+        }
+        for rows in &self.found.rows {
+            self.pieces.add(self.found.batches[rows.batch], rows.from..rows.to, rows.edge, rows.laddered);
+        }
+        let merged = merged(plan, &self.pieces, self.len(), walk.t, &uses)?;
+        self.values = uses.into_iter().zip(merged).collect();
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.node.len()
+    }
+
+    /// A key column of the edges.
+    pub(super) fn key(&self, walk: &Walk<'_>, column: usize) -> Result<ArrayRef> {
+        self.found.key(column).map(|key| key.unwrap_or_else(|| new_empty_array(walk.plan.keys[column].data_type())))
+    }
+
+    pub(super) fn keys(&self, walk: &Walk<'_>, columns: &Range<usize>) -> Result<Vec<ArrayRef>> {
+        columns.clone().map(|column| self.key(walk, column)).collect()
+    }
+
+    /// Hashes what each edge leads to, for keys of which a sample is followed.
+    pub(super) fn hash(&mut self, walk: &Walk<'_>) -> Result<()> {
+        let ends = self.keys(walk, degree::leads_to(walk, self.side))?;
+        self.hashes = Some(degree::hashes(walk, self.side, &ends, self.len())?);
+        Ok(())
+    }
+
+    /// The hash of what an edge leads to, where it was asked for.
+    pub(super) fn hash_of(&self, edge: usize) -> Option<u64> {
+        self.hashes.as_ref().map(|hashes| hashes[edge])
+    }
+
+    /// Whether each edge has an event in its side's range that meets a condition.
+    pub(super) fn live(&self, walk: &Walk<'_>, condition: usize, range: &PairRange) -> Result<Vec<bool>> {
+        let range = range.of(self.side);
+        let value = self.value(walk.links.edge_use(walk.plan, condition, range)?)?;
+        Ok(match walk.links.kind {
+            EdgeKind::Full => value.as_primitive::<Int64Type>().iter().map(|count| count.unwrap_or_default() > 0).collect(),
+            EdgeKind::Liveness => {
+                let from = range.at(walk.t).from;
+                let seen = value.as_primitive::<TimestampMicrosecondType>();
+                seen.iter().map(|seen| seen.is_some_and(|seen| from.is_none_or(|from| from <= seen))).collect()
+            }
+        })
+    }
+
+    /// How many events of each edge meet a condition in its side's range.
+    pub(super) fn counts(&self, walk: &Walk<'_>, condition: usize, range: &PairRange) -> Result<Vec<u64>> {
+        let value = self.value(walk.links.edge_use(walk.plan, condition, range.of(self.side))?)?;
+        Ok(value.as_primitive::<Int64Type>().iter().map(|count| count.unwrap_or_default().max(0) as u64).collect())
+    }
+
+    /// When each edge was last seen, in its side's longest range.
+    pub(super) fn seen(&self, walk: &Walk<'_>) -> Result<&ArrayRef> {
+        let longest = &walk.links.ranges[walk.links.existence];
+        self.value(walk.links.seen_use(walk.plan, longest.of(self.side))?)
+    }
+
+    /// A state of the edges merged over a range, as a state, with the row of each edge that has one.
+    pub(super) fn states(&self, walk: &Walk<'_>, state: usize, range: &PairRange) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
+        let range = walk.links.edge_range(walk.plan, range.of(self.side));
+        let range = range.ok_or_else(|| Error::internal("a linked view asks for a range that its edges do not keep"))?;
+        merged_states(walk.plan, &self.pieces, walk.t, state, range, self.len())
+    }
+
+    /// The edges of each node.
+    pub(super) fn edges_of_nodes(&self, nodes: usize) -> Vec<Range<u32>> {
+        let mut edges = vec![0..0; nodes];
+        for (edge, node) in self.node.iter().enumerate() {
+            let of_node = &mut edges[*node as usize];
+            let from = if of_node.start == of_node.end { edge as u32 } else { of_node.start };
+            *of_node = from..edge as u32 + 1;
+        }
+        edges
+    }
+
+    /// Per node, how much of its edges is followed.
+    pub(super) fn thresholds(&self, nodes: usize) -> Vec<Threshold> {
+        let near = |node| self.sampled.get(&(node as u32)).copied().unwrap_or(u64::MAX);
+        (0..nodes).map(|node| Threshold { near: near(node), far: u64::MAX }).collect()
+    }
+
+    fn value(&self, usage: usize) -> Result<&ArrayRef> {
+        self.values.get(&usage).ok_or_else(|| Error::internal("a walk asks for what it did not merge"))
+    }
+}
+
+/// The edge plan's uses that a side's edges are asked for.
+fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<usize>> {
+    let mut uses = Vec::new();
+    for range in &walk.links.ranges {
+        let range = range.of(side);
+        for (index, condition) in walk.links.conditions.iter().enumerate() {
+            if condition.side.is_none_or(|of| of == side) {
+                uses.push(walk.links.edge_use(walk.plan, index, range)?);
+            }
+        }
+    }
+    let longest = &walk.links.ranges[walk.links.existence];
+    uses.push(walk.links.seen_use(walk.plan, longest.of(side))?);
+    uses.sort_unstable();
+    uses.dedup();
+    Ok(uses)
+}
+
+/// Which state rows hold an event of their side's longest range: the others add to no answer, and their edges are no neighbours.
+pub(super) struct Alive<'a> {
+    seen: &'a [Micros],
+    from: Option<Micros>,
+}
+
+impl<'a> Alive<'a> {
+    pub(super) fn of(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
+        let longest = &walk.links.ranges[walk.links.existence];
+        let seen = timestamps(rows.batch(), walk.plan.state_offset(walk.links.seen))?;
+        Ok(Alive { seen: seen.values(), from: longest.of(side).at(walk.t).from })
+    }
+
+    pub(super) fn holds(&self, row: usize) -> bool {
+        self.from.is_none_or(|from| from <= self.seen[row])
+    }
+}
+
+fn timestamps(batch: &RecordBatch, column: usize) -> Result<&TimestampMicrosecondArray> {
+    let seen = batch.column(column).as_primitive_opt::<TimestampMicrosecondType>();
+    seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))
+}
+
+/// State rows under some nodes, by edge.
+#[derive(Default)]
+struct Found<'a> {
+    batches: Vec<&'a RecordBatch>,
+    /// The node that each edge leaves.
+    node: Vec<u32>,
+    /// One row of each edge: its batch and its place there.
+    one_row: Vec<(usize, usize)>,
+    rows: Vec<EdgeRows>,
+}
+
+/// Rows of one edge in one batch.
+struct EdgeRows {
+    edge: u32,
+    batch: usize,
+    from: usize,
+    to: usize,
+    laddered: bool,
+}
+
+impl<'a> Found<'a> {
+    fn add_node(&mut self, walk: &Walk<'_>, side: Side, node: u32, layers: &[LayerRows<'a>], most: Option<u64>) -> Result<()> {
+        let mut known: hashbrown::HashMap<&'a [u8], u32> = hashbrown::HashMap::new();
+        for (rows, range, laddered) in layers {
+            let alive = Alive::of(walk, side, rows)?;
+            let followed = most.map(|most| degree::followed(walk, side, rows, range.clone(), most)).transpose()?;
+            let batch = self.batch(rows.batch());
+            let keys = rows.keys();
+            let mut from = range.start;
+            while from < range.end {
+                let key = keys.value(from);
+                let to = (from + 1..range.end).find(|row| keys.value(*row) != key).unwrap_or(range.end);
+                if (from..to).any(|row| alive.holds(row)) && followed.as_ref().is_none_or(|followed| followed[from - range.start]) {
+                    let next = self.node.len() as u32;
+                    // An edge has its rows of one layer together; only another layer's may be of an edge that is known.
+                    let edge = if layers.len() == 1 { next } else { *known.entry(key).or_insert(next) };
+                    if edge == next {
+                        self.node.push(node);
+                        self.one_row.push((batch, from));
+                    }
+                    self.rows.push(EdgeRows { edge, batch, from, to, laddered: *laddered });
+                }
+                from = to;
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &'a RecordBatch) -> usize {
+        // Nodes that are found one after the other mostly lie in few batches: the last ones are looked at first.
+        match self.batches.iter().rposition(|known| std::ptr::eq(*known, batch)) {
+            Some(place) => place,
+            None => {
+                self.batches.push(batch);
+                self.batches.len() - 1
+            }
+        }
+    }
+
+    /// A key column, a value for each edge; `None` without edges.
+    fn key(&self, column: usize) -> Result<Option<ArrayRef>> {
+        if self.one_row.is_empty() {
+            return Ok(None);
+        }
+        let columns: Vec<&dyn Array> = self.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+        Ok(Some(interleave(&columns, &self.one_row)?))
+    }
+
+    /// The greatest of a column of timestamps over each edge's rows.
+    fn last_seen(&self, column: usize, edges: usize) -> Result<ArrayRef> {
+        let columns = self.batches.iter().map(|batch| timestamps(batch, column)).collect::<Result<Vec<_>>>()?;
+        let mut seen: Vec<Option<Micros>> = vec![None; edges];
+        for rows in &self.rows {
+            let column = columns[rows.batch];
+            for row in (rows.from..rows.to).filter(|row| column.is_valid(*row)) {
+                let last = &mut seen[rows.edge as usize];
+                *last = (*last).max(Some(column.value(row)));
+            }
+        }
+        Ok(Arc::new(TimestampMicrosecondArray::from(seen).with_timezone("UTC")))
+    }
+}

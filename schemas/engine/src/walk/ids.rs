@@ -1,0 +1,131 @@
+//! Values as numbers, equal where the values are.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::Vacant;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow_row::{RowConverter, SortField};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::plan::links::{LinkAggregate, LinkPlan, Over, Side};
+use crate::walk::Walk;
+use crate::walk::edges::EdgeSet;
+use crate::walk::meet::Apart;
+use types::{Error, Result};
+
+/// The number of NULL.
+const NULL: u32 = 0;
+
+/// Numbers of the values met so far, by their bytes. Numbers are compared among values of one type only.
+#[derive(Default)]
+pub(super) struct Numbers {
+    known: HashTable<u32>,
+    /// The bytes of all known values, one after the other.
+    bytes: Vec<u8>,
+    /// Where each value's bytes end; the number of the first is 1.
+    ends: Vec<usize>,
+}
+
+/// A number for each of some values.
+pub(super) struct Ids(Vec<u32>);
+
+impl Numbers {
+    /// Numbers given so far, that of NULL included: all are below.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len() + 1
+    }
+
+    pub(super) fn of(&mut self, values: &ArrayRef) -> Result<Ids> {
+        let numbers = match values.as_string_opt::<i32>() {
+            Some(texts) => texts.iter().map(|text| text.map_or(NULL, |text| self.number(text.as_bytes()))).collect(),
+            None => {
+                let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
+                let rows = converter.convert_columns(std::slice::from_ref(values))?;
+                (0..values.len()).map(|at| if values.is_null(at) { NULL } else { self.number(rows.row(at).as_ref()) }).collect()
+            }
+        };
+        Ok(Ids(numbers))
+    }
+
+    fn number(&mut self, value: &[u8]) -> u32 {
+        let Numbers { known, bytes, ends } = self;
+        let of = |number: u32, bytes: &[u8], ends: &[usize]| -> u64 { xxh3_64(stored(number, bytes, ends)) };
+        let entry = known.entry(xxh3_64(value), |number| stored(*number, bytes, ends) == value, |number| of(*number, bytes, ends));
+        match entry {
+            Entry::Occupied(found) => *found.get(),
+            Entry::Vacant(place) => {
+                let number = ends.len() as u32 + 1;
+                place.insert(number);
+                bytes.extend_from_slice(value);
+                ends.push(bytes.len());
+                number
+            }
+        }
+    }
+}
+
+fn stored<'a>(number: u32, bytes: &'a [u8], ends: &[usize]) -> &'a [u8] {
+    let at = number as usize - 1;
+    let from = if at == 0 { 0 } else { ends[at - 1] };
+    &bytes[from..ends[at]]
+}
+
+impl Ids {
+    pub(super) fn get(&self, index: usize) -> u32 {
+        self.0[index]
+    }
+
+    pub(super) fn is_null(&self, index: usize) -> bool {
+        self.0[index] == NULL
+    }
+
+    /// `<>` as SQL has it: not true of a NULL.
+    pub(super) fn differs(&self, index: usize, other: &Ids, at: usize) -> bool {
+        let (one, two) = (self.0[index], other.0[at]);
+        one != two && one != NULL && two != NULL
+    }
+}
+
+/// The end points of edges as numbers, by their key column.
+pub(super) struct EndIds(HashMap<usize, Ids>);
+
+impl EndIds {
+    pub(super) fn of(walk: &Walk<'_>, numbers: &mut Numbers, edges: &EdgeSet<'_>, columns: impl Iterator<Item = usize>) -> Result<EndIds> {
+        let mut of_columns = HashMap::new();
+        for column in columns {
+            if let Vacant(place) = of_columns.entry(column) {
+                place.insert(numbers.of(&edges.key(walk, column)?)?);
+            }
+        }
+        Ok(EndIds(of_columns))
+    }
+
+    pub(super) fn get(&self, column: usize) -> Result<&Ids> {
+        self.0.get(&column).ok_or_else(|| Error::internal("a walk asks for end points that it did not number"))
+    }
+}
+
+/// The key columns of a side whose end points are compared, or are arguments of these aggregates.
+pub(super) fn end_columns<'v>(
+    links: &'v LinkPlan,
+    aggregates: impl Iterator<Item = &'v LinkAggregate> + Clone,
+    side: Side,
+) -> impl Iterator<Item = usize> {
+    let apart = links.apart.iter().chain(aggregates.clone().flat_map(|aggregate| &aggregate.apart));
+    let compared = apart.map(move |at| links.ends[*at].of(side));
+    let arguments = aggregates.filter_map(move |aggregate| match &aggregate.over {
+        Over::Ends { argument, .. } if argument.side == side => Some(argument.column),
+        _ => None,
+    });
+    compared.chain(arguments)
+}
+
+/// The end points of near and far edges that have to differ: indices into [`LinkPlan::ends`].
+pub(super) fn apart<'a>(links: &LinkPlan, at: &[usize], (near, far): (&'a EndIds, &'a EndIds)) -> Result<Vec<Apart<'a>>> {
+    at.iter().map(|at| Ok((near.get(links.ends[*at].near)?, far.get(links.ends[*at].far)?))).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Where a walk finds edges: layers of sorted state rows.
+
+use std::ops::Range;
+
+use crate::states::StateRows;
+use crate::states::buckets::{bucket_hash, bucket_of_hash};
+use crate::states::sorted::SortedRun;
+use crate::walk::node_index::NodeIndex;
+
+/// Rows of one layer, and whether it holds every level of the ladder (a snapshot does) or the finest alone.
+pub type LayerRows<'a> = (&'a StateRows, Range<usize>, bool);
+
+/// All layers of a view's edges.
+pub trait EdgeLayers: Sync {
+    /// The rows whose keys begin so; `place` tells the bucket of layers that have buckets.
+    fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>>;
+
+    /// The number of parts in which all keys are scanned.
+    fn parts(&self) -> u32;
+
+    /// The chunks that may hold keys of a part, and whether all of a chunk's keys are of it.
+    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)>;
+}
+
+/// One run of the finest level.
+impl EdgeLayers for SortedRun {
+    fn beginning(&self, prefix: &[u8], _: &[u8]) -> Vec<LayerRows<'_>> {
+        self.find_prefix(prefix).into_iter().map(|(chunk, rows)| (chunk, rows, false)).collect()
+    }
+
+    fn parts(&self) -> u32 {
+        1
+    }
+
+    fn chunks(&self, _: u32) -> Vec<(&StateRows, bool)> {
+        SortedRun::chunks(self).iter().map(|chunk| (chunk, false)).collect()
+    }
+}
+
+/// A snapshot's buckets alone, in their order, each with its nodes where there is room to know them.
+#[derive(Default)]
+pub struct Buckets(pub Vec<(SortedRun, Option<NodeIndex>)>);
+
+impl EdgeLayers for Buckets {
+    fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
+        let hash = bucket_hash(place);
+        let (run, nodes) = &self.0[bucket_of_hash(hash, self.parts()) as usize];
+        let found = nodes.as_ref().map_or_else(|| run.find_prefix(prefix), |nodes| nodes.find(run, prefix, hash));
+        found.into_iter().map(|(chunk, rows)| (chunk, rows, true)).collect()
+    }
+
+    fn parts(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
+        self.0[part as usize].0.chunks().iter().map(|chunk| (chunk, true)).collect()
+    }
+}

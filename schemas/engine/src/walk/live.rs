@@ -1,0 +1,34 @@
+//! Which edges are live: under each condition, in each range that is asked.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::Vacant;
+
+use crate::walk::Walk;
+use crate::walk::edges::EdgeSet;
+use types::{Error, Result};
+
+/// A condition (index) in a range (index).
+pub(super) type Place = (usize, usize);
+
+/// Whether each edge of a set is live, by place.
+#[derive(Default)]
+pub(super) struct LiveEdges(HashMap<Place, Vec<bool>>);
+
+impl LiveEdges {
+    /// However often a place is asked, it is looked at once.
+    pub(super) fn of(walk: &Walk<'_>, edges: &EdgeSet<'_>, places: impl Iterator<Item = Place>) -> Result<LiveEdges> {
+        let mut live = HashMap::new();
+        for place in places {
+            if let Vacant(vacant) = live.entry(place) {
+                let (condition, range) = place;
+                vacant.insert(edges.live(walk, condition, &walk.links.ranges[range])?);
+            }
+        }
+        Ok(LiveEdges(live))
+    }
+
+    pub(super) fn at(&self, place: Place) -> Result<&[bool]> {
+        let live = self.0.get(&place).map(Vec::as_slice);
+        live.ok_or_else(|| Error::internal("a walk asks for live edges that it did not look at"))
+    }
+}

@@ -1,0 +1,145 @@
+//! Merging pairs into values: what each column counts, of which pairs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
+use arrow::compute::cast;
+
+use crate::plan::links::{LinkAggregate, Over, Side};
+use crate::states::answer::Need;
+use crate::walk::Walk;
+use crate::walk::degree::Threshold;
+use crate::walk::edges::EdgeSet;
+use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
+use crate::walk::live::{LiveEdges, Place};
+use crate::walk::meet::{Meeting, Pair};
+use types::{Error, Result};
+
+mod value;
+
+use value::Value;
+
+pub(super) struct Merging<'a> {
+    walk: Walk<'a>,
+    rows: usize,
+    /// Per range that is needed, whether each key has a pair in it.
+    exists: HashMap<usize, Vec<bool>>,
+    values: Vec<Value>,
+    numbers: Numbers,
+    near: LiveEdges,
+    near_ends: EndIds,
+    copies: HashMap<Place, Vec<u64>>,
+}
+
+/// What pairs ask of the far edges at hand.
+struct FarHeld {
+    live: LiveEdges,
+    ends: EndIds,
+    /// Far states by state and range, with the row of each far edge.
+    states: HashMap<Place, (Vec<ArrayRef>, Vec<Option<u32>>)>,
+}
+
+impl<'a> Merging<'a> {
+    /// Keys of which a sample is followed (`thresholds`, one for each key) have their values estimated.
+    pub(super) fn new(walk: &Walk<'a>, near: &EdgeSet<'_>, wanted: &[usize], thresholds: &[Threshold]) -> Result<Merging<'a>> {
+        let (links, rows) = (walk.links, thresholds.len());
+        let Need { ranges, uses } = Need::of(walk.plan, links.existence, wanted);
+        let exists: HashMap<usize, Vec<bool>> = ranges.into_iter().map(|range| (range, vec![false; rows])).collect();
+        let values = uses.into_iter().map(|usage| Value::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
+        let mut numbers = Numbers::default();
+        let near_ends = EndIds::of(walk, &mut numbers, near, end_columns(links, aggregates(&values), Side::Near))?;
+        let (near_live, copies) = (LiveEdges::default(), HashMap::new());
+        let mut merging = Merging { walk: *walk, rows, exists, values, numbers, near: near_live, near_ends, copies };
+        merging.near = merging.live(near, Side::Near)?;
+        for value in &merging.values {
+            let place = (value.aggregate.near, value.range);
+            if let Over::States { idempotent: false, .. } = value.aggregate.over {
+                merging.copies.insert(place, near.counts(walk, place.0, &links.ranges[place.1])?);
+            }
+        }
+        Ok(merging)
+    }
+
+    /// Whether edges are live at all, and under each value's condition.
+    fn live(&self, edges: &EdgeSet<'_>, side: Side) -> Result<LiveEdges> {
+        let bare = self.exists.keys().map(|range| (0, *range));
+        let of_values = self.values.iter().map(|value| (value.aggregate.condition(side), value.range));
+        LiveEdges::of(&self.walk, edges, bare.chain(of_values))
+    }
+
+    fn hold_far(&mut self, far: &EdgeSet<'_>) -> Result<FarHeld> {
+        let (live, links) = (self.live(far, Side::Far)?, self.walk.links);
+        let ends = EndIds::of(&self.walk, &mut self.numbers, far, end_columns(links, aggregates(&self.values), Side::Far))?;
+        let mut states = HashMap::new();
+        for value in &self.values {
+            if let Over::States { state, .. } = value.aggregate.over
+                && !states.contains_key(&(state, value.range))
+            {
+                states.insert((state, value.range), far.states(&self.walk, state, &self.walk.links.ranges[value.range])?);
+            }
+        }
+        Ok(FarHeld { live, ends, states })
+    }
+
+    /// Takes the pairs of a meeting: of each key all in a row.
+    pub(super) fn take(&mut self, meeting: &Meeting<'_>) -> Result<()> {
+        let (links, held) = (self.walk.links, self.hold_far(meeting.far)?);
+        let ends = (&self.near_ends, &held.ends);
+        let apart_in_where = apart(links, &links.apart, ends)?;
+        for (range, exists) in &mut self.exists {
+            let live = (self.near.at((0, *range))?, held.live.at((0, *range))?);
+            meeting.pairs(live, &apart_in_where, |pair| exists[pair.group as usize] = true);
+        }
+        for value in &mut self.values {
+            let aggregate = value.aggregate.clone();
+            let live = (self.near.at((aggregate.near, value.range))?, held.live.at((aggregate.far, value.range))?);
+            let mut differing = apart_in_where.clone();
+            differing.extend(apart(links, &aggregate.apart, ends)?);
+            let pairs = |take: &mut dyn FnMut(Pair)| meeting.pairs(live, &differing, take);
+            match &aggregate.over {
+                Over::Ends { argument, .. } => {
+                    let ids =
+                        if argument.side == Side::Near { self.near_ends.get(argument.column)? } else { held.ends.get(argument.column)? };
+                    let edges = if argument.side == Side::Near { meeting.near } else { meeting.far };
+                    value.take_ends(argument.side, (ids, self.numbers.len()), &|| edges.key(&self.walk, argument.column), &pairs)?;
+                }
+                Over::States { state, idempotent } => {
+                    let (fields, row_of) = &held.states[&(*state, value.range)];
+                    let copies = if *idempotent { None } else { self.copies.get(&(aggregate.near, value.range)) };
+                    let times = |pair: &Pair| {
+                        let count = copies.map_or(1, |copies| copies[pair.near as usize]);
+                        row_of[pair.far as usize].map(|row| (row, count))
+                    };
+                    value.take_states(fields, &times, &pairs)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The value batch, and which keys have a row.
+    pub(super) fn finish(mut self, groups: &[ArrayRef]) -> Result<(RecordBatch, Vec<bool>)> {
+        let links = self.walk.links;
+        let mut columns: Vec<ArrayRef> = groups.to_vec();
+        columns.push(Arc::new(TimestampMicrosecondArray::from_value(self.walk.t, self.rows).with_timezone("UTC")));
+        for range in 0..links.ranges.len() {
+            let exists = self.exists.get(&range);
+            let events = exists.map(|exists| exists.iter().map(|exists| i64::from(*exists)).collect::<Int64Array>());
+            columns.push(Arc::new(events.unwrap_or_else(|| Int64Array::from_value(0, self.rows))));
+        }
+        for usage in 0..links.uses.len() {
+            let data_type = links.value_schema.field(columns.len()).data_type();
+            columns.push(match self.values.iter_mut().find(|value| value.usage == usage) {
+                Some(value) => cast(&value.finish()?, data_type)?,
+                None => arrow::array::new_null_array(data_type, self.rows),
+            });
+        }
+        let found = self.exists.remove(&links.existence).ok_or_else(|| Error::internal("a walk lost which keys have a row"))?;
+        Ok((RecordBatch::try_new(links.value_schema.clone(), columns)?, found))
+    }
+}
+
+fn aggregates(values: &[Value]) -> impl Iterator<Item = &LinkAggregate> + Clone {
+    values.iter().map(|value| &value.aggregate)
+}

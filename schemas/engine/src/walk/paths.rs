@@ -1,0 +1,142 @@
+//! The paths behind a linked view's row: which node links which end points, with both events' times and the columns in which it counts,
+//! newest first.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, ListBuilder, RecordBatch, StringBuilder, UInt32Array, new_empty_array};
+use arrow::compute::{concat, take};
+use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
+
+use crate::plan::links::Side;
+use crate::walk::Walk;
+use crate::walk::edges::EdgeSet;
+use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
+use crate::walk::live::LiveEdges;
+use crate::walk::meet::{Meeting, Pair};
+use types::Result;
+use types::sql_types::timestamp_type;
+use types::tiles::Micros;
+
+mod counted;
+
+use counted::{Counted, places};
+
+/// Pairs that are held at once.
+const PAIRS: usize = 65_536;
+
+/// A path, and since when it links: the older of its edges' times.
+struct Path {
+    linked_at: Micros,
+    row: Vec<ArrayRef>,
+    /// The columns in which it counts: indices of the plan's.
+    counted_in: Vec<usize>,
+}
+
+impl Walk<'_> {
+    /// The newest `most` paths that leave one key: its group keys, the join keys, the end points, when either edge was last seen, and the
+    /// names of the columns in which it counts. With `of`, an index of the plan's columns, only those that count there. A path is as old
+    /// as its older edge: before that there was no link.
+    pub fn paths(&self, groups: &[ArrayRef], most: usize, of: Option<usize>) -> Result<RecordBatch> {
+        let near = EdgeSet::gather(self, Side::Near, self.keys_at(groups, 1)?.iter())?;
+        let nodes = self.nodes(&near)?;
+        let thresholds = near.thresholds(1);
+        let near_live = LiveEdges::of(self, &near, places(self.links, Side::Near))?;
+        let mut newest: Vec<Path> = Vec::new();
+        self.meet(&near, &nodes, &thresholds, &mut |meeting| {
+            newest.extend(self.newest_paths(meeting, &near_live, most, of)?);
+            newest.sort_by_key(|path| Reverse(path.linked_at));
+            newest.truncate(most);
+            Ok(())
+        })?;
+        self.path_batch(&newest)
+    }
+
+    /// The same of a meeting's pairs.
+    fn newest_paths(&self, meeting: &Meeting<'_>, near_live: &LiveEdges, most: usize, of: Option<usize>) -> Result<Vec<Path>> {
+        let (links, near, far) = (self.links, meeting.near, meeting.far);
+        let far_live = LiveEdges::of(self, far, places(links, Side::Far))?;
+        let mut numbers = Numbers::default();
+        let near_ends = EndIds::of(self, &mut numbers, near, end_columns(links, links.aggregates.iter(), Side::Near))?;
+        let far_ends = EndIds::of(self, &mut numbers, far, end_columns(links, links.aggregates.iter(), Side::Far))?;
+        let counted = Counted::of(self, (near_live, &far_live), (&near_ends, &far_ends))?;
+        let linked_at = linked_at(near.seen(self)?, far.seen(self)?);
+        let existing = (0, links.existence);
+        let live = (near_live.at(existing)?, far_live.at(existing)?);
+        let mut found = Vec::new();
+        meeting.pairs(live, &apart(links, &links.apart, (&near_ends, &far_ends))?, |pair| {
+            if of.is_none_or(|column| counted.counts(column, &pair)) {
+                found.push(pair);
+            }
+            if found.len() >= PAIRS.max(2 * most) {
+                keep_newest(&mut found, most, &linked_at);
+            }
+        });
+        keep_newest(&mut found, most, &linked_at);
+        let columns = self.path_columns(near, far)?;
+        let path = |pair: &Pair| -> Result<Path> {
+            Ok(Path { linked_at: linked_at(pair), row: path_row(&columns, pair)?, counted_in: counted.columns(pair) })
+        };
+        found.iter().map(path).collect()
+    }
+
+    /// What a path says of its edges: of the near one, or of the far one.
+    fn path_columns(&self, near: &EdgeSet<'_>, far: &EdgeSet<'_>) -> Result<Vec<(Side, ArrayRef)>> {
+        let layout = &self.links.layout;
+        let of_near = layout.groups.clone().chain(layout.via.clone()).chain(layout.near_ends.clone());
+        let mut columns = of_near.map(|column| Ok((Side::Near, near.key(self, column)?))).collect::<Result<Vec<_>>>()?;
+        for column in layout.far_ends.clone() {
+            columns.push((Side::Far, far.key(self, column)?));
+        }
+        columns.extend([(Side::Near, near.seen(self)?.clone()), (Side::Far, far.seen(self)?.clone())]);
+        Ok(columns)
+    }
+
+    fn path_batch(&self, paths: &[Path]) -> Result<RecordBatch> {
+        let layout = &self.links.layout;
+        let keys = layout.groups.clone().chain(layout.via.clone()).chain(layout.near_ends.clone()).chain(layout.far_ends.clone());
+        let mut fields: Vec<Field> = keys.map(|key| self.plan.keys[key].as_ref().clone()).collect();
+        for name in ["near_at", "far_at"] {
+            fields.push(Field::new(name, timestamp_type(), true));
+        }
+        let column = |(index, field): (usize, &Field)| -> Result<ArrayRef> {
+            let values: Vec<&dyn Array> = paths.iter().map(|path| path.row[index].as_ref()).collect();
+            match values.is_empty() {
+                true => Ok(new_empty_array(field.data_type())),
+                false => Ok(concat(&values)?),
+            }
+        };
+        let mut columns = fields.iter().enumerate().map(column).collect::<Result<Vec<_>>>()?;
+        let counted_in = self.counted_in(paths);
+        fields.push(Field::new("counted_in", counted_in.data_type().clone(), false));
+        columns.push(Arc::new(counted_in));
+        Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+    }
+
+    /// The names of the columns in which each path counts.
+    fn counted_in(&self, paths: &[Path]) -> ListArray {
+        let mut names = ListBuilder::new(StringBuilder::new());
+        for path in paths {
+            for column in &path.counted_in {
+                names.values().append_value(self.plan.columns[*column].field.name());
+            }
+            names.append(true);
+        }
+        names.finish()
+    }
+}
+
+/// Since when a pair links, by when near and far edges were last seen.
+fn linked_at(near_seen: &ArrayRef, far_seen: &ArrayRef) -> impl Fn(&Pair) -> Micros {
+    let (near_seen, far_seen) = (near_seen.as_primitive::<TimestampMicrosecondType>(), far_seen.as_primitive::<TimestampMicrosecondType>());
+    move |pair: &Pair| near_seen.value(pair.near as usize).min(far_seen.value(pair.far as usize))
+}
+
+fn keep_newest(found: &mut Vec<Pair>, most: usize, linked_at: &impl Fn(&Pair) -> Micros) {
+    found.sort_by_key(|pair| Reverse(linked_at(pair)));
+    found.truncate(most);
+}
+
+fn path_row(columns: &[(Side, ArrayRef)], pair: &Pair) -> Result<Vec<ArrayRef>> {
+    columns.iter().map(|(side, column)| Ok(take(column, &UInt32Array::from(vec![pair.edge(*side)]), None)?)).collect()
+}

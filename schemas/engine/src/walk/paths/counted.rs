@@ -1,0 +1,79 @@
+//! In which columns a pair counts: those one of whose aggregates takes it, by its conditions, its ranges and its `<>`.
+
+use crate::plan::OutputColumn;
+use crate::plan::links::{LinkAggregate, LinkPlan, Over, Side};
+use crate::walk::Walk;
+use crate::walk::ids::{EndIds, Ids, apart};
+use crate::walk::live::{LiveEdges, Place};
+use crate::walk::meet::{Apart, Pair, differ};
+use types::Result;
+
+/// Aggregates that leave NULL out. Others may take it.
+const WITHOUT_NULL: [&str; 2] = ["count", "approx_distinct"];
+
+/// What a view's columns count of a meeting's pairs.
+pub(super) struct Counted<'m> {
+    columns: &'m [OutputColumn],
+    /// In the order of the view's uses.
+    of_uses: Vec<OfUse<'m>>,
+}
+
+/// What one aggregate takes in one range.
+struct OfUse<'m> {
+    live: (&'m [bool], &'m [bool]),
+    apart: Vec<Apart<'m>>,
+    /// The end points that it takes where they are not NULL.
+    values: Option<(Side, &'m Ids)>,
+}
+
+impl<'m> Counted<'m> {
+    /// Of near and far edges: where they are live, and their end points.
+    pub(super) fn of(walk: &Walk<'m>, live: (&'m LiveEdges, &'m LiveEdges), ends: (&'m EndIds, &'m EndIds)) -> Result<Counted<'m>> {
+        let links = walk.links;
+        let mut of_uses = Vec::with_capacity(links.uses.len());
+        for usage in &links.uses {
+            let aggregate = &links.aggregates[usage.state];
+            let near = live.0.at((aggregate.near, usage.range))?;
+            let far = live.1.at((aggregate.far, usage.range))?;
+            let (apart, values) = (apart(links, &aggregate.apart, ends)?, values(aggregate, ends)?);
+            of_uses.push(OfUse { live: (near, far), apart, values });
+        }
+        Ok(Counted { columns: &walk.plan.columns, of_uses })
+    }
+
+    /// Whether a pair counts in this column.
+    pub(super) fn counts(&self, column: usize, pair: &Pair) -> bool {
+        self.columns[column].uses().iter().any(|usage| self.of_uses[*usage].takes(pair))
+    }
+
+    /// The columns in which a pair counts, in the order of the view.
+    pub(super) fn columns(&self, pair: &Pair) -> Vec<usize> {
+        (0..self.columns.len()).filter(|column| self.counts(*column, pair)).collect()
+    }
+}
+
+impl OfUse<'_> {
+    fn takes(&self, pair: &Pair) -> bool {
+        let (near_live, far_live) = self.live;
+        near_live[pair.near as usize]
+            && far_live[pair.far as usize]
+            && differ(&self.apart, pair.near, pair.far)
+            && self.values.is_none_or(|(side, ids)| !ids.is_null(pair.edge(side) as usize))
+    }
+}
+
+/// Where a side's edges are looked at: for the row to exist, and for each use.
+pub(super) fn places(links: &LinkPlan, side: Side) -> impl Iterator<Item = Place> {
+    let of_uses = links.uses.iter().map(move |usage| (links.aggregates[usage.state].condition(side), usage.range));
+    std::iter::once((0, links.existence)).chain(of_uses)
+}
+
+fn values<'m>(aggregate: &LinkAggregate, (near, far): (&'m EndIds, &'m EndIds)) -> Result<Option<(Side, &'m Ids)>> {
+    match &aggregate.over {
+        Over::Ends { argument, .. } if WITHOUT_NULL.contains(&aggregate.function.as_str()) => {
+            let of_side = if argument.side == Side::Near { near } else { far };
+            Ok(Some((argument.side, of_side.get(argument.column)?)))
+        }
+        _ => Ok(None),
+    }
+}

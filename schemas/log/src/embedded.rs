@@ -1,0 +1,135 @@
+//! The embedded log: one SQLite file, `log.db`, in a folder. Several processes on one machine append to it and read it at once.
+//!
+//! A row per record batch; an append is durable when it returns (WAL with `synchronous=FULL`). Appends that wait share one
+//! transaction. Offsets are dense: the log has no gaps, and it keeps everything.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use types::tiles::Clock;
+use types::vector::Offset;
+use types::{Error, Result};
+
+mod alive;
+mod batch;
+mod consumer;
+mod lease;
+mod store;
+mod writer;
+
+use store::Store;
+
+/// The log in one folder.
+pub struct EmbeddedLog {
+    folder: PathBuf,
+    store: Arc<Store>,
+    writer: writer::Writer,
+    appended: watch::Receiver<u64>,
+    clock: Clock,
+}
+
+impl EmbeddedLog {
+    /// Opens the log in `folder`, making it when missing. It takes no properties.
+    pub async fn open(folder: &Path, properties: &BTreeMap<String, String>) -> Result<EmbeddedLog> {
+        if let Some(name) = properties.keys().next() {
+            return Err(Error::input("the embedded log takes no properties").with("found", name).with("folder", folder.display()));
+        }
+        Self::open_with_clock(folder, Arc::new(|| chrono::Utc::now().timestamp_micros())).await
+    }
+
+    async fn open_with_clock(folder: &Path, clock: Clock) -> Result<EmbeddedLog> {
+        let store = Arc::new(Store::open(folder).await?);
+        let (sender, appended) = watch::channel(0);
+        let writer = writer::Writer::start(store.clone(), clock.clone(), sender);
+        Ok(EmbeddedLog { folder: folder.to_path_buf(), store, writer, appended, clock })
+    }
+}
+
+#[async_trait]
+impl Log for EmbeddedLog {
+    async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32> {
+        self.store.create_topic(topic, partitions, &Uuid::new_v4().to_string(), (self.clock)()).await
+    }
+
+    async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
+        match self.store.topic(topic).await? {
+            Some(topic) => self.store.bounds(topic.id).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn identity(&self, topic: &str) -> Result<String> {
+        Ok(self.store.expect_topic(topic).await?.identity)
+    }
+
+    async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
+        records.iter().try_for_each(store::check_size)?;
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.writer.append(topic, records, Uuid::new_v4().as_u128() as u64).await
+    }
+
+    async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
+        let topic = self.store.expect_topic(&source.topic).await?;
+        let bounds = self.store.bounds(topic.id).await?;
+        let no_partition = || store::no_topic(&source.topic).with("partition", source.partition);
+        let bounds = bounds.iter().find(|bounds| bounds.partition == source.partition).ok_or_else(no_partition)?;
+        self.store.read(topic.id, source, bounds, from, max_records.max(1)).await
+    }
+
+    async fn subscribe(&self, subscription: Subscription) -> Result<Consumer> {
+        let mut topic_ids = BTreeMap::new();
+        let mut topics = BTreeMap::new();
+        for name in &subscription.topics {
+            let topic = self.store.expect_topic(name).await?;
+            topic_ids.insert(name.clone(), topic.id);
+            topics.insert(name.clone(), topic.partitions as i32);
+        }
+        let (events, receiver) = mpsc::channel(subscription.queue.max(1));
+        let stop = CancellationToken::new();
+        let instance = Uuid::new_v4().to_string();
+        let alive = Arc::new(alive::Alive::begin(&self.folder, &instance)?);
+        let leases = lease::Leases {
+            store: self.store.clone(),
+            group: subscription.group.clone(),
+            worker: subscription.worker.clone(),
+            instance,
+            topics,
+            alive,
+        };
+        let worker = consumer::Worker {
+            store: self.store.clone(),
+            leases,
+            topic_ids,
+            subscription,
+            events,
+            stop: stop.clone(),
+            appended: self.appended.clone(),
+            clock: self.clock.clone(),
+            held: BTreeMap::new(),
+            places: BTreeMap::new(),
+            renewed: None,
+            looked: None,
+        };
+        tokio::spawn(worker.run());
+        Ok(Consumer { events: receiver, stop })
+    }
+}
+
+impl fmt::Debug for EmbeddedLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedLog").field("folder", &self.folder.display()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! Who lives: each consumer holds the lock of a file of its own in the log's folder. The system lets go of it when the process ends,
+//! however it ends, so that nobody waits for the leases of a dead worker to expire.
+//!
+//! A process that is stopped (SIGSTOP, a machine that sleeps) keeps its lock: for it there is the expiry.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use types::{Error, Result};
+
+const FOLDER: &str = "workers";
+/// Files of consumers that died before they were members are swept after this.
+const SWEEP_AFTER: Duration = Duration::from_secs(3600);
+
+/// The lock that says that a consumer lives.
+#[derive(Debug)]
+pub(super) struct Alive {
+    folder: PathBuf,
+    instance: String,
+    _locked: File,
+}
+
+impl Alive {
+    /// Takes the lock: before the consumer is a member, so that nobody finds a member without it.
+    pub(super) fn begin(log_folder: &Path, instance: &str) -> Result<Alive> {
+        let folder = log_folder.join(FOLDER);
+        let path = file_of(&folder, instance);
+        let locked = std::fs::create_dir_all(&folder).and_then(|()| File::create(&path)).and_then(|file| file.lock().map(|()| file));
+        let locked = locked.map_err(|error| Error::from(error).with("file", path.display()))?;
+        sweep(&folder);
+        Ok(Alive { folder, instance: instance.to_owned(), _locked: locked })
+    }
+
+    /// True when the process of another consumer is gone. One without a file says nothing: its leases expire.
+    pub(super) fn is_dead(&self, instance: &str) -> bool {
+        instance != self.instance && is_unlocked(&file_of(&self.folder, instance))
+    }
+
+    /// Removes the file of a consumer that is known to no table any more.
+    pub(super) fn forget(&self, instance: &str) {
+        if let Err(error) = std::fs::remove_file(file_of(&self.folder, instance)) {
+            tracing::debug!(%error, instance, "the lock file of a former consumer was not removed");
+        }
+    }
+}
+
+fn is_unlocked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock_shared().is_ok())
+}
+
+fn sweep(folder: &Path) {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let age = |file: &std::fs::DirEntry| file.metadata().and_then(|found| found.modified()).ok().and_then(|time| time.elapsed().ok());
+    for file in files.filter(|file| age(file).is_some_and(|age| age > SWEEP_AFTER) && is_unlocked(&file.path())) {
+        let _ = std::fs::remove_file(file.path());
+    }
+}
+
+fn file_of(folder: &Path, instance: &str) -> PathBuf {
+    folder.join(format!("{instance}.lock"))
+}

@@ -1,0 +1,295 @@
+//! One worker's consumer: holds its share of the partitions by leases, and delivers their records in order.
+//!
+//! A single task does everything, so events are in the order in which things happened. While it waits for the worker (a full
+//! queue, a reply) it goes on renewing its leases, for [`MAX_STALL`] at most.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::Clock;
+use super::lease::{Leases, RENEW_EVERY};
+use super::store::Store;
+use crate::{LogEvent, PartitionBounds, Subscription, TopicPartition, offsets_for, outside};
+use types::vector::Offset;
+use types::{Error, ErrorKind, Result};
+
+/// How often to look whether partitions are to change hands.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How soon an append by another process is seen.
+const POLL_EVERY: Duration = Duration::from_millis(20);
+/// How often to say that a partition still stands at its end.
+const AT_END_EVERY: Duration = Duration::from_millis(500);
+/// A worker that takes no event for this long loses its partitions (Kafka's max.poll.interval.ms).
+const MAX_STALL: Duration = Duration::from_secs(300);
+/// A log file that cannot be read for this long ends the consumer.
+const MAX_OUTAGE: Duration = Duration::from_secs(60);
+const RETRY_EVERY: Duration = Duration::from_millis(200);
+
+pub(super) struct Worker {
+    pub(super) store: Arc<Store>,
+    pub(super) leases: Leases,
+    pub(super) topic_ids: BTreeMap<Arc<str>, i64>,
+    pub(super) subscription: Subscription,
+    pub(super) events: mpsc::Sender<LogEvent>,
+    pub(super) stop: CancellationToken,
+    /// Counts appends of this process.
+    pub(super) appended: watch::Receiver<u64>,
+    pub(super) clock: Clock,
+    pub(super) held: BTreeMap<TopicPartition, i64>,
+    pub(super) places: BTreeMap<TopicPartition, Place>,
+    pub(super) renewed: Option<Instant>,
+    pub(super) looked: Option<Instant>,
+}
+
+/// Where the consumer stands in a partition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    position: Offset,
+    /// When the worker was last told that this is the end; none when it was not, or is not any more.
+    told_at_end: Option<Instant>,
+}
+
+/// Why the consumer ends.
+enum End {
+    /// The worker listens no more.
+    Closed,
+    /// The log file cannot be read or written just now.
+    Outage(Error),
+    Failed(Error),
+}
+
+impl End {
+    /// Of an error between two events, after which the same can be tried again.
+    fn between_events(error: Error) -> End {
+        match error.kind() {
+            ErrorKind::Unavailable => End::Outage(error),
+            _ => End::Failed(error),
+        }
+    }
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        End::Failed(error)
+    }
+}
+
+impl Worker {
+    /// Runs until it is stopped, nobody listens any more, or an error that does not pass.
+    pub(super) async fn run(mut self) {
+        let ended = self.consume().await;
+        if let Err(error) = self.leave().await {
+            tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not given back and will expire");
+        }
+        if let Err(End::Failed(error) | End::Outage(error)) = ended {
+            self.events.send(LogEvent::Failed(error)).await.ok();
+        }
+    }
+
+    async fn consume(&mut self) -> Result<(), End> {
+        let mut failing_since: Option<Instant> = None;
+        while !self.stop.is_cancelled() {
+            match self.step().await {
+                Ok(()) => failing_since = None,
+                Err(End::Outage(error)) => {
+                    if failing_since.get_or_insert_with(Instant::now).elapsed() > MAX_OUTAGE {
+                        return Err(End::Failed(error));
+                    }
+                    tracing::warn!(%error, worker = %self.subscription.worker, "the log is not available, trying again");
+                    tokio::time::sleep(RETRY_EVERY).await;
+                }
+                Err(end) => return Err(end),
+            }
+        }
+        let held = self.held.keys().cloned().collect();
+        self.give_up(held).await
+    }
+
+    async fn step(&mut self) -> Result<(), End> {
+        if is_due(self.renewed, RENEW_EVERY) {
+            self.renew().await?;
+        } else if is_due(self.looked, LOOK_EVERY) {
+            self.look().await?;
+        }
+        if !self.deliver().await? {
+            self.idle().await?;
+        }
+        Ok(())
+    }
+
+    /// Renews the leases, then carries out what the facts ask for.
+    async fn renew(&mut self) -> Result<(), End> {
+        let plan = self.leases.renew(&self.held, (self.clock)(), true).await.map_err(End::between_events)?;
+        self.renewed = Some(Instant::now());
+        self.looked = self.renewed;
+        if !plan.lost.is_empty() {
+            self.lose(plan.lost).await?;
+        }
+        if !plan.give_up.is_empty() {
+            self.give_up(plan.give_up).await?;
+        }
+        if !plan.take.is_empty() {
+            self.take(plan.take).await?;
+        }
+        Ok(())
+    }
+
+    async fn look(&mut self) -> Result<(), End> {
+        self.looked = Some(Instant::now());
+        let plan = self.leases.look(&self.held, (self.clock)()).await.map_err(End::between_events)?;
+        if plan != Default::default() {
+            self.renew().await?;
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, taken: Vec<(TopicPartition, i64)>) -> Result<(), End> {
+        let partitions: Vec<TopicPartition> = taken.iter().map(|(source, _)| source.clone()).collect();
+        self.held.extend(taken);
+        let (start, reply) = oneshot::channel();
+        self.send(LogEvent::Assigned { partitions: partitions.clone(), start }).await?;
+        let starts = self.while_renewing(reply).await.map_err(|_| End::Closed)??;
+        self.start_at(&partitions, starts).await
+    }
+
+    async fn give_up(&mut self, partitions: Vec<TopicPartition>) -> Result<(), End> {
+        if partitions.is_empty() {
+            return Ok(());
+        }
+        let (done, reply) = oneshot::channel();
+        self.send(LogEvent::Revoked { partitions: partitions.clone(), done }).await?;
+        self.while_renewing(reply).await.map_err(|_| End::Closed)?;
+        let released = self.forget(&partitions);
+        if let Err(error) = self.leases.release(&released).await {
+            tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not given back and will expire");
+        }
+        Ok(())
+    }
+
+    async fn lose(&mut self, partitions: Vec<TopicPartition>) -> Result<(), End> {
+        tracing::warn!(worker = %self.subscription.worker, ?partitions, "leases of the log were lost");
+        self.forget(&partitions);
+        let (kept, reply) = oneshot::channel();
+        self.send(LogEvent::Lost { partitions, kept }).await?;
+        let starts = self.while_renewing(reply).await.map_err(|_| End::Closed)??;
+        let held: Vec<TopicPartition> = self.held.keys().cloned().collect();
+        self.start_at(&held, starts).await
+    }
+
+    fn forget(&mut self, partitions: &[TopicPartition]) -> BTreeMap<TopicPartition, i64> {
+        self.places.retain(|source, _| !partitions.contains(source));
+        self.held.extract_if(.., |source, _| partitions.contains(source)).collect()
+    }
+
+    /// Takes over the worker's offsets, once they are seen to be in the log.
+    async fn start_at(&mut self, partitions: &[TopicPartition], starts: Vec<(TopicPartition, Offset)>) -> Result<(), End> {
+        let bounds = self.bounds().await?;
+        for (source, position) in offsets_for(partitions, starts)? {
+            let PartitionBounds { begin, end, .. } = bounds_of(&bounds, &source)?;
+            if position < *begin || position > *end {
+                return Err(outside(&source, position, *begin, *end).into());
+            }
+            self.places.insert(source, Place { position, told_at_end: None });
+        }
+        Ok(())
+    }
+
+    /// Hands over what is new in each partition; answers whether there was anything.
+    async fn deliver(&mut self) -> Result<bool, End> {
+        let mut delivered = false;
+        if self.places.is_empty() {
+            return Ok(false);
+        }
+        let bounds = self.bounds().await.map_err(End::between_events)?;
+        for (source, place) in self.places.clone() {
+            let of_partition = bounds_of(&bounds, &source)?;
+            if place.position == of_partition.end && !is_due(place.told_at_end, AT_END_EVERY) {
+                continue;
+            }
+            let topic_id = self.topic_id(&source)?;
+            let max_records = self.subscription.max_records.max(1);
+            let fetched = self.store.read(topic_id, &source, of_partition, place.position, max_records).await;
+            let fetched = fetched.map_err(End::between_events)?;
+            let told_at_end = fetched.at_end.then(Instant::now);
+            let position = fetched.position;
+            delivered |= !fetched.records.is_empty();
+            self.send(LogEvent::Fetched(fetched)).await?;
+            self.places.insert(source, Place { position, told_at_end });
+        }
+        Ok(delivered)
+    }
+
+    async fn idle(&mut self) -> Result<(), End> {
+        tokio::select! {
+            _ = self.stop.cancelled() => Ok(()),
+            _ = self.events.closed() => Err(End::Closed),
+            _ = tokio::time::sleep(POLL_EVERY) => Ok(()),
+            changed = self.appended.changed() => {
+                if changed.is_err() {
+                    tokio::time::sleep(POLL_EVERY).await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn send(&mut self, event: LogEvent) -> Result<(), End> {
+        let events = self.events.clone();
+        self.while_renewing(events.send(event)).await.map_err(|_| End::Closed)
+    }
+
+    /// Waits for the worker, and keeps the leases meanwhile. A lost one is found by the next [`Worker::renew`].
+    async fn while_renewing<F: Future>(&mut self, waited_for: F) -> F::Output {
+        let mut waited_for = pin!(waited_for);
+        let began = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut waited_for => return output,
+                _ = tokio::time::sleep(RENEW_EVERY) => {}
+            }
+            if began.elapsed() > MAX_STALL {
+                tracing::error!(worker = %self.subscription.worker, "the worker takes no events; its leases will expire");
+                return waited_for.await;
+            }
+            if let Err(error) = self.leases.renew(&self.held, (self.clock)(), false).await {
+                tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not renewed");
+            }
+        }
+    }
+
+    async fn leave(&mut self) -> Result<()> {
+        self.leases.release(&self.held).await?;
+        self.leases.leave().await
+    }
+
+    async fn bounds(&self) -> Result<BTreeMap<Arc<str>, Vec<PartitionBounds>>> {
+        let mut bounds = BTreeMap::new();
+        for (topic, id) in &self.topic_ids {
+            bounds.insert(topic.clone(), self.store.bounds(*id).await?);
+        }
+        Ok(bounds)
+    }
+
+    fn topic_id(&self, source: &TopicPartition) -> Result<i64> {
+        self.topic_ids.get(&source.topic).copied().ok_or_else(|| super::store::no_topic(&source.topic))
+    }
+}
+
+fn bounds_of<'a>(bounds: &'a BTreeMap<Arc<str>, Vec<PartitionBounds>>, source: &TopicPartition) -> Result<&'a PartitionBounds> {
+    let of_topic = bounds.get(&source.topic).into_iter().flatten();
+    of_topic
+        .into_iter()
+        .find(|bounds| bounds.partition == source.partition)
+        .ok_or_else(|| Error::not_found("the log has no such partition").with("topic", &source.topic).with("partition", source.partition))
+}
+
+fn is_due(last: Option<Instant>, every: Duration) -> bool {
+    last.is_none_or(|last| last.elapsed() >= every)
+}

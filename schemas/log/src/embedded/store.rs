@@ -1,0 +1,308 @@
+//! The log's SQLite file: its tables, and each read and write of topics and record batches.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Executor, Sqlite, Transaction};
+
+use super::batch::{self, Batch};
+use crate::{Fetched, NewRecord, PartitionBounds, TopicPartition, outside};
+use types::durable::{make_folder, sync_folder};
+use types::record::Record;
+use types::tiles::Micros;
+use types::vector::Offset;
+use types::{Error, ErrorKind, Result};
+
+/// The format of the file, kept in SQLite's `user_version`.
+const FORMAT: i64 = 1;
+const FILE_NAME: &str = "log.db";
+const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
+const READERS: u32 = 4;
+/// A batch row holds at most this many records, and about this many bytes unless one record alone is larger.
+const MAX_BATCH_RECORDS: usize = 4096;
+const MAX_BATCH_BYTES: usize = 1 << 20;
+/// One fetch hands over about this many bytes at most.
+const MAX_FETCH_BYTES: usize = 16 << 20;
+/// SQLite takes no BLOB past 1,000,000,000 bytes.
+const MAX_RECORD_BYTES: usize = 256 << 20;
+
+const TABLES: &str = "
+    CREATE TABLE topic (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, partitions INTEGER NOT NULL);
+    CREATE TABLE topic_partition (topic_id INTEGER NOT NULL, number INTEGER NOT NULL, begin_offset INTEGER NOT NULL,
+        end_offset INTEGER NOT NULL, last_timestamp INTEGER NOT NULL, PRIMARY KEY (topic_id, number)) WITHOUT ROWID;
+    CREATE TABLE batch (topic_id INTEGER NOT NULL, number INTEGER NOT NULL, base_offset INTEGER NOT NULL, records INTEGER NOT NULL,
+        timestamp INTEGER NOT NULL, checksum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (topic_id, number, base_offset));
+    CREATE TABLE lease (group_name TEXT NOT NULL, topic TEXT NOT NULL, number INTEGER NOT NULL, owner TEXT, epoch INTEGER NOT NULL,
+        expires_at INTEGER NOT NULL, PRIMARY KEY (group_name, topic, number)) WITHOUT ROWID;
+    CREATE TABLE member (group_name TEXT NOT NULL, topic TEXT NOT NULL, worker TEXT NOT NULL, instance TEXT NOT NULL,
+        expires_at INTEGER NOT NULL, PRIMARY KEY (group_name, topic, worker)) WITHOUT ROWID;
+    PRAGMA user_version = 1;";
+
+const READ: &str = "
+    SELECT base_offset, records, timestamp, checksum, data FROM batch
+    WHERE topic_id = ?1 AND number = ?2 AND base_offset + records > ?3 AND base_offset >= coalesce(
+        (SELECT max(base_offset) FROM batch WHERE topic_id = ?1 AND number = ?2 AND base_offset <= ?3), ?3)
+    ORDER BY base_offset";
+
+/// The open file: one writer connection, a few readers.
+#[derive(Debug)]
+pub(super) struct Store {
+    writer: SqlitePool,
+    readers: SqlitePool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Topic {
+    pub(super) id: i64,
+    pub(super) identity: String,
+    pub(super) partitions: i64,
+}
+
+impl Store {
+    /// Opens `folder`'s log file, making both when missing.
+    pub(super) async fn open(folder: &Path) -> Result<Store> {
+        make_folder(folder).map_err(|error| in_folder(error.into(), folder))?;
+        let file = SqliteConnectOptions::new()
+            .filename(folder.join(FILE_NAME))
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY_TIMEOUT)
+            .page_size(8192)
+            .pragma("wal_autocheckpoint", "2000")
+            .optimize_on_close(false, None);
+        let writer = connect(&file).await.map_err(|error| in_folder(error, folder))?;
+        let readers = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(file.row_buffer_size(16));
+        let store = Store { writer, readers };
+        store.make_tables().await.map_err(|error| in_folder(error, folder))?;
+        sync_folder(folder).map_err(|error| in_folder(error.into(), folder))?;
+        Ok(store)
+    }
+
+    async fn make_tables(&self) -> Result<()> {
+        let mut write = self.write().await?;
+        let (found,): (i64,) = sqlx::query_as("PRAGMA user_version").fetch_one(&mut *write).await.map_err(failed)?;
+        match found {
+            FORMAT => return Ok(()),
+            0 => sqlx::raw_sql(TABLES).execute(&mut *write).await.map_err(failed)?,
+            _ => return Err(Error::corrupt("the log file's format is unknown").with("found", found).with("expected", FORMAT)),
+        };
+        write.commit().await.map_err(failed)
+    }
+
+    /// A transaction that holds the write lock from its start on.
+    pub(super) async fn write(&self) -> Result<Transaction<'static, Sqlite>> {
+        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)
+    }
+
+    pub(super) fn readers(&self) -> &SqlitePool {
+        &self.readers
+    }
+
+    pub(super) async fn create_topic(&self, name: &str, partitions: u32, identity: &str, now: Micros) -> Result<u32> {
+        if let Some(topic) = self.topic(name).await? {
+            return Ok(topic.partitions as u32);
+        }
+        if name.is_empty() || partitions == 0 {
+            return Err(Error::input("a topic needs a name and at least one partition").with("topic", name).with("partitions", partitions));
+        }
+        let mut write = self.write().await?;
+        let made = sqlx::query("INSERT INTO topic (name, identity, partitions) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO NOTHING")
+            .bind(name)
+            .bind(identity)
+            .bind(partitions)
+            .execute(&mut *write)
+            .await
+            .map_err(failed)?;
+        if made.rows_affected() == 1 {
+            for number in 0..partitions {
+                sqlx::query("INSERT INTO topic_partition VALUES (?1, ?2, 0, 0, ?3)")
+                    .bind(made.last_insert_rowid())
+                    .bind(number)
+                    .bind(now)
+                    .execute(&mut *write)
+                    .await
+                    .map_err(failed)?;
+            }
+        }
+        write.commit().await.map_err(failed)?;
+        Ok(self.expect_topic(name).await?.partitions as u32)
+    }
+
+    pub(super) async fn topic(&self, name: &str) -> Result<Option<Topic>> {
+        topic_of(&self.readers, name).await
+    }
+
+    pub(super) async fn expect_topic(&self, name: &str) -> Result<Topic> {
+        self.topic(name).await?.ok_or_else(|| no_topic(name))
+    }
+
+    /// The bounds of each partition of the topic with this id, in order.
+    pub(super) async fn bounds(&self, topic_id: i64) -> Result<Vec<PartitionBounds>> {
+        let rows: Vec<(i32, i64, i64)> =
+            sqlx::query_as("SELECT number, begin_offset, end_offset FROM topic_partition WHERE topic_id = ?1 ORDER BY number")
+                .bind(topic_id)
+                .fetch_all(&self.readers)
+                .await
+                .map_err(failed)?;
+        let bounds = |(partition, begin, end)| PartitionBounds { partition, begin: Offset(begin), end: Offset(end) };
+        Ok(rows.into_iter().map(bounds).collect())
+    }
+
+    /// Reads from `from` on, up to `max_records`, where `bounds` are those of the partition a moment ago.
+    pub(super) async fn read(
+        &self,
+        topic_id: i64,
+        source: &TopicPartition,
+        bounds: &PartitionBounds,
+        from: Offset,
+        max_records: usize,
+    ) -> Result<Fetched> {
+        if from < bounds.begin || from > bounds.end {
+            return Err(outside(source, from, bounds.begin, bounds.end));
+        }
+        let mut records: Vec<Record> = Vec::new();
+        let fetched_at = chrono::Utc::now().timestamp_micros();
+        let (mut position, mut bytes, mut at_end) = (from.0, 0, true);
+        let rows = sqlx::query_as::<_, (i64, i64, Micros, i64, Vec<u8>)>(READ).bind(topic_id).bind(source.partition).bind(from.0);
+        let mut rows = rows.fetch(&self.readers);
+        while let Some((base_offset, count, timestamp, checksum, data)) = rows.try_next().await.map_err(failed)? {
+            if records.len() >= max_records || bytes >= MAX_FETCH_BYTES {
+                at_end = false;
+                break;
+            }
+            let batch = Batch { base_offset, records: count, timestamp, checksum, data };
+            if batch.base_offset > position {
+                return Err(missing(source, position));
+            }
+            batch.decode(source, position, max_records, &mut records)?;
+            position = records.last().map_or(position, |record| record.offset.next().0);
+            bytes += batch.data.len();
+            at_end = position == batch.end();
+        }
+        if at_end && position < bounds.end.0 {
+            return Err(missing(source, position));
+        }
+        Ok(Fetched { source: source.clone(), records, position: Offset(position), at_end, fetched_at })
+    }
+}
+
+/// Appends one partition's records inside a write transaction; answers the offset of the first.
+pub(super) async fn append(
+    write: &mut Transaction<'static, Sqlite>,
+    topic_id: i64,
+    number: i32,
+    records: &[&NewRecord],
+    now: Micros,
+) -> Result<i64> {
+    let (first, last_timestamp): (i64, Micros) =
+        sqlx::query_as("SELECT end_offset, last_timestamp FROM topic_partition WHERE topic_id = ?1 AND number = ?2")
+            .bind(topic_id)
+            .bind(number)
+            .fetch_one(&mut **write)
+            .await
+            .map_err(failed)?;
+    let timestamp = now.max(last_timestamp);
+    let mut end = first;
+    for chunk in chunks(records) {
+        let batch = Batch::encode(number, end, timestamp, chunk.iter().copied());
+        end = batch.end();
+        sqlx::query("INSERT INTO batch VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
+            .bind(topic_id)
+            .bind(number)
+            .bind(batch.base_offset)
+            .bind(batch.records)
+            .bind(batch.timestamp)
+            .bind(batch.checksum)
+            .bind(batch.data)
+            .execute(&mut **write)
+            .await
+            .map_err(failed)?;
+    }
+    sqlx::query("UPDATE topic_partition SET end_offset = ?3, last_timestamp = ?4 WHERE topic_id = ?1 AND number = ?2")
+        .bind(topic_id)
+        .bind(number)
+        .bind(end)
+        .bind(timestamp)
+        .execute(&mut **write)
+        .await
+        .map_err(failed)?;
+    Ok(first)
+}
+
+/// Refuses a record that no batch could hold.
+pub(super) fn check_size(record: &NewRecord) -> Result<()> {
+    match batch::size_of(record) {
+        size if size > MAX_RECORD_BYTES => {
+            Err(Error::new(ErrorKind::Limit, "a record is too large for the log").with("bytes", size).with("at most", MAX_RECORD_BYTES))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Cuts records into what fits a batch row.
+fn chunks<'a, 'b>(mut records: &'a [&'b NewRecord]) -> Vec<&'a [&'b NewRecord]> {
+    let mut chunks = Vec::new();
+    while !records.is_empty() {
+        let mut bytes = 0;
+        let fits = |record: &&&NewRecord| {
+            bytes += batch::size_of(record);
+            bytes <= MAX_BATCH_BYTES
+        };
+        let count = records.iter().take(MAX_BATCH_RECORDS).take_while(fits).count().max(1);
+        let (chunk, rest) = records.split_at(count);
+        chunks.push(chunk);
+        records = rest;
+    }
+    chunks
+}
+
+/// The writer's pool. Turning a new file to WAL does not wait for another process that does the same: try again.
+async fn connect(file: &SqliteConnectOptions) -> Result<SqlitePool> {
+    let mut attempt = 0;
+    loop {
+        let pool = SqlitePoolOptions::new().max_connections(1).acquire_timeout(BUSY_TIMEOUT * 2);
+        match pool.connect_with(file.clone()).await {
+            Ok(pool) => return Ok(pool),
+            Err(error) if attempt == 20 => return Err(failed(error)),
+            Err(_) => attempt += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+pub(super) fn no_topic(name: &str) -> Error {
+    Error::not_found("the log has no such topic").with("topic", name)
+}
+
+/// An error of SQLite with the kind that fits: a damaged file is `Corrupt`, everything else may pass.
+pub(super) fn failed(error: sqlx::Error) -> Error {
+    let code = error.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned());
+    match code.as_deref() {
+        Some("11" | "26" | "267" | "523" | "779") => Error::corrupt("the log file is damaged").caused_by(error),
+        _ => Error::unavailable("the log file could not be read or written").caused_by(error),
+    }
+}
+
+fn missing(source: &TopicPartition, offset: i64) -> Error {
+    Error::corrupt("a record batch of the log is missing")
+        .with("topic", &source.topic)
+        .with("partition", source.partition)
+        .with("offset", offset)
+}
+
+fn in_folder(error: Error, folder: &Path) -> Error {
+    error.with("folder", folder.display())
+}
+
+/// The topic of this name, if there is one.
+pub(super) async fn topic_of(database: impl Executor<'_, Database = Sqlite>, name: &str) -> Result<Option<Topic>> {
+    let row: Option<(i64, String, i64)> = sqlx::query_as("SELECT id, identity, partitions FROM topic WHERE name = ?1")
+        .bind(name)
+        .fetch_optional(database)
+        .await
+        .map_err(failed)?;
+    Ok(row.map(|(id, identity, partitions)| Topic { id, identity, partitions }))
+}

@@ -1,0 +1,333 @@
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::testing::{Catalog, numbered, source, subscription, until, values_of, work};
+use crate::{LogEvent, NewRecord};
+use types::ErrorKind;
+use types::tiles::Micros;
+
+async fn log_in(folder: &TempDir) -> Arc<EmbeddedLog> {
+    Arc::new(EmbeddedLog::open(folder.path(), &BTreeMap::new()).await.unwrap())
+}
+
+async fn log_with_clock(folder: &TempDir, clock: Clock) -> Arc<EmbeddedLog> {
+    Arc::new(EmbeddedLog::open_with_clock(folder.path(), clock).await.unwrap())
+}
+
+fn wall_clock(ahead_s: i64) -> Clock {
+    Arc::new(move || chrono::Utc::now().timestamp_micros() + ahead_s * 1_000_000)
+}
+
+/// Reads a whole partition, `step` records at a time.
+async fn read_all(log: &EmbeddedLog, topic: &str, partition: i32, step: usize) -> Vec<types::record::Record> {
+    let (mut records, mut position) = (Vec::new(), Offset::ZERO);
+    loop {
+        let fetched = log.read(&source(topic, partition), position, step).await.unwrap();
+        assert!(fetched.records.len() <= step);
+        records.extend(fetched.records);
+        position = fetched.position;
+        if fetched.at_end {
+            return records;
+        }
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn what_is_appended_is_read_back_in_order(
+        appends in vec(vec((proptest::option::of("[a-c]{1,2}"), vec(any::<u8>(), 0..50)), 0..30), 1..12),
+        partitions in 1..4u32, step in 1..40usize
+    ) {
+        runtime().block_on(async {
+            let folder = TempDir::new().unwrap();
+            let log = log_in(&folder).await;
+            log.create_topic("events", partitions).await.unwrap();
+            let mut expected: BTreeMap<i32, Vec<_>> = BTreeMap::new();
+            for append in appends {
+                let record = |(key, value): (Option<String>, Vec<u8>)| NewRecord {
+                    key: key.map(Bytes::from), value: Some(Bytes::from(value)), ..NewRecord::default()
+                };
+                let records: Vec<NewRecord> = append.into_iter().map(record).collect();
+                let places = log.append("events", records.clone()).await.unwrap();
+                assert_eq!(places.len(), records.len());
+                for ((partition, offset), record) in places.into_iter().zip(records) {
+                    expected.entry(partition).or_default().push((offset, record.key, record.value));
+                }
+            }
+            for bounds in log.bounds("events").await.unwrap() {
+                let expected = expected.remove(&bounds.partition).unwrap_or_default();
+                assert_eq!(bounds.end.0 as usize, expected.len());
+                let read = read_all(&log, "events", bounds.partition, step).await;
+                let read: Vec<_> = read.into_iter().map(|record| (record.offset, record.key, record.value)).collect();
+                assert_eq!(read, expected);
+            }
+        });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_processes_append_at_once_and_offsets_stay_dense() {
+    let folder = TempDir::new().unwrap();
+    let (one, other) = (log_in(&folder).await, log_in(&folder).await);
+    one.create_topic("events", 2).await.unwrap();
+    let append = |log: Arc<EmbeddedLog>, from: usize| async move {
+        for start in (from..from + 200).step_by(10) {
+            log.append("events", numbered(start, start + 10)).await.unwrap();
+        }
+    };
+    let tasks = [tokio::spawn(append(one.clone(), 0)), tokio::spawn(append(one.clone(), 200)), tokio::spawn(append(other, 400))];
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let mut values = Vec::new();
+    for partition in 0..2 {
+        let records = read_all(&one, "events", partition, 64).await;
+        assert!(records.iter().zip(0..).all(|(record, offset)| record.offset.0 == offset));
+        values.extend(records.into_iter().filter_map(|record| record.value));
+    }
+    values.sort();
+    assert_eq!(values, values_of(0, 600));
+}
+
+#[tokio::test]
+async fn records_and_identity_outlive_the_process() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    assert_eq!(log.create_topic("events", 1).await.unwrap(), 1);
+    log.append("events", numbered(0, 5)).await.unwrap();
+    let identity = log.identity("events").await.unwrap();
+    drop(log);
+
+    let log = log_in(&folder).await;
+    assert_eq!(log.create_topic("events", 9).await.unwrap(), 1);
+    assert_eq!(log.identity("events").await.unwrap(), identity);
+    assert_eq!(read_all(&log, "events", 0, 100).await.len(), 5);
+    let folder = TempDir::new().unwrap();
+    let elsewhere = log_in(&folder).await;
+    elsewhere.create_topic("events", 1).await.unwrap();
+    assert_ne!(elsewhere.identity("events").await.unwrap(), identity);
+}
+
+#[tokio::test]
+async fn timestamps_never_go_back_in_a_partition() {
+    let folder = TempDir::new().unwrap();
+    let now = Arc::new(AtomicI64::new(1000));
+    let clock = now.clone();
+    let log = log_with_clock(&folder, Arc::new(move || clock.load(Ordering::Relaxed))).await;
+    log.create_topic("events", 1).await.unwrap();
+    for time in [1000, 3000, 2000, 4000] {
+        now.store(time, Ordering::Relaxed);
+        log.append("events", numbered(0, 1)).await.unwrap();
+    }
+    let times: Vec<Micros> = read_all(&log, "events", 0, 10).await.iter().map(|record| record.timestamp).collect();
+    assert_eq!(times, [1000, 3000, 3000, 4000]);
+}
+
+#[tokio::test]
+async fn large_appends_are_cut_into_rows_and_read_whole() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    let large = |size: usize| NewRecord { value: Some(vec![7; size].into()), ..NewRecord::default() };
+    log.append("events", vec![large(3 << 20), large(10), large(900_000), large(900_000)]).await.unwrap();
+    log.append("events", numbered(0, 10_000)).await.unwrap();
+    let records = read_all(&log, "events", 0, 3000).await;
+    assert_eq!(records.len(), 10_004);
+    assert_eq!(records[0].value.as_ref().map(Bytes::len), Some(3 << 20));
+}
+
+#[tokio::test]
+async fn unknown_topics_and_offsets_outside_are_named() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    log.append("events", numbered(0, 3)).await.unwrap();
+    assert_eq!(log.bounds("nothing").await.unwrap(), []);
+    assert_eq!(log.append("nothing", numbered(0, 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(log.subscribe(subscription("a", &["nothing"])).await.err().unwrap().kind(), ErrorKind::NotFound);
+    assert_eq!(log.create_topic("", 1).await.unwrap_err().kind(), ErrorKind::Input);
+    assert_eq!(log.create_topic("none", 0).await.unwrap_err().kind(), ErrorKind::Input);
+    let error = log.read(&source("events", 0), Offset(4), 1).await.unwrap_err();
+    assert!(error.to_string().contains("topic: events, partition: 0, offset: 4, the log has: 0..3"), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_batch_is_an_error_that_names_it() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    log.append("events", numbered(0, 3)).await.unwrap();
+    log.append("events", numbered(3, 6)).await.unwrap();
+    run_sql(&log, "UPDATE batch SET data = zeroblob(length(data)) WHERE base_offset = 3").await;
+
+    assert_eq!(log.read(&source("events", 0), Offset::ZERO, 3).await.unwrap().records.len(), 3);
+    let error = log.read(&source("events", 0), Offset(4), 3).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("partition: 0, base offset: 3"), "{error}");
+    let told = work(log.clone(), subscription("a", &["events"]), Arc::default(), CancellationToken::new()).await;
+    assert_eq!(told.failed.unwrap().kind(), ErrorKind::Corrupt);
+
+    run_sql(&log, "DELETE FROM batch WHERE base_offset = 3").await;
+    let error = log.read(&source("events", 0), Offset(1), 10).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains("offset: 3"), "{error}");
+}
+
+async fn run_sql(log: &EmbeddedLog, sql: &'static str) {
+    let mut write = log.store.write().await.unwrap();
+    assert!(sqlx::query(sql).execute(&mut *write).await.unwrap().rows_affected() > 0);
+    write.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_an_unknown_format_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    sqlx::raw_sql("PRAGMA user_version = 99").execute(log.store.readers()).await.unwrap();
+    let error = EmbeddedLog::open(folder.path(), &BTreeMap::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("found: 99"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_workers_share_the_partitions_and_hand_over_without_loss_or_overlap() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    let other_process = log_in(&folder).await;
+    log.create_topic("events", 4).await.unwrap();
+    let catalog = Arc::new(Catalog::default());
+    let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
+
+    let a = tokio::spawn(work(log.clone(), subscription("a", &["events"]), catalog.clone(), stop_a.clone()));
+    log.append("events", numbered(0, 500)).await.unwrap();
+    until("the first worker's records", || catalog.count() == 500).await;
+    let b = tokio::spawn(work(other_process, subscription("b", &["events"]), catalog.clone(), stop_b.clone()));
+    for start in (500..2500).step_by(20) {
+        log.append("events", numbered(start, start + 20)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(15)).await;
+    }
+    until("both workers' records", || catalog.count() == 2500).await;
+    stop_a.cancel();
+    let a = a.await.unwrap();
+    log.append("events", numbered(2500, 3000)).await.unwrap();
+    until("the second worker's records", || catalog.count() == 3000).await;
+    stop_b.cancel();
+    let b = b.await.unwrap();
+
+    assert_eq!(catalog.values(), values_of(0, 3000));
+    assert_eq!((a.assigned, a.revoked, a.lost, a.refused_commits), (4, 4, 0, 0), "{a:?}");
+    assert_eq!((b.assigned, b.revoked, b.lost, b.refused_commits), (4, 4, 0, 0), "{b:?}");
+    assert!(a.failed.is_none() && b.failed.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_lease_is_taken_over_and_its_sleeper_loses_its_work() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    // To a worker whose clock is ahead, the other one's leases have expired.
+    let ahead = log_with_clock(&folder, wall_clock(60)).await;
+    log.create_topic("events", 2).await.unwrap();
+    let catalog = Arc::new(Catalog::default());
+    let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
+
+    let a = tokio::spawn(work(log.clone(), subscription("a", &["events"]), catalog.clone(), stop_a.clone()));
+    log.append("events", numbered(0, 300)).await.unwrap();
+    until("the first worker's records", || catalog.count() == 300).await;
+    let b = tokio::spawn(work(ahead, subscription("b", &["events"]), catalog.clone(), stop_b.clone()));
+    for start in (300..1300).step_by(10) {
+        log.append("events", numbered(start, start + 10)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    until("all records", || catalog.count() == 1300).await;
+    stop_a.cancel();
+    stop_b.cancel();
+    let (a, b) = (a.await.unwrap(), b.await.unwrap());
+    assert_eq!(catalog.values(), values_of(0, 1300));
+    // It hears of its loss, or the catalog tells it first: on a busy machine a checkpoint comes before the next look at the leases.
+    assert!((a.lost == 2 || a.refused_commits > 0) && b.lost == 0, "{a:?} {b:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_outside_the_log_fails_and_names_the_range() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    log.append("events", numbered(0, 3)).await.unwrap();
+    let mut consumer = log.subscribe(subscription("a", &["events"])).await.unwrap();
+    let Some(LogEvent::Assigned { start, .. }) = consumer.events.recv().await else { panic!("not assigned") };
+    start.send(Ok(vec![(source("events", 0), Offset(10))])).unwrap();
+    let Some(LogEvent::Failed(error)) = consumer.events.recv().await else { panic!("did not fail") };
+    assert!(error.to_string().contains("topic: events, partition: 0, offset: 10, the log has: 0..3"), "{error}");
+    assert!(consumer.events.recv().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_at_its_end_says_so_at_once_and_again() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 3).await.unwrap();
+    let stop = CancellationToken::new();
+    let worker = tokio::spawn(work(log, subscription("a", &["events"]), Arc::default(), stop.clone()));
+    tokio::time::sleep(Duration::from_millis(1800)).await;
+    stop.cancel();
+    let told = worker.await.unwrap();
+    assert!((9..=12).contains(&told.ends), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_partitions_of_a_dropped_consumer_are_free_at_once() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 2).await.unwrap();
+    log.append("events", numbered(0, 50)).await.unwrap();
+    let mut dropped = log.subscribe(subscription("a", &["events"])).await.unwrap();
+    let Some(LogEvent::Assigned { start, .. }) = dropped.events.recv().await else { panic!("not assigned") };
+    start.send(Ok(vec![(source("events", 0), Offset::ZERO), (source("events", 1), Offset::ZERO)])).unwrap();
+    dropped.events.recv().await.unwrap();
+    drop(dropped);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
+    let worker = tokio::spawn(work(log, subscription("b", &["events"]), catalog.clone(), stop.clone()));
+    tokio::time::timeout(Duration::from_secs(3), until("the records", || catalog.count() == 50)).await.unwrap();
+    stop.cancel();
+    assert_eq!(worker.await.unwrap().assigned, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_partitions_of_a_killed_worker_are_free_at_once() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 2).await.unwrap();
+    log.append("events", numbered(0, 50)).await.unwrap();
+    let (catalog, path) = (Arc::new(Catalog::default()), folder.path().to_path_buf());
+    let killed = runtime();
+    let its_catalog = catalog.clone();
+    killed.spawn(async move {
+        let log = Arc::new(EmbeddedLog::open(&path, &BTreeMap::new()).await.unwrap());
+        work(log, subscription("a", &["events"]), its_catalog, CancellationToken::new()).await
+    });
+    until("the first worker's records", || catalog.count() == 50).await;
+    log.append("events", numbered(50, 80)).await.unwrap();
+    // Its tasks end where they stand, and the system closes its files.
+    killed.shutdown_background();
+
+    let (began, stop) = (std::time::Instant::now(), CancellationToken::new());
+    let worker = tokio::spawn(work(log, subscription("b", &["events"]), catalog.clone(), stop.clone()));
+    until("the second worker's records", || catalog.count() == 80).await;
+    assert!(began.elapsed() < lease::LEASE / 2, "{:?}", began.elapsed());
+    stop.cancel();
+    assert_eq!(worker.await.unwrap().assigned, 2);
+    assert_eq!(std::fs::read_dir(folder.path().join("workers")).unwrap().count(), 0);
+}

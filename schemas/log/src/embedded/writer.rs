@@ -1,0 +1,130 @@
+//! The one task that appends: it puts all appends that wait into one transaction, so that they share one fsync.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Clock;
+use super::store::{self, Store};
+use crate::{NewRecord, partition_for, random_of};
+use types::failpoint;
+use types::vector::Offset;
+use types::{Error, Result};
+
+/// How many appends may wait, and about how many records one transaction takes.
+const QUEUE: usize = 256;
+const MAX_GROUP_RECORDS: usize = 50_000;
+
+/// Each record's partition and offset, in the order given.
+type Places = Vec<(i32, Offset)>;
+
+/// A cheap handle to the writer; the task ends with the last one.
+#[derive(Debug, Clone)]
+pub(super) struct Writer {
+    requests: mpsc::Sender<Request>,
+}
+
+#[derive(Debug)]
+struct Request {
+    topic: String,
+    records: Vec<NewRecord>,
+    /// Spreads records without key and id.
+    random: u64,
+    reply: oneshot::Sender<Result<Places>>,
+}
+
+impl Writer {
+    /// Starts the task. It counts up `appended` after each transaction.
+    pub(super) fn start(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>) -> Writer {
+        let (requests, inbox) = mpsc::channel(QUEUE);
+        tokio::spawn(run(store, clock, appended, inbox));
+        Writer { requests }
+    }
+
+    pub(super) async fn append(&self, topic: &str, records: Vec<NewRecord>, random: u64) -> Result<Places> {
+        let closed = || Error::unavailable("the log was closed");
+        let (reply, answer) = oneshot::channel();
+        let request = Request { topic: topic.to_owned(), records, random, reply };
+        self.requests.send(request).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+}
+
+async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut inbox: mpsc::Receiver<Request>) {
+    while let Some(first) = inbox.recv().await {
+        let mut records = first.records.len();
+        let mut group = vec![first];
+        while records < MAX_GROUP_RECORDS
+            && let Ok(next) = inbox.try_recv()
+        {
+            records += next.records.len();
+            group.push(next);
+        }
+        let outcome = append_group(&store, &clock, &group).await;
+        appended.send_modify(|count| *count = count.wrapping_add(1));
+        answer(group, outcome);
+    }
+}
+
+/// Appends all requests in one transaction. A request for an unknown topic fails alone.
+async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result<Vec<Result<Places>>> {
+    let mut write = store.write().await?;
+    let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
+    let mut topics = BTreeMap::new();
+    for name in names {
+        topics.insert(name, store::topic_of(&mut *write, name).await?);
+    }
+
+    let mut outcomes: Vec<Result<Places>> = Vec::with_capacity(group.len());
+    let mut by_partition: BTreeMap<(i64, i32), Pending<'_>> = BTreeMap::new();
+    for (index, request) in group.iter().enumerate() {
+        let Some(Some(topic)) = topics.get(request.topic.as_str()) else {
+            outcomes.push(Err(store::no_topic(&request.topic)));
+            continue;
+        };
+        outcomes.push(Ok(vec![(0, Offset::ZERO); request.records.len()]));
+        for (nth, record) in request.records.iter().enumerate() {
+            let number = partition_for(record, topic.partitions as u32, random_of(request.random, nth));
+            let pending = by_partition.entry((topic.id, number)).or_default();
+            pending.records.push(record);
+            pending.places.push((index, nth));
+        }
+    }
+    let now = clock();
+    for ((topic_id, number), pending) in by_partition {
+        let first = store::append(&mut write, topic_id, number, &pending.records, now).await?;
+        for (place, offset) in pending.places.into_iter().zip(first..) {
+            if let Ok(places) = &mut outcomes[place.0] {
+                places[place.1] = (number, Offset(offset));
+            }
+        }
+    }
+    failpoint::hit("append.before_commit")?;
+    write.commit().await.map_err(store::failed)?;
+    failpoint::hit("append.after_commit")?;
+    Ok(outcomes)
+}
+
+/// The records for one partition, each with its request and its number in that.
+#[derive(Default)]
+struct Pending<'a> {
+    records: Vec<&'a NewRecord>,
+    places: Vec<(usize, usize)>,
+}
+
+/// Who went away gets no answer: its records are in the log all the same.
+fn answer(group: Vec<Request>, outcome: Result<Vec<Result<Places>>>) {
+    match outcome {
+        Ok(outcomes) => {
+            for (request, outcome) in group.into_iter().zip(outcomes) {
+                request.reply.send(outcome).ok();
+            }
+        }
+        Err(error) => {
+            for request in group {
+                request.reply.send(Err(error.copied())).ok();
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The log in Apache Kafka, by librdkafka.
+//!
+//! Offsets are the catalog's: the group commits none, so that a start position that the log no longer has is an error and not a
+//! silent jump. Reading is `read_committed`; offsets have gaps where a log holds transactions or is compacted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use uuid::Uuid;
+
+use crate::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use types::vector::Offset;
+use types::{Error, Result};
+
+mod client;
+mod cluster;
+mod consumer;
+mod held;
+mod producer;
+mod reader;
+mod record;
+mod settings;
+
+use client::{Quiet, lock};
+use cluster::Cluster;
+use producer::Appender;
+use settings::Settings;
+
+/// How long a topic's number of partitions is believed by the producer.
+const PARTITIONS_KNOWN: Duration = Duration::from_secs(10);
+
+/// The log in one Kafka cluster.
+pub struct KafkaLog {
+    settings: Settings,
+    cluster: Arc<Cluster>,
+    appender: Appender,
+    partitions: Mutex<HashMap<String, (u32, Instant)>>,
+}
+
+impl KafkaLog {
+    /// Checks the addresses (`host:port,host:port`) and the librdkafka properties, and makes the client for metadata. Reaches no
+    /// broker yet. Errors: `Input` for what librdkafka refuses and for properties that our promises rest on.
+    pub fn open(addresses: &str, properties: &BTreeMap<String, String>) -> Result<KafkaLog> {
+        let settings = Settings::new(addresses, properties)?;
+        let cluster = Arc::new(Cluster::new(&settings)?);
+        let appender = Appender::new(settings.clone());
+        Ok(KafkaLog { settings, cluster, appender, partitions: Mutex::default() })
+    }
+
+    /// Calls the cluster on a thread that may block.
+    async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Cluster) -> Result<T> + Send + 'static) -> Result<T> {
+        let cluster = self.cluster.clone();
+        tokio::task::spawn_blocking(move || question(&cluster)).await?
+    }
+
+    async fn partitions_of(&self, topic: &str) -> Result<u32> {
+        let known = lock(&self.partitions).get(topic).copied();
+        if let Some((partitions, at)) = known
+            && at.elapsed() < PARTITIONS_KNOWN
+        {
+            return Ok(partitions);
+        }
+        let name = topic.to_owned();
+        let partitions = self.ask(move |cluster| cluster.expect_partitions(&name)).await?;
+        lock(&self.partitions).insert(topic.to_owned(), (partitions, Instant::now()));
+        Ok(partitions)
+    }
+
+    /// Asks the brokers for a new topic, replicated as they do by default. That it exists already is fine.
+    async fn make_topic(&self, topic: &str, partitions: i32) -> Result<()> {
+        let admin = AdminClient::from_config_and_context(&self.settings.metadata(), Quiet::default()).map_err(settings::refusal)?;
+        let fresh = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+        let options = AdminOptions::new().operation_timeout(Some(cluster::TIMEOUT)).request_timeout(Some(cluster::TIMEOUT));
+        let failed = |error: KafkaError| {
+            let reasons = &admin.inner().context().reasons;
+            client::failed("making the topic", error, &self.settings.addresses, reasons).with("topic", topic)
+        };
+        for made in admin.create_topics([&fresh], &options).await.map_err(failed)? {
+            match made {
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((_, code)) => return Err(failed(KafkaError::Global(code))),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Log for KafkaLog {
+    async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32> {
+        let name = topic.to_owned();
+        if let Some(partitions) = self.ask(move |cluster| cluster.partitions(&name)).await? {
+            return Ok(partitions);
+        }
+        let wrong = || Error::input("a topic needs a name and at least one partition").with("topic", topic).with("partitions", partitions);
+        let wanted = i32::try_from(partitions).ok().filter(|wanted| *wanted > 0 && !topic.is_empty()).ok_or_else(wrong)?;
+        self.make_topic(topic, wanted).await?;
+        let name = topic.to_owned();
+        self.ask(move |cluster| cluster.wait_for(&name)).await
+    }
+
+    async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
+        let topic = topic.to_owned();
+        self.ask(move |cluster| cluster.bounds(&topic)).await
+    }
+
+    async fn identity(&self, topic: &str) -> Result<String> {
+        let topic = topic.to_owned();
+        self.ask(move |cluster| cluster.identity(&topic)).await
+    }
+
+    async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let partitions = self.partitions_of(topic).await?;
+        self.appender.append(topic, partitions, &records, Uuid::new_v4().as_u128() as u64).await
+    }
+
+    async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
+        let settings = self.settings.clone();
+        let source = source.clone();
+        self.ask(move |cluster| reader::read(&settings, cluster, &source, from, max_records.max(1))).await
+    }
+
+    async fn subscribe(&self, subscription: Subscription) -> Result<Consumer> {
+        let settings = self.settings.clone();
+        self.ask(move |cluster| {
+            for topic in &subscription.topics {
+                cluster.expect_partitions(topic)?;
+            }
+            consumer::start(&settings, &subscription)
+        })
+        .await
+    }
+}
+
+impl fmt::Debug for KafkaLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaLog").field("brokers", &self.settings.addresses).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

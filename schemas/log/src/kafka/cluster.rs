@@ -1,0 +1,113 @@
+//! What the brokers say about topics: partitions, bounds, the cluster's id. All calls block.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use super::client::{Quiet, failed, kind_of};
+use super::settings::{self, Settings};
+use crate::{PartitionBounds, TopicPartition};
+use types::vector::Offset;
+use types::{Error, ErrorKind, Result};
+
+/// How long the brokers may take to answer.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A connection for metadata. It joins no group.
+pub(super) struct Cluster {
+    addresses: String,
+    client: BaseConsumer<Quiet>,
+}
+
+impl Cluster {
+    /// Makes the client, which reaches no broker yet. Errors: `Input` for settings that do not fit together.
+    pub(super) fn new(settings: &Settings) -> Result<Cluster> {
+        let client = BaseConsumer::from_config_and_context(&settings.metadata(), Quiet::default()).map_err(settings::refusal)?;
+        Ok(Cluster { addresses: settings.addresses.clone(), client })
+    }
+
+    /// How many partitions the topic has; none when there is no such topic.
+    pub(super) fn partitions(&self, topic: &str) -> Result<Option<u32>> {
+        if topic.is_empty() {
+            return Ok(None);
+        }
+        let metadata = self.client.fetch_metadata(Some(topic), TIMEOUT).map_err(|error| self.failed("asking for the topic", error))?;
+        self.drain();
+        let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else { return Ok(None) };
+        match found.error().map(RDKafkaErrorCode::from) {
+            None => Ok(Some(found.partitions().len() as u32).filter(|partitions| *partitions > 0)),
+            Some(code) if kind_of(code) == ErrorKind::NotFound => Ok(None),
+            Some(code) => Err(self.failed("asking for the topic", KafkaError::MetadataFetch(code)).with("topic", topic)),
+        }
+    }
+
+    pub(super) fn expect_partitions(&self, topic: &str) -> Result<u32> {
+        self.partitions(topic)?.ok_or_else(|| self.no_topic(topic))
+    }
+
+    /// The bounds of each partition, in order; empty when there is no such topic.
+    pub(super) fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
+        let partitions = self.partitions(topic)?.unwrap_or(0) as i32;
+        (0..partitions)
+            .map(|partition| bounds_by(&self.client, topic, partition).map_err(|e| self.failed("asking for the bounds", e)))
+            .collect()
+    }
+
+    pub(super) fn bounds_of(&self, source: &TopicPartition) -> Result<PartitionBounds> {
+        bounds_by(&self.client, &source.topic, source.partition)
+            .map_err(|error| self.failed("asking for the bounds", error).with("partition", source))
+    }
+
+    /// The cluster's id and the topic's name. Kafka's own topic id is out of librdkafka's reach here, so that a topic that was
+    /// deleted and made anew under its name is found by its offsets alone.
+    pub(super) fn identity(&self, topic: &str) -> Result<String> {
+        self.expect_partitions(topic)?;
+        let unnamed = || Error::unavailable("the cluster did not say its id").with("brokers", &self.addresses);
+        let cluster = self.client.client().fetch_cluster_id(TIMEOUT).ok_or_else(unnamed)?;
+        Ok(format!("kafka/{cluster}/{topic}"))
+    }
+
+    /// Waits until a new topic is known to the brokers.
+    pub(super) fn wait_for(&self, topic: &str) -> Result<u32> {
+        let began = Instant::now();
+        loop {
+            if let Some(partitions) = self.partitions(topic)? {
+                return Ok(partitions);
+            }
+            if began.elapsed() > TIMEOUT {
+                return Err(Error::unavailable("a new topic did not appear").with("topic", topic).with("brokers", &self.addresses));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    pub(super) fn no_topic(&self, topic: &str) -> Error {
+        Error::not_found("the log has no such topic").with("topic", topic).with("brokers", &self.addresses)
+    }
+
+    fn failed(&self, doing: &str, error: KafkaError) -> Error {
+        self.drain();
+        failed(doing, error, &self.addresses, &self.client.context().reasons)
+    }
+
+    /// Takes log lines and errors off the client's queue: nobody else polls it.
+    fn drain(&self) {
+        for _ in 0..1000 {
+            if self.client.poll(Duration::ZERO).is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// A partition's bounds by any consumer of ours; all read committed, so the end is that of what is committed.
+pub(super) fn bounds_by<C: ConsumerContext>(
+    client: &BaseConsumer<C>,
+    topic: &str,
+    partition: i32,
+) -> std::result::Result<PartitionBounds, KafkaError> {
+    let (begin, end) = client.fetch_watermarks(topic, partition, TIMEOUT)?;
+    Ok(PartitionBounds { partition, begin: Offset(begin), end: Offset(end) })
+}

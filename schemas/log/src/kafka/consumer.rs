@@ -1,0 +1,389 @@
+//! One worker's consumer: a thread of its own that polls, in a group that shares the partitions and stores no offsets.
+//!
+//! librdkafka calls [`Group::rebalance`] out of `poll`, on the same thread, so events go out in the order in which things
+//! happened: records polled before a revoke are handed over before it. The thread waits where the worker is slow (a full queue, a
+//! reply); one that waits past `max.poll.interval.ms` loses its partitions and says so.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{ClientContext, TopicPartitionList};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::client::{self, Reasons, failed, kind_of, lock};
+use super::cluster::bounds_by;
+use super::held::Held;
+use super::record::record_of;
+use super::settings::{self, Settings};
+use crate::{Consumer, Fetched, LogEvent, Subscription, TopicPartition, offsets_for, outside};
+use types::vector::Offset;
+use types::{Error, ErrorKind, Result};
+
+/// How long a poll waits: the time in which a stop is noticed.
+const POLL: Duration = Duration::from_millis(50);
+/// A new leader may not know the end for a moment: a start past it is asked about again for this long.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+type Client = BaseConsumer<Group>;
+
+/// Why the consumer ends.
+enum End {
+    /// The worker listens no more.
+    Closed,
+    Failed(Error),
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        End::Failed(error)
+    }
+}
+
+/// Joins the group and starts the thread. Blocks while the client is made.
+pub(super) fn start(settings: &Settings, subscription: &Subscription) -> Result<Consumer> {
+    let (events, receiver) = mpsc::channel(subscription.queue.max(1));
+    let stop = CancellationToken::new();
+    let group = Group {
+        addresses: settings.addresses.clone(),
+        topics: subscription.topics.clone(),
+        worker: subscription.worker.clone(),
+        events,
+        held: Mutex::new(Held::new(subscription.max_records, subscription.max_wait)),
+        ended: Mutex::new(None),
+        reasons: Reasons::default(),
+    };
+    let client_id = format!("basestream-{}", subscription.worker);
+    let client = Client::from_config_and_context(&settings.consumer(&subscription.group, &client_id), group).map_err(settings::refusal)?;
+    let topics: Vec<&str> = subscription.topics.iter().map(|topic| &**topic).collect();
+    client.subscribe(&topics).map_err(|error| client.context().failed("joining the group", error))?;
+
+    let stopped = stop.clone();
+    std::thread::Builder::new()
+        .name(format!("kafka-{}", subscription.worker))
+        .spawn(move || run(client, &stopped))
+        .map_err(|error| Error::unavailable("the consumer's thread did not start").caused_by(error))?;
+    Ok(Consumer { events: receiver, stop })
+}
+
+/// Polls until it is stopped, nobody listens any more, or an error that does not pass.
+fn run(client: Client, stop: &CancellationToken) {
+    let group = client.context().clone();
+    let ended = match consume(&client, &group, stop) {
+        Ok(()) => group.let_go(&client),
+        Err(end) => Err(end),
+    };
+    if let Err(End::Failed(error)) = ended {
+        group.events.blocking_send(LogEvent::Failed(error)).ok();
+    }
+    // Closing calls `rebalance` once more: nothing is to be told then.
+    lock(&group.ended).get_or_insert(End::Closed);
+    drop(client);
+}
+
+fn consume(client: &Client, group: &Group, stop: &CancellationToken) -> Result<(), End> {
+    let mut due = Instant::now();
+    while !stop.is_cancelled() {
+        if group.events.is_closed() {
+            return Err(End::Closed);
+        }
+        let polled = client.poll(due.saturating_duration_since(Instant::now()).min(POLL));
+        // A rebalance inside the poll may have ended it all.
+        if let Some(end) = lock(&group.ended).take() {
+            return Err(end);
+        }
+        let now = Instant::now();
+        match polled {
+            None => {}
+            Some(Ok(message)) => {
+                let source = group.source(message.topic(), message.partition());
+                if let Some(at) = lock(&group.held).push(&source, record_of(&message), now) {
+                    due = due.min(at);
+                }
+            }
+            Some(Err(KafkaError::PartitionEOF(partition))) => {
+                group.reach_end(client, partition, now);
+                due = now;
+            }
+            Some(Err(error)) => group.handle(client, error)?,
+        }
+        if due <= now {
+            let sources = lock(&group.held).due(now);
+            group.hand_over(client, &sources)?;
+            due = lock(&group.held).next_due().unwrap_or(now + POLL).min(now + POLL);
+        }
+    }
+    Ok(())
+}
+
+/// The consumer's callbacks, and what they share with its loop. Both run on the one thread; locks are never held while it waits.
+pub(super) struct Group {
+    addresses: String,
+    topics: Vec<Arc<str>>,
+    worker: String,
+    events: mpsc::Sender<LogEvent>,
+    held: Mutex<Held>,
+    /// Set by a callback that cannot go on, and while the client is closed.
+    ended: Mutex<Option<End>>,
+    reasons: Reasons,
+}
+
+impl ConsumerContext for Group {
+    fn rebalance(&self, client: &Client, code: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
+        let sources = self.sources(partitions);
+        let is_ended = lock(&self.ended).is_some();
+        let outcome = match code {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS if is_ended => assign(client, &[]),
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.take(client, &sources),
+            _ if is_ended || sources.is_empty() => unassign(client, partitions),
+            _ if client.assignment_lost() => self.lose(client, &sources, partitions),
+            _ => self.give_up(client, &sources, partitions),
+        };
+        if let Err(end) = outcome {
+            lock(&self.ended).get_or_insert(end);
+        }
+    }
+}
+
+impl Group {
+    /// Asks the worker where to start, and starts there. librdkafka waits for an assignment in any case.
+    fn take(&self, client: &Client, sources: &[TopicPartition]) -> Result<(), End> {
+        if sources.is_empty() {
+            return assign(client, &[]);
+        }
+        match self.starts_of(client, sources) {
+            Ok(starts) => self.start_at(client, starts),
+            Err(end) => assign(client, &[]).and(Err(end)),
+        }
+    }
+
+    fn starts_of(&self, client: &Client, sources: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>, End> {
+        let (start, reply) = oneshot::channel();
+        self.send(LogEvent::Assigned { partitions: sources.to_vec(), start })?;
+        let starts = offsets_for(sources, reply.blocking_recv().map_err(|_| End::Closed)??)?;
+        for (source, offset) in &starts {
+            self.check_start(client, source, *offset)?;
+        }
+        Ok(starts)
+    }
+
+    fn start_at(&self, client: &Client, starts: Vec<(TopicPartition, Offset)>) -> Result<(), End> {
+        assign(client, &starts)?;
+        let mut held = lock(&self.held);
+        for (source, offset) in starts {
+            held.start(source, offset);
+        }
+        Ok(())
+    }
+
+    /// Hands over what was polled, lets the worker commit, then lets go.
+    fn give_up(&self, client: &Client, sources: &[TopicPartition], partitions: &TopicPartitionList) -> Result<(), End> {
+        let told = self.hand_over(client, sources).and_then(|()| self.revoke(sources.to_vec()));
+        lock(&self.held).forget(sources);
+        unassign(client, partitions).and(told)
+    }
+
+    fn revoke(&self, sources: Vec<TopicPartition>) -> Result<(), End> {
+        let (done, reply) = oneshot::channel();
+        self.send(LogEvent::Revoked { partitions: sources, done })?;
+        reply.blocking_recv().map_err(|_| End::Closed)
+    }
+
+    /// Drops what was polled, and starts what is kept where the worker says.
+    fn lose(&self, client: &Client, sources: &[TopicPartition], partitions: &TopicPartitionList) -> Result<(), End> {
+        tracing::warn!(worker = %self.worker, partitions = ?sources, "the group took partitions away");
+        lock(&self.held).forget(sources);
+        unassign(client, partitions)?;
+        let kept = lock(&self.held).sources();
+        let (reply, offsets) = oneshot::channel();
+        self.send(LogEvent::Lost { partitions: sources.to_vec(), kept: reply })?;
+        let starts = offsets_for(&kept, offsets.blocking_recv().map_err(|_| End::Closed)??)?;
+        if kept.is_empty() {
+            return Ok(());
+        }
+        unassign(client, &list_of(&starts)?)?;
+        self.start_at(client, starts)
+    }
+
+    /// Ends in order: what was polled, then a revoke of everything.
+    fn let_go(&self, client: &Client) -> Result<(), End> {
+        let sources = lock(&self.held).sources();
+        if sources.is_empty() {
+            return Ok(());
+        }
+        self.hand_over(client, &sources)?;
+        self.revoke(sources)
+    }
+
+    /// Sends what is pending of these partitions; one that has nothing new is told about only at its end.
+    fn hand_over(&self, client: &Client, sources: &[TopicPartition]) -> Result<(), End> {
+        if sources.is_empty() {
+            return Ok(());
+        }
+        let positions = client.position().ok();
+        for source in sources {
+            let position = positions.as_ref().and_then(|positions| position_in(positions, source));
+            let Some(mut fetched) = lock(&self.held).take(source, position, Instant::now()) else { continue };
+            fetched.fetched_at = chrono::Utc::now().timestamp_micros();
+            fetched.at_end = fetched.at_end && fetched.records.is_empty() && self.is_at_end(client, &fetched);
+            if !fetched.records.is_empty() || fetched.at_end {
+                self.send(LogEvent::Fetched(fetched))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the broker whether a partition still ends where the client stands: an end noticed earlier says nothing about now.
+    fn is_at_end(&self, client: &Client, fetched: &Fetched) -> bool {
+        bounds_by(client, &fetched.source.topic, fetched.source.partition).is_ok_and(|bounds| bounds.end == fetched.position)
+    }
+
+    /// The client reached the end of a partition, of which rdkafka tells the number and not the topic: it is one that stands at
+    /// its end.
+    fn reach_end(&self, client: &Client, partition: i32, now: Instant) {
+        let mut candidates: Vec<TopicPartition> =
+            lock(&self.held).sources().into_iter().filter(|source| source.partition == partition).collect();
+        if candidates.len() > 1 {
+            let at = self.reasons.last().as_deref().and_then(end_in);
+            let positions = client.position().ok();
+            let position = |source: &TopicPartition| {
+                positions.as_ref().and_then(|positions| position_in(positions, source)).or_else(|| lock(&self.held).position(source))
+            };
+            candidates.retain(|source| at.is_none() || position(source) == at);
+            if candidates.len() > 1 {
+                let end = |source: &TopicPartition| bounds_by(client, &source.topic, source.partition).ok().map(|bounds| bounds.end);
+                candidates.retain(|source| position(source).is_some_and(|position| end(source) == Some(position)));
+            }
+        }
+        let mut held = lock(&self.held);
+        for source in &candidates {
+            held.reach_end(source, now);
+        }
+    }
+
+    /// Sorts an error of the poll: most pass by themselves.
+    fn handle(&self, client: &Client, error: KafkaError) -> Result<(), End> {
+        use RDKafkaErrorCode as Code;
+        let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
+        match error.rdkafka_error_code() {
+            Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => Err(self.out_of_range(client, error).into()),
+            Some(Code::PollExceeded) => {
+                tracing::error!(worker = %self.worker, "the worker took no events for too long and loses its partitions");
+                Ok(())
+            }
+            code if !is_fatal && code.is_none_or(is_passing) => {
+                tracing::warn!(%error, worker = %self.worker, brokers = %self.addresses, "kafka consumer error, trying again");
+                Ok(())
+            }
+            _ => Err(self.failed("consuming the log", error).into()),
+        }
+    }
+
+    /// Names the partition whose offset is not in the log any more: librdkafka's error does not.
+    fn out_of_range(&self, client: &Client, error: KafkaError) -> Error {
+        let positions = client.position().ok();
+        for source in lock(&self.held).sources() {
+            let position = positions.as_ref().and_then(|positions| position_in(positions, &source));
+            let position = position.or_else(|| lock(&self.held).position(&source)).unwrap_or_default();
+            if let Ok(bounds) = bounds_by(client, &source.topic, source.partition)
+                && (position < bounds.begin || position > bounds.end)
+            {
+                return outside(&source, position, bounds.begin, bounds.end).with("brokers", &self.addresses);
+            }
+        }
+        self.failed("consuming the log", error)
+    }
+
+    fn check_start(&self, client: &Client, source: &TopicPartition, offset: Offset) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let bounds = bounds_by(client, &source.topic, source.partition);
+            let error = match bounds {
+                Ok(bounds) if offset < bounds.begin => return Err(outside(source, offset, bounds.begin, bounds.end)),
+                Ok(bounds) if offset <= bounds.end => return Ok(()),
+                Ok(bounds) => outside(source, offset, bounds.begin, bounds.end),
+                Err(error) => self.failed("asking for the bounds", error).with("partition", source),
+            };
+            if began.elapsed() > END_TIMEOUT || self.events.is_closed() {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    fn send(&self, event: LogEvent) -> Result<(), End> {
+        self.events.blocking_send(event).map_err(|_| End::Closed)
+    }
+
+    fn sources(&self, partitions: &TopicPartitionList) -> Vec<TopicPartition> {
+        partitions.elements().iter().map(|element| self.source(element.topic(), element.partition())).collect()
+    }
+
+    /// Topic names are shared, not copied.
+    fn source(&self, topic: &str, partition: i32) -> TopicPartition {
+        let shared = self.topics.iter().find(|shared| ***shared == *topic).cloned();
+        TopicPartition { topic: shared.unwrap_or_else(|| topic.into()), partition }
+    }
+
+    fn failed(&self, doing: &str, error: KafkaError) -> Error {
+        failed(doing, error, &self.addresses, &self.reasons)
+    }
+}
+
+impl ClientContext for Group {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        client::log(level, facility, message);
+    }
+
+    fn stats_raw(&self, _: &[u8]) {}
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.reasons.note(&error, reason);
+    }
+}
+
+/// True for an error after which polling goes on: brokers that are away come back.
+pub(super) fn is_passing(code: RDKafkaErrorCode) -> bool {
+    code != RDKafkaErrorCode::Fatal && kind_of(code) == ErrorKind::Unavailable
+}
+
+fn assign(client: &Client, starts: &[(TopicPartition, Offset)]) -> Result<(), End> {
+    let assigned = list_of(starts).and_then(|list| client.incremental_assign(&list).map_err(refused));
+    assigned.map_err(End::Failed)
+}
+
+fn unassign(client: &Client, partitions: &TopicPartitionList) -> Result<(), End> {
+    client.incremental_unassign(partitions).map_err(|error| End::Failed(refused(error)))
+}
+
+fn list_of(starts: &[(TopicPartition, Offset)]) -> Result<TopicPartitionList> {
+    let mut list = TopicPartitionList::with_capacity(starts.len());
+    for (source, offset) in starts {
+        list.add_partition_offset(&source.topic, source.partition, rdkafka::Offset::Offset(offset.0)).map_err(refused)?;
+    }
+    Ok(list)
+}
+
+fn position_in(positions: &TopicPartitionList, source: &TopicPartition) -> Option<Offset> {
+    match positions.find_partition(&source.topic, source.partition)?.offset() {
+        rdkafka::Offset::Offset(offset) => Some(Offset(offset)),
+        _ => None,
+    }
+}
+
+/// The offset in librdkafka's "reached end of partition at offset 12 (..)".
+fn end_in(reason: &str) -> Option<Offset> {
+    let (_, after) = reason.split_once("end of partition at offset ")?;
+    let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok().map(Offset)
+}
+
+/// Assigning and listing partitions is not refused, unless we are wrong.
+fn refused(error: KafkaError) -> Error {
+    Error::internal("kafka refused a list of partitions").caused_by(error)
+}

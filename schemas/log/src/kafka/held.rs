@@ -1,0 +1,103 @@
+//! The partitions that a consumer holds, with the records that wait to be handed over. Plain values: no client, no channel.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::{Fetched, TopicPartition};
+use types::record::Record;
+use types::vector::Offset;
+
+/// How often to say that a partition still stands at its end.
+const AT_END_EVERY: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(super) struct Held {
+    partitions: BTreeMap<TopicPartition, Partition>,
+    max_records: usize,
+    max_wait: Duration,
+}
+
+#[derive(Debug)]
+struct Partition {
+    /// At least the offset after the last record; the client may stand further on.
+    position: Offset,
+    pending: Vec<Record>,
+    pending_since: Option<Instant>,
+    at_end: bool,
+    /// At the end: when to say so (again).
+    tell_end_at: Option<Instant>,
+}
+
+impl Held {
+    pub(super) fn new(max_records: usize, max_wait: Duration) -> Held {
+        Held { partitions: BTreeMap::new(), max_records: max_records.max(1), max_wait }
+    }
+
+    /// Holds a partition from `position` on, without anything pending.
+    pub(super) fn start(&mut self, source: TopicPartition, position: Offset) {
+        let fresh = Partition { position, pending: Vec::new(), pending_since: None, at_end: false, tell_end_at: None };
+        self.partitions.insert(source, fresh);
+    }
+
+    pub(super) fn forget(&mut self, sources: &[TopicPartition]) {
+        self.partitions.retain(|source, _| !sources.contains(source));
+    }
+
+    pub(super) fn sources(&self) -> Vec<TopicPartition> {
+        self.partitions.keys().cloned().collect()
+    }
+
+    pub(super) fn position(&self, source: &TopicPartition) -> Option<Offset> {
+        self.partitions.get(source).map(|partition| partition.position)
+    }
+
+    /// Takes a record in; answers when its partition's records are to be handed over. One of a partition that is not held is
+    /// dropped.
+    pub(super) fn push(&mut self, source: &TopicPartition, record: Record, now: Instant) -> Option<Instant> {
+        let partition = self.partitions.get_mut(source)?;
+        partition.position = record.offset.next();
+        partition.at_end = false;
+        partition.tell_end_at = None;
+        partition.pending.push(record);
+        let since = *partition.pending_since.get_or_insert(now);
+        if partition.pending.len() >= self.max_records { Some(now) } else { Some(since + self.max_wait) }
+    }
+
+    /// Notes that the client stands at the partition's end: to be handed over at once.
+    pub(super) fn reach_end(&mut self, source: &TopicPartition, now: Instant) {
+        if let Some(partition) = self.partitions.get_mut(source) {
+            partition.at_end = true;
+            partition.tell_end_at = Some(now);
+        }
+    }
+
+    /// The partitions whose records, or whose being at the end, are to be handed over now.
+    pub(super) fn due(&self, now: Instant) -> Vec<TopicPartition> {
+        let due = self.partitions.iter().filter(|(_, partition)| self.due_at(partition).is_some_and(|at| at <= now));
+        due.map(|(source, _)| source.clone()).collect()
+    }
+
+    /// When something will be due, if nothing else comes.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.partitions.values().filter_map(|partition| self.due_at(partition)).min()
+    }
+
+    /// Takes what is pending, with the client's position where it is known. When it was fetched is for the caller to say.
+    pub(super) fn take(&mut self, source: &TopicPartition, position: Option<Offset>, now: Instant) -> Option<Fetched> {
+        let partition = self.partitions.get_mut(source)?;
+        partition.position = partition.position.max(position.unwrap_or_default());
+        partition.pending_since = None;
+        partition.tell_end_at = partition.at_end.then_some(now + AT_END_EVERY);
+        let records = std::mem::take(&mut partition.pending);
+        Some(Fetched { source: source.clone(), records, position: partition.position, at_end: partition.at_end, fetched_at: 0 })
+    }
+
+    fn due_at(&self, partition: &Partition) -> Option<Instant> {
+        let is_full = partition.pending.len() >= self.max_records;
+        let filled = partition.pending_since.map(|since| if is_full { since } else { since + self.max_wait });
+        [filled, partition.tell_end_at].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

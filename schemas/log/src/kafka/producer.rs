@@ -1,0 +1,150 @@
+//! Appends to Kafka: idempotent, acknowledged by all in-sync replicas, partitions chosen by us.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
+use tokio::sync::mpsc;
+
+use super::client::{self, Reasons, lock};
+use super::settings::{self, Settings};
+use crate::{NewRecord, partition_for, random_of};
+use types::vector::Offset;
+use types::{Error, Result};
+
+/// How long a full queue is waited for.
+const QUEUE_FULL_TIMEOUT: Duration = Duration::from_secs(30);
+const QUEUE_FULL_FIRST_WAIT: Duration = Duration::from_millis(5);
+const QUEUE_FULL_LAST_WAIT: Duration = Duration::from_millis(200);
+
+type Client = ThreadedProducer<Acks, NoCustomPartitioner>;
+/// A record's number in its append, and where it went.
+type Ack = (usize, Result<(i32, Offset), KafkaError>);
+
+/// The producer, and a new one after a fatal error (the idempotent producer's sequence is broken then).
+pub(super) struct Appender {
+    settings: Settings,
+    client: Mutex<Option<Arc<Client>>>,
+}
+
+impl Appender {
+    pub(super) fn new(settings: Settings) -> Appender {
+        Appender { settings, client: Mutex::new(None) }
+    }
+
+    /// Appends to a topic of `partitions` partitions and waits for every acknowledgement. After an error some records may be in
+    /// the log all the same.
+    pub(super) async fn append(&self, topic: &str, partitions: u32, records: &[NewRecord], random: u64) -> Result<Vec<(i32, Offset)>> {
+        let client = self.client()?;
+        let (sender, mut acks) = mpsc::unbounded_channel();
+        for (index, record) in records.iter().enumerate() {
+            let partition = partition_for(record, partitions, random_of(random, index));
+            self.send(&client, topic, partition, record, Box::new(Receipt { index, acks: sender.clone() })).await?;
+        }
+        drop(sender);
+        let mut places = vec![(0, Offset::ZERO); records.len()];
+        let mut missing = records.len();
+        while missing > 0 {
+            let Some((index, outcome)) = acks.recv().await else { return Err(self.not_acknowledged(topic)) };
+            places[index] = outcome.map_err(|error| self.failed(&client, topic, error))?;
+            missing -= 1;
+        }
+        Ok(places)
+    }
+
+    async fn send(&self, client: &Client, topic: &str, partition: i32, record: &NewRecord, receipt: Box<Receipt>) -> Result<()> {
+        let mut message = BaseRecord::<[u8], [u8], Box<Receipt>>::with_opaque_to(topic, receipt).partition(partition);
+        message.key = record.key.as_deref();
+        message.payload = record.value.as_deref();
+        message.headers = headers_of(record)?;
+        let began = Instant::now();
+        let mut wait = QUEUE_FULL_FIRST_WAIT;
+        loop {
+            let error = match client.send(message) {
+                Ok(()) => return Ok(()),
+                Err((error, returned)) => {
+                    message = returned;
+                    error
+                }
+            };
+            let is_full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
+            if !is_full || began.elapsed() > QUEUE_FULL_TIMEOUT {
+                return Err(self.failed(client, topic, error));
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(QUEUE_FULL_LAST_WAIT);
+        }
+    }
+
+    fn client(&self) -> Result<Arc<Client>> {
+        let mut client = lock(&self.client);
+        if let Some(client) = client.as_ref().filter(|client| client.client().fatal_error().is_none()) {
+            return Ok(client.clone());
+        }
+        let fresh = Client::from_config_and_context(&self.settings.producer(), Acks::default()).map_err(settings::refusal)?;
+        Ok(client.insert(Arc::new(fresh)).clone())
+    }
+
+    fn failed(&self, client: &Client, topic: &str, error: KafkaError) -> Error {
+        let reasons = &client.client().context().reasons;
+        client::failed("appending to the log", error, &self.settings.addresses, reasons).with("topic", topic)
+    }
+
+    fn not_acknowledged(&self, topic: &str) -> Error {
+        Error::unavailable("the log did not acknowledge an append").with("topic", topic).with("brokers", &self.settings.addresses)
+    }
+}
+
+/// Goes with each record through librdkafka and brings its acknowledgement back.
+struct Receipt {
+    index: usize,
+    acks: mpsc::UnboundedSender<Ack>,
+}
+
+/// The producer's callbacks.
+#[derive(Default)]
+struct Acks {
+    reasons: Reasons,
+}
+
+impl ClientContext for Acks {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        client::log(level, facility, message);
+    }
+
+    fn stats_raw(&self, _: &[u8]) {}
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.reasons.note(&error, reason);
+    }
+}
+
+impl ProducerContext for Acks {
+    type DeliveryOpaque = Box<Receipt>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, receipt: Box<Receipt>) {
+        let outcome = match result {
+            Ok(message) => Ok((message.partition(), Offset(message.offset()))),
+            Err((error, _)) => Err(error.clone()),
+        };
+        receipt.acks.send((receipt.index, outcome)).ok();
+    }
+}
+
+fn headers_of(record: &NewRecord) -> Result<Option<OwnedHeaders>> {
+    if record.headers.is_empty() {
+        return Ok(None);
+    }
+    let mut headers = OwnedHeaders::new_with_capacity(record.headers.len());
+    for (name, value) in &record.headers {
+        if name.contains('\0') {
+            return Err(Error::input("a header's name holds a zero byte").with("header", format!("{name:?}")));
+        }
+        headers = headers.insert(Header { key: name, value: Some(value.as_ref()) });
+    }
+    Ok(Some(headers))
+}

@@ -1,0 +1,89 @@
+//! Reads a stretch of one partition with a short-lived consumer that joins no group.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::TopicPartitionList;
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use uuid::Uuid;
+
+use super::client::{Quiet, failed};
+use super::cluster::Cluster;
+use super::record::record_of;
+use super::settings::{self, Settings};
+use crate::{Fetched, TopicPartition, outside};
+use types::vector::Offset;
+use types::{Error, Result};
+
+/// A read that gets nothing for this long fails.
+const STALL: Duration = Duration::from_secs(30);
+
+pub(super) fn read(settings: &Settings, cluster: &Cluster, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
+    let partitions = cluster.expect_partitions(&source.topic)?;
+    if source.partition < 0 || source.partition as u32 >= partitions {
+        return Err(cluster.no_topic(&source.topic).with("partition", source.partition));
+    }
+    let fetched_at = chrono::Utc::now().timestamp_micros();
+    let bounds = cluster.bounds_of(source)?;
+    if from < bounds.begin || from > bounds.end {
+        return Err(outside(source, from, bounds.begin, bounds.end));
+    }
+    let mut fetched = Fetched { source: source.clone(), records: Vec::new(), position: from, at_end: from == bounds.end, fetched_at };
+    if fetched.at_end {
+        return Ok(fetched);
+    }
+    let group = format!("basestream-read-{}", Uuid::new_v4());
+    let consumer = BaseConsumer::from_config_and_context(&settings.consumer(&group, "basestream-read"), Quiet::default());
+    let consumer: BaseConsumer<Quiet> = consumer.map_err(settings::refusal)?;
+    fill(&consumer, &mut fetched, max_records).map_err(|error| {
+        failed("reading the log", error, &settings.addresses, &consumer.context().reasons).with("partition", source).with("offset", from)
+    })?;
+    if fetched.position == from {
+        return Err(Error::unavailable("the log delivered nothing")
+            .with("partition", source)
+            .with("offset", from)
+            .with("brokers", &settings.addresses));
+    }
+    fetched.at_end |= fetched.position >= bounds.end;
+    Ok(fetched)
+}
+
+/// Polls until the partition's end, enough records, or nothing for [`STALL`].
+fn fill(consumer: &BaseConsumer<Quiet>, fetched: &mut Fetched, max_records: usize) -> std::result::Result<(), KafkaError> {
+    let source = fetched.source.clone();
+    let mut start = TopicPartitionList::new();
+    start.add_partition_offset(&source.topic, source.partition, rdkafka::Offset::Offset(fetched.position.0))?;
+    consumer.assign(&start)?;
+    let mut last = Instant::now();
+    while fetched.records.len() < max_records && last.elapsed() < STALL {
+        match consumer.poll(Duration::from_millis(100)) {
+            None => continue,
+            Some(Ok(message)) => {
+                let record = record_of(&message);
+                fetched.position = record.offset.next();
+                fetched.records.push(record);
+            }
+            Some(Err(KafkaError::PartitionEOF(_))) => {
+                fetched.at_end = true;
+                fetched.position = position_of(consumer, &source).unwrap_or(fetched.position).max(fetched.position);
+                break;
+            }
+            Some(Err(error)) if error.rdkafka_error_code().is_none_or(super::consumer::is_passing) => {
+                tracing::debug!(%error, partition = %source, "kafka read error, trying again");
+                continue;
+            }
+            Some(Err(error)) => return Err(error),
+        }
+        last = Instant::now();
+    }
+    Ok(())
+}
+
+fn position_of(consumer: &BaseConsumer<Quiet>, source: &TopicPartition) -> Option<Offset> {
+    let positions = consumer.position().ok()?;
+    match positions.find_partition(&source.topic, source.partition)?.offset() {
+        rdkafka::Offset::Offset(offset) => Some(Offset(offset)),
+        _ => None,
+    }
+}

@@ -1,0 +1,149 @@
+//! librdkafka's settings for each kind of client: the user's properties, and above them those that our promises rest on.
+
+use std::collections::BTreeMap;
+
+use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+
+use types::{Error, Result};
+
+/// What correctness rests on. A property that says otherwise is refused.
+const PRODUCER: [(&str, &str); 2] = [("acks", "all"), ("enable.idempotence", "true")];
+const CONSUMER: [(&str, &str); 8] = [
+    ("enable.auto.commit", "false"),
+    ("enable.auto.offset.store", "false"),
+    ("auto.offset.reset", "error"),
+    ("check.crcs", "true"),
+    ("isolation.level", "read_committed"),
+    ("enable.partition.eof", "true"),
+    ("partition.assignment.strategy", "cooperative-sticky"),
+    ("allow.auto.create.topics", "false"),
+];
+
+/// Other names of the same settings, and settings that would undo them.
+const REFUSED: [&str; 10] = [
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "request.required.acks",
+    "auto.commit.enable",
+    "transactional.id",
+    "enable.gapless.guarantee",
+    "log.queue",
+];
+
+/// Defaults of ours that a property may change.
+const PRODUCER_DEFAULTS: [(&str, &str); 3] =
+    [("compression.codec", "lz4"), ("message.timeout.ms", "30000"), ("queue.buffering.max.kbytes", "262144")];
+const CONSUMER_DEFAULTS: [(&str, &str); 7] = [
+    // A full queue is drained in less than librdkafka's default of a second.
+    ("fetch.queue.backoff.ms", "20"),
+    // The end of a partition is seen when a fetch comes back empty.
+    ("fetch.wait.max.ms", "100"),
+    // How soon a rebalance is noticed, and how soon a dead worker's partitions are taken over.
+    ("heartbeat.interval.ms", "1000"),
+    ("session.timeout.ms", "15000"),
+    ("max.poll.interval.ms", "300000"),
+    // For each partition: what is fetched ahead waits in memory.
+    ("queued.max.messages.kbytes", "16384"),
+    ("topic.metadata.refresh.interval.ms", "10000"),
+];
+
+/// Names that librdkafka has twice: the user's one replaces our default of the other.
+const ALIASES: [(&str, &str); 2] = [("compression.type", "compression.codec"), ("delivery.timeout.ms", "message.timeout.ms")];
+
+/// The addresses and properties of one Kafka log.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) addresses: String,
+    properties: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// Checks addresses and properties. Errors: `Input`, naming the property; values are not shown, some are secrets.
+    pub(super) fn new(addresses: &str, properties: &BTreeMap<String, String>) -> Result<Settings> {
+        check_addresses(addresses)?;
+        for (name, value) in properties {
+            let fixed = PRODUCER.iter().chain(&CONSUMER).find(|(fixed, _)| fixed == name);
+            match fixed {
+                Some((_, fixed)) if fixed != value => return Err(refused(name).with("expected", fixed)),
+                None if REFUSED.contains(&name.as_str()) => return Err(refused(name)),
+                _ => {}
+            }
+        }
+        let settings = Settings { addresses: addresses.to_owned(), properties: properties.clone() };
+        settings.producer().create_native_config().map_err(refusal)?;
+        settings.consumer("check", "check").create_native_config().map_err(refusal)?;
+        Ok(settings)
+    }
+
+    pub(super) fn producer(&self) -> ClientConfig {
+        self.config(&PRODUCER_DEFAULTS, &PRODUCER)
+    }
+
+    pub(super) fn consumer(&self, group: &str, client: &str) -> ClientConfig {
+        let mut config = self.config(&CONSUMER_DEFAULTS, &CONSUMER);
+        config.set("group.id", group).set("client.id", client);
+        config
+    }
+
+    /// A client that asks for metadata and bounds, and joins no group.
+    pub(super) fn metadata(&self) -> ClientConfig {
+        self.config(&CONSUMER_DEFAULTS, &CONSUMER)
+    }
+
+    fn config(&self, defaults: &[(&str, &str)], fixed: &[(&str, &str)]) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set_log_level(RDKafkaLogLevel::Info);
+        for (name, value) in defaults {
+            config.set(*name, *value);
+        }
+        for (name, value) in &self.properties {
+            if let Some((_, twin)) = ALIASES.iter().find(|(alias, _)| alias == name) {
+                config.remove(twin);
+            }
+            config.set(name, value);
+        }
+        for (name, value) in fixed {
+            config.set(*name, *value);
+        }
+        config.set("bootstrap.servers", &self.addresses);
+        config
+    }
+}
+
+/// Why librdkafka takes no such settings.
+pub(super) fn refusal(error: KafkaError) -> Error {
+    match error {
+        KafkaError::ClientConfig(_, description, name, value) => {
+            // librdkafka quotes the values that it refuses.
+            let description = if value.is_empty() { description } else { description.replace(&value, "***") };
+            Error::input("Kafka takes no such property").with("property", name).with("reason", description)
+        }
+        error => Error::input("Kafka takes no such properties").with("reason", error),
+    }
+}
+
+fn refused(name: &str) -> Error {
+    Error::input("this property is basestream's to set: its correctness rests on it").with("property", name)
+}
+
+fn check_addresses(addresses: &str) -> Result<()> {
+    let wrong =
+        |found: &str| Error::input("a Kafka address is wrong").with("found", format!("{found:?}")).with("expected", "host:port, ..");
+    if addresses.contains('@') {
+        let expected = "host:port, ..; user and password are properties, sasl.username and sasl.password";
+        return Err(Error::input("a Kafka address holds credentials").with("expected", expected));
+    }
+    for address in addresses.split(',') {
+        let (host, port) = address.trim().rsplit_once(':').ok_or_else(|| wrong(address))?;
+        let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+        if host.is_empty() || !is_port || host.contains(['/', '@', ' ']) {
+            return Err(wrong(address));
+        }
+    }
+    Ok(())
+}

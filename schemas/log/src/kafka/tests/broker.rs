@@ -1,0 +1,253 @@
+//! Against a real broker, where `BASESTREAM_TEST_KAFKA` names one; otherwise these tests say nothing.
+
+use rdkafka::ClientConfig;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
+
+use super::*;
+
+async fn real_log(properties: &[(&str, &str)]) -> Option<Arc<dyn Log>> {
+    let url = std::env::var("BASESTREAM_TEST_KAFKA").ok()?;
+    let properties = properties.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    Some(crate::open(&url, &properties).await.unwrap())
+}
+
+fn addresses() -> String {
+    std::env::var("BASESTREAM_TEST_KAFKA").unwrap().trim_start_matches("kafka://").to_owned()
+}
+
+fn fresh_name(what: &str) -> String {
+    format!("{what}-{}", Uuid::new_v4())
+}
+
+fn in_group(worker: &str, group: &str, topics: &[&str]) -> Subscription {
+    Subscription { group: group.to_owned(), ..subscription(worker, topics) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_is_made_once_and_known_at_once() {
+    let Some(log) = real_log(&[]).await else { return };
+    let topic = fresh_name("made");
+    assert_eq!(log.bounds(&topic).await.unwrap(), []);
+    assert_eq!(log.identity(&topic).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(log.append(&topic, numbered(0, 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(log.subscribe(subscription("a", &[&topic])).await.err().unwrap().kind(), ErrorKind::NotFound);
+    assert_eq!(log.create_topic(&topic, 3).await.unwrap(), 3);
+    assert_eq!(log.create_topic(&topic, 5).await.unwrap(), 3);
+    assert_eq!(log.append(&topic, numbered(0, 1000)).await.unwrap().len(), 1000);
+    let bounds = log.bounds(&topic).await.unwrap();
+    assert_eq!(bounds.iter().map(|bounds| bounds.end.0).sum::<i64>(), 1000);
+    assert_eq!(log.create_topic("no/such name", 1).await.unwrap_err().kind(), ErrorKind::Input);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_position_passes_over_the_markers_of_transactions() {
+    let Some(log) = real_log(&[]).await else { return };
+    let topic = fresh_name("transactions");
+    log.create_topic(&topic, 1).await.unwrap();
+    let send_transactions = {
+        let topic = topic.clone();
+        move || {
+            let mut config = ClientConfig::new();
+            config.set("bootstrap.servers", addresses()).set("transactional.id", &topic);
+            let producer: ThreadedProducer<DefaultProducerContext> = config.create().unwrap();
+            producer.init_transactions(cluster::TIMEOUT).unwrap();
+            for (number, is_committed) in [(0, true), (1, false), (2, true), (3, false)] {
+                producer.begin_transaction().unwrap();
+                let value = format!("{number:08}");
+                producer.send(BaseRecord::<(), str>::to(&topic).payload(&value)).ok().unwrap();
+                match is_committed {
+                    true => producer.commit_transaction(cluster::TIMEOUT).unwrap(),
+                    false => producer.abort_transaction(cluster::TIMEOUT).unwrap(),
+                }
+            }
+        }
+    };
+    tokio::task::spawn_blocking(send_transactions).await.unwrap();
+
+    let end = log.bounds(&topic).await.unwrap()[0].end;
+    let fetched = log.read(&source(&topic, 0), Offset(0), 100).await.unwrap();
+    assert_eq!((fetched.records.len(), fetched.position, fetched.at_end), (2, end, true));
+    let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
+    let worker = tokio::spawn(work(log, in_group("a", &topic, &[&topic]), catalog.clone(), stop.clone()));
+    until("the end, behind the last marker", || catalog.start_of(&source(&topic, 0)) == end).await;
+    stop.cancel();
+    worker.await.unwrap();
+    assert_eq!(catalog.count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_workers_come_and_go_without_loss_or_overlap() {
+    let Some(log) = real_log(&[("heartbeat.interval.ms", "300")]).await else { return };
+    let (events, logins) = (fresh_name("events"), fresh_name("logins"));
+    log.create_topic(&events, 6).await.unwrap();
+    log.create_topic(&logins, 4).await.unwrap();
+    let catalog = Arc::new(Catalog::default());
+    let mut workers = Vec::new();
+    let mut sent = 0;
+    for round in 0..6 {
+        if round < 3 {
+            let stop = CancellationToken::new();
+            let subscription = in_group(&format!("w{round}"), &events, &[&events, &logins]);
+            workers.push((tokio::spawn(work(log.clone(), subscription, catalog.clone(), stop.clone())), stop));
+        } else {
+            let (worker, stop) = workers.remove(0);
+            if round < 5 {
+                stop.cancel();
+                let told = worker.await.unwrap();
+                assert_eq!((told.lost, told.refused_commits), (0, 0), "{told:?}");
+            } else {
+                workers.push((worker, stop));
+            }
+        }
+        for _ in 0..100 {
+            let topic = if sent % 40 == 0 { &events } else { &logins };
+            log.append(topic, numbered(sent, sent + 20)).await.unwrap();
+            sent += 20;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    until("all records", || catalog.count() >= sent).await;
+    for (worker, stop) in workers {
+        stop.cancel();
+        assert!(worker.await.unwrap().failed.is_none());
+    }
+    assert_eq!(catalog.values(), values_of(0, sent));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_expired_fails_and_names_the_range() {
+    let Some(log) = real_log(&[]).await else { return };
+    let topic = fresh_name("expired");
+    log.create_topic(&topic, 1).await.unwrap();
+    log.append(&topic, numbered(0, 10)).await.unwrap();
+    delete_before(&topic, 5).await;
+    until_begin(&log, &topic, 5).await;
+    let told = work(log.clone(), in_group("a", &topic, &[&topic]), Arc::default(), CancellationToken::new()).await;
+    let error = told.failed.unwrap();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("partition: 0, offset: 0, the log has: 5..10"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_expire_under_a_consumer_fail_it_and_name_the_range() {
+    let Some(log) = real_log(&[("queued.min.messages", "1"), ("fetch.message.max.bytes", "1000")]).await else { return };
+    let topic = fresh_name("outrun");
+    log.create_topic(&topic, 1).await.unwrap();
+    for start in (0..2000).step_by(100) {
+        log.append(&topic, numbered(start, start + 100)).await.unwrap();
+    }
+    let mut consumer = log.subscribe(in_group("a", &topic, &[&topic])).await.unwrap();
+    let Some(LogEvent::Assigned { start, .. }) = consumer.events.recv().await else { panic!("not assigned") };
+    start.send(Ok(vec![(source(&topic, 0), Offset(0))])).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    delete_before(&topic, 2000).await;
+    let mut failed = None;
+    while let Some(event) = consumer.events.recv().await {
+        if let LogEvent::Failed(error) = event {
+            failed = Some(error);
+        }
+    }
+    let error = failed.unwrap();
+    assert!(error.to_string().contains("partition: 0, offset: ") && error.to_string().contains("the log has: 2000..2000"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_partitions_are_assigned_to_who_consumes() {
+    let Some(log) = real_log(&[("topic.metadata.refresh.interval.ms", "500")]).await else { return };
+    let topic = fresh_name("growing");
+    log.create_topic(&topic, 1).await.unwrap();
+    let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
+    let worker = tokio::spawn(work(log.clone(), in_group("a", &topic, &[&topic]), catalog.clone(), stop.clone()));
+    log.append(&topic, numbered(0, 100)).await.unwrap();
+    until("the first partition's records", || catalog.count() == 100).await;
+    let admin: AdminClient<_> = ClientConfig::new().set("bootstrap.servers", addresses()).create().unwrap();
+    let grown = rdkafka::admin::NewPartitions::new(&topic, 3);
+    admin.create_partitions([&grown], &AdminOptions::new()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let fresh = real_log(&[]).await.unwrap();
+    fresh.append(&topic, numbered(100, 400)).await.unwrap();
+    until("all records", || catalog.count() == 400).await;
+    stop.cancel();
+    assert_eq!(worker.await.unwrap().lost, 0);
+    assert!(catalog.start_of(&source(&topic, 2)) > Offset(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_stalls_loses_its_partitions_and_hears_of_it() {
+    let stall = [("max.poll.interval.ms", "6000"), ("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "300")];
+    let Some(log) = real_log(&stall).await else { return };
+    let topic = fresh_name("stalled");
+    log.create_topic(&topic, 2).await.unwrap();
+    log.append(&topic, numbered(0, 5000)).await.unwrap();
+    let mut consumer = log.subscribe(in_group("a", &topic, &[&topic])).await.unwrap();
+    let Some(LogEvent::Assigned { start, .. }) = consumer.events.recv().await else { panic!("not assigned") };
+    start.send(Ok(vec![(source(&topic, 0), Offset(0)), (source(&topic, 1), Offset(0))])).unwrap();
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    let mut lost = Vec::new();
+    while let Some(event) = consumer.events.recv().await {
+        match event {
+            LogEvent::Lost { partitions, kept } => {
+                lost = partitions;
+                kept.send(Ok(Vec::new())).unwrap();
+            }
+            LogEvent::Assigned { partitions, start } => {
+                start.send(Ok(partitions.into_iter().map(|source| (source, Offset(0))).collect())).unwrap();
+                break;
+            }
+            LogEvent::Fetched(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(lost, [source(&topic, 0), source(&topic, 1)]);
+    consumer.stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_the_group_refuses_fail_the_consumer() {
+    let Some(log) = real_log(&[("session.timeout.ms", "100"), ("heartbeat.interval.ms", "50")]).await else { return };
+    let topic = fresh_name("refused");
+    log.create_topic(&topic, 1).await.unwrap();
+    let told = work(log, in_group("a", &topic, &[&topic]), Arc::default(), CancellationToken::new()).await;
+    let error = told.failed.unwrap();
+    assert!(error.kind() == ErrorKind::Input && error.to_string().contains("session timeout"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_group_stores_no_offsets() {
+    let Some(log) = real_log(&[]).await else { return };
+    let topic = fresh_name("stored");
+    log.create_topic(&topic, 1).await.unwrap();
+    log.append(&topic, numbered(0, 100)).await.unwrap();
+    let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
+    let worker = tokio::spawn(work(log, in_group("a", &topic, &[&topic]), catalog.clone(), stop.clone()));
+    until("the records", || catalog.count() == 100).await;
+    stop.cancel();
+    worker.await.unwrap();
+    let committed = tokio::task::spawn_blocking(move || {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", addresses()).set("group.id", &topic);
+        let consumer: rdkafka::consumer::BaseConsumer = config.create().unwrap();
+        let mut asked = rdkafka::TopicPartitionList::new();
+        asked.add_partition(&topic, 0);
+        consumer.committed_offsets(asked, cluster::TIMEOUT).unwrap().find_partition(&topic, 0).unwrap().offset()
+    });
+    assert_eq!(committed.await.unwrap(), rdkafka::Offset::Invalid);
+}
+
+async fn delete_before(topic: &str, offset: i64) {
+    let admin: AdminClient<_> = ClientConfig::new().set("bootstrap.servers", addresses()).create().unwrap();
+    let mut upto = rdkafka::TopicPartitionList::new();
+    upto.add_partition_offset(topic, 0, rdkafka::Offset::Offset(offset)).unwrap();
+    admin.delete_records(&upto, &AdminOptions::new()).await.unwrap();
+}
+
+async fn until_begin(log: &Arc<dyn Log>, topic: &str, begin: i64) {
+    for _ in 0..100 {
+        if log.bounds(topic).await.unwrap()[0].begin == Offset(begin) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the log still begins before {begin}");
+}

@@ -1,0 +1,202 @@
+//! The event log: a durable, partitioned sequence of records per topic. Two engines behind one trait: [`embedded`] (SQLite)
+//! and [`kafka`].
+//!
+//! A consumer delivers a totally ordered stream of [`LogEvent`]s. Ownership changes come in the same order as records, so a
+//! worker that handles events one after the other has handled everything before a revoke when it sees the revoke. Start
+//! offsets come from the worker (the catalog), never from the log's own groups.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use types::record::Record;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use types::redact::redacted_url;
+use types::tiles::Micros;
+use types::vector::Offset;
+use types::{Error, Result};
+
+pub mod embedded;
+pub mod kafka;
+mod mark;
+
+pub use mark::{check_mark, mark_of};
+
+/// What a producer hands to the log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NewRecord {
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+    pub headers: Vec<(String, Bytes)>,
+    /// Partition by this when the key is null (the event's id); random when both are absent.
+    pub partition_by: Option<Bytes>,
+}
+
+/// A topic and one of its partitions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicPartition {
+    pub topic: Arc<str>,
+    pub partition: i32,
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.topic, self.partition)
+    }
+}
+
+/// Records of one partition in offset order, with the consumer's position behind them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    pub source: TopicPartition,
+    pub records: Vec<Record>,
+    /// The next offset to be read. May be past the last record (control records, compaction).
+    pub position: Offset,
+    /// True when the position stood at the partition's end when this was fetched.
+    pub at_end: bool,
+    /// When the fetch began, by this machine's clock: at the end, every record before it is delivered.
+    pub fetched_at: Micros,
+}
+
+/// What a consumer tells its worker, in order.
+#[derive(Debug)]
+pub enum LogEvent {
+    /// These partitions are ours from now on. Answer with the offset to start each at.
+    Assigned {
+        partitions: Vec<TopicPartition>,
+        start: oneshot::Sender<Result<Vec<(TopicPartition, Offset)>>>,
+    },
+    /// We are to let go of these. Commit first, then answer; the consumer holds the partitions until then.
+    Revoked {
+        partitions: Vec<TopicPartition>,
+        done: oneshot::Sender<()>,
+    },
+    /// These went to somebody else already: drop all uncommitted work, then answer with the catalog's offsets of what is kept,
+    /// from which the consumer goes on.
+    Lost {
+        partitions: Vec<TopicPartition>,
+        kept: oneshot::Sender<Result<Vec<(TopicPartition, Offset)>>>,
+    },
+    Fetched(Fetched),
+    /// The consumer ended with an error (start offset expired, log shortened, broker gone for good).
+    Failed(types::Error),
+}
+
+/// A partition's bounds in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionBounds {
+    pub partition: i32,
+    /// The first offset still there.
+    pub begin: Offset,
+    /// The offset that the next record will get (of a transactional log: the end of what is committed).
+    pub end: Offset,
+}
+
+/// A consumer: events in, and a way to end it. Dropping it ends it too.
+pub struct Consumer {
+    pub events: mpsc::Receiver<LogEvent>,
+    pub stop: tokio_util::sync::CancellationToken,
+}
+
+/// Who consumes what.
+#[derive(Debug, Clone)]
+pub struct Subscription {
+    /// The consumer group: workers of one group share the partitions.
+    pub group: String,
+    /// This worker's name, unique in the group.
+    pub worker: String,
+    pub topics: Vec<Arc<str>>,
+    /// How many `Fetched` may wait unread.
+    pub queue: usize,
+    /// At most this many records in one `Fetched`.
+    pub max_records: usize,
+    /// How long a fetch may wait to fill before it is handed over.
+    pub max_wait: Duration,
+}
+
+/// A durable, partitioned log.
+#[async_trait]
+pub trait Log: Send + Sync + fmt::Debug {
+    /// Creates the topic with `partitions` partitions unless it exists; answers how many it has.
+    async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32>;
+
+    /// The bounds of each partition, in order; empty when there is no such topic.
+    async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>>;
+
+    /// A text that changes when the topic is made anew (the catalog refuses a log of another identity).
+    async fn identity(&self, topic: &str) -> Result<String>;
+
+    /// Appends durably: when this returns, the records survive a power loss (embedded) or are acknowledged by all in-sync
+    /// replicas (Kafka). Answers each record's partition and offset, in the order given.
+    async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>>;
+
+    /// Reads up to `max_records` records of one partition from `from` on, without a group: for verification and replay.
+    async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched>;
+
+    /// Joins a group and starts delivering.
+    async fn subscribe(&self, subscription: Subscription) -> Result<Consumer>;
+}
+
+/// Opens the log that `url` names: `file:///dir` is the embedded one in that folder (made when missing), `kafka://host:port,..` is
+/// Apache Kafka. `properties` are librdkafka settings and fit Kafka alone.
+///
+/// Opening a Kafka log checks the settings and reaches no broker yet. Errors: `Input` for a URL or property that is wrong,
+/// `Unavailable` when the folder cannot be written, `Corrupt` for a log file of an unknown format.
+pub async fn open(url: &str, properties: &BTreeMap<String, String>) -> Result<Arc<dyn Log>> {
+    match url.split_once("://") {
+        Some(("file", _)) => Ok(Arc::new(embedded::EmbeddedLog::open(&folder_of(url)?, properties).await?)),
+        Some(("kafka", hosts)) => Ok(Arc::new(kafka::KafkaLog::open(hosts.trim_end_matches('/'), properties)?)),
+        _ => Err(Error::input("the log's URL is of no known kind")
+            .with("found", redacted_url(url))
+            .with("expected", "file:///folder or kafka://host:port")),
+    }
+}
+
+fn folder_of(url: &str) -> Result<std::path::PathBuf> {
+    let wrong = || Error::input("the log's URL names no folder").with("found", redacted_url(url)).with("expected", "file:///folder");
+    let parsed = url::Url::parse(url).map_err(|error| wrong().caused_by(error))?;
+    parsed.to_file_path().map_err(|()| wrong())
+}
+
+/// The offset from which somebody wants to read is not in the log (any more).
+pub(crate) fn outside(source: &TopicPartition, offset: Offset, begin: Offset, end: Offset) -> Error {
+    let what = if offset < begin { "the offset expired from the log" } else { "the log ends before the offset" };
+    Error::not_found(what)
+        .with("topic", &source.topic)
+        .with("partition", source.partition)
+        .with("offset", offset)
+        .with("the log has", format!("{begin}..{end}"))
+}
+
+/// Pairs each partition with its offset out of a worker's reply.
+pub(crate) fn offsets_for(partitions: &[TopicPartition], reply: Vec<(TopicPartition, Offset)>) -> Result<Vec<(TopicPartition, Offset)>> {
+    let by_source: BTreeMap<TopicPartition, Offset> = reply.into_iter().collect();
+    let offset_of = |source: &TopicPartition| match by_source.get(source) {
+        Some(offset) => Ok((source.clone(), *offset)),
+        None => Err(Error::internal("the worker named no start offset").with("partition", source)),
+    };
+    partitions.iter().map(offset_of).collect()
+}
+
+/// Spreads one random number over the records of an append.
+pub(crate) fn random_of(seed: u64, index: usize) -> u64 {
+    (seed ^ index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
+}
+
+/// The partition of a record: by `key`, by `partition_by` where the key is null, else `random`.
+pub fn partition_for(record: &NewRecord, partitions: u32, random: u64) -> i32 {
+    let hash = match record.key.as_ref().or(record.partition_by.as_ref()) {
+        Some(bytes) => xxhash_rust::xxh3::xxh3_64(bytes),
+        None => random,
+    };
+    (hash % u64::from(partitions.max(1))) as i32
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

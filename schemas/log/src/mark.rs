@@ -1,0 +1,57 @@
+//! Recognising a log by the last record that was read of it: a topic that was made anew under its name, or whose end was lost and
+//! written again, has another record at that offset (or none).
+
+use crc32fast::Hasher;
+
+use crate::{Log, PartitionBounds, TopicPartition};
+use types::record::MarkRecord;
+use types::record::Record;
+use types::vector::PartitionId;
+use types::{Error, Result};
+
+/// What is remembered of a record.
+pub fn mark_of(partition: &PartitionId, record: &Record) -> MarkRecord {
+    MarkRecord { partition: partition.clone(), offset: record.offset, timestamp: record.timestamp, checksum: checksum(record) }
+}
+
+/// Refuses a log that has another record where the marked one was.
+///
+/// A record that expired, or that was compacted away, says nothing. Errors: `Input` with partition and offset; `Unavailable` when the
+/// log does not answer.
+pub async fn check_mark(log: &dyn Log, source: &TopicPartition, mark: &MarkRecord, bounds: &PartitionBounds) -> Result<()> {
+    if mark.offset < bounds.begin || mark.offset >= bounds.end {
+        return Ok(());
+    }
+    let fetched = log.read(source, mark.offset, 1).await?;
+    let Some(found) = fetched.records.first().filter(|record| record.offset == mark.offset) else { return Ok(()) };
+    if found.timestamp == mark.timestamp && checksum(found) == mark.checksum {
+        return Ok(());
+    }
+    let shown = |timestamp, checksum| format!("timestamp {timestamp}, checksum {checksum:08x}");
+    Err(Error::input(
+        "the log has another record at the last committed offset: its topic was made anew, or its end was lost and written again",
+    )
+    .with("partition", &mark.partition)
+    .with("offset", mark.offset)
+    .with("found", shown(found.timestamp, checksum(found)))
+    .with("expected", shown(mark.timestamp, mark.checksum)))
+}
+
+/// Of key, value and headers; each with its length, so that no two records read alike.
+fn checksum(record: &Record) -> u32 {
+    let mut hasher = Hasher::new();
+    let mut part = |bytes: Option<&[u8]>| {
+        hasher.update(&bytes.map_or(-1, |bytes| bytes.len() as i64).to_le_bytes());
+        hasher.update(bytes.unwrap_or_default());
+    };
+    part(record.key.as_deref());
+    part(record.value.as_deref());
+    for (name, value) in &record.headers {
+        part(Some(name.as_bytes()));
+        part(Some(value));
+    }
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! A small worker and catalog for the tests of both engines: commits by compare-and-advance, as the speed layer does.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use super::{Log, LogEvent, NewRecord, Subscription, TopicPartition};
+use types::Error;
+use types::record::Record;
+use types::vector::Offset;
+
+/// What is committed: each partition's next offset and the records before it.
+#[derive(Debug, Default)]
+pub(super) struct Catalog {
+    partitions: Mutex<BTreeMap<TopicPartition, (Offset, Vec<Record>)>>,
+}
+
+/// What a worker has in hand of one partition.
+struct Unit {
+    start: Offset,
+    end: Offset,
+    records: Vec<Record>,
+}
+
+/// What a worker was told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) assigned: usize,
+    pub(super) revoked: usize,
+    pub(super) lost: usize,
+    pub(super) refused_commits: usize,
+    pub(super) ends: usize,
+    pub(super) failed: Option<Error>,
+}
+
+impl Catalog {
+    pub(super) fn start_of(&self, source: &TopicPartition) -> Offset {
+        self.partitions.lock().unwrap().get(source).map(|(offset, _)| *offset).unwrap_or_default()
+    }
+
+    fn commit(&self, units: &mut BTreeMap<TopicPartition, Unit>) -> bool {
+        let mut partitions = self.partitions.lock().unwrap();
+        let next = |source: &TopicPartition| partitions.get(source).map(|(offset, _)| *offset).unwrap_or_default();
+        if units.iter().any(|(source, unit)| next(source) != unit.start) {
+            return false;
+        }
+        for (source, unit) in units.iter_mut() {
+            let committed = partitions.entry(source.clone()).or_default();
+            committed.0 = unit.end;
+            committed.1.append(&mut unit.records);
+            unit.start = unit.end;
+        }
+        true
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.partitions.lock().unwrap().values().map(|(_, records)| records.len()).sum()
+    }
+
+    pub(super) fn values(&self) -> Vec<Bytes> {
+        let partitions = self.partitions.lock().unwrap();
+        let mut values: Vec<Bytes> =
+            partitions.values().flat_map(|(_, records)| records).filter_map(|record| record.value.clone()).collect();
+        values.sort();
+        values
+    }
+}
+
+/// Works until stopped: commits when 100 records are in hand, at each partition's end, and before it lets go. A commit that is
+/// refused (a zombie was faster) begins a new consumer, which starts where the catalog is.
+pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog: Arc<Catalog>, stop: CancellationToken) -> Told {
+    let mut told = Told::default();
+    while !stop.is_cancelled() && told.failed.is_none() {
+        let mut consumer = log.subscribe(subscription.clone()).await.unwrap();
+        let consumer_stop = consumer.stop.clone();
+        let outer_stop = stop.clone();
+        tokio::spawn(async move {
+            outer_stop.cancelled().await;
+            consumer_stop.cancel();
+        });
+        let mut units = BTreeMap::new();
+        while let Some(event) = consumer.events.recv().await {
+            if !handle(event, &mut units, &catalog, &mut told) {
+                told.refused_commits += 1;
+                break;
+            }
+        }
+    }
+    told
+}
+
+/// Answers false when a commit was refused.
+fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Unit>, catalog: &Catalog, told: &mut Told) -> bool {
+    let unit_at = |start| Unit { start, end: start, records: Vec::new() };
+    match event {
+        LogEvent::Assigned { partitions, start } => {
+            told.assigned += partitions.len();
+            let starts: Vec<_> = partitions.iter().map(|source| (source.clone(), catalog.start_of(source))).collect();
+            units.extend(starts.iter().map(|(source, offset)| (source.clone(), unit_at(*offset))));
+            start.send(Ok(starts)).ok();
+        }
+        LogEvent::Revoked { partitions, done } => {
+            told.revoked += partitions.len();
+            let is_committed = catalog.commit(units);
+            units.retain(|source, _| !partitions.contains(source));
+            done.send(()).ok();
+            return is_committed;
+        }
+        LogEvent::Lost { partitions, kept } => {
+            told.lost += partitions.len();
+            units.retain(|source, _| !partitions.contains(source));
+            let starts: Vec<_> = units.keys().map(|source| (source.clone(), catalog.start_of(source))).collect();
+            *units = starts.iter().map(|(source, offset)| (source.clone(), unit_at(*offset))).collect();
+            kept.send(Ok(starts)).ok();
+        }
+        LogEvent::Fetched(fetched) => {
+            let unit = units.get_mut(&fetched.source).expect("records come of held partitions only");
+            for record in &fetched.records {
+                assert!(record.offset >= unit.end, "{}: {} came again, the position is {}", fetched.source, record.offset, unit.end);
+            }
+            assert!(fetched.position >= unit.end);
+            unit.end = fetched.position;
+            unit.records.extend(fetched.records);
+            told.ends += usize::from(fetched.at_end);
+            let in_hand: usize = units.values().map(|unit| unit.records.len()).sum();
+            if in_hand >= 100 || fetched.at_end {
+                return catalog.commit(units);
+            }
+        }
+        LogEvent::Failed(error) => told.failed = Some(error),
+    }
+    true
+}
+
+pub(super) fn subscription(worker: &str, topics: &[&str]) -> Subscription {
+    Subscription {
+        group: "speed".into(),
+        worker: worker.into(),
+        topics: topics.iter().map(|topic| Arc::from(*topic)).collect(),
+        queue: 4,
+        max_records: 50,
+        max_wait: Duration::from_millis(5),
+    }
+}
+
+pub(super) fn source(topic: &str, partition: i32) -> TopicPartition {
+    TopicPartition { topic: topic.into(), partition }
+}
+
+/// Records with distinct keys and values, `from..to`.
+pub(super) fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
+    let text = |number: usize| Some(Bytes::from(format!("{number:08}")));
+    (from..to).map(|number| NewRecord { key: text(number), value: text(number), ..NewRecord::default() }).collect()
+}
+
+pub(super) fn values_of(from: usize, to: usize) -> Vec<Bytes> {
+    numbered(from, to).into_iter().filter_map(|record| record.value).collect()
+}
+
+/// Waits until `is_so`, or panics with `what` after 30 seconds.
+pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what} did not come about");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

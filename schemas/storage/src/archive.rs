@@ -1,0 +1,183 @@
+//! The archive: the accepted events of a stream in log order, one file per checkpoint.
+//!
+//! A file's rows have the columns of the stream's event schema at the definition version that its metadata names
+//! (`basestream.definition_version`), among them `__event_time`, `__partition` and `__offset`.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Literal, col};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExecBuilder;
+use uuid::Uuid;
+
+use crate::parquet_file::{ParquetOptions, own_metadata, write_parquet};
+use crate::scan::{BatchStream, read_file, read_file_as, scan_files};
+use crate::store::ObjectStorage;
+use crate::verified::VerifiedReader;
+use types::columns::{EVENT_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE};
+use types::files::FileRecord;
+use types::files::ObjectName;
+use types::tiles::Micros;
+use types::vector::{Offset, Vector};
+use types::{Error, Result};
+
+/// The rows of one stream from one vector up to another: in each partition the offsets `[from, to)`. A partition that is
+/// absent stands at 0, so that one absent from `to` has no rows in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OffsetRanges {
+    pub stream: Arc<str>,
+    pub from: Vector,
+    pub to: Vector,
+}
+
+/// Writes a checkpoint's archive file of one stream; the rows come sorted by partition and offset. Durable when it returns.
+pub async fn write_archive(
+    storage: &ObjectStorage,
+    stream: &Arc<str>,
+    checkpoint: Uuid,
+    definition_version: u32,
+    batches: Vec<RecordBatch>,
+) -> Result<FileRecord> {
+    let name = ObjectName::Archive { stream: stream.clone(), checkpoint };
+    write_archive_as(storage, &name, definition_version, batches).await
+}
+
+/// [`write_archive`] under another name, such as [`ObjectName::RebuiltArchive`].
+pub async fn write_archive_as(
+    storage: &ObjectStorage,
+    name: &ObjectName,
+    definition_version: u32,
+    batches: Vec<RecordBatch>,
+) -> Result<FileRecord> {
+    let stream = name.subject().ok_or_else(|| Error::internal("an archive file is one of a stream").with("file", name))?;
+    let schema = batches.first().map(RecordBatch::schema);
+    let schema = schema.ok_or_else(|| Error::internal("an archive file without rows is not written").with("file", name))?;
+    let event_times = event_time_bounds(&batches).map_err(|error| error.with("file", name))?;
+    let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
+    let opaque_columns = [VALUE.to_owned()].into_iter().filter(|name| schema.field_with_name(name).is_ok()).collect();
+    let options = ParquetOptions { growing_columns: growing_columns(&schema), opaque_columns, ..ParquetOptions::default() };
+    let options = options.with("stream", stream).with("definition_version", definition_version);
+    let file = tokio::task::spawn_blocking(move || write_parquet(&batches, schema, &options)).await??;
+    let stored = storage.put_new(name, file).await?;
+    Ok(name.record(stored, rows, event_times))
+}
+
+/// The definition version that an archive file was written with.
+pub async fn definition_version(storage: &ObjectStorage, file: &FileRecord) -> Result<u32> {
+    let metadata = VerifiedReader::new(storage.clone(), file.into()).metadata().await?;
+    let version = own_metadata(metadata.file_metadata()).into_iter().find(|(key, _)| key == "definition_version");
+    let version = version.and_then(|(_, version)| version.parse().ok());
+    version.ok_or_else(|| Error::corrupt("an archive file does not name its definition's version").with("file", &file.path))
+}
+
+/// The rows of an archive file, `columns` (default: all) in the file's order.
+pub async fn read_archive(storage: &ObjectStorage, file: &FileRecord, columns: Option<&[String]>) -> Result<BatchStream> {
+    read_file(storage, file.into(), columns).await
+}
+
+/// The rows of an archive file as `target` has them; columns that its definition did not have yet are NULL.
+pub async fn read_archive_as(storage: &ObjectStorage, file: &FileRecord, target: SchemaRef) -> Result<BatchStream> {
+    read_file_as(storage, file.into(), target).await
+}
+
+/// A plan for the rows of `ranges` in `files`, as `schema` (which has `__partition` and `__offset`) has them; of its columns
+/// those of `projection` (default: all), in that order. Rows are chosen by partition and offset, never by file: files
+/// without such rows do no harm. The plan has up to `partitions` partitions.
+pub fn archive_plan(
+    storage: &ObjectStorage,
+    files: &[FileRecord],
+    schema: SchemaRef,
+    ranges: &OffsetRanges,
+    projection: Option<&[usize]>,
+    partitions: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let wanted: Vec<usize> = projection.map_or_else(|| (0..schema.fields().len()).collect(), <[usize]>::to_vec);
+    let Some(pruning) = ranges.predicate(&schema)? else {
+        return Ok(Arc::new(EmptyExec::new(Arc::new(schema.project(&wanted)?))));
+    };
+    let mut scanned = wanted.clone();
+    for name in [PARTITION, OFFSET] {
+        let index = schema.index_of(name)?;
+        if !scanned.contains(&index) {
+            scanned.push(index);
+        }
+    }
+    let files = files.iter().map(Into::into).collect();
+    let scan = scan_files(storage, files, schema, scanned, Some(pruning), partitions)?;
+    let Some(predicate) = ranges.predicate(&scan.schema())? else { return Ok(scan) };
+    let filter = FilterExecBuilder::new(predicate, scan).apply_projection(Some((0..wanted.len()).collect()))?.build()?;
+    Ok(Arc::new(filter))
+}
+
+impl OffsetRanges {
+    /// The partitions that have rows, each with its first offset and the one after its last.
+    pub fn bounds(&self) -> Vec<(i32, Offset, Offset)> {
+        let of_stream = self.to.iter().filter(|(id, _)| id.stream == self.stream);
+        of_stream.map(|(id, to)| (id.partition, self.from.get(id), to)).filter(|(_, from, to)| from < to).collect()
+    }
+
+    /// Chooses the rows of these ranges; `None` when there are none.
+    fn predicate(&self, schema: &SchemaRef) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        let (partition, offset) = (col(PARTITION, schema)?, col(OFFSET, schema)?);
+        let compare = |column: &Arc<dyn PhysicalExpr>, operator, value| binary(column.clone(), operator, Arc::new(Literal::new(value)));
+        let in_range = |(number, from, to): (i32, Offset, Offset)| {
+            let number = compare(&partition, Operator::Eq, ScalarValue::Int32(Some(number)));
+            let below = binary(number, Operator::And, compare(&offset, Operator::Lt, ScalarValue::Int64(Some(to.0))));
+            match from {
+                Offset::ZERO => below,
+                from => binary(below, Operator::And, compare(&offset, Operator::GtEq, ScalarValue::Int64(Some(from.0)))),
+            }
+        };
+        Ok(any_of(self.bounds().into_iter().map(in_range).collect()))
+    }
+}
+
+/// A balanced tree of ORs: a stream may have a thousand partitions, and expressions are walked by recursion.
+fn any_of(mut terms: Vec<Arc<dyn PhysicalExpr>>) -> Option<Arc<dyn PhysicalExpr>> {
+    while terms.len() > 1 {
+        terms = terms
+            .chunks(2)
+            .map(|pair| match pair {
+                [left, right] => binary(left.clone(), Operator::Or, right.clone()),
+                rest => rest[0].clone(),
+            })
+            .collect();
+    }
+    terms.pop()
+}
+
+fn binary(left: Arc<dyn PhysicalExpr>, operator: Operator, right: Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+    Arc::new(BinaryExpr::new(left, operator, right))
+}
+
+/// Events come about in the order of these.
+fn growing_columns(schema: &SchemaRef) -> Vec<String> {
+    [OFFSET, EVENT_TIME, TIMESTAMP].into_iter().filter(|name| schema.field_with_name(name).is_ok()).map(str::to_owned).collect()
+}
+
+/// The least and the greatest event time; `None` without rows.
+fn event_time_bounds(batches: &[RecordBatch]) -> Result<Option<(Micros, Micros)>> {
+    let mut bounds: Option<(Micros, Micros)> = None;
+    for batch in batches {
+        let times = batch.column_by_name(EVENT_TIME).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+        let times = times.ok_or_else(|| Error::internal("archived rows need the column __event_time in microseconds"))?;
+        if times.null_count() > 0 {
+            return Err(Error::internal("an archived row has no event time"));
+        }
+        for time in times.values() {
+            let (min, max) = bounds.unwrap_or((*time, *time));
+            bounds = Some((min.min(*time), max.max(*time)));
+        }
+    }
+    Ok(bounds)
+}
+
+#[cfg(test)]
+mod tests;

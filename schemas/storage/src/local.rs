@@ -1,0 +1,138 @@
+//! Durable local files: written aside, synchronised, and linked to their name in one step.
+//!
+//! `object_store` 0.13 never synchronises local files, so a power loss could take a file that the catalog names.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind as IoKind, Write};
+use std::path::{Path as FilePath, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use types::durable::{make_folder, sync_folder, sync_folders};
+use types::{Error, Result};
+
+/// Where unfinished files are kept. It is on the same file system as the finished ones, and never listed.
+pub(super) const PARTIAL_FOLDER: &str = ".partial";
+
+/// A folder that is an object storage. Its functions block: call them off the runtime's threads.
+#[derive(Debug, Clone)]
+pub(super) struct LocalFolder {
+    root: PathBuf,
+}
+
+/// A file without a name yet; it is removed unless published.
+#[derive(Debug)]
+pub(super) struct PartialFile {
+    path: PathBuf,
+}
+
+impl LocalFolder {
+    /// Makes the folder when it is not there.
+    pub(super) fn open(root: &FilePath) -> Result<Self> {
+        let failed = |error: std::io::Error| Error::from(error).with("folder", root.display());
+        make_folder(&root.join(PARTIAL_FOLDER)).map_err(failed)?;
+        Ok(Self { root: root.canonicalize().map_err(failed)? })
+    }
+
+    pub(super) fn root(&self) -> &FilePath {
+        &self.root
+    }
+
+    /// Writes a whole file under a name that must be new.
+    pub(super) fn write_new(&self, target: &FilePath, content: &[u8]) -> Result<()> {
+        let (mut file, partial) = self.create_partial()?;
+        file.write_all(content).map_err(|error| Error::from(error).with("file", target.display()))?;
+        self.publish(&file, partial, target)
+    }
+
+    pub(super) fn create_partial(&self) -> Result<(File, PartialFile)> {
+        let path = self.root.join(PARTIAL_FOLDER).join(Uuid::new_v4().to_string());
+        let file = File::create_new(&path).map_err(|error| Error::from(error).with("file", path.display()))?;
+        Ok((file, PartialFile { path }))
+    }
+
+    /// Gives a written file its name. When this returns, the file and its name survive a power loss; when the name is
+    /// taken, nothing changes and the error is a conflict.
+    pub(super) fn publish(&self, file: &File, partial: PartialFile, target: &FilePath) -> Result<()> {
+        let failed = |error: std::io::Error| match error.kind() {
+            IoKind::AlreadyExists => Error::conflict("the object storage has a file of this name").with("file", target.display()),
+            _ => Error::from(error).with("file", target.display()),
+        };
+        file.sync_all().map_err(failed)?;
+        link_to_new_name(&partial.path, target).map_err(failed)?;
+        self.sync_name(target).map_err(failed)
+    }
+
+    /// Synchronises the folders in which a file's name stands, up to the root.
+    pub(super) fn sync_name(&self, target: &FilePath) -> std::io::Result<()> {
+        match target.parent() {
+            Some(folder) => sync_folders(folder, &self.root),
+            None => Ok(()),
+        }
+    }
+
+    /// After a deletion: removes the file's folder when it became empty, and makes the deletion durable.
+    pub(super) fn tidy_after_delete(&self, target: &FilePath) {
+        let Some(folder) = target.parent().filter(|folder| folder.starts_with(&self.root) && *folder != self.root) else { return };
+        // Fails on a folder that is not empty, which is what we want; a file that comes back is only an orphan.
+        let removed = fs::remove_dir(folder).is_ok();
+        let changed = if removed { folder.parent().unwrap_or(folder) } else { folder };
+        if let Err(error) = sync_folder(changed) {
+            tracing::debug!(folder = %changed.display(), %error, "a folder was not synchronised after a deletion");
+        }
+    }
+
+    /// Removes what crashed writers left behind: unfinished files that nobody wrote to for `age`.
+    pub(super) fn remove_partial_files(&self, now: SystemTime, age: Duration) -> Result<u64> {
+        let mut removed = 0;
+        for entry in fs::read_dir(self.root.join(PARTIAL_FOLDER))? {
+            let entry = entry?;
+            let idle = entry.metadata().and_then(|meta| meta.modified()).map(|time| now.duration_since(time).unwrap_or_default());
+            if idle.is_ok_and(|idle| idle >= age) && fs::remove_file(entry.path()).is_ok() {
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path)
+            && error.kind() != IoKind::NotFound
+        {
+            tracing::warn!(file = %self.path.display(), %error, "an unfinished file was not removed");
+        }
+    }
+}
+
+/// A hard link appears in one step and never replaces a file. The folder may be removed by a collector between its
+/// making and the link, so a missing folder is made again.
+fn link_to_new_name(partial: &FilePath, target: &FilePath) -> std::io::Result<()> {
+    let mut attempts = 0;
+    loop {
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        attempts += 1;
+        match fs::hard_link(partial, target) {
+            Err(error) if error.kind() == IoKind::NotFound && attempts < 5 => continue,
+            Err(error) if matches!(error.kind(), IoKind::Unsupported | IoKind::PermissionDenied) => {
+                return rename_to_new_name(partial, target);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// For file systems without hard links. Names are fresh, so that the look before the rename is enough.
+fn rename_to_new_name(partial: &FilePath, target: &FilePath) -> std::io::Result<()> {
+    if target.try_exists()? {
+        return Err(IoKind::AlreadyExists.into());
+    }
+    fs::rename(partial, target)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! How our Parquet files are written, and what they say about themselves.
+//!
+//! zstd level 1, dictionaries, statistics and a page index; in the key-value metadata `basestream.format` (the version of
+//! what is described here), whatever the writer adds under `basestream.<key>`, and `basestream.pieces`: the length and
+//! CRC-32 of each column chunk, which is how [`verified`](crate::verified) finds damage without reading a whole file.
+
+use std::collections::BTreeMap;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::{FileMetaData, KeyValue};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+use crate::pieces::Piece;
+use crate::store::ObjectStorage;
+use crate::upload::UploadWriter;
+use types::files::ObjectName;
+use types::files::Stored;
+use types::{Error, Result};
+
+/// Raised when an older release could misread what we write.
+pub const PARQUET_FORMAT: u32 = 1;
+
+const KEY_PREFIX: &str = "basestream.";
+const FORMAT_KEY: &str = "format";
+const PIECES_KEY: &str = "pieces";
+/// A row group ends here even when it has few rows.
+const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
+
+/// A dictionary that grows past this is of values that hardly repeat, and is given up: to look each one up costs more than it saves.
+const DICTIONARY_BYTES: usize = 256 * 1024;
+
+/// What differs between our Parquet files.
+#[derive(Debug, Clone)]
+pub struct ParquetOptions {
+    pub row_group_rows: usize,
+    /// Written under `basestream.<key>`.
+    pub metadata: Vec<(String, String)>,
+    /// Columns that grow from row to row: stored as differences.
+    pub growing_columns: Vec<String>,
+    /// Columns of long texts that nobody filters by: without dictionary and statistics.
+    pub opaque_columns: Vec<String>,
+}
+
+impl Default for ParquetOptions {
+    fn default() -> Self {
+        Self { row_group_rows: 128 * 1024, metadata: Vec::new(), growing_columns: Vec::new(), opaque_columns: Vec::new() }
+    }
+}
+
+impl ParquetOptions {
+    pub fn with(mut self, key: &str, value: impl ToString) -> Self {
+        self.metadata.push((key.to_string(), value.to_string()));
+        self
+    }
+
+    fn properties(&self) -> WriterProperties {
+        let own = [(FORMAT_KEY.to_string(), PARQUET_FORMAT.to_string())];
+        let metadata = own.iter().chain(&self.metadata).map(|(key, value)| key_value(key, value.clone())).collect();
+        let mut builder = WriterProperties::builder()
+            .set_created_by(format!("basestream {}", env!("CARGO_PKG_VERSION")))
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
+            .set_dictionary_enabled(true)
+            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+            .set_statistics_enabled(EnabledStatistics::Page)
+            .set_max_row_group_row_count(Some(self.row_group_rows.max(1)))
+            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+            .set_key_value_metadata(Some(metadata));
+        for column in &self.growing_columns {
+            let path = ColumnPath::from(column.as_str());
+            builder = builder.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        }
+        for column in &self.opaque_columns {
+            let path = ColumnPath::from(column.as_str());
+            builder =
+                builder.set_column_dictionary_enabled(path.clone(), false).set_column_statistics_enabled(path, EnabledStatistics::None);
+        }
+        builder.build()
+    }
+}
+
+/// A whole file in memory.
+pub fn write_parquet(batches: &[RecordBatch], schema: SchemaRef, options: &ParquetOptions) -> Result<Bytes> {
+    let mut encoder = ParquetEncoder::new(schema, options)?;
+    let mut parts = batches.iter().map(|batch| encoder.push(batch)).collect::<Result<Vec<_>>>()?;
+    parts.push(encoder.finish()?.0);
+    Ok(parts.concat().into())
+}
+
+/// Reads a whole file whose bytes were checked before: its `basestream.` metadata (keys without the prefix) and its rows.
+pub fn read_parquet(file: Bytes) -> Result<(BTreeMap<String, String>, Vec<RecordBatch>)> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
+    let metadata = own_metadata(builder.metadata().file_metadata());
+    check_format(&metadata)?;
+    let batches = builder.build()?.collect::<Result<Vec<_>, _>>().map_err(|error| Error::corrupt(error.to_string()))?;
+    Ok((metadata, batches))
+}
+
+/// Writes a file that may be larger than memory, row group by row group, straight to the object storage.
+pub struct ParquetUpload {
+    /// Absent while it is at work, and after it failed.
+    encoder: Option<ParquetEncoder>,
+    upload: UploadWriter,
+}
+
+impl ParquetUpload {
+    pub async fn begin(storage: &ObjectStorage, name: &ObjectName, schema: SchemaRef, options: &ParquetOptions) -> Result<Self> {
+        let encoder = ParquetEncoder::new(schema, options)?;
+        Ok(Self { encoder: Some(encoder), upload: storage.upload_writer(name).await? })
+    }
+
+    pub async fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let batch = batch.clone();
+        let (encoder, encoded) = self.encode(move |mut encoder| encoder.push(&batch).map(|encoded| (encoder, encoded))).await?;
+        self.encoder = Some(encoder);
+        if encoded.is_empty() { Ok(()) } else { self.upload.write(encoded).await }
+    }
+
+    /// Off the runtime's threads: to encode and to compress takes milliseconds.
+    async fn encode<T: Send + 'static>(&mut self, work: impl FnOnce(ParquetEncoder) -> Result<T> + Send + 'static) -> Result<T> {
+        let encoder = self.encoder.take().ok_or_else(|| Error::internal("a file is written to after an error"));
+        let encoded = match encoder {
+            Ok(encoder) => tokio::task::spawn_blocking(move || work(encoder)).await?,
+            Err(error) => Err(error),
+        };
+        encoded.map_err(|error| error.with("file", self.upload.path()))
+    }
+
+    /// Makes the file visible; answers what was stored and its number of rows.
+    pub async fn finish(mut self) -> Result<(Stored, i64)> {
+        let (rest, rows) = self.encode(ParquetEncoder::finish).await?;
+        self.upload.write(rest).await?;
+        Ok((self.upload.finish().await?, rows))
+    }
+}
+
+/// Turns batches into the bytes of a file, piece by piece.
+struct ParquetEncoder {
+    writer: ArrowWriter<Vec<u8>>,
+    pieces: Vec<Piece>,
+    rows: i64,
+}
+
+impl ParquetEncoder {
+    fn new(schema: SchemaRef, options: &ParquetOptions) -> Result<Self> {
+        let writer = ArrowWriter::try_new(Vec::new(), schema, Some(options.properties())).map_err(not_written)?;
+        Ok(Self { writer, pieces: Vec::new(), rows: 0 })
+    }
+
+    /// Takes rows; answers the bytes of the row groups that became full (mostly none).
+    fn push(&mut self, batch: &RecordBatch) -> Result<Bytes> {
+        let before = self.writer.flushed_row_groups().len();
+        self.writer.write(batch).map_err(not_written)?;
+        self.rows += batch.num_rows() as i64;
+        if self.writer.flushed_row_groups().len() == before { Ok(Bytes::new()) } else { self.drain(before) }
+    }
+
+    /// The last bytes of the file, and the number of its rows.
+    fn finish(mut self) -> Result<(Bytes, i64)> {
+        let before = self.writer.flushed_row_groups().len();
+        self.writer.flush().map_err(not_written)?;
+        let mut rest = Vec::from(self.drain(before)?);
+        self.writer.append_key_value_metadata(key_value(PIECES_KEY, Piece::table(&self.pieces)));
+        self.writer.finish().map_err(not_written)?;
+        self.writer.sync()?;
+        rest.append(self.writer.inner_mut());
+        Ok((rest.into(), self.rows))
+    }
+
+    /// Takes the bytes written so far and notes the pieces of the row groups after the first `known` ones.
+    fn drain(&mut self, known: usize) -> Result<Bytes> {
+        self.writer.sync()?;
+        let encoded = self.writer.inner_mut();
+        // The next row group is about as large.
+        let next = Vec::with_capacity(encoded.len());
+        let encoded = Bytes::from(std::mem::replace(encoded, next));
+        let base = self.pieces.last().map_or(0, |piece| piece.range.end);
+        let mut start = base;
+        for group in &self.writer.flushed_row_groups()[known..] {
+            for column in group.columns() {
+                let (offset, length) = column.byte_range();
+                let end = offset + length;
+                let content = (start <= offset).then(|| encoded.get((start - base) as usize..(end - base) as usize)).flatten();
+                let content = content.ok_or_else(|| Error::internal("the Parquet writer left column chunks out of order"))?;
+                self.pieces.push(Piece { range: start..end, checksum: crc32fast::hash(content) });
+                start = end;
+            }
+        }
+        Ok(encoded)
+    }
+}
+
+/// The `basestream.` part of a file's metadata, without the prefix and the checksums.
+pub(super) fn own_metadata(file: &FileMetaData) -> BTreeMap<String, String> {
+    let all = file.key_value_metadata().into_iter().flatten();
+    all.filter_map(|entry| Some((entry.key.strip_prefix(KEY_PREFIX)?.to_string(), entry.value.clone().unwrap_or_default())))
+        .filter(|(key, _)| key != PIECES_KEY)
+        .collect()
+}
+
+pub(super) fn check_format(metadata: &BTreeMap<String, String>) -> Result<()> {
+    let found = metadata.get(FORMAT_KEY).ok_or_else(|| Error::corrupt("a Parquet file without basestream.format is not ours"))?;
+    match found.parse::<u32>() {
+        Ok(format) if format <= PARQUET_FORMAT => Ok(()),
+        Ok(format) => Err(newer_release(format, PARQUET_FORMAT)),
+        Err(_) => Err(Error::corrupt(format!("basestream.format is \"{found}\": expected a number"))),
+    }
+}
+
+/// The error for a file that we cannot read yet.
+pub(super) fn newer_release(found: u32, ours: u32) -> Error {
+    Error::input("the file was made by a newer release of basestream").with("format", found).with("expected at most", ours)
+}
+
+fn key_value(key: &str, value: String) -> KeyValue {
+    KeyValue::new(format!("{KEY_PREFIX}{key}"), value)
+}
+
+/// An error while writing is no damage of a stored file.
+fn not_written(error: parquet::errors::ParquetError) -> Error {
+    Error::internal(format!("a Parquet file was not written: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

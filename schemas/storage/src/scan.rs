@@ -1,0 +1,166 @@
+//! Reading our Parquet files: one as a stream, or many as a DataFusion plan. Both check every byte they read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::new_null_array;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::common::Result as DataFusionResult;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetFileReaderFactory, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use object_store::ObjectMeta;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
+
+use crate::store::{ObjectStorage, object_path};
+use crate::verified::{KnownFile, VerifiedReader, from_parquet};
+use types::files::FileRecord;
+use types::{Error, Result};
+
+/// Batches of one file, in the order of its rows.
+pub type BatchStream = BoxStream<'static, Result<RecordBatch>>;
+
+impl From<&FileRecord> for KnownFile {
+    fn from(record: &FileRecord) -> Self {
+        KnownFile { path: record.path.clone(), bytes: record.bytes, checksum: record.checksum }
+    }
+}
+
+/// The rows of one file; `columns` (default: all) in the order of the file. A column it does not have is an error.
+pub async fn read_file(storage: &ObjectStorage, file: KnownFile, columns: Option<&[String]>) -> Result<BatchStream> {
+    let path: Arc<str> = file.path.as_str().into();
+    let builder = begin(VerifiedReader::new(storage.clone(), file), &path).await?;
+    if let Some(missing) = columns.into_iter().flatten().find(|name| builder.schema().field_with_name(name).is_err()) {
+        return Err(Error::input("a file lacks a column").with("file", path).with("column", missing));
+    }
+    let wanted = |name: &String| columns.is_none_or(|columns| columns.contains(name));
+    let stream = project(builder, wanted, &path)?;
+    Ok(stream.map(move |batch| batch.map_err(|error| from_parquet(error, &path))).boxed())
+}
+
+/// The rows of one file as `target` has them: its columns in its order, NULL where the file (of an older definition) lacks
+/// one. A column of another type is an error that names it.
+pub async fn read_file_as(storage: &ObjectStorage, file: KnownFile, target: SchemaRef) -> Result<BatchStream> {
+    let path: Arc<str> = file.path.as_str().into();
+    let reader = VerifiedReader::new(storage.clone(), file).expecting(target.clone());
+    let builder = begin(reader, &path).await?;
+    let stream = project(builder, |name| target.field_with_name(name).is_ok(), &path)?;
+    Ok(stream
+        .map(move |batch| {
+            let batch = batch.map_err(|error| from_parquet(error, &path))?;
+            shape(&batch, &target).map_err(|error| error.with("file", &path))
+        })
+        .boxed())
+}
+
+/// A plan that scans files as `table` has them, `projection` (indices in `table`) of it, in up to `partitions` parts.
+/// `pruning` (over `table`) lets it skip row groups that cannot match; rows that do not match may still come.
+///
+/// The storage must be registered where the plan runs ([`ObjectStorage::register`]).
+pub fn scan_files(
+    storage: &ObjectStorage,
+    files: Vec<KnownFile>,
+    table: SchemaRef,
+    projection: Vec<usize>,
+    pruning: Option<Arc<dyn PhysicalExpr>>,
+    partitions: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if files.is_empty() {
+        return Ok(Arc::new(EmptyExec::new(Arc::new(table.project(&projection)?))));
+    }
+    let groups = file_groups(&files, partitions)?;
+    let readers = VerifiedReaders::new(storage.clone(), files, table.clone());
+    let mut source = ParquetSource::new(table).with_parquet_file_reader_factory(Arc::new(readers));
+    if let Some(pruning) = pruning {
+        source = source.with_predicate(pruning);
+    }
+    let config = FileScanConfigBuilder::new(storage.object_store_url().clone(), Arc::new(source))
+        .with_file_groups(groups)
+        .with_projection_indices(Some(projection))?
+        .build();
+    Ok(DataSourceExec::from_data_source(config))
+}
+
+/// Deals the files out, each to the group with the fewest bytes so far. Within a group they keep their order.
+fn file_groups(files: &[KnownFile], partitions: usize) -> Result<Vec<FileGroup>> {
+    let mut groups: Vec<(i64, Vec<PartitionedFile>)> = vec![(0, Vec::new()); partitions.clamp(1, files.len().max(1))];
+    for file in files {
+        let Some(smallest) = groups.iter_mut().min_by_key(|(bytes, _)| *bytes) else { break };
+        smallest.0 += file.bytes.max(1);
+        smallest.1.push(partitioned_file(file)?);
+    }
+    Ok(groups.into_iter().map(|(_, files)| FileGroup::new(files)).collect())
+}
+
+fn partitioned_file(file: &KnownFile) -> Result<PartitionedFile> {
+    Ok(PartitionedFile::new_from_meta(ObjectMeta {
+        location: object_path(&file.path)?,
+        last_modified: chrono::DateTime::UNIX_EPOCH,
+        size: u64::try_from(file.bytes).unwrap_or_default(),
+        e_tag: None,
+        version: None,
+    }))
+}
+
+/// Gives DataFusion's Parquet scans readers that check what they read.
+#[derive(Debug)]
+struct VerifiedReaders {
+    storage: ObjectStorage,
+    files: HashMap<String, KnownFile>,
+    table: SchemaRef,
+}
+
+impl VerifiedReaders {
+    fn new(storage: ObjectStorage, files: Vec<KnownFile>, table: SchemaRef) -> Self {
+        let files = files.into_iter().map(|file| (file.path.clone(), file)).collect();
+        Self { storage, files, table }
+    }
+}
+
+impl ParquetFileReaderFactory for VerifiedReaders {
+    fn create_reader(
+        &self,
+        _partition: usize,
+        file: PartitionedFile,
+        _metadata_size_hint: Option<usize>,
+        _metrics: &ExecutionPlanMetricsSet,
+    ) -> DataFusionResult<Box<dyn AsyncFileReader + Send>> {
+        let path = file.object_meta.location.as_ref();
+        let known =
+            self.files.get(path).ok_or_else(|| Error::internal("a scan was asked for a file it does not know").with("file", path))?;
+        Ok(Box::new(VerifiedReader::new(self.storage.clone(), known.clone()).expecting(self.table.clone())))
+    }
+}
+
+async fn begin(reader: VerifiedReader, path: &str) -> Result<ParquetRecordBatchStreamBuilder<VerifiedReader>> {
+    ParquetRecordBatchStreamBuilder::new(reader).await.map_err(|error| from_parquet(error, path))
+}
+
+fn project(
+    builder: ParquetRecordBatchStreamBuilder<VerifiedReader>,
+    wanted: impl Fn(&String) -> bool,
+    path: &str,
+) -> Result<ParquetRecordBatchStream<VerifiedReader>> {
+    let fields = builder.schema().fields().iter().enumerate();
+    let roots: Vec<usize> = fields.filter(|(_, field)| wanted(field.name())).map(|(index, _)| index).collect();
+    let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+    builder.with_projection(mask).build().map_err(|error| from_parquet(error, path))
+}
+
+/// The columns of `target` from a batch that has some of them.
+fn shape(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch> {
+    let rows = batch.num_rows();
+    let column = |name: &str| batch.column_by_name(name).cloned();
+    let columns = target.fields().iter().map(|field| column(field.name()).unwrap_or_else(|| new_null_array(field.data_type(), rows)));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(target.clone(), columns.collect(), &options)
+        .map_err(|error| Error::input(format!("a file does not fit the schema it is read with: {error}")))
+}

@@ -1,0 +1,227 @@
+//! A snapshot: what a batch run publishes. Hash buckets of keys, each a sorted Parquet file, and a manifest that names them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::parquet_file::{ParquetOptions, ParquetUpload, newer_release};
+use crate::scan::{BatchStream, read_file};
+use crate::store::ObjectStorage;
+use crate::verified::KnownFile;
+use types::columns::TILE;
+use types::files::FileRecord;
+use types::files::ObjectName;
+use types::tiles::EdgesFrom;
+use types::tiles::{Floors, Micros};
+use types::vector::Vector;
+use types::{Error, Result};
+
+/// Raised when an older release could misread what we write; fields that it may ignore are no reason. The second says before what events
+/// of links are left out ([`Manifest::edges_from`]).
+pub const MANIFEST_FORMAT: u32 = 2;
+
+/// See [`Joined::format`].
+pub const JOIN_FORMAT: u32 = 1;
+
+/// A column of a joined file, after the view's: whether the row is an estimate.
+pub const ESTIMATED: &str = "__estimated";
+
+const ROW_GROUP_ROWS: usize = 64 * 1024;
+
+/// Says what a snapshot is and names its files. Stored as JSON; unknown fields are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub format: u32,
+    pub view: Arc<str>,
+    /// The view's definition version.
+    pub version: u32,
+    #[serde(with = "uuid_text")]
+    pub run: Uuid,
+    /// The snapshot holds the events of the archive before this vector.
+    pub cut: Vector,
+    /// Names the format of the states.
+    pub stamp: String,
+    /// The number of hash buckets that keys are spread over ([`bucket_of`]).
+    pub bucket_count: u32,
+    /// In the order of the buckets; a bucket without rows has no file.
+    pub files: Vec<BucketFile>,
+    /// The least tile start that is kept of each level; `None` keeps all.
+    pub floors: Floors,
+    /// Of edges that say when they were last seen: before what no event is kept.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub edges_from: EdgesFrom,
+    /// The greatest event time of all events in the snapshot.
+    pub max_event_time: Option<Micros>,
+    pub made_at: Micros,
+    /// Events of the archive that the snapshot stands for, those that WHERE left out included.
+    pub events: i64,
+    /// Always 0: the ledger counts what was dropped. Older releases need the field.
+    pub expired: i64,
+    /// State rows in all files.
+    pub rows: i64,
+    /// The join of a linked view, materialised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined: Option<Joined>,
+}
+
+/// A linked view's rows as of a snapshot's cut: what a scan of the view along the snapshot's edges answers at `t`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Joined {
+    /// Raised when walks answer otherwise than before: rows of another format are not carried over.
+    pub format: u32,
+    pub t: Micros,
+    /// In the order of the buckets, of which a key's near edges tell its own.
+    pub files: Vec<BucketFile>,
+    pub rows: i64,
+    /// Of these, rows carried over from the snapshot before: no edge that they depend on changed.
+    pub carried: i64,
+    /// Some rows are estimates: nodes had more neighbours than a walk follows.
+    pub estimated: bool,
+}
+
+/// One bucket's file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketFile {
+    pub bucket: u32,
+    pub path: String,
+    pub bytes: i64,
+    pub crc32: u32,
+    pub rows: i64,
+}
+
+/// Stores a manifest beside its buckets. Durable when it returns.
+pub async fn write_manifest(storage: &ObjectStorage, manifest: &Manifest) -> Result<FileRecord> {
+    manifest.check()?;
+    let name = manifest.name();
+    let stored = storage.put_new(&name, serde_json::to_vec_pretty(manifest)?.into()).await?;
+    Ok(name.record(stored, manifest.rows, None))
+}
+
+/// Reads a manifest, checked against the catalog's record of it.
+pub async fn read_manifest(storage: &ObjectStorage, file: &FileRecord) -> Result<Manifest> {
+    let content = storage.get_checked(&file.path, file.bytes, file.checksum).await?;
+    Manifest::parse(&content).map_err(|error| error.with("file", &file.path))
+}
+
+/// The rows of a bucket in the order they were written, checked.
+pub async fn read_bucket(storage: &ObjectStorage, file: &BucketFile) -> Result<BatchStream> {
+    read_file(storage, file.into(), None).await
+}
+
+impl Manifest {
+    /// The first format that says all there is to say.
+    pub fn format_of(edges_from: &EdgesFrom) -> u32 {
+        if is_default(edges_from) { 1 } else { MANIFEST_FORMAT }
+    }
+
+    pub fn name(&self) -> ObjectName {
+        ObjectName::Manifest { view: self.view.clone(), version: self.version, run: self.run }
+    }
+
+    /// The file of a bucket; `None` when the bucket has no rows.
+    pub fn file_of(&self, bucket: u32) -> Option<&BucketFile> {
+        let place = self.files.binary_search_by_key(&bucket, |file| file.bucket).ok()?;
+        self.files.get(place)
+    }
+
+    fn parse(content: &[u8]) -> Result<Manifest> {
+        // Read first: what a newer release writes may not read as ours.
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let found: Format = serde_json::from_slice(content)?;
+        if found.format > MANIFEST_FORMAT {
+            return Err(newer_release(found.format, MANIFEST_FORMAT));
+        }
+        let manifest: Manifest = serde_json::from_slice(content)?;
+        manifest.check()?;
+        Ok(manifest)
+    }
+
+    /// Each bucket at most once, in order, and within the count.
+    fn check(&self) -> Result<()> {
+        let in_order = self.files.windows(2).all(|pair| pair[0].bucket < pair[1].bucket);
+        let within = self.files.last().is_none_or(|file| file.bucket < self.bucket_count);
+        if self.bucket_count > 0 && in_order && within {
+            return Ok(());
+        }
+        let found: Vec<u32> = self.files.iter().map(|file| file.bucket).collect();
+        Err(Error::corrupt("a snapshot's manifest does not name each bucket at most once, in order")
+            .with("found", format_args!("{found:?}"))
+            .with("expected", format_args!("numbers below {}", self.bucket_count)))
+    }
+}
+
+/// Writes one bucket's file as a stream of sorted batches; nothing is seen of it before it is finished.
+pub struct BucketWriter {
+    name: ObjectName,
+    bucket: u32,
+    upload: ParquetUpload,
+}
+
+impl BucketWriter {
+    /// `metadata` is kept in the file under `basestream.<key>`.
+    pub async fn begin(
+        storage: &ObjectStorage,
+        (name, bucket): (ObjectName, u32),
+        schema: SchemaRef,
+        metadata: Vec<(String, String)>,
+    ) -> Result<Self> {
+        let opaque_columns = measures(&schema);
+        let options = ParquetOptions { row_group_rows: ROW_GROUP_ROWS, metadata, opaque_columns, ..ParquetOptions::default() };
+        let upload = ParquetUpload::begin(storage, &name, schema, &options).await?;
+        Ok(Self { name, bucket, upload })
+    }
+
+    pub async fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.upload.push(batch).await
+    }
+
+    /// Makes the file visible, durably: its entry in the manifest and its record in the catalog.
+    pub async fn finish(self) -> Result<(BucketFile, FileRecord)> {
+        let (stored, rows) = self.upload.finish().await?;
+        let entry = BucketFile { bucket: self.bucket, path: self.name.to_string(), bytes: stored.bytes, crc32: stored.checksum, rows };
+        Ok((entry, self.name.record(stored, rows, None)))
+    }
+}
+
+/// The states that are amounts or times: they hardly repeat, and a bucket is read whole.
+fn measures(schema: &SchemaRef) -> Vec<String> {
+    let states = schema.fields().iter().skip_while(|field| field.name() != TILE).skip(1);
+    let measured = states.filter(|field| {
+        let of_type = field.data_type();
+        of_type.is_floating() || of_type.is_temporal() || of_type.is_decimal()
+    });
+    measured.map(|field| field.name().clone()).collect()
+}
+
+impl From<&BucketFile> for KnownFile {
+    fn from(file: &BucketFile) -> Self {
+        KnownFile { path: file.path.clone(), bytes: file.bytes, checksum: file.crc32 }
+    }
+}
+
+fn is_default(from: &EdgesFrom) -> bool {
+    *from == EdgesFrom::default()
+}
+
+/// A UUID as its usual text.
+mod uuid_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use uuid::Uuid;
+
+    pub(super) fn serialize<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(id)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Uuid, D::Error> {
+        Uuid::try_parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,317 @@
+//! The handle of an object storage: a folder, a bucket, or memory.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use types::files::Stored;
+
+use backon::{ExponentialBuilder, Retryable};
+use bytes::Bytes;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use futures::TryStreamExt;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutOptions, PutPayload};
+use url::Url;
+use uuid::Uuid;
+
+use crate::local::{LocalFolder, PARTIAL_FOLDER};
+use crate::upload::UploadWriter;
+use types::files::ObjectName;
+use types::redact::{redacted_text, redacted_url};
+use types::{Error, ErrorKind, Result};
+
+/// Objects of buckets that are larger than this go up in parts.
+pub(super) const MULTIPART_ABOVE_BYTES: usize = 16 * 1024 * 1024;
+
+/// How often a put whose outcome is not known is repeated.
+const PUT_AGAIN: usize = 3;
+
+/// A cheap-to-clone handle. All names are relative to the URL it was opened with.
+#[derive(Debug, Clone)]
+pub struct ObjectStorage {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) local: Option<LocalStore>,
+    url: ObjectStoreUrl,
+}
+
+/// An object that a listing found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub path: String,
+    pub bytes: u64,
+    pub modified: SystemTime,
+}
+
+/// The durable way to write local files, beside `object_store`'s way to read them.
+#[derive(Debug, Clone)]
+pub(super) struct LocalStore {
+    pub(super) folder: LocalFolder,
+    files: Arc<LocalFileSystem>,
+}
+
+impl ObjectStorage {
+    /// Opens `file:///folder` (made when missing), `s3://bucket/prefix`, `gs://..`, `az://..` and their kin, or `memory://`,
+    /// which starts empty. Buckets take their options from the environment: `AWS_*`, `GOOGLE_*`, `AZURE_*` (such as
+    /// AWS_ENDPOINT, AWS_ALLOW_HTTP).
+    pub fn open(url: &str) -> Result<ObjectStorage> {
+        let wrong = |why: String| Error::input(format!("storage url \"{}\": {}", redacted_url(url), redacted_text(&why)));
+        let parsed = Url::parse(url)
+            .map_err(|error| wrong(format!("{error}; expected file:///folder, s3://bucket/prefix or another object storage")))?;
+        let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|error| wrong(error.to_string()))?;
+        let address = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(url.as_bytes()));
+        match scheme {
+            ObjectStoreScheme::Local => {
+                let folder = parsed.to_file_path().map_err(|()| wrong("not an absolute folder".into()))?;
+                let folder = LocalFolder::open(&folder)?;
+                let files = Arc::new(LocalFileSystem::new_with_prefix(folder.root())?);
+                Self::new(files.clone(), Some(LocalStore { folder, files }), &address)
+            }
+            // Each opening is a storage of its own.
+            ObjectStoreScheme::Memory => {
+                Self::new(Arc::new(object_store::memory::InMemory::new()), None, &Uuid::new_v4().simple().to_string())
+            }
+            _ => {
+                let options = cloud_options();
+                check_endpoints(&options)?;
+                let (store, _) = object_store::parse_url_opts(&parsed, options).map_err(|error| wrong(error.to_string()))?;
+                Self::new(Arc::new(PrefixStore::new(store, prefix)), None, &address)
+            }
+        }
+    }
+
+    /// A storage over a given store: for tests that wrap one to make it fail.
+    pub fn over(store: Arc<dyn ObjectStore>) -> Result<ObjectStorage> {
+        Self::new(store, None, &Uuid::new_v4().simple().to_string())
+    }
+
+    fn new(store: Arc<dyn ObjectStore>, local: Option<LocalStore>, address: &str) -> Result<ObjectStorage> {
+        let url = ObjectStoreUrl::parse(format!("basestream://{address}"))?;
+        Ok(ObjectStorage { store, local, url })
+    }
+
+    /// Stores an object under a name that is new. When this returns, the object survives a power loss.
+    ///
+    /// A name that is taken by the very same content is fine (an earlier attempt whose reply was lost); by other content
+    /// it is a conflict. Only buckets' objects over 16 MiB are not looked at before: their names must be fresh.
+    pub async fn put_new(&self, name: &ObjectName, content: Bytes) -> Result<Stored> {
+        let stored = Stored { bytes: content.len() as i64, checksum: crc32fast::hash(&content) };
+        let path = name.to_string();
+        if self.local.is_none() && content.len() > MULTIPART_ABOVE_BYTES {
+            let mut upload = self.upload_writer(name).await?;
+            upload.write(content).await?;
+            return upload.finish().await;
+        }
+        self.create_or_recognise(&path, content, stored).await?;
+        Ok(stored)
+    }
+
+    /// Stores one object in one step, durably; a name that is taken by the same content is fine.
+    pub(super) async fn create_or_recognise(&self, path: &str, content: Bytes, stored: Stored) -> Result<()> {
+        match self.create(path, content).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => match self.get_checked(path, stored.bytes, stored.checksum).await {
+                Ok(_) => self.sync_name(path).await,
+                Err(_) => Err(error),
+            },
+            result => result,
+        }
+    }
+
+    async fn create(&self, path: &str, content: Bytes) -> Result<()> {
+        if let Some(local) = &self.local {
+            let (folder, target) = (local.folder.clone(), local.target(path)?);
+            return tokio::task::spawn_blocking(move || folder.write_new(&target, &content)).await?;
+        }
+        let location = object_path(path)?;
+        // `object_store` repeats what was refused, but not a put whose connection broke: it may have happened. Here that is a conflict
+        // with the same content, which is recognised.
+        let delays = ExponentialBuilder::default().with_max_times(PUT_AGAIN).with_jitter();
+        (|| async {
+            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            let put = self.store.put_opts(&location, PutPayload::from_bytes(content.clone()), options).await;
+            put.map(drop).map_err(|error| about(error, path))
+        })
+        .retry(delays)
+        .when(|error| error.kind() == ErrorKind::Unavailable)
+        .notify(|error, _| tracing::info!(%error, "a put is tried again"))
+        .await
+    }
+
+    async fn sync_name(&self, path: &str) -> Result<()> {
+        let Some(local) = &self.local else { return Ok(()) };
+        let (folder, target) = (local.folder.clone(), local.target(path)?);
+        tokio::task::spawn_blocking(move || folder.sync_name(&target)).await?.map_err(|error| Error::from(error).with("file", path))
+    }
+
+    /// A writer for an object that is too large to be held in memory. The object appears when it is finished.
+    pub async fn upload_writer(&self, name: &ObjectName) -> Result<UploadWriter> {
+        UploadWriter::new(self.clone(), name.to_string()).await
+    }
+
+    /// A whole object, unchecked.
+    pub async fn get(&self, path: &str) -> Result<Bytes> {
+        let got = self.store.get(&object_path(path)?).await.map_err(|error| about(error, path))?;
+        got.bytes().await.map_err(|error| about(error, path))
+    }
+
+    /// A whole object, held against what the catalog knows of it.
+    pub async fn get_checked(&self, path: &str, bytes: i64, checksum: u32) -> Result<Bytes> {
+        let content = self.get(path).await.map_err(|error| known_to_be_there(error, path, bytes))?;
+        check_length(path, content.len() as u64, bytes)?;
+        let found = crc32fast::hash(&content);
+        if found != checksum {
+            return Err(damaged(path, "its checksum", format_args!("{found:08x}"), format_args!("{checksum:08x}")));
+        }
+        Ok(content)
+    }
+
+    /// The bytes `range` of an object, unchecked but for their number.
+    pub async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
+        let mut parts = self.get_ranges(path, std::slice::from_ref(&range)).await?;
+        parts.pop().ok_or_else(|| Error::internal("the object storage answered no range").with("file", path))
+    }
+
+    /// Several ranges of an object in few requests, in the order asked.
+    pub async fn get_ranges(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let location = object_path(path)?;
+        let parts = match self.store.get_ranges(&location, ranges).await {
+            Ok(parts) => parts,
+            Err(error) => return Err(self.explain_range_error(path, ranges, error).await),
+        };
+        for (part, range) in parts.iter().zip(ranges) {
+            let asked = range.end.saturating_sub(range.start);
+            if part.len() as u64 != asked {
+                return Err(damaged(path, "the number of bytes in a range", part.len(), asked).with("at", range.start));
+            }
+        }
+        Ok(parts)
+    }
+
+    /// A range that reaches past the end is damage (the object is shorter than it was), all else is the store's error.
+    async fn explain_range_error(&self, path: &str, ranges: &[Range<u64>], error: object_store::Error) -> Error {
+        let end = ranges.iter().map(|range| range.end).max().unwrap_or_default();
+        match self.length(path).await {
+            Ok(length) if length < end => damaged(path, "its length in bytes", length, format_args!("at least {end}")),
+            _ => about(error, path),
+        }
+    }
+
+    /// The length of an object in bytes.
+    pub async fn length(&self, path: &str) -> Result<u64> {
+        let meta = self.store.head(&object_path(path)?).await.map_err(|error| about(error, path))?;
+        Ok(meta.size)
+    }
+
+    /// Deletes an object; one that is not there is fine.
+    pub async fn delete(&self, path: &str) -> Result<()> {
+        match self.store.delete(&object_path(path)?).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(about(error, path)),
+        }
+        if let Some(local) = &self.local {
+            let (folder, target) = (local.folder.clone(), local.target(path)?);
+            tokio::task::spawn_blocking(move || folder.tidy_after_delete(&target)).await?;
+        }
+        Ok(())
+    }
+
+    /// All objects in the folder `prefix` and below (`""`: all), sorted by name.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
+        let folder = (!prefix.is_empty()).then(|| object_path(prefix)).transpose()?;
+        let found: Vec<_> = self.store.list(folder.as_ref()).try_collect().await.map_err(|error| about(error, prefix))?;
+        let mut listed: Vec<Listed> = found
+            .into_iter()
+            .filter(|meta| !meta.location.as_ref().starts_with(PARTIAL_FOLDER))
+            .map(|meta| Listed { path: meta.location.to_string(), bytes: meta.size, modified: meta.last_modified.into() })
+            .collect();
+        listed.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(listed)
+    }
+
+    /// Removes the unfinished files of crashed writers that are older than `age`; answers how many. In buckets the
+    /// unfinished parts are the business of the bucket's life-cycle rule.
+    pub async fn remove_partial_files(&self, now: SystemTime, age: Duration) -> Result<u64> {
+        let Some(local) = &self.local else { return Ok(0) };
+        let folder = local.folder.clone();
+        tokio::task::spawn_blocking(move || folder.remove_partial_files(now, age)).await?
+    }
+
+    /// The store itself, for reading. Its paths are our object names: the URL's prefix is already applied.
+    pub fn object_store(&self) -> Arc<dyn ObjectStore> {
+        self.store.clone()
+    }
+
+    /// The address under which DataFusion's plans find this storage.
+    pub fn object_store_url(&self) -> &ObjectStoreUrl {
+        &self.url
+    }
+
+    /// Lets the plans that run in `runtime` read this storage.
+    pub fn register(&self, runtime: &RuntimeEnv) {
+        runtime.register_object_store(self.url.as_ref(), self.store.clone());
+    }
+}
+
+impl LocalStore {
+    pub(super) fn target(&self, path: &str) -> Result<PathBuf> {
+        self.files.path_to_filesystem(&object_path(path)?).map_err(|error| about(error, path))
+    }
+}
+
+pub(super) fn object_path(path: &str) -> Result<Path> {
+    Path::parse(path).map_err(|error| Error::input(format!("\"{path}\" cannot name an object: {error}")))
+}
+
+/// The store's error, with the object's name.
+pub(super) fn about(error: object_store::Error, path: &str) -> Error {
+    match error {
+        object_store::Error::NotFound { .. } => Error::not_found("the object storage has no such file").with("file", path),
+        object_store::Error::AlreadyExists { .. } => Error::conflict("the object storage has a file of this name").with("file", path),
+        other => Error::from(other).with("file", path),
+    }
+}
+
+/// A file that the catalog names and the storage does not have is damage, not a wrong question.
+pub(super) fn known_to_be_there(error: Error, path: &str, bytes: i64) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => Error::corrupt("a stored file is missing")
+            .with("file", path)
+            .with("found", "no such file")
+            .with("expected", format_args!("{bytes} bytes")),
+        _ => error,
+    }
+}
+
+/// The error for a stored file that is not what was written.
+pub(super) fn damaged(path: &str, what: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) -> Error {
+    Error::corrupt(format!("a stored file is damaged in {what}")).with("file", path).with("found", found).with("expected", expected)
+}
+
+pub(super) fn check_length(path: &str, found: u64, expected: i64) -> Result<()> {
+    if i64::try_from(found) == Ok(expected) { Ok(()) } else { Err(damaged(path, "its length in bytes", found, expected)) }
+}
+
+/// `object_store` ignores the ones it does not know.
+fn cloud_options() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(key, _)| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| key.starts_with(prefix)))
+        .collect()
+}
+
+/// Libraries log the endpoints they connect to, and none of these services takes a password there.
+fn check_endpoints(options: &[(String, String)]) -> Result<()> {
+    let holds_credentials = |url: &str| Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some());
+    match options.iter().find(|(name, value)| name.to_ascii_uppercase().contains("ENDPOINT") && holds_credentials(value)) {
+        Some((name, _)) => Err(Error::input("an endpoint holds credentials")
+            .with("variable", name)
+            .with("expected", "scheme://host:port; credentials have variables of their own, such as AWS_ACCESS_KEY_ID")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

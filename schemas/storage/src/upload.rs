@@ -1,0 +1,169 @@
+//! Writing objects that are too large for memory: streamed, counted and checksummed, visible only when finished.
+
+use std::fs::File;
+
+use bytes::{Bytes, BytesMut};
+use crc32fast::Hasher;
+use object_store::{ObjectStoreExt, WriteMultipart};
+
+use crate::local::PartialFile;
+use crate::store::{MULTIPART_ABOVE_BYTES, ObjectStorage, about, object_path};
+use types::files::Stored;
+use types::{Error, Result};
+
+const PART_BYTES: usize = 8 * 1024 * 1024;
+const PARTS_IN_FLIGHT: usize = 4;
+
+/// An object on its way up. Dropped without [`UploadWriter::finish`] it leaves nothing to be seen.
+#[derive(Debug)]
+pub struct UploadWriter {
+    storage: ObjectStorage,
+    path: String,
+    bytes: i64,
+    checksum: Hasher,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    Local(Option<(File, PartialFile)>),
+    /// Small enough so far for one request.
+    Buffered(BytesMut),
+    Parts(Option<WriteMultipart>),
+}
+
+impl UploadWriter {
+    pub(super) async fn new(storage: ObjectStorage, path: String) -> Result<Self> {
+        let target = match &storage.local {
+            Some(local) => {
+                let folder = local.folder.clone();
+                Target::Local(Some(tokio::task::spawn_blocking(move || folder.create_partial()).await??))
+            }
+            None => Target::Buffered(BytesMut::new()),
+        };
+        Ok(Self { storage, path, bytes: 0, checksum: Hasher::new(), target })
+    }
+
+    /// The name of the object.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> i64 {
+        self.bytes
+    }
+
+    /// Appends. After an error the upload cannot be finished.
+    pub async fn write(&mut self, content: Bytes) -> Result<()> {
+        self.checksum.update(&content);
+        self.bytes += content.len() as i64;
+        match &mut self.target {
+            Target::Local(slot) => {
+                let opened = slot.take().ok_or_else(|| broken(&self.path))?;
+                *slot = Some(append(opened, content, &self.path).await?);
+                Ok(())
+            }
+            Target::Buffered(buffer) if buffer.len() + content.len() <= MULTIPART_ABOVE_BYTES => {
+                buffer.extend_from_slice(&content);
+                Ok(())
+            }
+            Target::Buffered(buffer) => {
+                let begun = std::mem::take(buffer).freeze();
+                let upload = self.storage.store.put_multipart(&object_path(&self.path)?).await.map_err(|error| about(error, &self.path))?;
+                self.target = Target::Parts(Some(WriteMultipart::new_with_chunk_size(upload, PART_BYTES)));
+                self.write_parts(begun).await?;
+                self.write_parts(content).await
+            }
+            Target::Parts(_) => self.write_parts(content).await,
+        }
+    }
+
+    async fn write_parts(&mut self, mut content: Bytes) -> Result<()> {
+        let Target::Parts(Some(parts)) = &mut self.target else { return Err(broken(&self.path)) };
+        while !content.is_empty() {
+            let sent = parts.wait_for_capacity(PARTS_IN_FLIGHT).await;
+            if let Err(error) = sent {
+                self.give_up().await;
+                return Err(about(error, &self.path));
+            }
+            parts.put(content.split_to(content.len().min(PART_BYTES)));
+        }
+        Ok(())
+    }
+
+    /// Makes the object visible under its name, durably.
+    pub async fn finish(mut self) -> Result<Stored> {
+        let stored = Stored { bytes: self.bytes, checksum: self.checksum.clone().finalize() };
+        match &mut self.target {
+            Target::Local(slot) => {
+                let (file, partial) = slot.take().ok_or_else(|| broken(&self.path))?;
+                let local = self.storage.local.as_ref().ok_or_else(|| broken(&self.path))?;
+                let (folder, target) = (local.folder.clone(), local.target(&self.path)?);
+                tokio::task::spawn_blocking(move || folder.publish(&file, partial, &target)).await??;
+            }
+            Target::Buffered(buffer) => {
+                let content = std::mem::take(buffer).freeze();
+                self.storage.create_or_recognise(&self.path, content, stored).await?;
+            }
+            Target::Parts(slot) => {
+                let parts = slot.as_mut().ok_or_else(|| broken(&self.path))?;
+                if let Err(error) = parts.wait_for_capacity(0).await {
+                    self.give_up().await;
+                    return Err(about(error, &self.path));
+                }
+                let parts = slot.take().ok_or_else(|| broken(&self.path))?;
+                parts.finish().await.map_err(|error| about(error, &self.path))?;
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Throws away what was written.
+    pub async fn abort(mut self) {
+        self.give_up().await;
+    }
+
+    async fn give_up(&mut self) {
+        match &mut self.target {
+            Target::Local(slot) => *slot = None,
+            Target::Buffered(buffer) => buffer.clear(),
+            Target::Parts(slot) => {
+                if let Some(parts) = slot.take() {
+                    abort_parts(parts, self.path.clone()).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for UploadWriter {
+    /// Parts of a bucket's object cost money until they are aborted; nobody sees them.
+    fn drop(&mut self) {
+        if let Target::Parts(slot) = &mut self.target
+            && let Some(parts) = slot.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(abort_parts(parts, self.path.clone()));
+        }
+    }
+}
+
+async fn abort_parts(parts: WriteMultipart, path: String) {
+    if let Err(error) = parts.abort().await {
+        tracing::warn!(file = %path, %error, "an unfinished upload was not aborted");
+    }
+}
+
+async fn append(opened: (File, PartialFile), content: Bytes, path: &str) -> Result<(File, PartialFile)> {
+    let written = tokio::task::spawn_blocking(move || {
+        use std::io::Write;
+        let (mut file, partial) = opened;
+        file.write_all(&content).map(|()| (file, partial))
+    });
+    written.await?.map_err(|error| Error::from(error).with("file", path))
+}
+
+fn broken(path: &str) -> Error {
+    Error::internal("an upload was used after it failed").with("file", path)
+}

@@ -1,0 +1,285 @@
+//! Reading Parquet files from the object storage with every byte held against the catalog's checksum.
+//!
+//! A file's checksum is that of its pieces and its tail, put together: the footer holds the length and the CRC-32 of each
+//! column chunk (a *piece*), the tail (page index and footer) is read whole. If the CRC-32s of the pieces and of the tail
+//! combine to the catalog's checksum, the table is right, and each piece can be checked when it is read. So a scan that
+//! reads two columns of a large file checks these two columns, and never needs the file in memory.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use bytes::Bytes;
+use datafusion::error::DataFusionError;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parquet::arrow::arrow_reader::ArrowReaderOptions;
+use parquet::arrow::async_reader::AsyncFileReader;
+use parquet::arrow::parquet_to_arrow_schema;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+
+use crate::parquet_file::{check_format, own_metadata};
+use crate::pieces::{Piece, check_combined, find_table};
+use crate::store::{ObjectStorage, damaged, known_to_be_there};
+use types::{Error, Result};
+
+/// Read in the first request; files up to this size need no other.
+const FIRST_READ_BYTES: u64 = 512 * 1024;
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// A file of the object storage and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownFile {
+    pub path: String,
+    pub bytes: i64,
+    /// CRC-32 of the whole file.
+    pub checksum: u32,
+}
+
+/// Reads one file; cheap to clone, and clones share what was read of its tail.
+#[derive(Debug, Clone)]
+pub struct VerifiedReader {
+    storage: ObjectStorage,
+    file: Arc<KnownFile>,
+    /// What the reader's caller takes the file's columns for.
+    expected: Option<SchemaRef>,
+    opened: Option<Arc<Opened>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    pieces: Vec<Piece>,
+    /// The file from `tail_start` on.
+    tail: Bytes,
+    tail_start: u64,
+    metadata: Arc<ParquetMetaData>,
+}
+
+impl VerifiedReader {
+    pub fn new(storage: ObjectStorage, file: KnownFile) -> Self {
+        Self { storage, file: Arc::new(file), expected: None, opened: None }
+    }
+
+    /// Refuses a file whose columns do not fit `schema`: another type, or a column that is missing and must not be NULL.
+    pub fn expecting(mut self, schema: SchemaRef) -> Self {
+        self.expected = Some(schema);
+        self
+    }
+
+    /// The file's footer, checked.
+    pub async fn metadata(&mut self) -> Result<Arc<ParquetMetaData>> {
+        Ok(self.opened().await?.metadata.clone())
+    }
+
+    async fn opened(&mut self) -> Result<Arc<Opened>> {
+        if let Some(opened) = &self.opened {
+            return Ok(opened.clone());
+        }
+        let there = |error| known_to_be_there(error, &self.file.path, self.file.bytes);
+        let opened = Arc::new(open(&self.storage, &self.file).await.map_err(there)?);
+        let described = |error: Error| error.with("file", &self.file.path);
+        let file_metadata = opened.metadata.file_metadata();
+        check_format(&own_metadata(file_metadata)).map_err(described)?;
+        if let Some(expected) = &self.expected {
+            let found = arrow_schema(file_metadata).map_err(described)?;
+            check_columns(&found, expected).map_err(described)?;
+        }
+        self.opened = Some(opened.clone());
+        Ok(opened)
+    }
+
+    async fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let opened = self.opened().await?;
+        let mut needed: Vec<usize> = ranges.iter().flat_map(|range| opened.pieces_of(range)).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        let whole: Vec<Range<u64>> = needed.iter().map(|piece| opened.pieces[*piece].range.clone()).collect();
+        let there = |error| known_to_be_there(error, &self.file.path, self.file.bytes);
+        let contents = if whole.is_empty() { Vec::new() } else { self.storage.get_ranges(&self.file.path, &whole).await.map_err(there)? };
+        for (piece, content) in needed.iter().zip(&contents) {
+            self.check_piece(&opened.pieces[*piece], content)?;
+        }
+        let read = Read { opened: &opened, needed: &needed, contents: &contents };
+        ranges.iter().map(|range| read.slice(range).ok_or_else(|| self.outside(range))).collect()
+    }
+
+    /// Reads every piece of the file, one after the other.
+    pub(super) async fn check_all(&mut self) -> Result<()> {
+        let opened = self.opened().await?;
+        for piece in &opened.pieces {
+            self.read(std::slice::from_ref(&piece.range)).await?;
+        }
+        Ok(())
+    }
+
+    fn check_piece(&self, piece: &Piece, content: &Bytes) -> Result<()> {
+        let found = crc32fast::hash(content);
+        if found == piece.checksum {
+            return Ok(());
+        }
+        let what = format!("the checksum of its bytes {} to {}", piece.range.start, piece.range.end);
+        Err(damaged(&self.file.path, &what, format_args!("{found:08x}"), format_args!("{:08x}", piece.checksum)))
+    }
+
+    fn outside(&self, range: &Range<u64>) -> Error {
+        let found = format_args!("{} to {}", range.start, range.end).to_string();
+        damaged(&self.file.path, "the place of a column chunk", found, format_args!("within {} bytes", self.file.bytes))
+    }
+}
+
+/// The pieces that a read fetched.
+struct Read<'a> {
+    opened: &'a Opened,
+    needed: &'a [usize],
+    contents: &'a [Bytes],
+}
+
+impl Read<'_> {
+    /// The bytes of a range, copied only when it spans several pieces; `None` when it leaves the file.
+    fn slice(&self, range: &Range<u64>) -> Option<Bytes> {
+        if range.start >= range.end {
+            return Some(Bytes::new());
+        }
+        let mut parts = Vec::new();
+        for piece in self.opened.pieces_of(range) {
+            let content = &self.contents[self.needed.binary_search(&piece).ok()?];
+            parts.push(overlap(content, self.opened.pieces[piece].range.start, range)?);
+        }
+        if range.end > self.opened.tail_start {
+            parts.push(overlap(&self.opened.tail, self.opened.tail_start, range)?);
+        }
+        let joined = if parts.len() == 1 { parts.remove(0) } else { parts.concat().into() };
+        (joined.len() as u64 == range.end - range.start).then_some(joined)
+    }
+}
+
+impl Opened {
+    /// The indices of the pieces that `range` touches.
+    fn pieces_of(&self, range: &Range<u64>) -> Range<usize> {
+        if range.start >= range.end {
+            return 0..0;
+        }
+        let first = self.pieces.partition_point(|piece| piece.range.end <= range.start);
+        let end = self.pieces.partition_point(|piece| piece.range.start < range.end);
+        first..end.max(first)
+    }
+}
+
+/// The part of `content`, which stands at `start` in its file, that lies in `range`.
+fn overlap(content: &Bytes, start: u64, range: &Range<u64>) -> Option<Bytes> {
+    let from = range.start.max(start) - start;
+    let to = range.end.min(start + content.len() as u64).checked_sub(start)?;
+    (from <= to).then(|| content.slice(from as usize..to as usize))
+}
+
+impl AsyncFileReader for VerifiedReader {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
+        async move { Ok(self.read(&[range]).await.map_err(to_parquet)?.pop().unwrap_or_default()) }.boxed()
+    }
+
+    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, parquet::errors::Result<Vec<Bytes>>> {
+        async move { self.read(&ranges).await.map_err(to_parquet) }.boxed()
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _options: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, parquet::errors::Result<Arc<ParquetMetaData>>> {
+        async move { self.metadata().await.map_err(to_parquet) }.boxed()
+    }
+}
+
+/// Reads and checks a file's tail, then interprets it.
+async fn open(storage: &ObjectStorage, file: &KnownFile) -> Result<Opened> {
+    let length = u64::try_from(file.bytes).unwrap_or_default();
+    if length < 12 {
+        return Err(damaged(&file.path, "its length in bytes", length, "at least 12"));
+    }
+    let read_from = |start: u64| storage.get_range(&file.path, start..length);
+    let mut tail_start = length.saturating_sub(FIRST_READ_BYTES);
+    let mut tail = read_from(tail_start).await?;
+    let mut pieces = Vec::new();
+    if tail_start > 0 {
+        let footer_bytes = footer_length(file, &tail)?;
+        if footer_bytes > tail.len() as u64 {
+            tail_start = length - footer_bytes;
+            tail = read_from(tail_start).await?;
+        }
+        let table = find_table(file, &tail[(tail.len() as u64 - footer_bytes) as usize..])?;
+        let body = table.last().map_or(0, |piece| piece.range.end);
+        tail = if body < tail_start { read_from(body).await? } else { tail.slice((body - tail_start) as usize..) };
+        (tail_start, pieces) = (body, table);
+    }
+    check_combined(file, &pieces, &tail)?;
+    let metadata = parse_footer(&tail, length).map_err(|error| Error::from(error).with("file", &file.path))?;
+    Ok(Opened { pieces, tail, tail_start, metadata: Arc::new(metadata) })
+}
+
+/// The length of the footer with its 8 closing bytes, as these say.
+fn footer_length(file: &KnownFile, tail: &Bytes) -> Result<u64> {
+    match tail.last_chunk::<8>() {
+        Some([a, b, c, d, magic @ ..]) if magic == MAGIC => {
+            let footer = u64::from(u32::from_le_bytes([*a, *b, *c, *d])) + 8;
+            let fits = footer + MAGIC.len() as u64 <= file.bytes as u64;
+            if fits { Ok(footer) } else { Err(damaged(&file.path, "the length of its footer", footer, "less than the file's")) }
+        }
+        _ => Err(damaged(&file.path, "its last bytes", "others", "PAR1")),
+    }
+}
+
+fn parse_footer(tail: &Bytes, length: u64) -> parquet::errors::Result<ParquetMetaData> {
+    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Optional);
+    reader.try_parse_sized(tail, length)?;
+    reader.finish()
+}
+
+/// The Arrow schema that a file was written with.
+pub(super) fn arrow_schema(file: &FileMetaData) -> Result<Schema> {
+    Ok(parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata())?)
+}
+
+/// A file of an older definition may lack columns, which read as NULL; what it has must be of the expected type.
+fn check_columns(found: &Schema, expected: &Schema) -> Result<()> {
+    for field in expected.fields() {
+        let column = match found.field_with_name(field.name()) {
+            Ok(column) => column,
+            Err(_) if field.is_nullable() => continue,
+            Err(_) => {
+                return Err(Error::input("a file lacks a column that must not be NULL").with("column", field.name()));
+            }
+        };
+        if !column.data_type().equals_datatype(field.data_type()) {
+            return Err(Error::input("a column of a file is of another type")
+                .with("column", field.name())
+                .with("found", column.data_type())
+                .with("expected", field.data_type()));
+        }
+    }
+    Ok(())
+}
+
+/// Wrapped twice, so that `Error::from(DataFusionError)` finds our kind again below DataFusion's wrapping.
+fn to_parquet(error: Error) -> ParquetError {
+    ParquetError::External(Box::new(DataFusionError::from(error)))
+}
+
+/// Our error again from a Parquet stream; what is not ours is damage.
+pub(super) fn from_parquet(error: ParquetError, path: &str) -> Error {
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<DataFusionError>() {
+            Ok(wrapped) => match *wrapped {
+                DataFusionError::External(ours) => match ours.downcast::<Error>() {
+                    Ok(ours) => *ours,
+                    Err(other) => Error::corrupt(other.to_string()).with("file", path),
+                },
+                other => Error::from(other).with("file", path),
+            },
+            Err(other) => Error::corrupt(other.to_string()).with("file", path),
+        },
+        other => Error::from(other).with("file", path),
+    }
+}
+
+#[cfg(test)]
+mod tests;

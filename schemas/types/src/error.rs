@@ -1,0 +1,231 @@
+//! One error for all layers: what happened, in the user's words, and what the caller can do about it.
+
+use std::fmt;
+
+/// What a caller can do about an [`Error`]. Kinds become an exit code, an HTTP status or an SQLSTATE at the edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The caller's input is wrong: fix it and call again.
+    Input,
+    /// The named thing does not exist.
+    NotFound,
+    /// Somebody else was faster (a fence, a lease, a compare-and-advance): read again, then decide.
+    Conflict,
+    /// A service did not answer: try again later.
+    Unavailable,
+    /// Stored data is damaged or of an unknown format: do not merge it, rebuild it.
+    Corrupt,
+    /// A bound was reached (memory, state size, queue): ask for less or raise the bound.
+    Limit,
+    /// Not to be expected: a defect.
+    Internal,
+}
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error with its kind, a factual message, context as key and value, and its source.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    context: Vec<(&'static str, String)>,
+    source: Option<Source>,
+}
+
+/// The result of every fallible function of this workspace.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, message: message.into(), context: Vec::new(), source: None }))
+    }
+
+    pub fn input(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Input, message)
+    }
+
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message)
+    }
+
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, message)
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Corrupt, message)
+    }
+
+    pub fn limit(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Limit, message)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// Adds one fact: `.with("file", path)`.
+    pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
+        self.0.context.push((key, value.to_string()));
+        self
+    }
+
+    /// Keeps the error that caused this one.
+    pub fn caused_by(mut self, source: impl Into<Source>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The message alone, without context and source.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    pub fn context(&self) -> &[(&'static str, String)] {
+        &self.0.context
+    }
+
+    /// The first fact of this name.
+    pub fn fact(&self, key: &str) -> Option<&str> {
+        self.0.context.iter().find(|(of, _)| *of == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Our own error, where DataFusion carries one.
+    pub fn inside(error: &datafusion::error::DataFusionError) -> Option<Error> {
+        match error.find_root() {
+            datafusion::error::DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(Error::copied),
+            _ => None,
+        }
+    }
+
+    /// The same error again, its source as text: for one that several are told.
+    pub fn copied(&self) -> Error {
+        let source = self.0.source.as_ref().map(|source| source.to_string().into());
+        let context = self.0.context.clone();
+        Self(Box::new(Inner { kind: self.0.kind, message: self.0.message.clone(), context, source }))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        for (i, (key, value)) in self.0.context.iter().enumerate() {
+            let open = if i == 0 { " (" } else { ", " };
+            write!(f, "{open}{key}: {value}")?;
+        }
+        if !self.0.context.is_empty() {
+            f.write_str(")")?;
+        }
+        if let Some(source) = &self.0.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} error: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+impl From<datafusion::error::DataFusionError> for Error {
+    fn from(error: datafusion::error::DataFusionError) -> Self {
+        use datafusion::error::DataFusionError as D;
+        if let Some(ours) = Error::inside(&error) {
+            return ours;
+        }
+        let kind = match error.find_root() {
+            D::Plan(_) | D::SQL(..) | D::SchemaError(..) | D::NotImplemented(_) | D::Configuration(_) => ErrorKind::Input,
+            D::ArrowError(inner, _) if matches!(**inner, arrow::error::ArrowError::IoError(..)) => ErrorKind::Unavailable,
+            D::ArrowError(..) | D::Execution(_) => ErrorKind::Input,
+            D::ResourcesExhausted(_) => ErrorKind::Limit,
+            D::ObjectStore(_) | D::IoError(_) => ErrorKind::Unavailable,
+            D::ParquetError(_) => ErrorKind::Corrupt,
+            _ => ErrorKind::Internal,
+        };
+        let (message, place) = crate::sql_errors::plain(&error);
+        match place {
+            Some((line, column)) => Error::new(kind, message).with("line", line).with("column", column),
+            None => Error::new(kind, message),
+        }
+    }
+}
+
+impl From<Error> for datafusion::error::DataFusionError {
+    fn from(error: Error) -> Self {
+        datafusion::error::DataFusionError::External(Box::new(error))
+    }
+}
+
+impl From<arrow::error::ArrowError> for Error {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        match error {
+            arrow::error::ArrowError::IoError(_, source) => Error::from(source),
+            other => Error::internal(other.to_string()),
+        }
+    }
+}
+
+impl From<parquet::errors::ParquetError> for Error {
+    fn from(error: parquet::errors::ParquetError) -> Self {
+        Error::corrupt(error.to_string())
+    }
+}
+
+impl From<object_store::Error> for Error {
+    fn from(error: object_store::Error) -> Self {
+        let kind = match &error {
+            object_store::Error::NotFound { .. } => ErrorKind::NotFound,
+            object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => ErrorKind::Conflict,
+            _ => ErrorKind::Unavailable,
+        };
+        // It may repeat an endpoint with a password in it.
+        Error::new(kind, crate::redact::redacted_text(&error.to_string()))
+    }
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        let kind = match &error {
+            sqlx::Error::RowNotFound => ErrorKind::NotFound,
+            sqlx::Error::Configuration(_) => ErrorKind::Input,
+            _ => ErrorKind::Unavailable,
+        };
+        Error::new(kind, error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        let kind = if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Unavailable };
+        Error::new(kind, error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Self {
+        Error::corrupt(error.to_string())
+    }
+}
+
+impl From<tokio::task::JoinError> for Error {
+    fn from(error: tokio::task::JoinError) -> Self {
+        Error::internal(format!("a task ended abnormally: {error}"))
+    }
+}

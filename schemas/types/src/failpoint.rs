@@ -1,0 +1,55 @@
+//! Named steps at which a test may kill, stop or delay this process, or have a reply lost.
+//!
+//! Without the feature `failpoints`, which only the dev-dependencies of `tests` switch on, a step is nothing. With it `FAILPOINTS` says
+//! what happens where, in the syntax of the crate `fail` (which is not used: its own dependencies would be another choice of features
+//! for all of DataFusion): `FAILPOINTS="checkpoint.before_commit=2*off->1*return(kill)"` lets two checkpoints pass and dies in the
+//! third. Terms are `[percent%][count*]off` or `..return(argument)`; what `return` may ask for:
+//!
+//! | argument | what happens |
+//! |---|---|
+//! | `kill` | SIGKILL to this process |
+//! | `stop` | SIGSTOP: it goes on when somebody sends SIGCONT |
+//! | `delay:MS` | the step takes this long |
+//! | `unavailable` | the step fails as `Unavailable`; behind a commit: it happened, and its reply is lost |
+//!
+//! Each step at which something happened is a line in the file that `BASESTREAM_FAILPOINTS_FIRED` names, so that a test can see that
+//! its fault fired.
+
+use crate::Result;
+
+/// The speed layer, from taking partitions over to letting them go.
+pub const SPEED: [&str; 9] = [
+    "speed.assign",
+    "speed.ids_reread",
+    "speed.micro_batch_closed",
+    "checkpoint.before_archive",
+    "checkpoint.after_archive",
+    "checkpoint.after_states",
+    "checkpoint.before_commit",
+    "checkpoint.after_commit",
+    "speed.revoke",
+];
+/// A batch run.
+pub const BATCH: [&str; 5] = ["run.leased", "run.begun", "run.bucket", "publish.before_commit", "publish.after_commit"];
+/// A round of the collector.
+pub const COLLECTOR: [&str; 5] =
+    ["doom.before_commit", "doom.after_commit", "collect.between_deletes", "delete.before_commit", "delete.after_commit"];
+/// A serving node that follows the catalog.
+pub const SERVING: [&str; 2] = ["serving.copying", "serving.loaded"];
+/// An append to the embedded log.
+pub const APPEND: [&str; 2] = ["append.before_commit", "append.after_commit"];
+/// `basestream ingest`.
+pub const INGEST: [&str; 1] = ["ingest.between_batches"];
+
+/// Passes a step: nothing, or what the test asked for.
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+pub fn hit(_: &'static str) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(feature = "failpoints")]
+pub use armed::hit;
+
+#[cfg(feature = "failpoints")]
+mod armed;

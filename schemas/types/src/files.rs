@@ -1,0 +1,52 @@
+//! What the object storage holds, as the catalog records it: each object's [name](ObjectName), kind, size and checksum.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::tiles::Micros;
+
+mod names;
+
+pub use names::{ObjectName, made_at};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    Archive,
+    DeadLetters,
+    States,
+    Snapshot,
+    Manifest,
+}
+
+/// A file of the object storage that the catalog names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRecord {
+    pub path: String,
+    pub kind: FileKind,
+    #[serde(default, with = "crate::uuid_text::optional")]
+    pub checkpoint: Option<Uuid>,
+    #[serde(default, with = "crate::uuid_text::optional")]
+    pub run: Option<Uuid>,
+    /// The stream of an archive or dead-letter file; empty for states, the view of a snapshot's file.
+    pub subject: Option<Arc<str>>,
+    pub bytes: i64,
+    pub rows: i64,
+    /// CRC-32 of the whole file.
+    pub checksum: u32,
+    pub min_event_time: Option<Micros>,
+    pub max_event_time: Option<Micros>,
+    /// The collector will delete it: no transaction may name it any more.
+    #[serde(default)]
+    pub doomed: bool,
+}
+
+/// What is known of a stored object: enough to recognise it when it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    pub bytes: i64,
+    /// CRC-32 of the whole object.
+    pub checksum: u32,
+}

@@ -1,0 +1,21 @@
+//! The types in which every layer speaks, and nothing that knows definitions, files or a database.
+//!
+//! An [`Error`] says what its caller can do. A [`vector`] says how far the log is read, [`tiles`] how time is cut into buckets and
+//! windows. A [`record`] is what the log delivers; [`files`] names what the object storage holds; [`columns`] names what the system
+//! adds to a user's own columns.
+
+pub mod columns;
+pub mod durable;
+mod error;
+pub mod failpoint;
+pub mod files;
+pub mod record;
+pub mod redact;
+pub mod sql_errors;
+pub mod sql_types;
+pub mod suggest;
+pub mod tiles;
+pub mod uuid_text;
+pub mod vector;
+
+pub use error::{Error, ErrorKind, Result};

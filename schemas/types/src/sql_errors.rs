@@ -1,0 +1,239 @@
+//! DataFusion's errors about somebody's SQL in plain words: what was found, what was expected, and where.
+
+use std::collections::BTreeSet;
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{Column, SchemaError};
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+
+use crate::suggest::nearest;
+use known::known_names;
+
+pub use known::{OWN_AGGREGATES, OWN_FUNCTIONS};
+
+mod known;
+
+/// How many columns are listed as expected.
+const LISTED: usize = 30;
+
+/// What most functions take, whatever its type.
+const NUMBER: &str = "a number";
+
+/// How a text becomes one; who knows the argument puts it in the place of the dots.
+pub const CAST: &str = "CAST(.. AS DECIMAL(18,2))";
+
+/// A line and a column, counted from 1.
+pub type SqlPlace = (usize, usize);
+
+/// What the error says, and the place in the SQL where it names one.
+pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
+    let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    let place = span.map(|span| (span.start.line as usize, span.start.column as usize));
+    let message = match error.find_root() {
+        DataFusionError::SQL(error, _) => {
+            let text = match &**error {
+                ParserError::ParserError(text) | ParserError::TokenizerError(text) => text.as_str(),
+                ParserError::RecursionLimitExceeded => "it nests too deep",
+            };
+            let (message, place) = parser_text(text);
+            return (format!("the SQL is not understood: {}", first_lower(message)), place);
+        }
+        DataFusionError::SchemaError(error, _) => schema(error),
+        DataFusionError::Plan(text) => planning(text),
+        DataFusionError::NotImplemented(text) => format!("not supported: {}", in_our_types(text)),
+        DataFusionError::ArrowError(error, _) => match &**error {
+            ArrowError::DivideByZero => "division by zero".into(),
+            ArrowError::CastError(text) | ArrowError::ParseError(text) | ArrowError::ComputeError(text) => in_our_types(text),
+            ArrowError::ArithmeticOverflow(text) => format!("a number is too large: {}", in_our_types(text)),
+            other => other.to_string(),
+        },
+        DataFusionError::Execution(text) => in_our_types(without_prefixes(text).trim()),
+        _ => error.strip_backtrace(),
+    };
+    (first_lower(message), place)
+}
+
+/// The parser's own message: `expected an expression, found FROM`, and the place off its end.
+pub fn parser_text(text: &str) -> (String, Option<SqlPlace>) {
+    let place = |tail: &str| {
+        let (line, column) = tail.split_once(", Column: ")?;
+        Some((line.trim().parse().ok()?, column.trim().parse().ok()?))
+    };
+    let split = text.rsplit_once(" at Line: ").and_then(|(message, tail)| Some((message, place(tail)?)));
+    let (message, place) = split.map_or((text, None), |(message, place)| (message, Some(place)));
+    let message = message.replace("found: EOF", "found: the end of the statement");
+    let message = match message.strip_prefix("Expected: ") {
+        Some(rest) => format!("expected {}", rest.replace(", found: ", ", found ")),
+        None => message,
+    };
+    (message, place)
+}
+
+fn schema(error: &SchemaError) -> String {
+    match error {
+        SchemaError::FieldNotFound { field, valid_fields } => no_column(field, valid_fields),
+        SchemaError::AmbiguousReference { field } => {
+            let name = &field.name;
+            format!("the column \"{name}\" is in several of the tables: expected its table in front, such as t.{name}")
+        }
+        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => same_name(name),
+    }
+}
+
+fn no_column(field: &Column, valid: &[Column]) -> String {
+    let of = |column: &Column| column.relation.as_ref().map(|relation| relation.table().to_owned());
+    let tables: BTreeSet<String> = valid.iter().filter_map(of).collect();
+    if let Some(table) = of(field).filter(|table| !tables.contains(table) && !tables.is_empty()) {
+        let tables: Vec<String> = tables.into_iter().collect();
+        return format!("found {table}.{}, and FROM has no \"{table}\": expected one of {}", field.name, tables.join(", "));
+    }
+    let shown = |column: &&Column| field.name.starts_with("__") || !column.name.starts_with("__");
+    let shown: Vec<&Column> = valid.iter().filter(shown).collect();
+    let near = nearest(&field.name, shown.iter().map(|column| column.name.as_str()));
+    let mut names: Vec<String> = Vec::new();
+    for column in shown {
+        let name = match of(column).filter(|_| tables.len() > 1) {
+            Some(table) => format!("{table}.{}", column.name),
+            None => column.name.clone(),
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if names.len() > LISTED {
+        names.truncate(LISTED);
+        names.push("..".into());
+    }
+    let near = near.map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();
+    let expected = if names.is_empty() { "there are no columns here".to_owned() } else { format!("expected one of {}", names.join(", ")) };
+    format!("there is no column \"{}\": {near}{expected}", field.name)
+}
+
+const NO_RELATION: &str = "there is no stream or view \"";
+
+/// The name that a message says no stream or view has.
+pub fn unknown_relation(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once(NO_RELATION)?;
+    Some(rest.split_once('"')?.0)
+}
+
+fn same_name(name: &str) -> String {
+    format!("two columns are called \"{name}\": expected different names (.. AS another)")
+}
+
+/// What the planner says, by the shapes its messages have; functions of ours say themselves what they take.
+fn planning(text: &str) -> String {
+    let text = without_prefixes(text);
+    let between = |before: &str, after: &str| {
+        let (_, rest) = text.split_once(before)?;
+        Some(rest.split_once(after)?.0)
+    };
+    if let Some((_, said)) = text.split_once("user-defined coercion failed with: ") {
+        return in_our_types(said.split(" No function matches").next().unwrap_or(said).trim_end_matches('.'));
+    }
+    if let Some(call) = between("No function matches the given name and argument types '", "'.") {
+        return wrong_arguments(&text, call);
+    }
+    if let Some(name) = between("Invalid function '", "'") {
+        // DataFusion's own suggestion may be far off; it knows functions that a caller has added.
+        let near = nearest(name, known_names().chain(between("Did you mean '", "'")));
+        let near = near.map_or(String::new(), |near| format!(": did you mean \"{near}\"?"));
+        return format!("there is no function \"{name}\"{near}");
+    }
+    if let Some(name) = between("table '", "' not found") {
+        return format!("{NO_RELATION}{}\"", name.rsplit('.').next().unwrap_or(name));
+    }
+    if let Some(column) = between("must be in GROUP BY or an aggregate function: While expanding wildcard, column \"", "\" must") {
+        let column = column.rsplit('.').next().unwrap_or(column);
+        return format!("the column \"{column}\" is neither in GROUP BY nor inside an aggregate: expected it in one of them");
+    }
+    if let Some(name) = between("Projections require unique expression names but the expression \"", "\"") {
+        let plain = (!name.contains('(')).then(|| name.rsplit('.').next()).flatten();
+        return same_name(plain.unwrap_or(name));
+    }
+    in_our_types(&text)
+}
+
+/// `found sum(TEXT), expected a number, e.g. CAST(.. AS DECIMAL(18,2))`.
+fn wrong_arguments(text: &str, call: &str) -> String {
+    let expected = text.split_once("Candidate functions:").map_or("", |(_, candidates)| candidates);
+    let mut forms: Vec<String> = Vec::new();
+    for form in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let form = with_numbers(form);
+        if !forms.contains(&form) {
+            forms.push(form);
+        }
+    }
+    let of_a_number = call.split_once('(').map(|(name, _)| format!("{name}({NUMBER})"));
+    // A duration may stand beside it, which no column of a stream is.
+    let is_of_a_number = of_a_number.is_some_and(|of_a_number| forms.contains(&of_a_number));
+    let expected = if is_of_a_number { NUMBER.to_owned() } else { in_our_types(&forms.join(" or ")) };
+    let found = in_our_types(call);
+    let cast = if found.contains("TEXT") && expected.contains(NUMBER) { format!(", e.g. {CAST}") } else { String::new() };
+    format!("found {found}, expected {expected}{cast}")
+}
+
+/// `sum(UInt64)` is `sum(a number)`, and so are its other forms.
+fn with_numbers(form: &str) -> String {
+    let form = form.replace("Numeric(1)", NUMBER).replace("Numeric(2)", &format!("{NUMBER}, {NUMBER}"));
+    word_by_word(&form, |word| match word {
+        "String" => "TEXT",
+        "Integer" | "Float" | "Decimal" | "Decimal128" => NUMBER,
+        "Int8" | "Int16" | "Int32" | "Int64" | "UInt8" | "UInt16" | "UInt32" | "UInt64" | "Float16" | "Float32" | "Float64" => NUMBER,
+        word => word,
+    })
+}
+
+/// One error around another is named by the outer one's kind, and so on.
+fn without_prefixes(text: &str) -> String {
+    let prefixes = ["Error during planning: ", "Execution error: ", "Internal error: "];
+    prefixes.iter().fold(text.to_owned(), |text, prefix| text.replace(prefix, ""))
+}
+
+/// A sentence as messages are; words in capitals stay.
+fn first_lower(text: String) -> String {
+    let mut characters = text.chars();
+    match (characters.next(), characters.next()) {
+        (Some(first), Some(second)) if first.is_ascii_uppercase() && second.is_ascii_lowercase() => {
+            format!("{}{}", first.to_ascii_lowercase(), &text[1..])
+        }
+        _ => text,
+    }
+}
+
+/// Arrow's names of types as definitions have them.
+fn in_our_types(text: &str) -> String {
+    const OURS: [(&str, &str); 9] = [
+        ("LargeUtf8", "TEXT"),
+        ("Utf8View", "TEXT"),
+        ("Utf8", "TEXT"),
+        ("Int64", "BIGINT"),
+        ("Int32", "INT"),
+        ("Float64", "DOUBLE"),
+        ("Decimal128", "DECIMAL"),
+        ("Boolean", "BOOLEAN"),
+        ("Date32", "DATE"),
+    ];
+    let text = text.replace("Timestamp(µs, \"UTC\")", "TIMESTAMPTZ");
+    word_by_word(&text, |word| OURS.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours))
+}
+
+/// The text with each of its words (letters and digits) as `write` has it.
+fn word_by_word<'a>(text: &'a str, write: impl Fn(&'a str) -> &'a str) -> String {
+    let mut written = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let word = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let (word, other) = match word {
+            0 => rest.split_at(rest.chars().next().map_or(0, char::len_utf8)),
+            end => rest.split_at(end),
+        };
+        written.push_str(write(word));
+        rest = other;
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;

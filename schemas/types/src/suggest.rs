@@ -1,0 +1,24 @@
+//! The nearest known word to a mistyped one, by optimal string alignment: two neighbours swapped are one change.
+
+/// The candidate that takes the fewest single changes to reach, if those are few for the word's length; of equals the first. One that
+/// goes on where the word ends (`ordered`: `ordered_at`) is one change away.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const LONGEST: usize = 60;
+    let word = word.to_lowercase();
+    let length = word.chars().count();
+    if length == 0 || length > LONGEST {
+        return None;
+    }
+    let allowed = (length / 3).max(1);
+    let rank = |candidate: &str| {
+        let candidate = candidate.to_lowercase();
+        let distance = strsim::osa_distance(&word, &candidate);
+        let goes_on = length > 2 && candidate.strip_prefix(word.as_str()).is_some_and(|rest| rest.starts_with('_'));
+        (if goes_on { 1 } else { distance }, distance)
+    };
+    let ranked = candidates.into_iter().map(|candidate| (rank(candidate), candidate));
+    ranked.min_by_key(|(rank, _)| *rank).filter(|((changes, _), _)| *changes <= allowed).map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Tiles: the ladder of nested time buckets in which states are kept, and how a window is covered by few of them.
+//!
+//! Times are microseconds since 1970-01-01 UTC; all divisions floor, also before 1970.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use most::most_tiles;
+
+mod most;
+
+/// A point in event time: microseconds since 1970-01-01 UTC.
+pub type Micros = i64;
+
+/// Now, handed in by the caller so that what depends on it can be simulated.
+pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
+
+const SECOND: Micros = 1_000_000;
+const MINUTE: Micros = 60 * SECOND;
+const HOUR: Micros = 60 * MINUTE;
+const DAY: Micros = 24 * HOUR;
+
+/// One rung of the ladder. Each rung's tile length divides the next one's; `All` is the one tile of all time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Level {
+    Second1 = 0,
+    Seconds10 = 1,
+    Minute1 = 2,
+    Minutes5 = 3,
+    Hour1 = 4,
+    Day1 = 5,
+    Days8 = 6,
+    Days64 = 7,
+    All = 8,
+}
+
+impl Level {
+    /// The ladder, finest first.
+    pub const LADDER: [Level; 9] = [
+        Level::Second1,
+        Level::Seconds10,
+        Level::Minute1,
+        Level::Minutes5,
+        Level::Hour1,
+        Level::Day1,
+        Level::Days8,
+        Level::Days64,
+        Level::All,
+    ];
+
+    /// The length of this level's tiles in microseconds; `None` for the tile of all time.
+    pub fn length_us(self) -> Option<Micros> {
+        match self {
+            Level::Second1 => Some(SECOND),
+            Level::Seconds10 => Some(10 * SECOND),
+            Level::Minute1 => Some(MINUTE),
+            Level::Minutes5 => Some(5 * MINUTE),
+            Level::Hour1 => Some(HOUR),
+            Level::Day1 => Some(DAY),
+            Level::Days8 => Some(8 * DAY),
+            Level::Days64 => Some(64 * DAY),
+            Level::All => None,
+        }
+    }
+
+    pub fn from_code(code: u8) -> Option<Level> {
+        Level::LADDER.get(code as usize).copied()
+    }
+
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The start of the tile that holds `time`; 0 for the tile of all time.
+    pub fn floor(self, time: Micros) -> Micros {
+        match self.length_us() {
+            Some(length) => time.div_euclid(length).saturating_mul(length),
+            None => 0,
+        }
+    }
+
+    /// The first tile start at or after `time`.
+    pub fn ceil(self, time: Micros) -> Micros {
+        match self.length_us() {
+            Some(length) if time.rem_euclid(length) != 0 => self.floor(time).saturating_add(length),
+            Some(_) => time,
+            None => Micros::MAX,
+        }
+    }
+
+    /// The hop of a window: the largest of 1 s, 10 s, 1 min, 5 min, 1 h, 1 d that is at most a sixtieth of it (1 s at the least).
+    pub fn hop_of(window: Duration) -> Level {
+        let sixtieth = (window.as_micros() / 60) as Micros;
+        let mut hop = Level::Second1;
+        for level in Level::LADDER.into_iter().filter(|level| *level <= Level::Day1) {
+            if level.length_us().is_some_and(|length| length <= sixtieth) {
+                hop = level;
+            }
+        }
+        hop
+    }
+}
+
+/// Per level of a ladder, finest first: the tile start before which no row is kept; `None`: all are.
+pub type Floors = Vec<(Level, Option<Micros>)>;
+
+/// The finest level whose tile of this time is kept: nobody asks for the time at a finer one. Times that no level keeps are the
+/// coarsest one's. Never [`Level::All`] beside others: the start of its one tile tells no level.
+///
+/// A floor is a tile start of its level, and lower the coarser the level is: so the start of a time's tile at this level gives the
+/// same level again.
+pub fn finest_kept(floors: &[(Level, Option<Micros>)], time: Micros) -> Level {
+    let bounded = || floors.iter().filter(|(level, _)| *level != Level::All);
+    let kept = bounded().find(|(_, floor)| floor.is_none_or(|floor| floor <= time));
+    kept.or_else(|| bounded().next_back()).map_or(Level::All, |(level, _)| *level)
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Second1 => "1s",
+            Level::Seconds10 => "10s",
+            Level::Minute1 => "1min",
+            Level::Minutes5 => "5min",
+            Level::Hour1 => "1h",
+            Level::Day1 => "1d",
+            Level::Days8 => "8d",
+            Level::Days64 => "64d",
+            Level::All => "all",
+        })
+    }
+}
+
+/// A stretch of event time that an aggregate is asked over: from `window` ago (or all time) up to `until` ago (or without
+/// an upper edge), cut at `hop`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Range {
+    /// How far back it reaches; `None` is all time.
+    pub window: Option<Duration>,
+    /// Where it ends before now; `None` is no upper edge.
+    pub until: Option<Duration>,
+    pub hop: Level,
+}
+
+/// The event times `[from, to)` of a range at one point in time; `None` is unbounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    pub from: Option<Micros>,
+    pub to: Option<Micros>,
+}
+
+impl Range {
+    /// All time: one tile, no edge.
+    pub const ALL: Range = Range { window: None, until: None, hop: Level::All };
+
+    /// A trailing window with the hop that the design gives it, unless `precision` names another.
+    pub fn trailing(window: Duration, precision: Option<Level>) -> Range {
+        Range { window: Some(window), until: None, hop: precision.unwrap_or_else(|| Level::hop_of(window)) }
+    }
+
+    /// From `window` ago (`None`: from the beginning) to `until` ago; its hop is that of the smaller bound.
+    pub fn between(window: Option<Duration>, until: Duration, precision: Option<Level>) -> Range {
+        let smaller = window.map_or(until, |window| window.min(until));
+        Range { window, until: Some(until), hop: precision.unwrap_or_else(|| Level::hop_of(smaller)) }
+    }
+
+    /// The stretch of event time this range means at time `t`.
+    pub fn at(&self, t: Micros) -> Span {
+        let edge = |back: Duration| self.hop.floor(t.saturating_sub(i64::try_from(back.as_micros()).unwrap_or(i64::MAX)));
+        Span { from: self.window.map(edge), to: self.until.map(edge) }
+    }
+}
+
+impl Span {
+    pub fn contains(&self, time: Micros) -> bool {
+        self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to)
+    }
+}
+
+/// Of each side the event time before which events are left out; `None`: none are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EdgesFrom {
+    pub near: Option<Micros>,
+    pub far: Option<Micros>,
+}
+
+impl EdgesFrom {
+    /// True when what is kept from here on has all that is needed.
+    pub fn keeps(&self, needed: &EdgesFrom) -> bool {
+        // `None` is the least of options.
+        self.near <= needed.near && self.far <= needed.far
+    }
+}
+
+/// Tiles of one level whose starts lie in `[from, to)`; `None` is unbounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TileRun {
+    pub level: Level,
+    pub from: Option<Micros>,
+    pub to: Option<Micros>,
+}
+
+impl TileRun {
+    pub fn contains(&self, level: Level, tile: Micros) -> bool {
+        level == self.level && self.from.is_none_or(|from| from <= tile) && self.to.is_none_or(|to| tile < to)
+    }
+}
+
+/// Covers a span with few tiles of the levels at hand (`ladder`, finest first): up the ladder from its left edge, and down
+/// again to its right one. Both edges must be tile starts of the finest level.
+///
+/// Every instant of the span is in exactly one tile of the answer, and no tile reaches outside it.
+pub fn cover(span: Span, ladder: &[Level]) -> Vec<TileRun> {
+    let mut runs = Vec::new();
+    let coarse_first: Vec<Level> = ladder.iter().rev().copied().collect();
+    cover_from(span.from, span.to, &coarse_first, &mut runs);
+    runs
+}
+
+/// The largest level takes the whole tiles it has inside `[from, to)`; the finer ones take what is left on both sides.
+fn cover_from(from: Option<Micros>, to: Option<Micros>, coarse_first: &[Level], runs: &mut Vec<TileRun>) {
+    if let (Some(from), Some(to)) = (from, to)
+        && from >= to
+    {
+        return;
+    }
+    let Some((level, finer)) = coarse_first.split_first() else { return };
+    if *level == Level::All {
+        match (from, to) {
+            (None, None) => runs.push(TileRun { level: Level::All, from: None, to: None }),
+            _ => cover_from(from, to, finer, runs),
+        }
+        return;
+    }
+    let inner_from = from.map(|from| level.ceil(from));
+    let inner_to = to.map(|to| level.floor(to));
+    if let (Some(inner_from), Some(inner_to)) = (inner_from, inner_to)
+        && inner_from >= inner_to
+    {
+        return cover_from(from, to, finer, runs);
+    }
+    if let (Some(from), Some(inner_from)) = (from, inner_from) {
+        cover_from(Some(from), Some(inner_from), finer, runs);
+    }
+    runs.push(TileRun { level: *level, from: inner_from, to: inner_to });
+    if let (Some(inner_to), Some(to)) = (inner_to, to) {
+        cover_from(Some(inner_to), Some(to), finer, runs);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! Uuids in serialised records: their text (the workspace's `uuid` is built without serde).
+
+use serde::{Deserialize, Deserializer, Serializer, de};
+use uuid::Uuid;
+
+pub fn serialize<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
+}
+
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Uuid, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+}
+
+pub mod optional {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(id: &Option<Uuid>, serializer: S) -> Result<S::Ok, S::Error> {
+        match id {
+            Some(id) => serializer.collect_str(id),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Uuid>, D::Error> {
+        let text: Option<String> = Option::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(de::Error::custom)).transpose()
+    }
+}
+
+/// Lists of ids, for plans that are printed.
+pub mod list {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(ids: &[Uuid], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(ids.iter().map(Uuid::to_string))
+    }
+}

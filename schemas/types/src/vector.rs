@@ -1,0 +1,154 @@
+//! The vector: per stream and partition, the next offset. What is committed, a run's cut, a pin and an answer's
+//! position are all vectors, so that a handover is one comparison per partition.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// A record's place in its partition; in a vector, the offset of the next record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Offset(pub i64);
+
+impl Offset {
+    pub const ZERO: Offset = Offset(0);
+
+    /// The offset after this one.
+    pub fn next(self) -> Offset {
+        Offset(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One partition of one stream.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PartitionId {
+    pub stream: Arc<str>,
+    pub partition: i32,
+}
+
+impl PartitionId {
+    pub fn new(stream: impl Into<Arc<str>>, partition: i32) -> Self {
+        Self { stream: stream.into(), partition }
+    }
+}
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.stream, self.partition)
+    }
+}
+
+/// Per stream and partition, the next offset. A partition that is absent stands at offset 0.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Vector(BTreeMap<PartitionId, Offset>);
+
+impl Vector {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn get(&self, partition: &PartitionId) -> Offset {
+        self.0.get(partition).copied().unwrap_or_default()
+    }
+
+    pub fn set(&mut self, partition: PartitionId, next: Offset) {
+        self.0.insert(partition, next);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&PartitionId, Offset)> {
+        self.0.iter().map(|(partition, offset)| (partition, *offset))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The part of this vector that speaks of `streams`.
+    pub fn of_streams(&self, streams: &[Arc<str>]) -> Vector {
+        self.iter().filter(|(p, _)| streams.contains(&p.stream)).map(|(p, o)| (p.clone(), o)).collect()
+    }
+
+    /// True when no partition of `self` stands before `other`'s.
+    pub fn covers(&self, other: &Vector) -> bool {
+        other.iter().all(|(partition, offset)| self.get(partition) >= offset)
+    }
+
+    /// The first partition in which `self` stands before `other`, with both offsets.
+    pub fn behind(&self, other: &Vector) -> Option<(PartitionId, Offset, Offset)> {
+        other.iter().find(|(p, o)| self.get(p) < *o).map(|(p, o)| (p.clone(), self.get(p), o))
+    }
+
+    /// A short text that names this vector, for `meta.cut`.
+    pub fn token(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.to_string())
+    }
+
+    /// Reads what [`Vector::token`] wrote.
+    pub fn from_token(token: &str) -> Result<Self> {
+        let wrong = || Error::input(format!("\"{token}\" is not a cut: expected the text of a response's meta.cut"));
+        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| wrong())?;
+        String::from_utf8(bytes).map_err(|_| wrong())?.parse().map_err(|_: Error| wrong())
+    }
+}
+
+impl FromIterator<(PartitionId, Offset)> for Vector {
+    fn from_iter<I: IntoIterator<Item = (PartitionId, Offset)>>(iter: I) -> Self {
+        Self(iter.into_iter().collect())
+    }
+}
+
+/// `payments/0:17,payments/1:4`
+impl fmt::Display for Vector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (partition, offset)) in self.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            write!(f, "{comma}{partition}:{offset}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Vector {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let entry = |entry: &str| -> Option<(PartitionId, Offset)> {
+            let (partition, offset) = entry.rsplit_once(':')?;
+            let (stream, number) = partition.rsplit_once('/')?;
+            Some((PartitionId::new(stream, number.parse().ok()?), Offset(offset.parse().ok()?)))
+        };
+        text.split(',')
+            .filter(|part| !part.is_empty())
+            .map(|part| {
+                entry(part).ok_or_else(|| Error::input(format!("\"{part}\" is not a part of a vector: expected stream/partition:offset")))
+            })
+            .collect()
+    }
+}
+
+impl Serialize for Vector {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Vector {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;
