@@ -20,7 +20,7 @@ use engine::plan::links::LinkPlan;
 use engine::plan::{ColumnKind, ViewPlan};
 use engine::states::StateRows;
 use engine::states::rows::conform;
-use engine::walk::{EdgeLayers, Walk};
+use engine::walk::EdgeLayers;
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::scan::read_file_as;
 use storage::snapshot::{ESTIMATED, JOIN_FORMAT};

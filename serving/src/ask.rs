@@ -10,7 +10,7 @@ use arrow::compute::concat_batches;
 use committed::registry::LiveView;
 use datafusion::common::ScalarValue;
 use engine::plan::ColumnKind;
-use engine::walk::{GoOn, Walk};
+use engine::walk::GoOn;
 use types::tiles::Micros;
 use types::{Error, Result};
 

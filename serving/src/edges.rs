@@ -12,7 +12,7 @@ use engine::states::StateRows;
 use engine::states::bucket_of;
 use engine::states::rows::find_prefix;
 use engine::states::sorted::SortedRun;
-use engine::walk::{EdgeLayers, GoOn, LayerRows, Walk};
+use engine::walk::{EdgeLayers, GoOn, LayerRows};
 use types::Result;
 use types::tiles::Micros;
 

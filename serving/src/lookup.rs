@@ -8,7 +8,7 @@ use engine::plan::ViewPlan;
 use engine::states::bucket_of;
 use engine::states::sorted::SortedRun;
 use engine::states::{Pieces, StateRows, answer};
-use engine::walk::{GoOn, Walk, Walked};
+use engine::walk::{GoOn, Walked};
 use types::tiles::Micros;
 use types::{Error, Result};
 

@@ -19,8 +19,6 @@ use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder,
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::prelude::SessionContext;
 
-use serde::{Deserialize, Serialize};
-
 use crate::plan::columns;
 use crate::plan::columns::Reach;
 use crate::plan::{Use, ViewPlan, lower};
