@@ -1,4 +1,4 @@
-//! What the product's decoder (src/events, a link to its own files) takes from the rest of its crate, as far as decoding needs it.
+//! What the product's decoder (src/events, a link to its own files) uses from the rest of its crate, as far as decoding needs it.
 
 pub mod tiles {
     pub type Micros = i64;
@@ -21,7 +21,7 @@ pub mod log {
 }
 
 pub mod error {
-    /// Without kinds: nothing here acts on one.
+    /// Without error kinds, because nothing here acts on them.
     #[derive(Debug)]
     pub struct Error(String);
 
