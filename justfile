@@ -56,6 +56,10 @@ fmt *arguments:
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
+# the documentation site into target/site, a broken link or anchor fails it; `just docs serve` shows it while you write
+docs *arguments:
+    docs/build {{arguments}}
+
 # arrow, parquet, object_store and datafusion must each be built in one version
 duplicates:
     .ci/duplicates

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""One SQL question over Parquet files, answered by DuckDB.
+"""Answers one SQL query over Parquet files with DuckDB.
 
     duckdb_query.py question.json
 
-The question: tables (name to glob), sql, threads, memory_limit, temp_directory, answer (a Parquet file to be written, or null).
-Prints the seconds of the question itself and the rows of its answer.
+The question file has: tables (name to glob), sql, threads, memory_limit, temp_directory, answer (a Parquet file to write, or null).
+Prints the seconds that the query itself took and the number of rows in its answer.
 """
 
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Five aggregates per account and minute over a Kafka topic, by Flink SQL in one process, from the topic's beginning to its end.
+"""Computes five aggregates per account and minute over a Kafka topic, from its beginning to its end, with Flink SQL in one process.
 
     flink_sql.py question.json
 
-The question: brokers, topic, jars, parallelism, aggregation (window or group), check. With check it answers the sums of counts and
-amounts; without, results go to a sink that drops them. Prints the seconds of the job alone (its JVM runs already, its plan is made),
-and the JVM's processor seconds meanwhile and greatest resident memory.
+The question file has: brokers, topic, jars, parallelism, aggregation (window or group), check. With check, the answer is the sum of
+the counts and of the amounts. Without it, the results go to a sink that drops them. Prints the seconds of the job alone (the JVM is
+already running and the plan is made), and the JVM's processor seconds meanwhile and its greatest resident memory.
 """
 
 import json
@@ -15,7 +15,7 @@ import sys
 from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
-# Three of the eleven fields: the decoder skips the others.
+# Declares three of the eleven fields; the decoder skips the others.
 SOURCE = """
 CREATE TABLE payments (
   account_id STRING, amount DECIMAL(18, 2), ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
@@ -67,7 +67,7 @@ def main(path):
 
 
 def sums(table_env, select):
-    """The last row is the answer: those before it were right for what was read until then."""
+    """The last row is the answer. The rows before it are the sums of what had been read until then."""
     last = None
     with table_env.execute_sql(f"SELECT SUM(events), SUM(amount) FROM ({select})").collect() as rows:
         for row in rows:

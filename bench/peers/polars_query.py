@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Aggregates of each key over windows that end now, of Parquet files, answered by Polars.
+"""Computes aggregates per key over windows that end now, from Parquet files, with Polars.
 
     polars_query.py question.json
 
-The question: tables (name to glob), table, key, time, from_us (of the longest window), columns (alias, aggregate, column, from_us), answer (a
-Parquet file to be written, or null). Threads are POLARS_MAX_THREADS. Prints the seconds of the question itself and the rows of its
-answer.
+The question file has: tables (name to glob), table, key, time, from_us (of the longest window), columns (alias, aggregate, column,
+from_us), answer (a Parquet file to write, or null). POLARS_MAX_THREADS sets the threads. Prints the seconds that the query itself took
+and the number of rows in its answer.
 """
 
 import json
@@ -37,7 +37,7 @@ def main(path):
         value = AGGREGATES[column["aggregate"]](pl.col(column["column"]).filter(within))
         return value.alias(column["alias"])
 
-    # SQL's sum of no rows is NULL, that of Polars 0.
+    # The sum over no rows is NULL in SQL and 0 in Polars.
     sums = [column for column in question["columns"] if column["aggregate"] == "sum"]
     some = {column["from_us"]: f"any_{column['from_us']}" for column in sums}
     helpers = [since(micros).any().alias(name) for micros, name in some.items()]

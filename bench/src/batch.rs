@@ -44,7 +44,7 @@ impl Default for Options {
 
 const STEPS: [Step; 2] = [("states", "the states are written"), ("publishing", "run published")];
 
-/// Measures; all answers are held against each other. `folder` takes the data.
+/// Measures, and compares all answers with each other. `folder` takes the data.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let purchases = &options.purchases;
@@ -70,7 +70,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let windows: Vec<&str> = purchases.windows().iter().map(|window| window.text).collect();
     let aggregates = purchases.aggregates.map(|(_, aggregate)| aggregate).join(", ");
     let question = format!(
-        "How long does a full recompute take of {aggregates} over windows of {}, for {} events of {} keys?",
+        "How long does a full recompute of {aggregates} over windows of {} take, for {} events of {} keys?",
         windows.join(", "),
         purchases.events,
         purchases.accounts
@@ -81,7 +81,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     Ok(Report { benchmark: "batch".into(), question, context: context.end(), tables })
 }
 
-/// Everybody who is there.
+/// All contenders that are installed.
 fn contenders(options: &Options, programs: &Programs) -> Vec<Contender> {
     let purchases = &options.purchases;
     let memory = [options.peer_memory_bytes, SMALL];
@@ -103,8 +103,8 @@ fn contenders(options: &Options, programs: &Programs) -> Vec<Contender> {
     all
 }
 
-/// DuckDB by way of the states that a batch run keeps.
-const DUCKDB_STATES: &str = "DuckDB, the same states first";
+/// DuckDB, building the states that a batch run keeps.
+const DUCKDB_STATES: &str = "DuckDB, building the same states first";
 
-/// The least that somebody may hold.
+/// The smallest memory limit.
 const SMALL: u64 = 1 << 30;

@@ -96,7 +96,7 @@ fn watch(child: &mut Child, began: Instant, limits: &Limits) -> Result<Used> {
             return Err(Error::limit(format!("it took more than {} MiB", limits.memory_bytes >> 20)));
         }
         if began.elapsed() > limits.time {
-            return Err(Error::limit(format!("it did not end within {} s", limits.time.as_secs())));
+            return Err(Error::limit(format!("it did not finish within {} s", limits.time.as_secs())));
         }
         std::thread::sleep(POLL);
     }

@@ -16,7 +16,7 @@ pub(crate) struct Batch {
     events: u64,
     #[arg(long, default_value_t = batch::Options::default().purchases.accounts)]
     keys: u64,
-    /// The newest time instead of distinct merchants: all states are one number each
+    /// Aggregate the newest time instead of distinct merchants, so that every state is one number
     #[arg(long)]
     without_distinct: bool,
     #[arg(long, default_value_t = batch::Options::default().repeats)]
@@ -47,21 +47,21 @@ pub(crate) struct Lookup {
     cases: Vec<lookup::Case>,
     #[arg(long, default_value_t = lookup::Options::default().events_per_key)]
     events_per_key: u64,
-    /// Of HTTP and of the peers
+    /// Clients over HTTP and of the peers
     #[arg(long, default_value_t = lookup::Options::default().clients)]
     clients: usize,
-    /// Keys in one request where they are asked together
+    /// Keys in a request for many keys
     #[arg(long, default_value_t = lookup::Options::default().batch)]
     batch: usize,
-    /// Of each stretch of measuring
+    /// Length of each stretch of measuring
     #[arg(long, default_value_t = lookup::Options::default().seconds)]
     seconds: f64,
     #[arg(long, default_value_t = lookup::Options::default().repeats)]
     repeats: usize,
-    /// Events per second that arrive; 0 leaves that half out
+    /// Events per second that arrive; 0: measure only idle
     #[arg(long, default_value_t = lookup::Options::default().rate)]
     rate: u64,
-    /// Of the table over windows; 0 leaves it out
+    /// Events of the table by window; 0: without this table
     #[arg(long, default_value_t = lookup::Options::default().window_events)]
     window_events: u64,
     #[arg(long, default_value_t = lookup::Options::default().window_keys)]
@@ -99,12 +99,12 @@ pub(crate) struct Ingest {
     keys: Vec<u64>,
     #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().aggregates)]
     aggregates: Vec<usize>,
-    /// embedded, kafka (where `BASESTREAM_TEST_KAFKA` names one: just services up)
+    /// embedded, kafka (if `BASESTREAM_TEST_KAFKA` is set: just services up)
     #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().sources)]
     source: Vec<String>,
     #[arg(long, default_value_t = ingest::Options::default().repeats)]
     repeats: usize,
-    /// Numbers of events at which it is shown, from the first source, that ingest is linear; 0 leaves that out
+    /// Numbers of events for the table by number of events, from the first source; 0: without this table
     #[arg(long, value_delimiter = ',', default_values_t = ingest::Options::default().sizes)]
     sizes: Vec<u64>,
     /// Seconds that one process may take
@@ -130,20 +130,20 @@ impl Ingest {
 pub(crate) struct Freshness {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Events a second that arrive meanwhile
+    /// Events per second that arrive meanwhile
     #[arg(long, value_delimiter = ',', default_values_t = freshness::Options::default().rates)]
     rates: Vec<u64>,
     #[arg(long, default_value_t = freshness::Options::default().keys)]
     keys: u64,
-    /// embedded, kafka (where `BASESTREAM_TEST_KAFKA` names one: just services up)
+    /// embedded, kafka (if `BASESTREAM_TEST_KAFKA` is set: just services up)
     #[arg(long, value_delimiter = ',', default_values_t = freshness::Options::default().sources)]
     source: Vec<String>,
-    /// Of each stretch of measuring
+    /// Length of each stretch of measuring
     #[arg(long, default_value_t = freshness::Options::default().seconds)]
     seconds: f64,
     #[arg(long, default_value_t = freshness::Options::default().repeats)]
     repeats: usize,
-    /// Events a second whose time is taken
+    /// Probes per second
     #[arg(long, default_value_t = freshness::Options::default().probes)]
     probes: f64,
 }
@@ -167,7 +167,7 @@ pub(crate) struct Cost {
     pub(crate) common: Common,
     #[arg(long, value_delimiter = ',', default_values_t = cost::Options::default().events)]
     events: Vec<u64>,
-    /// The first with every number of events, the others with the last
+    /// Numbers of keys: the first with every number of events, the others with the last one only
     #[arg(long, value_delimiter = ',', default_values_t = cost::Options::default().keys)]
     keys: Vec<u64>,
     /// Seconds that one process may take
@@ -189,7 +189,7 @@ pub(crate) struct Scan {
     events: u64,
     #[arg(long, default_value_t = scan::Options::default().purchases.accounts)]
     keys: u64,
-    /// Of each question
+    /// Repeats of each query
     #[arg(long, default_value_t = scan::Options::default().repeats)]
     repeats: usize,
 }
@@ -206,10 +206,10 @@ pub(crate) struct Start {
     pub(crate) common: Common,
     #[arg(long, value_delimiter = ',', default_values_t = start::Options::default().keys)]
     keys: Vec<u64>,
-    /// In the snapshot
+    /// Events per key in the snapshot
     #[arg(long, default_value_t = start::Options::default().events_per_key)]
     events_per_key: u64,
-    /// After the snapshot
+    /// Checkpoints after the snapshot
     #[arg(long, default_value_t = start::Options::default().checkpoints)]
     checkpoints: u64,
     /// Events of each checkpoint

@@ -1,5 +1,5 @@
 //! One question over the same events, asked of several: each is a process of its own, one after the other in every repeat, and all
-//! answers are held against each other.
+//! answers are compared with each other.
 
 mod answer;
 mod contender;

@@ -1,4 +1,4 @@
-//! What events and keys cost: bytes stored, objects an hour, processor time; over numbers of both.
+//! What events and keys cost in bytes stored, objects per hour and processor time, by numbers of both.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,7 +51,7 @@ struct Outcome {
     stored: Stored,
 }
 
-/// Measures; every answer is held against the truth. `folder` takes the data.
+/// Measures, and compares every answer with the truth. `folder` takes the data.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let mut outcomes = Vec::new();
@@ -59,7 +59,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         outcomes.push(measure(options, programs, folder, case).await?);
     }
     let question =
-        format!("What do events and keys cost: a stream of payments, and a view of {AGGREGATES} aggregates per account and minute?");
+        format!("What do events and keys cost, for a stream of payments and a view of {AGGREGATES} aggregates per account and minute?");
     let tables = vec![table::bytes(&outcomes), table::work(&outcomes)];
     Ok(Report { benchmark: "cost".into(), question, context: context.end(), tables })
 }

@@ -41,7 +41,7 @@ pub trait Events: Clone + Send + Sync + 'static {
     }
 }
 
-/// One of so many, by a hash; above a skew of 1 the first ones come up more often.
+/// One of this many, by a hash; with a skew above 1 the first ones come up more often.
 pub(crate) fn skewed(of: u64, hash: u64, skew: f64) -> u64 {
     let unit = (hash >> 11) as f64 / (1u64 << 53) as f64;
     ((unit.powf(skew) * of as f64) as u64).min(of.saturating_sub(1))

@@ -15,7 +15,7 @@ const BEGINNING: Duration = Duration::from_millis(500);
 
 /// Where events come from.
 pub trait Source: Send + 'static {
-    /// The next so many, with the topic of each part.
+    /// The next `count` records, with the topic of each part.
     fn take(&mut self, count: u64) -> Vec<(String, Vec<NewRecord>)>;
 }
 

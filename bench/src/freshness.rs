@@ -20,7 +20,7 @@ mod table;
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Events a second that arrive meanwhile.
+    /// Events per second that arrive meanwhile.
     pub rates: Vec<u64>,
     pub keys: u64,
     /// `embedded`, `kafka`.
@@ -28,7 +28,7 @@ pub struct Options {
     /// How long each stretch of measuring lasts, and how many there are.
     pub seconds: f64,
     pub repeats: usize,
-    /// Events a second whose time is taken.
+    /// Probes per second.
     pub probes: f64,
 }
 
@@ -43,7 +43,7 @@ impl Default for Options {
 const AIM_MS: f64 = 250.0;
 const AGGREGATES: usize = 5;
 const ASKED: Asked = Asked { view: VIEW, key: "account_id", value: "events_1h" };
-/// So long events arrive before anything counts.
+/// How long events arrive before the measurement starts, as a share of a stretch.
 const WARM_UP: f64 = 0.2;
 /// How long counting may take after the last event.
 const CATCH_UP: Duration = Duration::from_secs(120);
@@ -59,13 +59,13 @@ struct Outcome {
     seconds: f64,
 }
 
-/// Measures; in the end every event is counted once. `folder` takes the installations, one after the other.
+/// Measures, and checks that every event is counted once at the end. `folder` takes the installations, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let (mut outcomes, mut left_out) = (Vec::new(), Vec::new());
     for name in &options.sources {
         let Some(source) = Source::named(name)? else {
-            left_out.push(format!("{name} was left out: no services are there (tests/services/up)"));
+            left_out.push(format!("{name} was left out: its services are not running (tests/services/up)"));
             continue;
         };
         for rate in &options.rates {
@@ -74,7 +74,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
             std::fs::remove_dir_all(&of_rate)?;
         }
     }
-    let question = "How long after it was acknowledged is an event counted by a lookup?".to_owned();
+    let question = "How long after its acknowledgement does a lookup count an event?".to_owned();
     let tables = vec![table::of(options, &outcomes, left_out)];
     Ok(Report { benchmark: "freshness".into(), question, context: context.end(), tables })
 }

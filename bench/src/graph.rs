@@ -35,7 +35,7 @@ pub struct Graph {
     pub logins: u64,
     /// 1 is uniform; above it the first users and devices have more of the events.
     pub skew: f64,
-    /// Users log in from so many devices of their own; 0: from any device, each time.
+    /// How many devices each user logs in from; 0: from any device each time.
     pub devices_per_user: u64,
     /// How long before [`END`] the first account, and the first login, is.
     pub account_days: i64,
@@ -116,7 +116,7 @@ impl Graph {
         self.pick(nth, self.devices)
     }
 
-    /// One of so many, uniformly chosen.
+    /// One of this many, uniformly chosen.
     pub fn pick(&self, nth: u64, of: u64) -> u64 {
         mix(self.seed ^ 0x5eed, nth) % of.max(1)
     }

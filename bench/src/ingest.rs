@@ -1,4 +1,4 @@
-//! Events a second through the speed layer: from a filled topic to committed checkpoints, by the real binary in its own process.
+//! Events per second through the speed layer: from a filled topic to committed checkpoints, by the real binary in its own process.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Options {
     /// `embedded`, `kafka`.
     pub sources: Vec<String>,
     pub repeats: usize,
-    /// Numbers of events at which it is shown, from the first source, that ingest is linear and its memory bounded; none leaves it out.
+    /// Numbers of events, read from the first source, that show that ingest is linear and its memory bounded. Empty: not measured.
     pub sizes: Vec<u64>,
     /// How long one process may take.
     pub timeout: Duration,
@@ -46,12 +46,12 @@ impl Default for Options {
     }
 }
 
-/// The aim: events a second at five aggregates and 100 thousand keys.
+/// The aim: events per second at five aggregates and 100 thousand keys.
 const AIM_PER_SECOND: f64 = 700_000.0;
 const AIM_AGGREGATES: usize = 5;
 const AIM_KEYS: u64 = 100_000;
 
-/// Streams that declare what the view reads, as a job of Flink's does: with and without the records' text beside.
+/// Streams that declare only what the view reads, as a Flink job does: with and without the raw records.
 const LESS: [Kept; 2] = [Kept { all_columns: false, raw: true }, Kept { all_columns: false, raw: false }];
 
 /// Who reads a topic.
@@ -82,7 +82,7 @@ struct Site<'a> {
     timeout: Duration,
 }
 
-/// Measures; every answer is held against the truth. `folder` takes the data.
+/// Measures, and compares every answer with the truth. `folder` takes the data.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     check(options)?;
     let mut context = Context::begin(command, programs);
@@ -91,7 +91,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let (mut outcomes, mut sized, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for name in &options.sources {
         let Some(source) = Source::named(name)? else {
-            left_out.push(format!("{name} was left out: no services are there (tests/services/up)"));
+            left_out.push(format!("{name} was left out: its services are not running (tests/services/up)"));
             continue;
         };
         let is_kafka = matches!(source, Source::Kafka(_));
@@ -119,7 +119,8 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let mut tables = vec![table::of(options, &outcomes, left_out)];
     tables.extend(table::sizes(&sized));
     let question =
-        "How many events a second become committed checkpoints: decoded, deduplicated, archived as Parquet, as states?".to_owned();
+        "How many events per second become committed checkpoints (decoded, deduplicated, archived as Parquet and kept as states)?"
+            .to_owned();
     Ok(Report { benchmark: "ingest".into(), question, context: context.end(), tables })
 }
 
@@ -128,15 +129,17 @@ fn check(options: &Options) -> Result<()> {
         return Err(Error::input("the events do not fit into the view's window").with("found", most).with("at most", MOST_EVENTS));
     }
     if let Some(found) = options.aggregates.iter().find(|found| !(1..=MOST_AGGREGATES).contains(*found)) {
-        return Err(Error::input("no such number of aggregates").with("found", found).with("expected", format!("1 to {MOST_AGGREGATES}")));
+        return Err(Error::input("this number of aggregates is not supported")
+            .with("found", found)
+            .with("expected", format!("1 to {MOST_AGGREGATES}")));
     }
     if options.keys.is_empty() {
-        return Err(Error::input("ingest needs a number of keys").with("option", "--keys"));
+        return Err(Error::input("ingest needs the number of keys").with("option", "--keys"));
     }
     Ok(())
 }
 
-/// Fills a topic and has it read so many times, in turns. A peer that fails once is not asked again.
+/// Fills a topic and has it read repeatedly, in turns. A peer that fails once is not run again.
 async fn of_topic(site: &Site<'_>, source: &Source, payments: Payments, contenders: &[(Contender, usize)]) -> Result<Vec<Outcome>> {
     let log = site.folder.join("log");
     let topic = source.fill(&log, payments).await?;

@@ -53,7 +53,7 @@ impl Latencies {
 /// The columns of [`figures`].
 pub const COLUMNS: [&str; 6] = ["lookups", "per second", "p50 ms", "p99 ms", "p99.9 ms", "slowest ms"];
 
-/// Several stretches as one row: what a middle one was, and the least and the greatest.
+/// Several stretches as one row: the median, with minimum and maximum.
 pub fn figures(stretches: &[Latencies]) -> [Figure; COLUMNS.len()] {
     let spread = |of: &dyn Fn(&Latencies) -> f64| Spread::of(stretches.iter().map(of));
     let milliseconds = |quantile: f64| Figure::milliseconds(spread(&|one| one.milliseconds(quantile)));

@@ -18,7 +18,7 @@ use crate::report::{Report, Table, at_most};
 use crate::view::{Dialect, VALUES, VIEW, Windows, edges_select, plain_select};
 
 const STEPS: [Step; 3] = [("edges", "the states are written"), ("join", "the join is written"), ("publishing", "run published")];
-/// The aim: what a run holds of its own, of its limit.
+/// The aim: a run's own memory relative to its limit.
 const MOST_OF_LIMIT: f64 = 1.0;
 
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub struct Options {
     pub repeats: usize,
     /// Of the peers.
     pub threads: usize,
-    /// What peers may hold where nothing else is said, and what their processes may take.
+    /// The default memory limit of peers, and what their processes may take.
     pub peer_memory_bytes: u64,
     pub process_memory_bytes: u64,
     /// How long a process may take.
@@ -63,7 +63,7 @@ pub fn graph(scale: f64) -> Graph {
     }
 }
 
-/// Measures; all answers are held against each other. `folder` takes the data.
+/// Measures, and compares all answers with each other. `folder` takes the data.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let parquet = folder.join("parquet");
@@ -87,7 +87,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     };
     let outcomes = contest::measure(&site, contenders(options, programs.python.is_some()), options.repeats).await?;
     let question = format!(
-        "How long does the whole answer of a linked view take, over {} accounts and {} logins of {} users on {} devices?",
+        "How long does it take to compute the whole answer of a linked view, over {} accounts and {} logins of {} users on {} devices?",
         options.graph.accounts, options.graph.logins, options.graph.users, options.graph.devices
     );
     let mut whole = contest::table::of(&site, options.repeats, &outcomes);
@@ -96,7 +96,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     Ok(Report { benchmark: "links-batch".into(), question, context: context.end(), tables })
 }
 
-/// Everybody who is there. The run after a run carries the join's rows over.
+/// All contenders that are installed. The run after a run carries the join's rows over.
 fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
     let windows = Windows::at(options.graph.newest());
     let peers = options.peer_memory_bytes;
@@ -111,13 +111,13 @@ fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
     all.push(Contender::new("DataFusion, plain SQL over the archive", plain, peers));
     all.push(Contender::new("basestream batch run", How::BatchRun, 1 << 30));
     all.push(Contender::new("basestream batch run", How::BatchRun, 4 << 30));
-    all.push(Contender::new("basestream batch run again, nothing new", How::BatchAgain, 4 << 30));
+    all.push(Contender::new("basestream batch run, second run with nothing new", How::BatchAgain, 4 << 30));
     all
 }
 
-/// One column more: whether runs keep their limit. The edge files that they map are the page cache's.
+/// Adds a column: whether runs keep their limit. The edge files that they map belong to the page cache.
 fn add_aim(table: &mut Table, outcomes: &[Outcome]) {
-    table.columns.push(format!("own peak of the limit, aim {MOST_OF_LIMIT:.1}"));
+    table.columns.push(format!("own peak / limit, aim {MOST_OF_LIMIT:.1}"));
     for (row, outcome) in table.rows.iter_mut().zip(outcomes) {
         let own = own_peak(outcome).filter(|_| outcome.contender.is_run());
         row.push(at_most(of_limit(own, outcome), MOST_OF_LIMIT));

@@ -1,5 +1,5 @@
-//! Point lookups of a linked view, over graphs of several degrees: in process as `lookup` asks, over HTTP as anybody does; alone, and
-//! while events arrive. Of one degree also how soon a new link counts.
+//! Point lookups of a linked view, over graphs of several degrees: in process as `lookup` does, and over HTTP; idle, and while events
+//! arrive. For one degree, also how soon a new link counts.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub struct Options {
     pub repeats: usize,
     /// Events per second that arrive in the second half; 0 leaves it out.
     pub rate: u64,
-    /// Keys whose answers are held against the graph.
+    /// Keys whose answers are compared with the graph.
     pub checked: u64,
 }
 
@@ -55,7 +55,7 @@ struct Tables {
     new_links: Table,
 }
 
-/// Measures. `folder` takes the installations, one after the other.
+/// Measures. `folder` takes the installations, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let mut tables = Tables { lookups: lookup_table(options), sizes: size_table(), new_links: new_link::table(options) };
@@ -66,28 +66,28 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         std::fs::remove_dir_all(&of_degree)?;
     }
     let question =
-        "How long does a point lookup of a view over a JOIN take, by the average degrees of both hops, and how soon does a new link count?";
+        "How long does a point lookup of a view over a JOIN take, by the average degree of both hops, and how soon does a new link count?";
     let Tables { lookups, sizes, new_links } = tables;
     let tables = [lookups, sizes].into_iter().chain(Some(new_links).filter(|table| !table.rows.is_empty())).collect();
     Ok(Report { benchmark: "links-lookup".into(), question: question.to_owned(), context: context.end(), tables })
 }
 
 fn lookup_table(options: &Options) -> Table {
-    let columns = ["degrees", "asked", "while"].into_iter().chain(latencies::COLUMNS).chain(["p99 aim ms", "arriving/s", "counted/s"]);
+    let columns = ["degrees", "request", "load"].into_iter().chain(latencies::COLUMNS).chain(["p99 aim ms", "arriving/s", "counted/s"]);
     let notes = vec![
         format!(
-            "one client, uniformly chosen keys of {} devices; {} stretches of {} s each: the middle one (least - greatest)",
+            "one client, uniformly chosen keys of {} devices; {} stretches of {} s each; figures: median (min - max)",
             options.devices, options.repeats, options.seconds
         ),
-        "arriving: appended to the embedded log by the process that asks; counted: the rate at which answers grew".to_owned(),
-        "HTTP: GET /row of a real `basestream up`, on a connection that is kept; client and server share the cores".to_owned(),
+        "arriving/s: appended to the embedded log by the measuring process; counted/s: the rate at which answers grew".to_owned(),
+        "HTTP: GET /row of a real `basestream up`, over a persistent connection; client and server share the cores".to_owned(),
     ];
     Table { title: "Point lookups".into(), columns: columns.map(str::to_owned).collect(), rows: Vec::new(), notes }
 }
 
 fn size_table() -> Table {
-    let columns = ["degrees", "events", "answers held against the graph", "batch run s", "snapshot MiB", "node opens s"];
-    Table { title: "What they were asked of".into(), columns: columns.map(str::to_owned).to_vec(), ..Table::default() }
+    let columns = ["degrees", "events", "answers compared with the graph", "batch run s", "snapshot MiB", "opening the node s"];
+    Table { title: "Data".into(), columns: columns.map(str::to_owned).to_vec(), ..Table::default() }
 }
 
 async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &Path, tables: &mut Tables) -> Result<()> {

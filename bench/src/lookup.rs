@@ -45,7 +45,7 @@ pub struct Options {
     pub repeats: usize,
     /// Events per second that arrive in the second half; 0 leaves it out.
     pub rate: u64,
-    /// Keys whose answers are held against the events.
+    /// Keys whose answers are compared with the events.
     pub checked: u64,
     /// Of the table over windows; 0 events leave it out.
     pub window_keys: u64,
@@ -105,7 +105,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         tables.push(windows::measure(options, &folder.join("windows")).await?);
     }
     tables.push(sizes);
-    let question = "How long does a point lookup of five aggregates over windows take, and how many are answered a second?".to_owned();
+    let question = "How long does a point lookup of five aggregates over windows take, and how many are answered per second?".to_owned();
     Ok(Report { benchmark: "lookup".into(), question, context: context.end(), tables })
 }
 

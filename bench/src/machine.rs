@@ -43,7 +43,7 @@ impl Context {
     pub fn markdown(&self) -> String {
         let list = |of: &BTreeMap<String, String>| of.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ");
         format!(
-            "{}; {}; {}; load of the machine before and after: {:.1}, {:.1}.",
+            "{}; {}; {}; load average before and after: {:.1}, {:.1}.",
             self.date,
             list(&self.machine),
             list(&self.versions),
@@ -85,7 +85,7 @@ fn versions(programs: &Programs) -> BTreeMap<String, String> {
     versions
 }
 
-/// The load average over a minute; 0 where it is not told.
+/// The load average over a minute; 0 if it is unknown.
 fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default()

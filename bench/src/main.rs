@@ -10,15 +10,15 @@ use types::{Error, Result};
 
 mod cli;
 
-/// As the product's binary has it: what is asked in process is asked as there.
+/// The allocator of the product's binary, so that lookups in process are measured as they run there.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const RESULTS_HEAD: &str = "# Results\n\nWritten by `bench results` from the reports of single runs. What is compared in one table was measured in one run; figures of different runs are of different \
-    days. Where there are three, they are the middle one and, in brackets, the least and the greatest. \
-    What bounds an aim that is missed, and what was tried, is in [docs/performance.md](../docs/performance.md).\n";
+const RESULTS_HEAD: &str = "# Results\n\n`bench results` writes this file from the reports of single runs. All figures in one table come from one run; figures of different\n\
+    runs are of different days. A figure followed by brackets is a median, with the minimum and the maximum in the brackets.\n\
+    [docs/measured](../docs/measured/index.md) explains what limits the aims that are missed, and what was tried.\n";
 
-/// What a question costs here and what it costs a peer, measured in one run.
+/// What a query costs here and what it costs a peer, measured in one run.
 #[derive(Debug, Parser)]
 #[command(name = "bench", max_term_width = 110, arg_required_else_help = true)]
 struct Cli {
@@ -30,28 +30,28 @@ struct Cli {
 enum Command {
     /// A full recompute of a view: DuckDB, Polars, DataFusion, and a batch run
     Batch(cli::Batch),
-    /// Bytes stored per event and per key, objects an hour, processor time per million events
+    /// Bytes stored per event and per key, objects per hour, processor time per million events
     Cost(cli::Cost),
     /// How soon an event counts, from its acknowledgement to a lookup
     Freshness(cli::Freshness),
-    /// Events a second through the speed layer, from the embedded log and from Kafka
+    /// Events per second through the speed layer, from the embedded log and from Kafka
     Ingest(cli::Ingest),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
     LinksBatch(LinksBatch),
     /// Point lookups of a view over a JOIN, in process and over HTTP, idle and while events arrive; how soon a new link counts
     LinksLookup(LinksLookup),
-    /// Point lookups of views over windows, in process and over HTTP, idle and while events arrive and batch runs: Redis, PostgreSQL
+    /// Point lookups of views over windows, in process and over HTTP, idle and under load; compared with Redis and PostgreSQL
     Lookup(cli::Lookup),
-    /// SQL over a whole view: all of its windows and columns, and few of them
+    /// SQL over a whole view: all of its windows and columns, and only a few of them
     Scan(cli::Scan),
     /// From the start of a killed process to its first answer
     Start(cli::Start),
     /// Reports of several runs (their JSON files) as Markdown
     Results { reports: Vec<PathBuf> },
-    /// Answers one question of a file by plain SQL over an archive
+    /// Answers one question from a file by plain SQL over an archive
     #[command(hide = true)]
     PlainSelect { question: PathBuf },
-    /// Answers one question of a file by a node of its own
+    /// Answers one question from a file with a separate node
     #[command(hide = true)]
     ScanOnce { question: PathBuf },
 }
@@ -62,7 +62,7 @@ struct Common {
     /// Also write the report here
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where the data goes: an empty folder that is kept; a temporary one where nothing is said
+    /// Where the data goes: an empty folder, which is kept; by default a temporary folder
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -71,10 +71,10 @@ struct Common {
 struct LinksBatch {
     #[command(flatten)]
     common: Common,
-    /// Of 2 million accounts and 20 million logins, of 1 million users and 500 thousand devices
+    /// Factor for 2 million accounts, 20 million logins, 1 million users and 500 thousand devices
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// Users log in from so many devices of their own; 0: from any device, each time
+    /// How many devices each user logs in from; 0: from any device each time
     #[arg(long, default_value_t = 0)]
     devices_per_user: u64,
     #[arg(long, default_value_t = links_batch::Options::default().repeats)]
@@ -92,12 +92,12 @@ struct LinksLookup {
     degrees: Vec<u64>,
     #[arg(long, default_value_t = links_lookup::Options::default().devices)]
     devices: u64,
-    /// Of each stretch of measuring
+    /// Length of each stretch of measuring
     #[arg(long, default_value_t = links_lookup::Options::default().seconds)]
     seconds: f64,
     #[arg(long, default_value_t = links_lookup::Options::default().repeats)]
     repeats: usize,
-    /// Events per second that arrive; 0 leaves that half out
+    /// Events per second that arrive; 0: measure only idle
     #[arg(long, default_value_t = links_lookup::Options::default().rate)]
     rate: u64,
 }
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command as a report tells it: where its JSON goes is nobody else's business.
+/// The command as a report shows it, without the path of the JSON file.
 fn said(words: impl Iterator<Item = String>) -> String {
     let mut line = "bench".to_owned();
     let mut words = words.filter(|word| !word.starts_with("--json="));

@@ -23,13 +23,13 @@ pub const VIEW: &str = "account_velocity";
 const FIRST: Micros = 1_769_904_000_000_000;
 /// 20,000 events in a second of event time.
 const APART: Micros = 50;
-/// The last record of so many repeats one before it, and how far before.
+/// The last of each group of this many records repeats an earlier one, at this distance.
 const REPEAT_EVERY: u64 = 1_000;
 const REPEATED: u64 = 500;
 /// What the window of the view holds: more are refused.
 pub const MOST_EVENTS: u64 = (3_600_000_000 / APART) as u64;
 
-/// So many records, about so many accounts that are equally likely.
+/// A number of records, about a number of equally likely accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payments {
     pub records: u64,
@@ -176,7 +176,7 @@ const FILTERS: [(&str, &str); 4] =
     [("", ""), ("declined_", "status = 'declined'"), ("online_", "channel = 'online'"), ("abroad_", "country <> card_country")];
 pub const MOST_AGGREGATES: usize = FUNCTIONS.len() * FILTERS.len();
 
-/// The view: per account and minute so many aggregates, the count first and the sum second.
+/// The view, with this many aggregates per account and minute: the count first and the sum second.
 pub fn view_sql(aggregates: usize) -> String {
     let all = FILTERS.iter().flat_map(|(prefix, filter)| {
         FUNCTIONS.iter().map(move |(name, function)| match filter.is_empty() {

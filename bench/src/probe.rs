@@ -86,7 +86,7 @@ impl<P: Fn(u64) -> Probe> Prober<P> {
         self.sent
     }
 
-    /// One stretch after the other, with so many probes a second.
+    /// Several stretches in turn, with this many probes per second.
     pub async fn stretches(&mut self, per_second: f64, stretches: Stretches) -> Result<Vec<Latencies>> {
         let mut measured = Vec::new();
         for _ in 0..stretches.repeats.max(1) {
@@ -95,7 +95,7 @@ impl<P: Fn(u64) -> Probe> Prober<P> {
         Ok(measured)
     }
 
-    /// Probes for some time, so many a second. Each is sent when it is due, whether those before it count yet or not: while nothing is
+    /// Probes for some time, at this rate per second. Each is sent when it is due, whether those before it count yet or not: while nothing is
     /// counted, all that come meanwhile wait.
     pub async fn stretch(&mut self, per_second: f64, seconds: f64) -> Result<Latencies> {
         let (began, mut probes) = (Instant::now(), JoinSet::new());

@@ -51,7 +51,7 @@ pub struct Purchase {
 }
 
 impl Purchases {
-    /// So many events of so many accounts, over 100 days: the longest of the four windows leaves some out.
+    /// This many events of this many accounts, over 100 days: the longest of the four windows leaves some out.
     pub fn of(events: u64, accounts: u64) -> Purchases {
         let merchants = (accounts / 10).clamp(20, 50_000);
         let views = vec![(VIEW.to_owned(), FOUR_WINDOWS.to_vec())];

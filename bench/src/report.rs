@@ -24,7 +24,7 @@ pub struct Table {
     pub title: String,
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Figure>>,
-    /// What has to be known to read it.
+    /// What a reader needs to know.
     pub notes: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub enum Figure {
     PerSecond(Spread),
     Bytes(Spread),
     Ratio(Spread),
-    /// Whatever its column says, to one decimal.
+    /// Its column names the unit; to one decimal.
     Number(Spread),
     Absent,
 }
@@ -74,17 +74,17 @@ impl Figure {
     }
 }
 
-/// A ratio against the most that it may be.
+/// A ratio and whether it is at most this.
 pub fn at_most(ratio: Option<f64>, most: f64) -> Figure {
     ratio.map_or(Figure::Absent, |ratio| Figure::text(format!("{ratio:.2}: {}", verdict(ratio <= most))))
 }
 
-/// A ratio against the least that it may be.
+/// A ratio and whether it is at least this.
 pub fn at_least(ratio: Option<f64>, least: f64) -> Figure {
     ratio.map_or(Figure::Absent, |ratio| Figure::text(format!("{ratio:.2}: {}", verdict(ratio >= least))))
 }
 
-/// What is said of an aim.
+/// Whether an aim is met.
 pub fn verdict(is_met: bool) -> &'static str {
     if is_met { "met" } else { "missed" }
 }
@@ -123,7 +123,7 @@ impl Report {
     pub fn read_json(path: &Path) -> Result<Report> {
         let named = |error: Error| error.with("file", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| named(error.into()))?;
-        serde_json::from_str(&text).map_err(|error| named(Error::input(format!("this is no report of a benchmark: {error}"))))
+        serde_json::from_str(&text).map_err(|error| named(Error::input(format!("this is not the report of a benchmark: {error}"))))
     }
 
     /// A section of RESULTS.md.

@@ -41,7 +41,7 @@ struct Row {
     used: Used,
 }
 
-/// Measures; the answers are held against the events. `folder` takes the installation.
+/// Measures, and compares the answers with the events. `folder` takes the installation.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let purchases = &options.purchases;
@@ -66,13 +66,21 @@ fn ask(options: &Options, programs: &Programs, folder: &Path, installed: &Pristi
     std::fs::write(&path, json!(question).to_string())?;
     let finished = child::run(Command::new(&programs.bench).arg("scan-once").arg(path), &options.limits)?;
     let told = serde_json::from_str(&finished.stdout)
-        .map_err(|error| Error::internal(format!("a process told no seconds: {error}")).with("found", &finished.stdout))?;
+        .map_err(|error| Error::internal(format!("a process reported no seconds: {error}")).with("found", &finished.stdout))?;
     Ok((told, finished.used))
 }
 
 fn table(options: &Options, rows: &[Row]) -> Table {
-    let columns =
-        ["asked", "windows x aggregates", "rows", "seconds", "of all columns, aim 1.0", "keys/s", "peak MiB", "more than a node alone MiB"];
+    let columns = [
+        "query",
+        "windows x aggregates",
+        "rows",
+        "seconds",
+        "relative to all columns, aim 1.0",
+        "keys/s",
+        "peak MiB",
+        "MiB above the node alone",
+    ];
     let all = rows.iter().find(|row| row.asked.is_all).and_then(|row| Spread::of(row.told.seconds.iter().copied()));
     let alone = rows.iter().find(|row| row.asked.sql.is_none()).map_or(0, |row| row.used.peak_bytes);
     let keys = rows.iter().map(|row| row.told.rows).max().unwrap_or_default();
@@ -91,12 +99,13 @@ fn table(options: &Options, rows: &[Row]) -> Table {
         ]
     };
     let notes = vec![
+        format!("{} events, all in one snapshot", options.purchases.events),
         format!(
-            "{} events, all in one snapshot; each question {} times in a process of its own, its rows read as they come: the middle one (least - greatest)",
-            options.purchases.events, options.repeats
+            "each query has its own process and runs {} times in it; rows are read as they arrive; figures: median (min - max)",
+            options.repeats
         ),
-        "peak: resident memory of the process, the mapped copy of the snapshot with it as far as it was read".to_owned(),
-        "answers are held against the events: how many keys have a row, and how many events each window has".to_owned(),
+        "peak: resident memory of the process, including the parts of the snapshot's mapped copy that it read".to_owned(),
+        "checked against the events: how many keys have a row, and how many events each window has".to_owned(),
     ];
     Table { title: "Scans".into(), columns: columns.map(str::to_owned).to_vec(), rows: rows.iter().map(row).collect(), notes }
 }

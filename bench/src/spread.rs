@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The least, the middle and the greatest of some measurements.
+/// Minimum, median and maximum of some measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub min: f64,
@@ -11,7 +11,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `None` of nothing.
+    /// `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -21,7 +21,7 @@ impl Spread {
         Some(Spread { min, median, max })
     }
 
-    /// As a text: the median, and the others where there are any.
+    /// As text: the median, and minimum and maximum if they differ.
     pub fn text(&self, one: impl Fn(f64) -> String) -> String {
         let (min, median, max) = (one(self.min), one(self.median), one(self.max));
         if self.min == self.max { median } else { format!("{median} ({min} - {max})") }

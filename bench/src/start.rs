@@ -26,7 +26,7 @@ pub struct Options {
     pub keys: Vec<u64>,
     /// In the snapshot.
     pub events_per_key: u64,
-    /// After it: so many checkpoints, and events of each.
+    /// After it: the number of checkpoints, and the events of each.
     pub checkpoints: u64,
     pub checkpoint_events: u64,
     pub repeats: usize,
@@ -46,7 +46,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// Of the serving layer's settings.
 const CACHE: &str = "BASESTREAM__SERVING__CACHE_DIR";
 
-/// Measures. `folder` takes the installations, one after the other.
+/// Measures. `folder` takes the installations, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let mut table = empty_table(options);
@@ -65,18 +65,18 @@ fn empty_table(options: &Options) -> Table {
         "keys",
         "snapshot MiB",
         "segments",
-        "events in them",
-        "the copy of the killed process",
+        "events in segments",
+        "local copy of the snapshot",
         "ready s",
         "first lookup s",
         "copy complete s",
         "peak MiB",
     ];
     let notes = vec![
-        format!("`basestream up`, killed by SIGKILL and started again, {} times: the middle one (least - greatest)", options.repeats),
-        "ready: `/readyz`; first lookup: a row that counts the segments' events; copy complete: every bucket of the snapshot is local; all \
-         from the start of the process; peak: until then"
-            .to_owned(),
+        format!("`basestream up`, killed by SIGKILL and started again; starts: {}; figures: median (min - max)", options.repeats),
+        "times are measured from the start of the process".to_owned(),
+        "ready: `/readyz` answers; first lookup: a row that counts the events of the segments".to_owned(),
+        "copy complete: every bucket of the snapshot is local; peak: until then".to_owned(),
     ];
     Table { title: "From the start of a process".into(), columns: columns.map(str::to_owned).to_vec(), rows: Vec::new(), notes }
 }
@@ -101,7 +101,7 @@ async fn measure(options: &Options, keys: u64, programs: &Programs, folder: &Pat
         deleted.push(begin()?);
     }
     installed.installation.close().await;
-    for (copy, started) in [("is there", kept), ("is deleted", deleted)] {
+    for (copy, started) in [("kept", kept), ("deleted", deleted)] {
         table.rows.push(row(keys, run.bytes_written, &segments, copy, &started));
     }
     Ok(())
@@ -151,7 +151,7 @@ fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64
     let served: Value = serde_json::from_slice(&body).map_err(|error| Error::internal(format!("an answer is no JSON: {error}")))?;
     let served = &served["row"][format!("purchases_{}", segments::WINDOW.text)];
     if *served != expected {
-        return Err(Error::internal("a row is not what the events say").with("served", served).with("expected", expected));
+        return Err(Error::internal("a row differs from the events").with("served", served).with("expected", expected));
     }
     Ok(Started { ready: ready?, answered, copied: copied?, used })
 }
@@ -168,7 +168,7 @@ fn until(address: &str, path: &str, began: Instant, is_it: impl Fn(&[u8]) -> boo
         match answer {
             Ok(body) if is_it(&body) => return Ok(body),
             Ok(_) | Err(_) if began.elapsed() < LONGEST => std::thread::sleep(Duration::from_millis(2)),
-            Ok(_) => return Err(Error::unavailable("what is awaited did not come").with("asked", path)),
+            Ok(_) => return Err(Error::unavailable("the awaited answer did not arrive").with("asked", path)),
             Err(error) => return Err(error.with("asked", path)),
         }
     }

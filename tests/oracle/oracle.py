@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What is true, told by a program that shares nothing with the toolkit: reads the produced log, applies the documented rules
-(docs/definitions.md, "What becomes of a record"), and evaluates each view by plain DuckDB SQL at each answer's vector.
+(docs/reference/definitions.md, "What becomes of a record"), and evaluates each view by plain DuckDB SQL at each answer's vector.
 
     oracle.py question.json
 

@@ -1,4 +1,4 @@
-//! The Arrow columns that a decoder which has none of its own fills: texts, times and amounts.
+//! The Arrow columns that a decoder without its own Arrow output fills: texts, times and amounts.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Columns {
         Self { schema, columns }
     }
 
-    /// The place of a member's column, looked for where the one before says first.
+    /// The index of a member's column; tries the position after the previous member's first.
     pub fn place(&self, name: &str, expected: &mut usize) -> Option<usize> {
         let fields = self.schema.fields();
         let at = match fields.get(*expected) {
@@ -46,7 +46,7 @@ impl Columns {
         Some(at)
     }
 
-    /// A JSON string's content, as it is or as a time.
+    /// The content of a JSON string, as text or as a time.
     pub fn text(&mut self, at: usize, text: &str) -> Result<(), Failed> {
         match &mut self.columns[at] {
             Column::Text(builder) => builder.append_value(text),
@@ -62,7 +62,7 @@ impl Columns {
         self.unscaled(at, amount)
     }
 
-    /// Of a decoder that has only this: digits past the 15th are lost.
+    /// For a decoder that only has floats: digits past the 15th are lost.
     pub fn float(&mut self, at: usize, number: f64) -> Result<(), Failed> {
         self.unscaled(at, (number * 100.0).round() as i128)
     }
@@ -73,7 +73,7 @@ impl Columns {
         Ok(())
     }
 
-    /// A value as it stands in the record.
+    /// A value as the text in the record.
     pub fn raw(&mut self, at: usize, json: &str) -> Result<(), Failed> {
         let Some(content) = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')) else { return self.number(at, json) };
         let text = match memchr::memchr(b'\\', content.as_bytes()) {

@@ -1,6 +1,6 @@
-//! The same records to the same Arrow columns by every decoder, in turns. `decoders [ROUNDS] [RECORDS] [NAME]`; without rounds it only
-//! holds the columns against each other; NAME leaves out those whose name has it not, for a profile.
-//! `decoders odd` tells what each says of records that are not in order.
+//! Every decoder, in turns, turns the same records into the same Arrow columns: `decoders [ROUNDS] [RECORDS] [NAME]`. Without rounds, it
+//! only compares the columns. With NAME, it runs only the decoders whose name contains NAME, for a profile.
+//! `decoders odd` shows how each decoder handles unusual records.
 
 use std::time::Instant;
 
@@ -47,18 +47,18 @@ fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every decoder's columns are the product's.
+/// Checks that every decoder produces the product's columns.
 fn hold(records: &Records, contenders: &mut [Contender]) -> Result<(), Failed> {
     let mut own: Option<RecordBatch> = None;
     for Contender { name, decode } in contenders.iter_mut() {
         let batch = own_columns(records, decode(records).map_err(|error| format!("{name}: {error}"))?)?;
         match &own {
-            Some(own) if *own != batch => return Err(format!("{name}: its columns are others")),
+            Some(own) if *own != batch => return Err(format!("{name}: its columns differ")),
             Some(_) => {}
             None => own = Some(batch),
         }
     }
-    println!("{}: {} records, the same columns of all {} decoders", records.stream.name, records.records.len(), contenders.len());
+    println!("{}: {} records, the same columns from all {} decoders", records.stream.name, records.records.len(), contenders.len());
     Ok(())
 }
 
@@ -67,7 +67,7 @@ fn own_columns(records: &Records, batch: RecordBatch) -> Result<RecordBatch, Fai
     batch.project(&own).map_err(|error| error.to_string())
 }
 
-/// Seconds of a round, of each decoder in turn so that what else the machine does meets all alike.
+/// Measures rounds of all decoders in turns, so that other load on the machine affects all of them alike.
 fn measure(records: &Records, contenders: &mut [Contender], rounds: u64) -> Result<(), Failed> {
     let mut taken = vec![Vec::new(); contenders.len()];
     for _ in 0..rounds {
@@ -79,12 +79,12 @@ fn measure(records: &Records, contenders: &mut [Contender], rounds: u64) -> Resu
         }
     }
     let count = records.records.len() as f64;
-    println!("\n| {} ({:.0} bytes) | ns per record, least (median) | MB/s | ratio |", records.stream.name, records.bytes as f64 / count);
+    println!("\n| {} ({:.0} bytes) | ns per record, minimum (median) | MB/s | ratio |", records.stream.name, records.bytes as f64 / count);
     println!("|---|---|---|---|");
     let mut own = None;
     for (contender, taken) in contenders.iter().zip(&mut taken) {
         taken.sort_by(f64::total_cmp);
-        // The least is what it takes; the median tells how busy the machine was.
+        // The minimum is the cost; the median shows how busy the machine was.
         let (least, median) = (taken[0], taken[taken.len() / 2]);
         let own = *own.get_or_insert(least);
         let (nanos, usual) = (least * 1e9 / count, median * 1e9 / count);

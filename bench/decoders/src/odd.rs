@@ -1,4 +1,4 @@
-//! What each decoder says of records that are not in order (`decoders odd`).
+//! How each decoder handles unusual records (`decoders odd`).
 
 use arrow::array::AsArray;
 use arrow::datatypes::Decimal128Type;
@@ -7,19 +7,19 @@ use crate::column_builders::Failed;
 use crate::contenders::{Contender, all};
 use crate::records::Records;
 
-/// What is odd, and the amount's text or more members.
+/// What is unusual, and the text of the amount, with further members in some cases.
 const ODD: [(&str, &[u8]); 12] = [
     ("nothing", b"1.25"),
     ("digits finer than the column's", b"12.345"),
     ("more digits than a float has", b"9007199254740993.07"),
-    ("a number as a text", b"\"12.30\""),
+    ("a number as text", b"\"12.30\""),
     ("a member twice", b"1.25,\"amount\":7.5"),
     ("a null", b"1.25,\"account_id\":null"),
     ("a time without a zone", b"1.25,\"ts\":\"2026-02-01T00:00:00\""),
     ("a control character in a text", b"1.25,\"other\":\"\t\""),
-    ("a number that is none, in a member of no column", b"1.25,\"other\":01"),
-    ("UTF-8 that is none, in a member of no column", b"1.25,\"other\":\"\xff\""),
-    ("a word behind the record", b"1.25} x"),
+    ("an invalid number, in a member without a column", b"1.25,\"other\":01"),
+    ("invalid UTF-8, in a member without a column", b"1.25,\"other\":\"\xff\""),
+    ("a word after the record", b"1.25} x"),
     ("no amount", b""),
 ];
 

@@ -1,4 +1,4 @@
-//! The records of the benchmarks: of the form that bench/src/payments and bench/src/purchases write.
+//! The records of the benchmarks, in the form that bench/src/payments and bench/src/purchases write.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::product::vector::Offset;
 /// 2026-02-01T00:00:00Z.
 const FIRST: i64 = 1_769_904_000_000_000;
 
-/// Records of one stream, and what it is.
+/// Records of one stream, and the stream.
 pub struct Records {
     pub stream: StreamDefinition,
     pub records: Vec<Record>,
@@ -45,7 +45,7 @@ impl Records {
         Self { stream, records, bytes }
     }
 
-    /// One purchase, as it is written.
+    /// One purchase, as it is written to the log.
     pub fn one(json: &[u8]) -> Self {
         let mut one = Self::purchases(1);
         one.records[0].value = Some(Bytes::copy_from_slice(json));

@@ -1,4 +1,4 @@
-//! What a batch run is held to: not slower than DuckDB with as much memory, and not above its own limit.
+//! The aims of a batch run: not slower than DuckDB with as much memory, and not above its own limit.
 
 use super::DUCKDB_STATES;
 use crate::contest::Outcome;
@@ -10,12 +10,12 @@ const MOST_OF_DUCKDB: f64 = 1.0;
 /// Of the limit.
 const MOST_OF_LIMIT: f64 = 1.2;
 
-/// Three columns more.
+/// Adds three columns.
 pub(super) fn add(table: &mut Table, outcomes: &[Outcome]) {
     table.columns.extend([
-        format!("of the fastest DuckDB that may hold as much, aim {MOST_OF_DUCKDB:.1}"),
-        format!("of DuckDB that keeps the same states, aim {MOST_OF_DUCKDB:.1}"),
-        format!("peak of the limit, aim {MOST_OF_LIMIT:.1}"),
+        format!("relative to the fastest DuckDB with as much memory, aim {MOST_OF_DUCKDB:.1}"),
+        format!("relative to DuckDB with the same states, aim {MOST_OF_DUCKDB:.1}"),
+        format!("peak / limit, aim {MOST_OF_LIMIT:.1}"),
     ]);
     let peers: Vec<Peer> = outcomes.iter().filter(|outcome| outcome.contender.is_duckdb()).map(Peer::of).collect();
     let keeps_states = |outcome: &&Outcome| outcome.contender.name == DUCKDB_STATES;

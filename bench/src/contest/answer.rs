@@ -1,4 +1,4 @@
-//! Answers, held against each other row by row.
+//! Answers, compared with each other row by row.
 
 use std::path::Path;
 use std::sync::Arc;

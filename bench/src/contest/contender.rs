@@ -26,7 +26,7 @@ pub struct Site<'a> {
     /// The table that has the answer after a batch run.
     pub answered_by: &'a str,
     pub shape: &'a Shape,
-    /// What a batch run's log tells of its parts.
+    /// What a batch run's log says about its parts.
     pub steps: &'a [Step],
     pub threads: usize,
     pub limits: Limits,
@@ -57,7 +57,7 @@ pub struct Contender {
 /// One measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Of the question itself, as its process tells.
+    /// Of the question itself, as its process reports.
     pub seconds: f64,
     /// Of the whole process.
     pub wall_s: f64,
@@ -71,7 +71,7 @@ pub struct Outcome {
     pub measured: Vec<Measured>,
     /// Why it was given up.
     pub failure: Option<Error>,
-    /// Rows of its answer in the last repeat, which is everybody's.
+    /// Rows of its answer in the last repeat; they are the same for all contenders.
     pub rows: Option<usize>,
     /// The file that takes a peer's answer.
     file: PathBuf,
@@ -91,7 +91,7 @@ impl Contender {
     }
 }
 
-/// Runs everybody so many times, in turns. Who fails once is not asked again; an answer that differs from another is an error.
+/// Runs every contender this many times, in turns. One that fails is not run again; an answer that differs from another is an error.
 pub async fn measure(site: &Site<'_>, contenders: Vec<Contender>, repeats: usize) -> Result<Vec<Outcome>> {
     let outcome = |(number, contender): (usize, Contender)| {
         let file = site.folder.join(format!("answer-{number}.parquet"));
@@ -114,7 +114,7 @@ pub async fn measure(site: &Site<'_>, contenders: Vec<Contender>, repeats: usize
             }
         }
     }
-    if first.is_none() { Err(Error::internal("nobody answered")) } else { Ok(outcomes) }
+    if first.is_none() { Err(Error::internal("no contender answered")) } else { Ok(outcomes) }
 }
 
 /// Holds an answer against the first one.
@@ -146,7 +146,7 @@ fn measure_one(site: &Site<'_>, outcome: &Outcome) -> Result<Measured> {
     }
     let finished = child::run(&mut command, &site.limits)?;
     let told: Told = serde_json::from_str(&finished.stdout)
-        .map_err(|error| Error::internal(format!("a process told no seconds: {error}")).with("found", &finished.stdout))?;
+        .map_err(|error| Error::internal(format!("a process reported no seconds: {error}")).with("found", &finished.stdout))?;
     let parts = parts::of(&finished.stderr, site.steps);
     Ok(Measured { seconds: told.seconds, wall_s: finished.wall.as_secs_f64(), used: finished.used, parts })
 }

@@ -8,14 +8,14 @@ use crate::spread::Spread;
 
 pub fn of(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
     let columns = [
-        "who",
-        "may hold MiB",
+        "program",
+        "memory limit MiB",
         "seconds",
-        "of DuckDB",
-        "of DataFusion",
+        "relative to DuckDB",
+        "relative to DataFusion",
         "process: wall s",
         "processor s",
-        "of DuckDB",
+        "processor relative to DuckDB",
         "peak MiB",
         "own peak MiB",
         "answer",
@@ -42,16 +42,17 @@ pub fn of(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
         ]
     };
     let notes = vec![
+        format!("repeats: {}, in turns; figures: median (min - max)", repeats.max(1)),
+        "processor: user and system time of all threads of the process".to_owned(),
+        "peak: the greatest resident memory of the process, as the kernel records it, including the pages of mapped files, which the kernel can \
+         reclaim at any time"
+            .to_owned(),
         format!(
-            "{} repeats in turns; the middle one (least - greatest); processor: user and system time of all threads of the process",
-            repeats.max(1)
-        ),
-        format!(
-            "peak: the most resident memory of the process, as the kernel keeps it, with the pages of files that it maps, which can be taken back at any time; own peak: the most memory of its own (anonymous and shared pages, no file's), as seen every {} ms",
+            "own peak: the greatest amount of the process's own memory (anonymous and shared pages, no pages of files), sampled every {} ms",
             POLL.as_millis()
         ),
-        format!("threads: {} of DuckDB, 2 of DataFusion and of the batch run", site.threads),
-        "seconds: DuckDB and DataFusion until the answer is in memory; a batch run until its snapshot is durable and published".to_owned(),
+        format!("threads: {} for DuckDB, 2 for DataFusion and the batch run", site.threads),
+        "seconds: for DuckDB and DataFusion until the answer is in memory, for a batch run until its snapshot is durable and published".to_owned(),
     ];
     Table {
         title: "The whole answer".into(),
@@ -61,7 +62,7 @@ pub fn of(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
     }
 }
 
-/// What batch runs spent their time on; `None` where they do not tell.
+/// What batch runs spent their time on; `None` if they do not report it.
 pub fn parts(site: &Site<'_>, outcomes: &[Outcome]) -> Option<Table> {
     let row = |outcome: &Outcome| {
         let parts: Vec<&Parts> = outcome.measured.iter().filter_map(|measured| measured.parts.as_ref()).collect();
@@ -71,8 +72,8 @@ pub fn parts(site: &Site<'_>, outcomes: &[Outcome]) -> Option<Table> {
     };
     let rows: Vec<Vec<Figure>> = outcomes.iter().filter_map(row).collect();
     let steps = site.steps.iter().map(|(name, _)| format!("{name} s"));
-    let columns = ["who".to_owned(), "may hold MiB".to_owned()].into_iter().chain(steps).collect();
-    let title = "The parts of a batch run".to_owned();
+    let columns = ["program".to_owned(), "memory limit MiB".to_owned()].into_iter().chain(steps).collect();
+    let title = "Parts of a batch run".to_owned();
     (!rows.is_empty()).then_some(Table { title, columns, rows, notes: Vec::new() })
 }
 
@@ -106,7 +107,7 @@ fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {
 fn told(outcome: &Outcome) -> String {
     match (&outcome.failure, outcome.rows) {
         (Some(error), _) => format!("gave up: {}", error.message()),
-        (None, Some(rows)) => format!("{rows} rows, as all others"),
+        (None, Some(rows)) => format!("{rows} rows, the same as all others"),
         (None, None) => "-".to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
-const WHAT: [&str; 3] = ["events", "keys", "text kept"];
+const WHAT: [&str; 3] = ["events", "keys", "raw text kept"];
 
 fn what(outcome: &Outcome) -> [Figure; 3] {
     let kept = if outcome.case.keep_raw { "yes" } else { "no" };
@@ -22,13 +22,13 @@ fn kept(outcome: &Outcome) -> f64 {
 
 pub(super) fn bytes(outcomes: &[Outcome]) -> Table {
     let columns = [
-        "log: bytes an event",
-        "archive: bytes an event",
-        "states: bytes an event",
-        "archive and states",
-        "of the first row",
-        "snapshot: bytes a key",
-        "state rows a key",
+        "log: bytes per event",
+        "archive: bytes per event",
+        "states: bytes per event",
+        "archive and states: bytes per event",
+        "relative to the first row",
+        "snapshot: bytes per key",
+        "state rows per key",
     ];
     let row = |outcome: &Outcome| {
         let stored = &outcome.stored;
@@ -46,9 +46,10 @@ pub(super) fn bytes(outcomes: &[Outcome]) -> Table {
         what(outcome).into_iter().chain(figures).collect()
     };
     let notes = vec![
-        "the JSON text of an event has about 260 bytes; log: the embedded one; text kept: `keep_raw`, the archive holds it beside the columns"
-            .to_owned(),
-        "states: the objects of checkpoints, which a batch run's snapshot replaces; they hold a row for each key and minute of a checkpoint"
+        "the JSON text of an event has about 260 bytes".to_owned(),
+        "log: the embedded log".to_owned(),
+        "raw text kept: with `keep_raw`, the archive holds the text next to the columns".to_owned(),
+        "states: the states objects of checkpoints, which a batch run's snapshot replaces; they hold a row for each key and minute of a checkpoint"
             .to_owned(),
     ];
     table("What is stored", &columns, outcomes.iter().map(row).collect(), notes)
@@ -57,9 +58,9 @@ pub(super) fn bytes(outcomes: &[Outcome]) -> Table {
 pub(super) fn work(outcomes: &[Outcome]) -> Table {
     let columns = [
         "checkpoints",
-        "objects a checkpoint",
-        "objects an hour",
-        "objects a snapshot",
+        "objects per checkpoint",
+        "objects per hour",
+        "objects per snapshot",
         "speed: processor s per million",
         "speed: peak MiB",
         "batch run: processor s per million",
@@ -83,10 +84,10 @@ pub(super) fn work(outcomes: &[Outcome]) -> Table {
     };
     let interval = outcomes.first().map_or(0.0, |outcome| outcome.stored.interval.as_secs_f64());
     let notes = vec![
-        format!("objects an hour: those of a checkpoint, every {interval} s; more where `checkpoint_bytes` fill up sooner"),
-        "processor: user and system time of all threads of the process, its start and end included".to_owned(),
+        format!("objects per hour: those of checkpoints, one every {interval} s; more if `checkpoint_bytes` is reached sooner"),
+        "processor: user and system time of all threads of the process, including its start and end".to_owned(),
     ];
-    table("What it takes", &columns, outcomes.iter().map(row).collect(), notes)
+    table("What processing takes", &columns, outcomes.iter().map(row).collect(), notes)
 }
 
 fn table(title: &str, columns: &[&str], rows: Vec<Vec<Figure>>, notes: Vec<String>) -> Table {

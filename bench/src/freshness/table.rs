@@ -42,13 +42,14 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
     };
     let mut notes = vec![
         format!(
-            "{} events a second of a new key each, sent when they are due; {} stretches of {} s: the middle one (least - greatest)",
+            "{} events per second with a new key each, sent when they are due; {} stretches of {} s; figures: median (min - max)",
             options.probes, options.repeats, options.seconds
         ),
-        "from the acknowledgement to the answer of the first lookup over HTTP that counts the event; asked every millisecond, later every twentieth of the time".to_owned(),
-        "arriving: appended to the log by the process that asks; counted: the rate at which answers grew; in the end all are counted once"
-            .to_owned(),
-        "processors busy: of one `basestream up`, which does all; checkpoints go on every 10 s".to_owned(),
+        "from the acknowledgement to the answer of the first lookup over HTTP that counts the event".to_owned(),
+        "lookups repeat every millisecond, later after a twentieth of the elapsed time".to_owned(),
+        "arriving/s: appended to the log by the measuring process; counted/s: the rate at which answers grew".to_owned(),
+        "checked at the end: every event is counted exactly once".to_owned(),
+        "processors busy: by one `basestream up`, which runs all layers and writes a checkpoint every 10 s".to_owned(),
     ];
     notes.extend(left_out);
     Table {

@@ -43,5 +43,5 @@ fn same(what: &str, found: impl ToString, expected: impl ToString) -> Result<()>
     if found == expected {
         return Ok(());
     }
-    Err(Error::internal(format!("ingest gave a wrong answer: so many {what}")).with("found", found).with("expected", expected))
+    Err(Error::internal(format!("ingest gave a wrong answer: {what}")).with("found", found).with("expected", expected))
 }

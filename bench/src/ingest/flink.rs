@@ -100,6 +100,7 @@ impl Flink {
         let finished = child::run(&mut command, &Limits { time: limit, memory_bytes: MEMORY })?;
         // Libraries of its write to standard output, too.
         let last = finished.stdout.lines().last().unwrap_or_default();
-        serde_json::from_str(last).map_err(|error| Error::internal(format!("Flink told nothing: {error}")).with("found", &finished.stdout))
+        serde_json::from_str(last)
+            .map_err(|error| Error::internal(format!("Flink reported nothing: {error}")).with("found", &finished.stdout))
     }
 }

@@ -8,19 +8,19 @@ use crate::spread::Spread;
 
 pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
     let columns = [
-        "who",
-        "from",
+        "program",
+        "source",
         "keys",
         "aggregates",
         "events",
         "events/s",
-        "of Flink",
+        "relative to Flink",
         "aim",
         "seconds",
         "processor s per million",
         "peak MiB",
         "checkpoints",
-        "their s",
+        "checkpoint s",
     ];
     let row = |outcome: &Outcome| {
         let rate = spread(outcome, |measured| measured.events_per_second);
@@ -41,17 +41,22 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
         ]
     };
     let mut notes = vec![
-        format!("{} repeats in turns; the middle one (least - greatest)", options.repeats.max(1)),
-        "seconds: from taking the partitions over to the last committed checkpoint; the topic was filled before; their s: \
-         of all checkpoints, from the first file to the commit"
+        format!("repeats: {}, in turns; figures: median (min - max)", options.repeats.max(1)),
+        "seconds: from taking over the partitions to the last committed checkpoint; the topic was filled before".to_owned(),
+        "checkpoint s: the total of all checkpoints, each from its first file to its commit".to_owned(),
+        "unless stated otherwise, the stream declares all eleven members and its archive keeps the raw records; the view reads four columns"
             .to_owned(),
-        "the stream declares all eleven members and its archive keeps the raw records, where nothing else is said; the view's columns are four".to_owned(),
-        "one record in 1000 is a duplicate; every run: all records committed, the ledger balances, counts and sums are right".to_owned(),
+        "one record in 1000 is a duplicate".to_owned(),
+        "checked in every run: all records are committed, the ledger balances, counts and sums are correct".to_owned(),
     ];
     if outcomes.iter().any(is_flink) {
         notes.push(
-            "Flink: the same five aggregates per key and minute by a window, results dropped, no archive, no checkpoint, no deduplication; it decodes \
-             three fields; its job alone, in a JVM that runs already; 2 threads, objects reused, mini-batches, state in memory"
+            "Flink computes the same five aggregates per key and minute with a window, and drops the results; it has no archive, no checkpoints \
+             and no deduplication, and it decodes three fields"
+                .to_owned(),
+        );
+        notes.push(
+            "Flink's figures are those of its job alone, in a JVM that is already running; 2 threads, objects reused, mini-batches, state in memory"
                 .to_owned(),
         );
     }
@@ -79,12 +84,12 @@ pub(super) fn sizes(outcomes: &[Outcome]) -> Option<Table> {
             Figure::bytes(spread(outcome, |measured| measured.peak_bytes)),
         ]
     };
-    let columns = ["keys", "events", "seconds", "events/s", "of the first size", "processor s per million", "peak MiB"];
+    let columns = ["keys", "events", "seconds", "events/s", "relative to the first size", "processor s per million", "peak MiB"];
     (!outcomes.is_empty()).then(|| Table {
-        title: "Over the number of events".into(),
+        title: "By number of events".into(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: outcomes.iter().map(row).collect(),
-        notes: vec![format!("from the {}, {AIM_AGGREGATES} aggregates", outcomes[0].source.name())],
+        notes: vec![format!("source: {}, {AIM_AGGREGATES} aggregates", outcomes[0].source.name())],
     })
 }
 
@@ -95,14 +100,14 @@ fn is_flink(outcome: &Outcome) -> bool {
 fn who(outcome: &Outcome) -> String {
     match (&outcome.contender, &outcome.failure) {
         (Contender::Speed(Kept { all_columns: true, .. }), _) => "basestream speed".to_owned(),
-        (Contender::Speed(Kept { raw: true, .. }), _) => "basestream speed, the view's columns and raw records".to_owned(),
-        (Contender::Speed(_), _) => "basestream speed, the view's columns alone".to_owned(),
+        (Contender::Speed(Kept { raw: true, .. }), _) => "basestream speed, view's columns and raw records".to_owned(),
+        (Contender::Speed(_), _) => "basestream speed, view's columns only".to_owned(),
         (Contender::Flink(_), None) => "Flink SQL".to_owned(),
         (Contender::Flink(_), Some(error)) => format!("Flink SQL, given up: {}", error.message()),
     }
 }
 
-/// Flink's rate on the same topic, for who has as many aggregates.
+/// Flink's rate on the same topic, for an outcome with as many aggregates.
 fn flink(outcomes: &[Outcome], of: &Outcome) -> Option<Spread> {
     let same = |other: &&Outcome| (&other.source, other.payments, other.aggregates) == (&of.source, of.payments, of.aggregates);
     let flink = outcomes.iter().filter(same).find(|other| is_flink(other))?;

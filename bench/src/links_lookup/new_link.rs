@@ -21,19 +21,25 @@ pub(super) const DEGREE: u64 = 30;
 /// The aim: the greatest p99, in milliseconds.
 const AIM_MS: f64 = 1_000.0;
 const PER_SECOND: f64 = 50.0;
-/// So much of a stretch is probed before it counts.
+/// How long probes are sent before the measurement starts, as a share of a stretch.
 const WARM_UP: f64 = 0.4;
 const ASKED: Asked = Asked { view: VIEW, key: "device_id", value: "linked_devices_30d" };
 
 pub(super) fn table(options: &Options) -> Table {
-    let columns = ["degrees", "while", "probes", "p50 ms", "p99 ms", "p99 aim ms", "slowest ms", "arriving/s", "counted/s"];
+    let columns = ["degrees", "load", "probes", "p50 ms", "p99 ms", "p99 aim ms", "slowest ms", "arriving/s", "counted/s"];
     let notes = vec![
         format!(
-            "{PER_SECOND} probes a second, sent when they are due: an account of a new user on a new device and, when it is acknowledged, a login of this user from another new device; {} stretches of {} s each: the middle one (least - greatest)",
+            "{PER_SECOND} probes per second, sent when they are due; {} stretches of {} s each; figures: median (min - max)",
             options.repeats, options.seconds
         ),
-        "from the acknowledgement of the login (HTTP 202) to the answer of the first lookup over HTTP that counts the link; asked every millisecond, later every twentieth of the time".to_owned(),
-        "a `basestream up` of its own, after the lookups above; arriving: appended to the embedded log by the process that asks; counted: the rate at which answers grew, by the probes too; in the end each device has its one link".to_owned(),
+        "a probe is an account of a new user on a new device and, once that is acknowledged, a login of this user from another new device"
+            .to_owned(),
+        "from the acknowledgement of the login (HTTP 202) to the answer of the first lookup over HTTP that counts the link".to_owned(),
+        "lookups repeat every millisecond, later after a twentieth of the elapsed time".to_owned(),
+        "measured on a separate `basestream up`, after the lookups above".to_owned(),
+        "arriving/s: appended to the embedded log by the measuring process; counted/s: the rate at which answers grew, including those for probes"
+            .to_owned(),
+        "checked at the end: each device has exactly one link".to_owned(),
     ];
     Table { title: "A new link".into(), columns: columns.map(str::to_owned).to_vec(), rows: Vec::new(), notes }
 }

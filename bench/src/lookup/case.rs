@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::purchases::ALL_WINDOWS;
 
-/// So many views of so many windows and keys. As a text: `views:windows:keys`.
+/// A number of views, each with a number of windows and keys. As text: `views:windows:keys`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
     pub views: usize,

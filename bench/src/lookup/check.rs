@@ -1,4 +1,4 @@
-//! Answers of some keys, held against what the events say.
+//! Compares the answers for some keys with the events.
 
 use std::collections::BTreeMap;
 

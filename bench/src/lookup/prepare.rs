@@ -12,8 +12,8 @@ use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
 pub(super) fn size_table() -> Table {
-    let columns = ["views, windows, keys", "events", "rows held against the events", "batch runs s", "snapshots MiB", "node opens s"];
-    Table { title: "What they were asked of".into(), columns: columns.map(str::to_owned).to_vec(), ..Table::default() }
+    let columns = ["views:windows:keys", "events", "rows compared with the events", "batch runs s", "snapshots MiB", "opening the node s"];
+    Table { title: "Data".into(), columns: columns.map(str::to_owned).to_vec(), ..Table::default() }
 }
 
 pub(super) fn purchases_of(options: &Options, case: Case) -> Purchases {

@@ -1,4 +1,4 @@
-//! The measurements as tables, and what they are held against.
+//! The measurements as tables, with their aims.
 
 use super::busy::Meanwhile;
 use super::case::Case;
@@ -38,7 +38,7 @@ impl Asked {
             Asked::Redis => "Redis, GET",
             Asked::RedisBatch => "Redis, MGET",
             Asked::Postgres => "PostgreSQL, prepared SELECT",
-            Asked::PostgresBatch => "PostgreSQL, prepared SELECT of many",
+            Asked::PostgresBatch => "PostgreSQL, prepared SELECT of many keys",
         }
     }
 
@@ -81,16 +81,19 @@ impl Row {
 }
 
 pub(super) fn of(options: &Options, rows: &[Row]) -> Table {
-    let first = ["views:windows:keys", "asked", "while", "clients", "keys each", "keys/s"];
+    let first = ["views:windows:keys", "request", "load", "clients", "keys per request", "keys/s"];
     let columns = first.into_iter().chain(latencies::COLUMNS).chain(["arriving/s", "counted/s", "batch runs"]);
     let notes = vec![
         format!(
-            "uniformly chosen keys, another of the views each time; {} stretches of {} s each: the middle one (least - greatest)",
+            "uniformly chosen keys, each time of another view; {} stretches of {} s each; figures: median (min - max)",
             options.repeats, options.seconds
         ),
-        "five aggregates for each window; HTTP: a real `basestream up`, connections that are kept; clients and servers share the cores".to_owned(),
-        "Redis and PostgreSQL have the final rows, as JSON and as a table with a primary key; the clients are the crates redis and sqlx".to_owned(),
-        "arriving: appended to the embedded log by the process that asks; counted: the rate at which answers grew; batch runs: that succeeded meanwhile, as processes of their own".to_owned(),
+        "five aggregates for each window".to_owned(),
+        "HTTP: a real `basestream up` with persistent connections; clients and servers share the cores".to_owned(),
+        "Redis and PostgreSQL hold the final rows, as JSON and as a table with a primary key; the clients are the crates redis and sqlx"
+            .to_owned(),
+        "arriving/s: appended to the embedded log by the measuring process; counted/s: the rate at which answers grew".to_owned(),
+        "batch runs: how many succeeded meanwhile, each in a separate process".to_owned(),
     ];
     Table {
         title: "Point lookups".into(),
@@ -104,10 +107,10 @@ pub(super) fn of(options: &Options, rows: &[Row]) -> Table {
 const MOST_P99_MS: f64 = 1.0;
 const LEAST_PER_SECOND: f64 = 200_000.0;
 
-/// What was aimed at, and found.
+/// The aims and the results.
 pub(super) fn aims(rows: &[Row]) -> Table {
-    let columns = ["views:windows:keys", "while", "in process: p99 ms, aim 1", "in process: of 200,000/s", "HTTP: of PostgreSQL's rate"];
-    let columns = columns.into_iter().chain(["HTTP, many: of Redis MGET's keys", "HTTP, many: of Redis GET's keys"]);
+    let columns = ["views:windows:keys", "load", "in process: p99 ms, aim 1", "in process: rate / 200,000", "HTTP: rate / PostgreSQL"];
+    let columns = columns.into_iter().chain(["HTTP, many keys: rate / Redis MGET", "HTTP, many keys: rate / Redis GET"]);
     let line = |(case, is_busy): (Case, bool)| {
         let found = |asked: Asked| rows.iter().find(|row| (row.case, row.asked, row.meanwhile.is_some()) == (case, asked, is_busy));
         let rate = |asked: Asked| found(asked).and_then(Row::keys_per_second).map(|rate| rate.median);
@@ -143,10 +146,10 @@ pub(super) fn flat_in_keys(rows: &[Row]) -> Table {
     let mut sizes: Vec<(u64, &Row)> = rows.iter().filter(own).map(|row| (row.case.keys, row)).collect();
     sizes.sort_by_key(|(keys, _)| *keys);
     let measured: Vec<(Figure, &[Latencies])> = sizes.iter().map(|(keys, row)| (Figure::Count(*keys), &*row.stretches)).collect();
-    flat("Lookups in process, by the number of keys", "keys", &measured)
+    flat("Lookups in process, by number of keys", "keys", &measured)
 }
 
-/// The most that a lookup may take of the first one's time.
+/// The aim: the greatest ratio of a lookup's time to that of the first.
 const FLAT: f64 = 1.5;
 
 /// Medians against the first one's.
@@ -160,7 +163,7 @@ pub(super) fn flat(title: &str, by: &str, measured: &[(Figure, &[Latencies])]) -
     };
     Table {
         title: title.to_owned(),
-        columns: columns.chain([format!("p50 of the first, aim {FLAT}")]).collect(),
+        columns: columns.chain([format!("p50 / first p50, aim {FLAT}")]).collect(),
         rows: measured.iter().enumerate().map(row).collect(),
         notes: Vec::new(),
     }

@@ -42,10 +42,10 @@ pub(super) async fn measure(options: &Options, folder: &Path) -> Result<Table> {
     std::fs::remove_dir_all(folder)?;
     let named: Vec<(Figure, &[Latencies])> =
         WINDOWS.iter().map(|window| Figure::text(window.text)).zip(measured.iter().map(Vec::as_slice)).collect();
-    let mut table = flat("Lookups in process, by the window", "window", &named);
+    let mut table = flat("Lookups in process, by window", "window", &named);
     let per_key: Vec<String> = WINDOWS.iter().map(|window| format!("{:.0} in {}", in_window(&purchases, window), window.text)).collect();
     table.notes.push(format!(
-        "{} events of {} keys; events of a key on average: {}",
+        "{} events of {} keys; events per key on average: {}",
         purchases.events,
         purchases.accounts,
         per_key.join(", ")

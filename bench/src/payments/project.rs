@@ -22,7 +22,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// Makes it in a new folder, with a view of so many aggregates, and applies its definitions.
+    /// Makes it in a new folder, with a view of this many aggregates, and applies its definitions.
     pub async fn create(folder: &Path, topic: &Topic, aggregates: usize, kept: Kept) -> Result<Project> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
         let config = format!("[log]\nurl = \"{}\"\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n", topic.url);

@@ -1,6 +1,6 @@
 //! What is asked of each account's purchases: as a view, and as plain SQL for the peers.
 //!
-//! Distinct merchants are counted exactly: sketches of two engines estimate differently, and answers could not be held against each
+//! Distinct merchants are counted exactly: sketches of two engines estimate differently, and answers could not be compared with each
 //! other.
 
 use arrow::datatypes::DataType;

@@ -7,7 +7,7 @@ use crate::events::DAY;
 const MINUTE: Micros = 60_000_000;
 const HOUR: Micros = 60 * MINUTE;
 
-/// A window, with the length and the hop that docs/definitions.md says it has.
+/// A window, with the length and the hop that docs/reference/definitions.md says it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     pub text: &'static str,

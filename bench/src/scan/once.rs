@@ -29,7 +29,7 @@ pub struct Told {
     pub last: Value,
 }
 
-/// Answers the question of a file so many times.
+/// Answers the question of a file as often as it says.
 pub async fn answer(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path)?;
     let question: Question = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no question: {error}")))?;

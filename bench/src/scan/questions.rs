@@ -17,7 +17,7 @@ pub(super) struct Asked {
     pub(super) is_all: bool,
     /// It has a row for each key, and names fewer columns than all.
     pub(super) is_part: bool,
-    /// So many rows, whatever the keys are.
+    /// A fixed number of rows, whatever the keys are.
     rows: Option<u64>,
 }
 
@@ -41,16 +41,16 @@ pub(super) fn all() -> Vec<Asked> {
     let other = |name, named, rows, sql: String| Asked { name, named, sql: Some(sql), is_all: false, is_part: false, rows: Some(rows) };
     let counts: Vec<String> = windows.iter().map(|window| format!("sum(purchases_{window})::BIGINT AS events_{window}")).collect();
     vec![
-        Asked { name: "nothing: a node alone", named: "-", sql: None, is_all: false, is_part: false, rows: Some(0) },
+        Asked { name: "none: the node alone", named: "-", sql: None, is_all: false, is_part: false, rows: Some(0) },
         Asked { is_all: true, is_part: false, ..part("all columns", "4 x 5", of(&AGGREGATES, &windows)) },
-        part("one sum, the shortest window", "1 x 1", of(&AGGREGATES[1..2], &windows[..1])),
-        part("one sum, the longest window", "1 x 1", of(&AGGREGATES[1..2], &windows[3..])),
-        part("all of the longest window", "1 x 5", of(&AGGREGATES, &windows[3..])),
+        part("one sum, shortest window", "1 x 1", of(&AGGREGATES[1..2], &windows[..1])),
+        part("one sum, longest window", "1 x 1", of(&AGGREGATES[1..2], &windows[3..])),
+        part("all aggregates, longest window", "1 x 5", of(&AGGREGATES, &windows[3..])),
         part("one sum, all windows", "4 x 1", of(&AGGREGATES[1..2], &windows)),
         part("all but distinct merchants", "4 x 4", of(&AGGREGATES[..4], &windows)),
-        other("events of all windows, summed up", "4 x 1", 1, format!("SELECT {} FROM {VIEW}", counts.join(", "))),
+        other("total of events, all windows", "4 x 1", 1, format!("SELECT {} FROM {VIEW}", counts.join(", "))),
         other(
-            "the hundred greatest sums of a week",
+            "the hundred greatest sums over 7d",
             "1 x 1",
             GREATEST,
             format!("SELECT {KEY}, total_7d FROM {VIEW} ORDER BY total_7d DESC NULLS LAST LIMIT {GREATEST}"),
@@ -86,7 +86,7 @@ impl Truth {
         let rows = asked.rows.unwrap_or(self.keys).min(self.keys.max(1));
         let is_sum = told.last.get("events_1h").is_some();
         if told.rows != rows || (is_sum && told.last != self.events) {
-            return Err(Error::internal("a scan is not what the events say")
+            return Err(Error::internal("a scan differs from the events")
                 .with("asked", asked.name)
                 .with("rows", told.rows)
                 .with("expected", rows)

@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Appends so many events so many times, each time waiting until they are committed. A worker may make two checkpoints of one time.
+/// Appends events repeatedly, each time waiting until they are committed. A worker may make two checkpoints of one batch.
 pub(super) async fn make(installation: &Installation, purchases: &Purchases, times: u64, events: u64) -> Result<Segments> {
     let before = installation.catalog.state().await?.checkpoints.len() as u64;
     let mut often = installation.clone();
@@ -53,7 +53,7 @@ pub(super) async fn make(installation: &Installation, purchases: &Purchases, tim
 /// The window by which it is seen that all events are counted.
 pub(super) const WINDOW: Window = FOUR_WINDOWS[3];
 
-/// Events of an account in that window, with so many that arrived.
+/// Events of an account in that window, after this many have arrived.
 pub(super) fn counted(purchases: &Purchases, arrived: u64, account: u64) -> u64 {
     let start = WINDOW.start(END + arrived as Micros - 1);
     let is_own = |number: &u64| purchases.purchase(*number).account == account;

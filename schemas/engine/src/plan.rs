@@ -5,7 +5,7 @@
 //! events --prepare--> keys, tile, arguments --Partial--> states per (key, tile) --merge over ranges--> values --project--> row
 //! ```
 //!
-//! The analyser of DataFusion runs, its optimizer does not (it would rewrite DISTINCT); see `docs/states.md`.
+//! The analyser of DataFusion runs, its optimizer does not (it would rewrite DISTINCT); see `docs/internals/states.md`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

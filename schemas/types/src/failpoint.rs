@@ -15,6 +15,7 @@
 //! Each step at which something happened is a line in the file that `BASESTREAM_FAILPOINTS_FIRED` names, so that a test can see that
 //! its fault fired.
 
+#[cfg(not(feature = "failpoints"))]
 use crate::Result;
 
 /// The speed layer, from taking partitions over to letting them go.

@@ -1,4 +1,4 @@
-//! docs/reliability.md names, for each fault, the test that shows it: each of them exists.
+//! docs/operations/faults.md names, for each fault, the test that shows it: each of them exists.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn named(table: &str) -> Vec<(String, String)> {
 #[test]
 fn every_test_that_the_table_of_faults_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let pairs = named(&std::fs::read_to_string(root.join("docs/reliability.md")).unwrap());
+    let pairs = named(&std::fs::read_to_string(root.join("docs/operations/faults.md")).unwrap());
     assert!(pairs.len() > 40, "the table was read: {}", pairs.len());
     for (name, file) in pairs {
         let source = std::fs::read_to_string(root.join(&file)).unwrap_or_else(|error| panic!("{file}: {error}"));

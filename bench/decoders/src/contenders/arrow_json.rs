@@ -22,7 +22,7 @@ pub fn decode(records: &Records) -> Result<RecordBatch, Failed> {
     RecordBatch::try_new(schema, batch.columns().iter().map(named).collect()).map_err(|error| error.to_string())
 }
 
-/// Names of zones it reads only with a table of them.
+/// It reads names of zones only with a table of them.
 fn with_offset(schema: &SchemaRef) -> SchemaRef {
     let zoned = |field: &Field| match field.data_type() {
         DataType::Timestamp(..) => field.clone().with_data_type(DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()))),
@@ -31,7 +31,7 @@ fn with_offset(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(|field| zoned(field)).collect::<Vec<_>>()))
 }
 
-/// The same values, as of UTC.
+/// The same values in UTC.
 fn named(array: &ArrayRef) -> ArrayRef {
     match array.as_primitive_opt::<TimestampMicrosecondType>() {
         Some(times) => Arc::new(times.clone().with_timezone("UTC")),

@@ -4,7 +4,7 @@ use simd_json::{Buffers, Node, StaticNode};
 use crate::column_builders::{Columns, Failed};
 use crate::records::{Records, value};
 
-/// Tape and buffers are used again; each record is copied, as it is parsed in place.
+/// Tape and buffers are reused; each record is copied, because it is parsed in place.
 pub fn tape(records: &Records) -> Result<RecordBatch, Failed> {
     let mut columns = Columns::of(records);
     let (mut copy, mut buffers) = (Vec::new(), Buffers::new(4_096));

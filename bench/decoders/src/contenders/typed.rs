@@ -1,4 +1,4 @@
-//! Into structs that serde derives for exactly these records: what no product whose streams are defined at run time can have.
+//! Decodes into structs that serde derives for exactly these records. A product whose streams are defined at run time cannot have them.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use sonic_rs::LazyValue;
 use crate::column_builders::{Columns, Failed};
 use crate::records::{Records, value};
 
-/// A record of a stream, its amount as `N`.
+/// A record of a stream, with its amount as `N`.
 macro_rules! record {
     ($record:ident: $($text:ident)* | $amount:ident | $($more:ident)*) => {
         #[derive(Deserialize)]
@@ -84,7 +84,7 @@ macro_rules! each {
 }
 
 pub fn serde_json(records: &Records) -> Result<RecordBatch, Failed> {
-    // `from_slice` does not look at the UTF-8 of what it skips.
+    // `from_slice` does not check the UTF-8 of what it skips.
     each!(records, &RawValue, |json| std::str::from_utf8(json).map_err(::serde_json::Error::custom).and_then(::serde_json::from_str))
 }
 
@@ -92,10 +92,10 @@ pub fn sonic(records: &Records) -> Result<RecordBatch, Failed> {
     each!(records, LazyValue<'_>, sonic_rs::from_slice)
 }
 
-/// What checking UTF-8 costs it.
+/// Shows what checking UTF-8 costs.
 #[allow(unsafe_code)]
 pub fn sonic_unchecked(records: &Records) -> Result<RecordBatch, Failed> {
-    // Sound here alone: these records were made from texts.
+    // Sound only here, because these records were made from texts.
     each!(records, LazyValue<'_>, |json| unsafe { sonic_rs::from_slice_unchecked(json) })
 }
 

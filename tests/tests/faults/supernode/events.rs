@@ -69,8 +69,8 @@ fn user_of(device: usize, user: usize) -> String {
     format!("s{device}-{user}")
 }
 
-/// The hub's answer is an estimate within five of its standard errors (docs/links.md, Hot nodes) of what plain SQL says; those of ordinary
-/// devices are just that, and not flagged.
+/// The hub's answer is an estimate within five of its standard errors of what plain SQL says (docs/internals/linked-views.md, Hot nodes).
+/// The answers of ordinary devices are exact and not flagged.
 pub fn check(answers: &Answers) {
     let (devices, users, estimated) = answers[HUB];
     assert!(estimated, "the hub's answer is an estimate, and said to be");
