@@ -28,7 +28,7 @@ pub fn needed_files(state: &CatalogState, streams: &[Arc<str>], cut: &Vector, ho
     state
         .files
         .iter()
-        .filter(|file| !file.doomed && file.kind == FileKind::Archive && is_of_view(file))
+        .filter(|file| !file.marked_for_deletion && file.kind == FileKind::Archive && is_of_view(file))
         .filter(|file| file.checkpoint.is_none_or(|checkpoint| within.contains(&checkpoint)))
         .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
         .cloned()

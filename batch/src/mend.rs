@@ -35,7 +35,7 @@ impl Batch {
     ///
     /// Errors: `Corrupt` when the archive is damaged as well; it names the file.
     pub async fn mend_states(&self, state: &CatalogState, registry: &Registry, path: &str) -> Result<Mended> {
-        let Some(file) = state.files.iter().find(|file| file.path == path && !file.doomed) else { return Ok(Mended::Gone) };
+        let Some(file) = state.files.iter().find(|file| file.path == path && !file.marked_for_deletion) else { return Ok(Mended::Gone) };
         match check_file(&self.storage, file, |_| {}).await {
             Ok(()) => return self.found_whole(path).await,
             Err(error) if error.kind() == ErrorKind::Corrupt => {}

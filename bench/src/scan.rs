@@ -17,7 +17,7 @@ use crate::spread::Spread;
 pub mod once;
 mod questions;
 
-use once::{Question, Told};
+use once::{Question, Reported};
 use questions::Asked;
 
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ impl Default for Options {
 
 struct Row {
     asked: Asked,
-    told: Told,
+    told: Reported,
     used: Used,
 }
 
@@ -60,7 +60,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     Ok(Report { benchmark: "scan".into(), question, context: context.end(), tables: vec![table(options, &rows)] })
 }
 
-fn ask(options: &Options, programs: &Programs, folder: &Path, installed: &Pristine, asked: &Asked) -> Result<(Told, Used)> {
+fn ask(options: &Options, programs: &Programs, folder: &Path, installed: &Pristine, asked: &Asked) -> Result<(Reported, Used)> {
     let question = Question { config: installed.config.clone(), sql: asked.sql.clone(), repeats: options.repeats };
     let path = folder.join("question.json");
     std::fs::write(&path, json!(question).to_string())?;

@@ -32,7 +32,9 @@ pub async fn run(catalog: Catalog, storage: ObjectStorage, functions: Functions,
             () = tokio::time::sleep(every) => {}
         }
         match collect(&catalog, &storage, &functions, &clock).await {
-            Ok(plan) if !plan.is_empty() => debug!(doomed = plan.doom.len(), deleted = plan.delete.len(), "files collected"),
+            Ok(plan) if !plan.is_empty() => {
+                debug!(marked_for_deletion = plan.mark_for_deletion.len(), deleted = plan.delete.len(), "files collected")
+            }
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Conflict => debug!("something was committed meanwhile; collecting later"),
             Err(error) => warn!(%error, "collection failed; trying again later"),
@@ -108,9 +110,9 @@ async fn collect_once(
     if !plan.delete.is_empty() {
         catalog.commit(plan.delete_commit(Uuid::now_v7())).await?;
     }
-    let marks = !plan.doom.is_empty() || !plan.withdraw.is_empty() || !plan.forget.is_empty();
+    let marks = !plan.mark_for_deletion.is_empty() || !plan.withdraw.is_empty() || !plan.forget.is_empty();
     if marks && plan.delete.is_empty() {
-        catalog.commit(plan.doom_commit(Uuid::now_v7())).await?;
+        catalog.commit(plan.marking_commit(Uuid::now_v7())).await?;
     }
     metrics::counter!("basestream_jobs_collected_files_total").increment(plan.delete.len() as u64);
     Ok(plan)

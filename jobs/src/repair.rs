@@ -173,7 +173,7 @@ async fn log_of(installation: &Installation, state: &CatalogState, stream: &Arc<
     Ok(LogFacts::Known { identity, bounds: bounds.into_iter().map(|bounds| (bounds.partition, (bounds.begin, bounds.end))).collect() })
 }
 
-/// The files of these records that are not doomed.
+/// The files of these records that are not marked for deletion.
 fn named(state: &CatalogState) -> impl Iterator<Item = &FileRecord> {
-    state.files.iter().filter(|file| !file.doomed)
+    state.files.iter().filter(|file| !file.marked_for_deletion)
 }

@@ -98,7 +98,7 @@ fn needed_files(state: &CatalogState, view: &LiveView, t: Micros, as_of: Option<
         .filter(|file| {
             file.kind == FileKind::Archive && view.plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name))
         })
-        .filter(|file| !file.doomed)
+        .filter(|file| !file.marked_for_deletion)
         .filter(|file| as_of.is_none_or(|as_of| file.min_event_time.is_none_or(|oldest| oldest <= as_of)))
         .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
         .cloned()

@@ -14,7 +14,7 @@ use types::files::ObjectName;
 use types::vector::Vector;
 use types::{Error, Result, failpoint};
 
-use crate::unit::Sealed;
+use crate::epoch::SealedEpoch;
 
 /// A checkpoint under way. Dropped, it is given up.
 pub(crate) struct Checkpoint {
@@ -25,8 +25,8 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Begins to write and commit a unit. `views`: all that its layers may have states of.
-    pub(crate) fn begin(sealed: Sealed, views: Vec<LiveView>, storage: ObjectStorage, catalog: Catalog) -> Self {
+    /// Begins to write and commit an epoch. `views`: all that its layers may have states of.
+    pub(crate) fn begin(sealed: SealedEpoch, views: Vec<LiveView>, storage: ObjectStorage, catalog: Catalog) -> Self {
         let starts = sealed.record.ranges.iter().map(|range| (range.partition.clone(), range.start)).collect();
         let began = Instant::now();
         let commit = tokio::spawn(async move {
@@ -64,8 +64,8 @@ impl Checkpoint {
     }
 }
 
-/// All files of a unit, durable.
-async fn write(sealed: &Sealed, views: &[LiveView], storage: &ObjectStorage) -> Result<Vec<FileRecord>> {
+/// All files of an epoch, durable.
+async fn write(sealed: &SealedEpoch, views: &[LiveView], storage: &ObjectStorage) -> Result<Vec<FileRecord>> {
     let id = sealed.record.id;
     failpoint::hit("checkpoint.before_archive")?;
     let mut files = Vec::new();
@@ -83,7 +83,7 @@ async fn write(sealed: &Sealed, views: &[LiveView], storage: &ObjectStorage) -> 
 
 /// One states object with a section for every live view that reads these streams, also when the view got no event. A view that
 /// failed on one gets none: a reader rebuilds what it does not find.
-async fn write_states(sealed: &Sealed, views: &[LiveView], storage: &ObjectStorage) -> Result<Option<FileRecord>> {
+async fn write_states(sealed: &SealedEpoch, views: &[LiveView], storage: &ObjectStorage) -> Result<Option<FileRecord>> {
     let record = &sealed.record;
     let mut streams: Vec<Arc<str>> = record.ranges.iter().map(|range| range.partition.stream.clone()).collect();
     streams.dedup();

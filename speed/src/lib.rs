@@ -1,25 +1,25 @@
 //! The speed layer: the log in, checkpoints out.
 //!
 //! A worker decides each record once ([`Decider`]), turns micro-batches of accepted events into fresh layers of states, and commits
-//! archive, dead letters and states of its partitions as one unit, the checkpoint. It needs no old states to go on: states merge.
+//! archive, dead letters and states of its partitions as one epoch, the checkpoint. It needs no old states to go on: states merge.
 //!
 //! ```text
 //! log --decide--> accepted events --Partial--> fresh layers --checkpoint--> archive, dead letters, states object
 //! ```
 
 mod checkpoint;
-mod claim;
 mod dead_letters;
 mod decide;
+mod epoch;
+mod partition_state;
 mod rebuild;
 mod recover;
 mod speed;
-mod unit;
 mod views;
 mod worker;
 
-pub use claim::{Claim, checkpoint_of};
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace};
+pub use partition_state::{PartitionState, checkpoint_record};
 pub use rebuild::{Before, Redecide, Redecided, values_before};
 pub use recover::{Start, files_since, gap_commit, start_of};
 pub use speed::{Clock, Speed, SpeedSettings};

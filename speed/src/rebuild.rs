@@ -17,9 +17,9 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
-use crate::claim::Claim;
 use crate::dead_letters::DeadLetters;
 use crate::decide::{Decider, Decision, IdSpace};
+use crate::partition_state::PartitionState;
 use crate::recover::reread_ids;
 
 const READ_RECORDS: usize = 8_192;
@@ -87,10 +87,10 @@ impl Redecide<'_> {
         reread_ids(self.storage, &earlier, definition, &range.partition, &mut decider).await?;
         let source = TopicPartition { topic: definition.topic.clone(), partition: range.partition.partition };
         let mut open = EventBatchBuilder::new(definition);
-        let mut claim = Claim::new(range.partition.clone(), String::new(), decider, range.start);
-        while claim.position < range.end {
-            let fetched = self.read(&source, claim.position, range.end).await?;
-            claim.take(decoder, &fetched, |record, decision| {
+        let mut partition = PartitionState::new(range.partition.clone(), String::new(), decider, range.start);
+        while partition.position < range.end {
+            let fetched = self.read(&source, partition.position, range.end).await?;
+            partition.take(decoder, &fetched, |record, decision| {
                 match decision {
                     Decision::Accept(event) => open.append(event, source.partition, record)?,
                     Decision::Duplicate => {}
@@ -105,7 +105,7 @@ impl Redecide<'_> {
         if !open.is_empty() {
             events.push(open.finish()?);
         }
-        check_counts(range, &claim.range())
+        check_counts(range, &partition.range())
     }
 
     /// Reads on from `position`, and nothing past `end`.

@@ -116,7 +116,7 @@ pub fn files_since<'s>(state: &'s CatalogState, id: &PartitionId, oldest: Micros
         state.checkpoints.iter().filter(|checkpoint| checkpoint.ranges.iter().any(is_recent)).map(|checkpoint| checkpoint.id).collect();
     let of_stream = |file: &&FileRecord| {
         file.kind == FileKind::Archive
-            && !file.doomed
+            && !file.marked_for_deletion
             && file.subject.as_ref() == Some(&id.stream)
             && file.checkpoint.is_some_and(|id| recent.contains(&id))
     };

@@ -22,7 +22,7 @@ use crate::worker::Worker;
 pub use types::tiles::Clock;
 
 /// How often a worker asks whether definitions changed.
-pub(crate) const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub struct SpeedSettings {
@@ -59,7 +59,7 @@ pub struct Speed {
 pub(crate) enum Ended {
     Stopped,
     /// Streams were added or dropped, or ownership was lost: begin again from the catalog.
-    Again,
+    Resubscribe,
 }
 
 impl Speed {
@@ -70,20 +70,20 @@ impl Speed {
         while !stop.is_cancelled() {
             match self.follow(&session, &stop).await {
                 Ok(Ended::Stopped) => break,
-                Ok(Ended::Again) => {}
+                Ok(Ended::Resubscribe) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {
                     warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; going on from the catalog");
                     metrics::counter!("basestream_speed_restarts_total").increment(1);
-                    pause(&stop, LOOK).await;
+                    pause(&stop, POLL_INTERVAL).await;
                 }
-                Err(error) => return Err(self.told(error).await),
+                Err(error) => return Err(self.report(error).await),
             }
         }
         Ok(())
     }
 
     /// Tells the catalog of a damaged file, and the caller what to do about it.
-    async fn told(&self, error: Error) -> Error {
+    async fn report(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::Corrupt || error.fact("file").is_none() {
             return error;
         }
@@ -99,8 +99,8 @@ impl Speed {
         let state = self.catalog.state().await?;
         let registry = Registry::load(&state, &self.functions).await?;
         if registry.streams.is_empty() {
-            pause(stop, LOOK).await;
-            return Ok(Ended::Again);
+            pause(stop, POLL_INTERVAL).await;
+            return Ok(Ended::Resubscribe);
         }
         let mut topics: Vec<Arc<str>> = registry.streams.values().map(|stream| stream.definition.topic.clone()).collect();
         topics.sort();

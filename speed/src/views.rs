@@ -19,7 +19,7 @@ pub(crate) struct Views {
 struct Kept {
     view: LiveView,
     partial: Partial,
-    /// It failed on an event of the unit.
+    /// It failed on an event of the epoch.
     fails: bool,
 }
 
@@ -33,7 +33,7 @@ impl Views {
     }
 
     /// The states that these events add, an entry for each view version that reads one of the streams. A view whose expressions
-    /// fail on an event (a division by zero, a text that is no number) goes without until the next unit, and the others go on.
+    /// fail on an event (a division by zero, a text that is no number) goes without until the next epoch, and the others go on.
     pub(crate) async fn states(&mut self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> BTreeMap<ViewVersion, Arc<StateRows>> {
         let mut made = BTreeMap::new();
         for kept in self.kept.iter_mut().filter(|kept| !kept.fails && kept.reads_any(events)) {
@@ -49,7 +49,7 @@ impl Views {
         made
     }
 
-    /// A new unit begins: views that failed in the last one are tried again.
+    /// A new epoch begins: views that failed in the last one are tried again.
     pub(crate) fn try_again(&mut self) {
         self.kept.iter_mut().for_each(|kept| kept.fails = false);
     }

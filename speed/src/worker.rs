@@ -12,8 +12,8 @@ use types::{Error, Result, failpoint};
 
 use crate::checkpoint::Checkpoint;
 use crate::decide::IdSpace;
-use crate::speed::{Ended, LOOK, Speed};
-use crate::unit::Unit;
+use crate::epoch::Epoch;
+use crate::speed::{Ended, POLL_INTERVAL, Speed};
 use crate::views::Views;
 
 mod committing;
@@ -28,11 +28,11 @@ pub(crate) struct Worker<'a> {
     session: &'a SessionContext,
     registry: Registry,
     views: Views,
-    unit: Unit,
+    epoch: Epoch,
     under_way: Option<Checkpoint>,
     ids: IdSpace,
     revision: Revision,
-    looked: Instant,
+    polled_at: Instant,
 }
 
 impl<'a> Worker<'a> {
@@ -40,14 +40,14 @@ impl<'a> Worker<'a> {
     pub(crate) async fn new(speed: &'a Speed, session: &'a SessionContext, registry: Registry, revision: Revision) -> Result<Self> {
         let views = Views::new(&registry, session).await?;
         let ids = IdSpace::new(speed.settings.dedup.clone());
-        Ok(Self { speed, session, registry, views, unit: Unit::default(), under_way: None, ids, revision, looked: Instant::now() })
+        Ok(Self { speed, session, registry, views, epoch: Epoch::default(), under_way: None, ids, revision, polled_at: Instant::now() })
     }
 
     pub(crate) async fn run(&mut self, mut consumer: Consumer, stop: &CancellationToken) -> Result<Ended> {
         let mut stopping = false;
-        let mut again = false;
+        let mut resubscribe = false;
         loop {
-            if (stop.is_cancelled() || again) && !stopping {
+            if (stop.is_cancelled() || resubscribe) && !stopping {
                 stopping = true;
                 consumer.stop.cancel();
             }
@@ -56,25 +56,25 @@ impl<'a> Worker<'a> {
                 event = consumer.events.recv() => event,
                 () = stop.cancelled(), if !stopping => continue,
                 outcome = committed(&mut self.under_way) => {
-                    self.settled(outcome)?;
+                    self.on_committed(outcome)?;
                     continue;
                 }
                 () = tokio::time::sleep(wake) => {
-                    self.tend(true).await?;
-                    again |= self.look().await?;
+                    self.maybe_flush(true).await?;
+                    resubscribe |= self.poll_definitions().await?;
                     continue;
                 }
             };
             let Some(event) = event else {
                 self.checkpoint().await?;
-                return Ok(if stop.is_cancelled() { Ended::Stopped } else { Ended::Again });
+                return Ok(if stop.is_cancelled() { Ended::Stopped } else { Ended::Resubscribe });
             };
             if self.handle(event).await? {
                 // Somebody else has work of ours: all of it is dropped, and the catalog says where to go on.
-                return Ok(Ended::Again);
+                return Ok(Ended::Resubscribe);
             }
-            self.tend(consumer.events.is_empty()).await?;
-            again |= self.look().await?;
+            self.maybe_flush(consumer.events.is_empty()).await?;
+            resubscribe |= self.poll_definitions().await?;
         }
     }
 
@@ -84,7 +84,7 @@ impl<'a> Worker<'a> {
             LogEvent::Fetched(fetched) => {
                 metrics::counter!("basestream_speed_records_total", "topic" => fetched.source.topic.to_string())
                     .increment(fetched.records.len() as u64);
-                self.unit.take(&fetched, Instant::now())?;
+                self.epoch.take(&fetched, Instant::now())?;
             }
             LogEvent::Assigned { partitions, start } => {
                 let offsets = self.assign(&partitions).await;
@@ -98,7 +98,7 @@ impl<'a> Worker<'a> {
                 failpoint::hit("speed.revoke")?;
                 self.checkpoint().await?;
                 for partition in &partitions {
-                    self.unit.held.remove(partition);
+                    self.epoch.assigned.remove(partition);
                 }
                 info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions let go");
                 let _ = done.send(());
@@ -117,9 +117,9 @@ impl<'a> Worker<'a> {
     fn next_wake(&self) -> Duration {
         let interval = self.speed.settings.checkpoint_interval;
         // While one is under way its end is waited for.
-        let began = self.unit.began.filter(|_| self.under_way.is_none());
-        let checkpoint = began.map_or(LOOK, |began| interval.saturating_sub(began.elapsed()));
-        let micro_batch = self.unit.open_since.map_or(LOOK, |since| MICRO_BATCH.saturating_sub(since.elapsed()));
-        checkpoint.min(micro_batch).clamp(Duration::from_millis(1), LOOK)
+        let began = self.epoch.began.filter(|_| self.under_way.is_none());
+        let checkpoint = began.map_or(POLL_INTERVAL, |began| interval.saturating_sub(began.elapsed()));
+        let micro_batch = self.epoch.open_since.map_or(POLL_INTERVAL, |since| MICRO_BATCH.saturating_sub(since.elapsed()));
+        checkpoint.min(micro_batch).clamp(Duration::from_millis(1), POLL_INTERVAL)
     }
 }

@@ -25,7 +25,7 @@ use uuid::Uuid;
 const FEW_EVENTS: u64 = 20;
 
 /// One installation on embedded parts.
-pub struct Lab {
+pub struct Harness {
     pub folder: tempfile::TempDir,
     pub catalog: Catalog,
     pub storage: ObjectStorage,
@@ -39,14 +39,14 @@ pub struct Worker {
     pub task: tokio::task::JoinHandle<Result<()>>,
 }
 
-impl Lab {
-    pub async fn new() -> Result<Lab> {
+impl Harness {
+    pub async fn new() -> Result<Harness> {
         let folder = tempfile::tempdir()?;
         let url = |name: &str| format!("file://{}", folder.path().join(name).display());
         let catalog = Catalog::open(&format!("sqlite://{}", folder.path().join("catalog.db").display())).await?;
         let storage = ObjectStorage::open(&url("storage"))?;
         let log = event_log::open(&url("log"), &Default::default()).await?;
-        Ok(Lab { catalog, storage, log, functions: Functions::standard(), folder })
+        Ok(Harness { catalog, storage, log, functions: Functions::standard(), folder })
     }
 
     /// Puts definitions into the catalog: streams, then views, served at once.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use arrow::util::pretty::pretty_format_batches;
-use basestream_tests::Lab;
+use basestream_tests::Harness;
 use batch::RunTime;
 use catalog::DefinitionKind::{Stream, View};
 use serving::{Node, ServingClock, Source, scan, scan_parts};
@@ -35,7 +35,7 @@ async fn table(node: &Node) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_is_the_same_from_segments_from_a_snapshot_and_from_both() {
-    let lab = Lab::new().await.unwrap();
+    let lab = Harness::new().await.unwrap();
     lab.define(&[(Stream, "payments", STREAM), (View, "velocity", VIEW)]).await.unwrap();
     let early = vec![
         event(1, "2026-03-01T10:00:00Z", "a", "10.00", "ok"),

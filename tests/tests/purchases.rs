@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use basestream_tests::Lab;
+use basestream_tests::Harness;
 use batch::RunTime;
 use catalog::DefinitionKind::{Stream, View};
 use engine::fresh::Fresh;
@@ -92,7 +92,7 @@ fn assert_same(served: &Table, expected: &Table) {
 }
 
 async fn purchases(orders: Vec<(Option<String>, String)>, first_half: Option<&str>) {
-    let lab = Lab::new().await.unwrap();
+    let lab = Harness::new().await.unwrap();
     let (stream, view) = (
         std::fs::read_to_string(example("streams/purchases.sql")).unwrap(),
         std::fs::read_to_string(example("views/customers.sql")).unwrap(),

@@ -135,7 +135,7 @@ async fn hold_answer(site: &Site<'_>, outcome: &mut Outcome, first: &mut Option<
 
 /// What each process prints, among other things.
 #[derive(Deserialize)]
-struct Told {
+struct Reported {
     seconds: f64,
 }
 
@@ -145,7 +145,7 @@ fn measure_one(site: &Site<'_>, outcome: &Outcome) -> Result<Measured> {
         site.installed.restore()?;
     }
     let finished = child::run(&mut command, &site.limits)?;
-    let told: Told = serde_json::from_str(&finished.stdout)
+    let told: Reported = serde_json::from_str(&finished.stdout)
         .map_err(|error| Error::internal(format!("a process reported no seconds: {error}")).with("found", &finished.stdout))?;
     let parts = parts::of(&finished.stderr, site.steps);
     Ok(Measured { seconds: told.seconds, wall_s: finished.wall.as_secs_f64(), used: finished.used, parts })

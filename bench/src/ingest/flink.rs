@@ -28,7 +28,7 @@ pub(super) struct Flink {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct Reported {
     seconds: f64,
     processor_s: f64,
     peak_bytes: f64,
@@ -69,7 +69,7 @@ impl Flink {
     }
 
     pub(super) fn measure(&self, folder: &Path, topic: &Topic, limit: Duration) -> Result<Measured> {
-        let told: Told = self.ask(folder, topic, false, limit)?;
+        let told: Reported = self.ask(folder, topic, false, limit)?;
         let records = topic.payments.records as f64;
         Ok(Measured {
             seconds: told.seconds,

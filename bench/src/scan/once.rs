@@ -22,7 +22,7 @@ pub struct Question {
 
 /// What the process prints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Reported {
     pub seconds: Vec<f64>,
     pub rows: u64,
     /// The last row, as JSON.
@@ -36,7 +36,7 @@ pub async fn answer(path: &Path) -> Result<String> {
     let settings = Settings::load(&question.config, &Variables::from_process())?;
     let installation = Installation::open(&settings, Functions::standard()).await?;
     let node = installation.node(None).await?;
-    let mut told = Told { seconds: Vec::new(), rows: 0, last: Value::Null };
+    let mut told = Reported { seconds: Vec::new(), rows: 0, last: Value::Null };
     for sql in question.sql.iter().flat_map(|sql| std::iter::repeat_n(sql, question.repeats.max(1))) {
         let began = Instant::now();
         let mut response = node.query(sql, Vec::new()).await?;

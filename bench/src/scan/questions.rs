@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use types::{Error, Result};
 
-use super::once::Told;
+use super::once::Reported;
 use crate::events::Events;
 use crate::purchases::question::{AGGREGATES, KEY};
 use crate::purchases::{FOUR_WINDOWS, Purchases, VIEW};
@@ -82,7 +82,7 @@ pub(super) fn truth(purchases: &Purchases) -> Truth {
 
 impl Truth {
     /// A difference is an error.
-    pub(super) fn hold(&self, asked: &Asked, told: &Told) -> Result<()> {
+    pub(super) fn hold(&self, asked: &Asked, told: &Reported) -> Result<()> {
         let rows = asked.rows.unwrap_or(self.keys).min(self.keys.max(1));
         let is_sum = told.last.get("events_1h").is_some();
         if told.rows != rows || (is_sum && told.last != self.events) {

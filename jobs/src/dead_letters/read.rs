@@ -21,7 +21,7 @@ use super::{DamagedFile, DeadLetter};
 /// `NotFound`: the catalog knows no such stream.
 pub(super) fn files_of<'s>(state: &'s CatalogState, stream: Option<&str>) -> Result<Vec<&'s FileRecord>> {
     let of_stream = |file: &&FileRecord| stream.is_none_or(|stream| file.subject.as_deref() == Some(stream));
-    let dead = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.doomed);
+    let dead = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion);
     let mut files: Vec<&FileRecord> = dead.filter(of_stream).collect();
     files.sort_by_key(|file| (file.checkpoint, file.subject.clone()));
     if let Some(name) = stream.filter(|name| files.is_empty() && state.active(DefinitionKind::Stream, name).is_none()) {

@@ -50,7 +50,7 @@ pub struct PartitionLine {
 pub async fn partitions(storage: &ObjectStorage, state: &CatalogState, since: &Vector) -> Result<Vec<PartitionLine>> {
     let checkpoints = || state.checkpoints.iter().filter(|checkpoint| !checkpoint.is_within(since));
     let mut counts = Counts::new(checkpoints());
-    for file in state.files.iter().filter(|file| !file.doomed && is_asked_for(file, state, since)) {
+    for file in state.files.iter().filter(|file| !file.marked_for_deletion && is_asked_for(file, state, since)) {
         match file.kind {
             FileKind::Archive => counts.archive(storage, file).await?,
             FileKind::DeadLetters => counts.dead_letters(storage, file).await?,

@@ -75,7 +75,7 @@ pub fn plan(
     let is_named = |damaged: &&Damaged| super::named(state).any(|file| file.path == damaged.file.path);
     let mut named: Vec<&Damaged> = damaged.iter().filter(is_named).collect();
     named.sort_by_key(|damaged| {
-        let revision = checkpoint_of(state, &damaged.file).map_or(i64::MAX, |checkpoint| checkpoint.revision);
+        let revision = checkpoint_record(state, &damaged.file).map_or(i64::MAX, |checkpoint| checkpoint.revision);
         (damaged.file.kind as u8, revision, damaged.file.path.clone())
     });
     let step = |damaged: &Damaged| {
@@ -105,7 +105,7 @@ fn snapshot_action(state: &CatalogState, registry: &Registry, run: Option<Uuid>)
 
 fn log_action(state: &CatalogState, file: &FileRecord, logs: &BTreeMap<Arc<str>, LogFacts>, accept_gap: bool) -> Action {
     let refuse = |why: String, help: &str| Action::Refuse { why, help: help.into() };
-    let (Some(stream), Some(checkpoint)) = (&file.subject, checkpoint_of(state, file)) else {
+    let (Some(stream), Some(checkpoint)) = (&file.subject, checkpoint_record(state, file)) else {
         return refuse("the catalog no longer holds the file's checkpoint".into(), RESTORE);
     };
     let ranges: Vec<Range> = checkpoint
@@ -151,7 +151,7 @@ fn in_log(state: &CatalogState, stream: &Arc<str>, ranges: &[Range], log: Option
     Ok(())
 }
 
-fn checkpoint_of<'s>(state: &'s CatalogState, file: &FileRecord) -> Option<&'s CheckpointRecord> {
+fn checkpoint_record<'s>(state: &'s CatalogState, file: &FileRecord) -> Option<&'s CheckpointRecord> {
     state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint)
 }
 

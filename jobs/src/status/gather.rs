@@ -102,7 +102,7 @@ impl Services {
         let catalog = self.catalog.as_ref().map_err(again)?;
         facts.state = catalog.state().await?;
         facts.registry = Some(Registry::load(&facts.state, &self.functions).await.map_err(|error| error.to_string()));
-        facts.doomed = catalog.doomed().await?;
+        facts.marked_for_deletion = catalog.marked_for_deletion().await?;
         catalog.runs(None, RUNS).await
     }
 
@@ -221,7 +221,7 @@ async fn stamps(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<ViewV
 
 /// What became of the recent dead letters of each stream that has any.
 async fn recent_dead_letters(catalog: &Catalog, storage: &ObjectStorage, state: &CatalogState, now: Micros) -> BTreeMap<Arc<str>, Recent> {
-    let dead = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.doomed);
+    let dead = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion);
     let streams: BTreeSet<&Arc<str>> = dead.filter_map(|file| file.subject.as_ref()).collect();
     let mut found = BTreeMap::new();
     for stream in streams {

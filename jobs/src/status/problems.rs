@@ -99,7 +99,7 @@ pub struct Facts {
     /// What became of the dead letters of late, by their stream.
     pub dead_letters: BTreeMap<Arc<str>, Recent>,
     /// How many files are marked for deletion, and since when the oldest.
-    pub doomed: Option<(i64, Micros)>,
+    pub marked_for_deletion: Option<(i64, Micros)>,
     pub unreachable: Vec<Unreachable>,
     /// Views that the node at `serving.http` could not load, where one answers.
     pub refused: Vec<Refused>,

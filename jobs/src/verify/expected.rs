@@ -58,7 +58,7 @@ impl Expected {
     pub fn of_version(verifier: &Verifier, state: &CatalogState, record: &DefinitionRecord) -> Result<Expected> {
         let definitions = definitions(state)?;
         let view = parse::parse_view(&record.sql)?;
-        let is_archive = |file: &&FileRecord| file.kind == FileKind::Archive && !file.doomed;
+        let is_archive = |file: &&FileRecord| file.kind == FileKind::Archive && !file.marked_for_deletion;
         Ok(Expected {
             view,
             version: record.version,

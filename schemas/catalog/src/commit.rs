@@ -25,11 +25,11 @@ pub enum Expect {
     CutNotBehind { view: Arc<str>, version: u32, cut: Vector },
     /// The newest version of the definition is this; `None` means it has none.
     NewestVersion { kind: DefinitionKind, name: Arc<str>, version: Option<u32> },
-    /// No file of these paths is doomed, and none was made before the time that the collector gave up on.
-    NotDoomed { paths: Vec<String> },
+    /// No file of these paths is marked for deletion, and none was made before the time that the collector gave up on.
+    NotMarkedForDeletion { paths: Vec<String> },
     /// The run is under way: nobody ended it, nobody closed it for its dead process.
     Running { run: Uuid },
-    /// The catalog names each of these files, and none is doomed.
+    /// The catalog names each of these files, and none is marked for deletion.
     Named { paths: Vec<String> },
     /// The checkpoint is in the catalog.
     HasCheckpoint(Uuid),
@@ -57,8 +57,8 @@ pub enum Add {
 /// A record to be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remove {
-    /// Marks it doomed; the row goes with [`Remove::File`] after the file is deleted.
-    Doom(String),
+    /// Marks it for deletion; the row goes with [`Remove::File`] after the file is deleted.
+    MarkForDeletion(String),
     File(String),
     /// Files of checkpoints made before this time and not named yet: no transaction may name them any more.
     OrphansBefore(Micros),
@@ -106,8 +106,8 @@ impl Commit {
             Some(("checkpoint.before_commit", "checkpoint.after_commit"))
         } else if adds(|add| matches!(add, Add::Snapshot(_))) {
             Some(("publish.before_commit", "publish.after_commit"))
-        } else if removes(|remove| matches!(remove, Remove::Doom(_))) {
-            Some(("doom.before_commit", "doom.after_commit"))
+        } else if removes(|remove| matches!(remove, Remove::MarkForDeletion(_))) {
+            Some(("mark_for_deletion.before_commit", "mark_for_deletion.after_commit"))
         } else if removes(|remove| matches!(remove, Remove::File(_))) {
             Some(("delete.before_commit", "delete.after_commit"))
         } else {

@@ -152,7 +152,7 @@ pub struct GapRecord {
     pub accepted_at: Micros,
 }
 
-/// A file that somebody found missing or damaged. Gone when the file is doomed, or found whole again.
+/// A file that somebody found missing or damaged. Gone when the file is marked for deletion, or found whole again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamageRecord {
     pub path: String,

@@ -41,8 +41,6 @@ mod expect;
 mod leasing;
 mod state;
 
-pub(super) use expect::cut_conflict;
-
 /// How long [`Catalog::commit_with_retry`] goes on.
 const RETRY: Duration = Duration::from_secs(10);
 /// How long a server may take for one transaction; after that its outcome counts as unknown.
@@ -142,9 +140,9 @@ impl Catalog {
     }
 
     /// How many files are marked for deletion, and since when the oldest (0: for more than a day); `None` without one.
-    pub async fn doomed(&self) -> Result<Option<(i64, Micros)>> {
+    pub async fn marked_for_deletion(&self) -> Result<Option<(i64, Micros)>> {
         let mut session = self.engine.read().await?;
-        let found = file::doomed(&mut session).await;
+        let found = file::marked_for_deletion(&mut session).await;
         session.finish(found).await
     }
 

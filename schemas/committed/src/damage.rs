@@ -48,7 +48,7 @@ fn suspects<'e>(state: &CatalogState, errors: &'e [Error]) -> Vec<&'e str> {
         errors.iter().filter(|error| error.kind() == ErrorKind::Corrupt).filter_map(|error| error.fact("file")).collect();
     paths.sort_unstable();
     paths.dedup();
-    paths.retain(|path| state.files.iter().any(|file| file.path == *path && !file.doomed));
+    paths.retain(|path| state.files.iter().any(|file| file.path == *path && !file.marked_for_deletion));
     paths.retain(|path| state.damages.iter().all(|known| known.path != *path));
     paths
 }

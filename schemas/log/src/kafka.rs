@@ -18,10 +18,10 @@ use crate::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, To
 use types::vector::Offset;
 use types::{Error, Result};
 
+mod assignment;
 mod client;
 mod cluster;
 mod consumer;
-mod held;
 mod producer;
 mod reader;
 mod record;

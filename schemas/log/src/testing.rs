@@ -19,7 +19,7 @@ pub(super) struct Catalog {
 }
 
 /// What a worker has in hand of one partition.
-struct Unit {
+struct Epoch {
     start: Offset,
     end: Offset,
     records: Vec<Record>,
@@ -27,7 +27,7 @@ struct Unit {
 
 /// What a worker was told.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Observed {
     pub(super) assigned: usize,
     pub(super) revoked: usize,
     pub(super) lost: usize,
@@ -41,7 +41,7 @@ impl Catalog {
         self.partitions.lock().unwrap().get(source).map(|(offset, _)| *offset).unwrap_or_default()
     }
 
-    fn commit(&self, units: &mut BTreeMap<TopicPartition, Unit>) -> bool {
+    fn commit(&self, units: &mut BTreeMap<TopicPartition, Epoch>) -> bool {
         let mut partitions = self.partitions.lock().unwrap();
         let next = |source: &TopicPartition| partitions.get(source).map(|(offset, _)| *offset).unwrap_or_default();
         if units.iter().any(|(source, unit)| next(source) != unit.start) {
@@ -71,8 +71,8 @@ impl Catalog {
 
 /// Works until stopped: commits when 100 records are in hand, at each partition's end, and before it lets go. A commit that is
 /// refused (a zombie was faster) begins a new consumer, which starts where the catalog is.
-pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog: Arc<Catalog>, stop: CancellationToken) -> Told {
-    let mut told = Told::default();
+pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog: Arc<Catalog>, stop: CancellationToken) -> Observed {
+    let mut told = Observed::default();
     while !stop.is_cancelled() && told.failed.is_none() {
         let mut consumer = log.subscribe(subscription.clone()).await.unwrap();
         let consumer_stop = consumer.stop.clone();
@@ -93,8 +93,8 @@ pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog:
 }
 
 /// Answers false when a commit was refused.
-fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Unit>, catalog: &Catalog, told: &mut Told) -> bool {
-    let unit_at = |start| Unit { start, end: start, records: Vec::new() };
+fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Epoch>, catalog: &Catalog, told: &mut Observed) -> bool {
+    let unit_at = |start| Epoch { start, end: start, records: Vec::new() };
     match event {
         LogEvent::Assigned { partitions, start } => {
             told.assigned += partitions.len();

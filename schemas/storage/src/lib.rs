@@ -7,6 +7,7 @@
 pub mod archive;
 pub mod check;
 pub mod dead_letters;
+mod known_file;
 mod local;
 pub mod parquet_file;
 mod pieces;
@@ -14,14 +15,13 @@ pub mod scan;
 pub mod snapshot;
 pub mod states_object;
 pub mod store;
-pub mod upload;
 pub mod verified;
 
 pub use archive::{OffsetRanges, archive_plan, definition_version, read_archive, read_archive_as, write_archive, write_archive_as};
 pub use check::check_file;
 pub use dead_letters::{dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
+pub use known_file::KnownFile;
 pub use parquet_file::{ParquetOptions, read_parquet, write_parquet};
 pub use snapshot::{BucketFile, BucketWriter, Joined, Manifest, read_bucket, read_manifest, write_manifest};
 pub use states_object::{Section, SectionMeta, SegmentRange, StatesObject, write_states_object};
-pub use store::ObjectStorage;
-pub use upload::UploadWriter;
+pub use store::{ObjectStorage, UploadWriter};

@@ -18,7 +18,7 @@ use parquet::schema::types::ColumnPath;
 
 use crate::pieces::Piece;
 use crate::store::ObjectStorage;
-use crate::upload::UploadWriter;
+use crate::store::UploadWriter;
 use types::files::ObjectName;
 use types::files::Stored;
 use types::{Error, Result};

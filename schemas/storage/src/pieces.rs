@@ -9,8 +9,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use crc32fast::Hasher;
 
-use crate::store::damaged;
-use crate::verified::KnownFile;
+use crate::known_file::KnownFile;
+use crate::known_file::damaged;
 use types::Result;
 
 const TABLE_START: &str = "basestream-pieces[";

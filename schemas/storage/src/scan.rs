@@ -20,8 +20,9 @@ use object_store::ObjectMeta;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 
+use crate::known_file::KnownFile;
 use crate::store::{ObjectStorage, object_path};
-use crate::verified::{KnownFile, VerifiedReader, from_parquet};
+use crate::verified::{VerifiedReader, from_parquet};
 use types::files::FileRecord;
 use types::{Error, Result};
 

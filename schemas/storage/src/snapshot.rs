@@ -7,10 +7,10 @@ use arrow::record_batch::RecordBatch;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::known_file::KnownFile;
 use crate::parquet_file::{ParquetOptions, ParquetUpload, newer_release};
 use crate::scan::{BatchStream, read_file};
 use crate::store::ObjectStorage;
-use crate::verified::KnownFile;
 use types::columns::TILE;
 use types::files::FileRecord;
 use types::files::ObjectName;

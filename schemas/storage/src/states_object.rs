@@ -12,8 +12,9 @@ use bytes::Bytes;
 use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 
+use crate::known_file::{damaged, known_to_be_there};
 use crate::parquet_file::newer_release;
-use crate::store::{ObjectStorage, damaged, known_to_be_there};
+use crate::store::ObjectStorage;
 use types::columns::TILE;
 use types::files::FileRecord;
 use types::files::ObjectName;

@@ -18,11 +18,15 @@ use object_store::{ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutO
 use url::Url;
 use uuid::Uuid;
 
+use crate::known_file::{about, check_length, damaged, known_to_be_there};
 use crate::local::{LocalFolder, PARTIAL_FOLDER};
-use crate::upload::UploadWriter;
 use types::files::ObjectName;
 use types::redact::{redacted_text, redacted_url};
 use types::{Error, ErrorKind, Result};
+
+mod upload;
+
+pub use upload::UploadWriter;
 
 /// Objects of buckets that are larger than this go up in parts.
 pub(super) const MULTIPART_ABOVE_BYTES: usize = 16 * 1024 * 1024;
@@ -263,35 +267,6 @@ impl LocalStore {
 
 pub(super) fn object_path(path: &str) -> Result<Path> {
     Path::parse(path).map_err(|error| Error::input(format!("\"{path}\" cannot name an object: {error}")))
-}
-
-/// The store's error, with the object's name.
-pub(super) fn about(error: object_store::Error, path: &str) -> Error {
-    match error {
-        object_store::Error::NotFound { .. } => Error::not_found("the object storage has no such file").with("file", path),
-        object_store::Error::AlreadyExists { .. } => Error::conflict("the object storage has a file of this name").with("file", path),
-        other => Error::from(other).with("file", path),
-    }
-}
-
-/// A file that the catalog names and the storage does not have is damage, not a wrong question.
-pub(super) fn known_to_be_there(error: Error, path: &str, bytes: i64) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound => Error::corrupt("a stored file is missing")
-            .with("file", path)
-            .with("found", "no such file")
-            .with("expected", format_args!("{bytes} bytes")),
-        _ => error,
-    }
-}
-
-/// The error for a stored file that is not what was written.
-pub(super) fn damaged(path: &str, what: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) -> Error {
-    Error::corrupt(format!("a stored file is damaged in {what}")).with("file", path).with("found", found).with("expected", expected)
-}
-
-pub(super) fn check_length(path: &str, found: u64, expected: i64) -> Result<()> {
-    if i64::try_from(found) == Ok(expected) { Ok(()) } else { Err(damaged(path, "its length in bytes", found, expected)) }
 }
 
 /// `object_store` ignores the ones it does not know.

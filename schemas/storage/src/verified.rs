@@ -19,23 +19,16 @@ use parquet::arrow::parquet_to_arrow_schema;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 
+use crate::known_file::KnownFile;
+use crate::known_file::{damaged, known_to_be_there};
 use crate::parquet_file::{check_format, own_metadata};
 use crate::pieces::{Piece, check_combined, find_table};
-use crate::store::{ObjectStorage, damaged, known_to_be_there};
+use crate::store::ObjectStorage;
 use types::{Error, Result};
 
 /// Read in the first request; files up to this size need no other.
 const FIRST_READ_BYTES: u64 = 512 * 1024;
 const MAGIC: &[u8; 4] = b"PAR1";
-
-/// A file of the object storage and what is known of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownFile {
-    pub path: String,
-    pub bytes: i64,
-    /// CRC-32 of the whole file.
-    pub checksum: u32,
-}
 
 /// Reads one file; cheap to clone, and clones share what was read of its tail.
 #[derive(Debug, Clone)]

@@ -33,8 +33,13 @@ pub const SPEED: [&str; 9] = [
 /// A batch run.
 pub const BATCH: [&str; 5] = ["run.leased", "run.begun", "run.bucket", "publish.before_commit", "publish.after_commit"];
 /// A round of the collector.
-pub const COLLECTOR: [&str; 5] =
-    ["doom.before_commit", "doom.after_commit", "collect.between_deletes", "delete.before_commit", "delete.after_commit"];
+pub const COLLECTOR: [&str; 5] = [
+    "mark_for_deletion.before_commit",
+    "mark_for_deletion.after_commit",
+    "collect.between_deletes",
+    "delete.before_commit",
+    "delete.after_commit",
+];
 /// A serving node that follows the catalog.
 pub const SERVING: [&str; 2] = ["serving.copying", "serving.loaded"];
 /// An append to the embedded log.

@@ -40,7 +40,7 @@ pub struct FileRecord {
     pub max_event_time: Option<Micros>,
     /// The collector will delete it: no transaction may name it any more.
     #[serde(default)]
-    pub doomed: bool,
+    pub marked_for_deletion: bool,
 }
 
 /// What is known of a stored object: enough to recognise it when it is read.

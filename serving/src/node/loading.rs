@@ -195,7 +195,7 @@ impl Node {
 /// How many dead letters each stream keeps.
 fn show_dead_letters(state: &CatalogState) {
     let mut kept: BTreeMap<&Arc<str>, i64> = state.live(DefinitionKind::Stream).map(|stream| (&stream.name, 0)).collect();
-    for file in state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.doomed) {
+    for file in state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion) {
         if let Some(stream) = &file.subject {
             *kept.entry(stream).or_default() += file.rows;
         }

@@ -58,8 +58,9 @@ impl TableProvider for EventsTable {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let loaded = &self.question.stand.loaded;
         let bounds = self.time_bounds(filters);
-        let of_stream =
-            |file: &&FileRecord| !file.doomed && file.kind == FileKind::Archive && file.subject.as_deref() == Some(&*self.definition.name);
+        let of_stream = |file: &&FileRecord| {
+            !file.marked_for_deletion && file.kind == FileKind::Archive && file.subject.as_deref() == Some(&*self.definition.name)
+        };
         let files: Vec<FileRecord> = loaded.state.files.iter().filter(of_stream).filter(|file| bounds.may_hold(file)).cloned().collect();
         let ranges = OffsetRanges { stream: self.definition.name.clone(), from: Vector::new(), to: loaded.vector.clone() };
         let partitions = session.config().target_partitions();

@@ -140,7 +140,7 @@ impl Remembered {
         self.until_look -= 1;
         if self.until_look == 0 {
             self.until_look = LOOK_IDS;
-            self.background.tend(&mut self.runs, self.window, clock, &self.share)?;
+            self.background.maybe_merge(&mut self.runs, self.window, clock, &self.share)?;
         }
         self.newest = self.newest.max(timestamp);
         self.current.insert(id, timestamp, self.newest);

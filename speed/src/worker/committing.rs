@@ -16,16 +16,16 @@ const MICRO_BATCH_RECORDS: usize = 32_768;
 pub(super) const MICRO_BATCH: Duration = Duration::from_millis(50);
 
 impl Worker<'_> {
-    /// Closes the micro-batch and commits the unit when it is time.
-    pub(super) async fn tend(&mut self, idle: bool) -> Result<()> {
-        let due = self.unit.open_since.is_some_and(|since| since.elapsed() >= MICRO_BATCH);
-        if idle || due || self.unit.open_rows() >= MICRO_BATCH_RECORDS {
-            self.unit.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
+    /// Closes the micro-batch and commits the epoch when it is time.
+    pub(super) async fn maybe_flush(&mut self, idle: bool) -> Result<()> {
+        let due = self.epoch.open_since.is_some_and(|since| since.elapsed() >= MICRO_BATCH);
+        if idle || due || self.epoch.open_rows() >= MICRO_BATCH_RECORDS {
+            self.epoch.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
         }
         let settings = &self.speed.settings;
-        let aged = self.unit.began.is_some_and(|began| began.elapsed() >= settings.checkpoint_interval);
+        let aged = self.epoch.began.is_some_and(|began| began.elapsed() >= settings.checkpoint_interval);
         // Half: what is sealed is held as well until it is committed.
-        let is_full = self.unit.bytes() >= settings.checkpoint_bytes / 2;
+        let is_full = self.epoch.bytes() >= settings.checkpoint_bytes / 2;
         if is_full || (aged && self.under_way.is_none()) {
             self.begin_checkpoint().await?;
         }
@@ -34,10 +34,10 @@ impl Worker<'_> {
 
     /// Begins to commit what there is, once the checkpoint before is committed: each goes on where the one before ended.
     async fn begin_checkpoint(&mut self) -> Result<()> {
-        self.unit.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
-        self.settle().await?;
+        self.epoch.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
+        self.finish_checkpoint().await?;
         let speed = self.speed;
-        if let Some(sealed) = self.unit.seal(Uuid::now_v7(), &speed.settings.worker, (speed.clock)())? {
+        if let Some(sealed) = self.epoch.seal(Uuid::now_v7(), &speed.settings.worker, (speed.clock)())? {
             self.under_way = Some(Checkpoint::begin(sealed, self.views.live(), speed.storage.clone(), speed.catalog.clone()));
             self.views.try_again();
         }
@@ -45,15 +45,15 @@ impl Worker<'_> {
     }
 
     /// Waits for the checkpoint that is under way.
-    async fn settle(&mut self) -> Result<()> {
+    async fn finish_checkpoint(&mut self) -> Result<()> {
         if self.under_way.is_none() {
             return Ok(());
         }
         let outcome = committed(&mut self.under_way).await;
-        self.settled(outcome)
+        self.on_committed(outcome)
     }
 
-    pub(super) fn settled(&mut self, outcome: Result<(CheckpointRecord, Duration)>) -> Result<()> {
+    pub(super) fn on_committed(&mut self, outcome: Result<(CheckpointRecord, Duration)>) -> Result<()> {
         // After an error it is still known where its partitions stood.
         let (record, elapsed) = outcome?;
         self.under_way = None;
@@ -64,12 +64,12 @@ impl Worker<'_> {
     /// Commits all there is.
     pub(super) async fn checkpoint(&mut self) -> Result<()> {
         self.begin_checkpoint().await?;
-        self.settle().await
+        self.finish_checkpoint().await
     }
 
     /// The positions that are known to be committed.
     fn committed_at_least(&self) -> Vector {
-        let mut committed: Vector = self.unit.claims().map(|claim| (claim.id.clone(), claim.start)).collect();
+        let mut committed: Vector = self.epoch.partitions().map(|partition| (partition.id.clone(), partition.start)).collect();
         for (partition, start) in self.under_way.iter().flat_map(|checkpoint| checkpoint.starts.iter()) {
             committed.set(partition.clone(), start);
         }
@@ -79,7 +79,7 @@ impl Worker<'_> {
     /// Takes back from readers what was not committed.
     pub(crate) async fn withdraw(&mut self) {
         if let Some(fresh) = &self.speed.fresh {
-            let partitions: Vec<PartitionId> = self.unit.claims().map(|claim| claim.id.clone()).collect();
+            let partitions: Vec<PartitionId> = self.epoch.partitions().map(|partition| partition.id.clone()).collect();
             let at_least = self.committed_at_least();
             if let Some(checkpoint) = self.under_way.take() {
                 checkpoint.give_up().await;
@@ -87,7 +87,7 @@ impl Worker<'_> {
             let committed = self.speed.catalog.state().await.map_or(at_least, |state| state.vector());
             fresh.withdraw(&committed, &partitions);
         }
-        self.unit.drop_all();
+        self.epoch.drop_all();
     }
 }
 

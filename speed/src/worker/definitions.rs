@@ -9,16 +9,16 @@ use tracing::warn;
 use types::{ErrorKind, Result};
 
 use super::Worker;
-use crate::speed::LOOK;
+use crate::speed::POLL_INTERVAL;
 use crate::views::Views;
 
 impl Worker<'_> {
     /// Looks, once a second, whether definitions changed; true when the subscription has to begin again.
-    pub(super) async fn look(&mut self) -> Result<bool> {
-        if self.looked.elapsed() < LOOK {
+    pub(super) async fn poll_definitions(&mut self) -> Result<bool> {
+        if self.polled_at.elapsed() < POLL_INTERVAL {
             return Ok(false);
         }
-        self.looked = Instant::now();
+        self.polled_at = Instant::now();
         let state = match changed_since(&self.speed.catalog, self.revision).await {
             Ok(Some(state)) => state,
             Ok(None) => return Ok(false),
@@ -38,7 +38,7 @@ impl Worker<'_> {
             // What is under way is decoded as before, and goes to the views as they were: the next subscription knows the new ones.
             return Ok(true);
         }
-        // A section stands for whole units: the new views begin with the next one.
+        // A section stands for whole epochs: the new views begin with the next one.
         self.checkpoint().await?;
         self.views = Views::new(&registry, self.session).await?;
         self.registry = registry;

@@ -14,10 +14,10 @@ use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
 use super::Worker;
-use crate::claim::Claim;
 use crate::decide::Decider;
+use crate::epoch::AssignedPartition;
+use crate::partition_state::PartitionState;
 use crate::recover::{OTHER_RECORDS, Start, gap_commit, reread_ids, start_of};
-use crate::unit::Held;
 
 /// How many partitions' last records are read at once when they are taken over.
 const MARKS_AT_ONCE: usize = 8;
@@ -111,7 +111,9 @@ impl Worker<'_> {
         reread_ids(&self.speed.storage, state, &definition, &id, &mut decider).await?;
         failpoint::hit("speed.ids_reread")?;
         let decoder = Arc::new(Decoder::new(definition)?);
-        self.unit.held.insert(source.clone(), Held::new(Claim::new(id, identity.to_owned(), decider, start), decoder, version));
+        self.epoch
+            .assigned
+            .insert(source.clone(), AssignedPartition::new(PartitionState::new(id, identity.to_owned(), decider, start), decoder, version));
         Ok(start)
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use basestream_tests::{Lab, now};
+use basestream_tests::{Harness, now};
 use batch::RunTime;
 use catalog::CatalogState;
 use catalog::DefinitionKind::{Stream, View};
@@ -33,7 +33,7 @@ fn event(id: usize, k: &str) -> (Option<String>, String) {
 
 /// Three checkpoints with duplicates and dead letters, the first two in a snapshot.
 async fn prepared() -> tempfile::TempDir {
-    let lab = Lab::new().await.unwrap();
+    let lab = Harness::new().await.unwrap();
     lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
     for round in 0..3 {
         let mut events: Vec<_> = (round * 40..round * 40 + 40).map(|id| event(id, ["a", "b", "c"][id % 3])).collect();
@@ -53,7 +53,7 @@ async fn prepared() -> tempfile::TempDir {
 }
 
 /// One unit, committed when the worker is told to stop.
-async fn settled(lab: &Lab, worker: basestream_tests::Worker) {
+async fn settled(lab: &Harness, worker: basestream_tests::Worker) {
     tokio::time::sleep(Duration::from_millis(400)).await;
     worker.finish().await.unwrap();
     lab.committed("s", "s").await.unwrap();
@@ -141,7 +141,7 @@ impl Copy {
     /// Served equals plain SQL, the archive accounts for the log, the ledger balances, no file is damaged.
     async fn assert_whole(&self, about: &str) {
         let state = self.state().await;
-        for file in state.files.iter().filter(|file| !file.doomed) {
+        for file in state.files.iter().filter(|file| !file.marked_for_deletion) {
             check_file(&self.installation.storage, file, |_| {}).await.unwrap_or_else(|error| panic!("{about}: {error}"));
         }
         let node = self.installation.node(None).await.unwrap();
@@ -243,7 +243,9 @@ fn lines(batches: &[arrow::array::RecordBatch]) -> Vec<String> {
 
 /// One file of each kind; of the archive and the dead letters the newest (after the cut) and the oldest.
 fn victims(state: &CatalogState) -> Vec<FileRecord> {
-    let of = |kind: FileKind| -> Vec<FileRecord> { state.files.iter().filter(|file| file.kind == kind && !file.doomed).cloned().collect() };
+    let of = |kind: FileKind| -> Vec<FileRecord> {
+        state.files.iter().filter(|file| file.kind == kind && !file.marked_for_deletion).cloned().collect()
+    };
     let mut victims = Vec::new();
     for kind in [FileKind::Archive, FileKind::DeadLetters, FileKind::States, FileKind::Snapshot, FileKind::Manifest] {
         let files = of(kind);
@@ -288,7 +290,7 @@ async fn every_file_damaged_in_every_way_is_named_or_rebuilt_by_every_reader_and
             // States and snapshots come back by the scheduler alone; the archive by a repair.
             copy.schedule().await;
             let state = copy.state().await;
-            let is_named = state.files.iter().any(|named| named.path == file.path && !named.doomed);
+            let is_named = state.files.iter().any(|named| named.path == file.path && !named.marked_for_deletion);
             if file.kind == FileKind::States && state.damages.iter().any(|damage| damage.path == file.path) {
                 panic!("{about}: the states object is still damaged");
             }
@@ -362,8 +364,11 @@ async fn rebuilt_states_are_read_in_the_damaged_ones_place() {
     copy.schedule().await;
     let state = copy.state().await;
     assert!(state.damages.is_empty());
-    let states: Vec<&FileRecord> =
-        state.files.iter().filter(|file| file.kind == FileKind::States && file.checkpoint == Some(newest) && !file.doomed).collect();
+    let states: Vec<&FileRecord> = state
+        .files
+        .iter()
+        .filter(|file| file.kind == FileKind::States && file.checkpoint == Some(newest) && !file.marked_for_deletion)
+        .collect();
     assert_eq!(states.len(), 1, "one is named");
     // Without the archive there is nothing else to answer from.
     std::fs::remove_file(copy.path(&of(FileKind::Archive))).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use basestream_tests::{Lab, now};
+use basestream_tests::{Harness, now};
 use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::DefinitionStatus::{Active, Building, Retired};
@@ -25,7 +25,7 @@ fn event(k: &str, x: i64, more: &str) -> (Option<String>, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
     crate::show_logs();
-    let lab = Lab::new().await.unwrap();
+    let lab = Harness::new().await.unwrap();
     let shares = "CREATE VIEW shares AS SELECT k, sum(10 / x) AS share FROM s GROUP BY k";
     lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS), (View, "shares", shares)]).await.unwrap();
     let fresh = Fresh::default();
@@ -54,7 +54,7 @@ async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_and_its_views_change_while_events_come_in() {
     crate::show_logs();
-    let lab = Lab::new().await.unwrap();
+    let lab = Harness::new().await.unwrap();
     lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
     let fresh = Fresh::default();
     let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_stream_and_its_views_change_while_events_come_in() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_dropped_while_it_is_built_stays_dropped() {
-    let lab = Lab::new().await.unwrap();
+    let lab = Harness::new().await.unwrap();
     lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
     let second = COUNTS.replace("count(*)", "sum(x)");
     put(&lab, vec![record(View, "counts", 2, &second, Building)]).await;

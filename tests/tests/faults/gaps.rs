@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use basestream_tests::Lab;
+use basestream_tests::Harness;
 use catalog::DefinitionKind::{Stream, View};
 use serving::ServingClock;
 use sqlx::SqlitePool;
@@ -20,9 +20,9 @@ fn events(k: &str, count: usize) -> Vec<(Option<String>, String)> {
 }
 
 /// One partition with ten committed events.
-async fn lab() -> Lab {
+async fn lab() -> Harness {
     crate::show_logs();
-    let lab = Lab::new().await.unwrap();
+    let lab = Harness::new().await.unwrap();
     lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
     lab.append("s", 1, events("a", 10)).await.unwrap();
     read(&lab, false).await.unwrap();
@@ -31,7 +31,7 @@ async fn lab() -> Lab {
 }
 
 /// A worker takes the partition over, reads what is there, and is told to stop.
-async fn read(lab: &Lab, accept_gap: bool) -> Result<()> {
+async fn read(lab: &Harness, accept_gap: bool) -> Result<()> {
     let mut speed = lab.speed("one", Duration::from_millis(30), None);
     speed.settings.accept_gap = accept_gap;
     let stop = CancellationToken::new();
@@ -47,11 +47,11 @@ async fn read(lab: &Lab, accept_gap: bool) -> Result<()> {
     task.await.unwrap()
 }
 
-async fn committed(lab: &Lab) -> i64 {
+async fn committed(lab: &Harness) -> i64 {
     lab.catalog.state().await.unwrap().vector().get(&PartitionId::new("s", 0)).0
 }
 
-async fn in_log(lab: &Lab, sql: &'static str) {
+async fn in_log(lab: &Harness, sql: &'static str) {
     let pool = SqlitePool::connect(&format!("sqlite://{}", lab.path().join("log/log.db").display())).await.unwrap();
     sqlx::raw_sql(sql).execute(&pool).await.unwrap();
     pool.close().await;

@@ -11,7 +11,7 @@ mod memory;
 mod random;
 mod supernode;
 
-use basestream_tests::Lab;
+use basestream_tests::Harness;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use serving::{Node, Source, scan, scan_parts};
 use uuid::Uuid;
@@ -26,7 +26,7 @@ fn record(kind: DefinitionKind, name: &str, version: u32, sql: &str, status: Def
     DefinitionRecord { kind, name: name.into(), version, sql: sql.into(), status, created_at: basestream_tests::now() }
 }
 
-async fn put(lab: &Lab, records: Vec<DefinitionRecord>) {
+async fn put(lab: &Harness, records: Vec<DefinitionRecord>) {
     let commit = Commit { id: Uuid::now_v7(), add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() };
     lab.catalog.commit(commit).await.unwrap();
 }

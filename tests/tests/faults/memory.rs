@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use basestream_tests::{Lab, now};
+use basestream_tests::{Harness, now};
 use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{CheckpointRange, CheckpointRecord, RunRecord, checkpoint_commit};
@@ -25,7 +25,7 @@ const VIEW: &str = "CREATE VIEW v WITH (windows = '10s, 30d') AS SELECT k, count
 const BASE: i64 = 1_772_366_400_000_000;
 
 /// Puts events straight into the archive: a checkpoint of `rows` events, a fifth of them of one key.
-async fn archived(lab: &Lab, checkpoint: i64, rows: i64) {
+async fn archived(lab: &Harness, checkpoint: i64, rows: i64) {
     let definition = parse_stream(STREAM).unwrap();
     let all = || (0..rows).map(|i| i + checkpoint * rows);
     let mixed = |i: i64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) as u64 >> 20) as i64;
@@ -62,7 +62,7 @@ async fn archived(lab: &Lab, checkpoint: i64, rows: i64) {
     lab.catalog.commit(checkpoint_commit(record, vec![file], &BTreeMap::new())).await.unwrap();
 }
 
-async fn run(lab: &Lab, memory_limit_bytes: usize) -> RunRecord {
+async fn run(lab: &Harness, memory_limit_bytes: usize) -> RunRecord {
     let batch = Batch {
         catalog: lab.catalog.clone(),
         storage: lab.storage.clone(),
@@ -85,7 +85,7 @@ async fn a_run_that_spills_publishes_what_one_with_room_does() {
     crate::show_logs();
     let number = |name: &str, otherwise: i64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise);
     let (events, limit_mib) = (number("BASESTREAM_SPILL_EVENTS", 24_000), number("BASESTREAM_SPILL_MIB", 8));
-    let lab = Lab::new().await.unwrap();
+    let lab = Harness::new().await.unwrap();
     lab.define(&[(Stream, "s", STREAM), (View, "v", VIEW)]).await.unwrap();
     for checkpoint in 0..3 {
         archived(&lab, checkpoint, events / 3).await;

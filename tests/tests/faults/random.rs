@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use basestream_tests::{Lab, Worker, now};
+use basestream_tests::{Harness, Worker, now};
 use batch::RunTime;
 use bytes::Bytes;
 use catalog::DefinitionKind::{Stream, View};
@@ -68,7 +68,7 @@ struct Event {
 }
 
 struct Run {
-    lab: Lab,
+    lab: Harness,
     rng: StdRng,
     clock: ServingClock,
     model: Model,
@@ -82,7 +82,7 @@ struct Run {
 
 impl Run {
     async fn new(seed: u64) -> Run {
-        let lab = Lab::new().await.unwrap();
+        let lab = Harness::new().await.unwrap();
         let stream = |name: &str| {
             format!(
                 "CREATE STREAM {name} ({COLUMNS}) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'k')"
@@ -228,7 +228,7 @@ impl Run {
     /// A states object vanishes, is cut short or has a wrong byte.
     async fn lose_states(&mut self) {
         let state = self.lab.catalog.state().await.unwrap();
-        let states: Vec<_> = state.files.iter().filter(|file| file.kind == FileKind::States && !file.doomed).collect();
+        let states: Vec<_> = state.files.iter().filter(|file| file.kind == FileKind::States && !file.marked_for_deletion).collect();
         if states.is_empty() {
             return;
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
-use basestream_tests::{Lab, Worker, now};
+use basestream_tests::{Harness, Worker, now};
 use batch::{Batch, BatchSettings, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use engine::events::format_timestamp;
@@ -72,7 +72,7 @@ fn a_supernode_of_a_million_users_takes_bounded_memory_in_every_layer() {
 }
 
 async fn every_layer() {
-    let lab = Lab::new().await.unwrap();
+    let lab = Harness::new().await.unwrap();
     lab.define(&[(Stream, ACCOUNTS, ACCOUNTS_SQL), (Stream, LOGINS, LOGINS_SQL), (View, VIEW, VIEW_SQL)]).await.unwrap();
     checkpoint_most(&lab).await;
     let fresh = Fresh::default();
@@ -99,7 +99,7 @@ async fn every_layer() {
 }
 
 /// A worker of its own, as `basestream speed` is one, takes most of the hub's accounts from the log to checkpoints.
-async fn checkpoint_most(lab: &Lab) {
+async fn checkpoint_most(lab: &Harness) {
     append(lab, ACCOUNTS, hub_accounts(0..EARLY)).await;
     append(lab, LOGINS, hub_logins(0..LOGGED_IN / 2)).await;
     let growth = Growth::begin();
@@ -115,7 +115,7 @@ async fn checkpoint_most(lab: &Lab) {
 }
 
 /// Another one shows the rest, fresh, and commits none of it yet.
-async fn show_the_rest(lab: &Lab, node: &Node, fresh: Fresh) -> Worker {
+async fn show_the_rest(lab: &Harness, node: &Node, fresh: Fresh) -> Worker {
     append(lab, ACCOUNTS, hub_accounts(EARLY..USERS).chain(small_accounts())).await;
     append(lab, LOGINS, hub_logins(LOGGED_IN / 2..LOGGED_IN).chain(small_logins())).await;
     let mut ends = Vector::new();
@@ -139,7 +139,7 @@ async fn show_the_rest(lab: &Lab, node: &Node, fresh: Fresh) -> Worker {
     worker
 }
 
-fn start(lab: &Lab, name: &str, checkpoint_bytes: usize, fresh: Option<Fresh>) -> Worker {
+fn start(lab: &Harness, name: &str, checkpoint_bytes: usize, fresh: Option<Fresh>) -> Worker {
     let mut speed = lab.speed(name, Duration::from_secs(3_600), fresh);
     speed.settings.checkpoint_bytes = checkpoint_bytes;
     let stop = CancellationToken::new();
@@ -147,7 +147,7 @@ fn start(lab: &Lab, name: &str, checkpoint_bytes: usize, fresh: Option<Fresh>) -
     Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }
 }
 
-async fn append(lab: &Lab, stream: &str, events: impl Iterator<Item = Event>) {
+async fn append(lab: &Harness, stream: &str, events: impl Iterator<Item = Event>) {
     let mut records = events
         .map(|(ts, user, device)| (None, format!(r#"{{"ts":"{}","user_id":"{user}","device_id":"{device}"}}"#, format_timestamp(ts))));
     loop {
@@ -189,7 +189,7 @@ async fn ask(node: &Node, device: &str) -> (i64, i64, bool) {
 }
 
 /// A batch run under little memory, and the join at its end by itself.
-async fn run(lab: &Lab) {
+async fn run(lab: &Harness) {
     let settings = BatchSettings {
         memory_limit_bytes: MEMORY_LIMIT_BYTES,
         threads: 2,
@@ -214,7 +214,7 @@ async fn run(lab: &Lab) {
 }
 
 /// The rows that the last run joined, each with its own flag.
-async fn joined(lab: &Lab, node: &Node) -> Answers {
+async fn joined(lab: &Harness, node: &Node) -> Answers {
     let snapshot = node.stand().unwrap().view(VIEW).unwrap().snapshot.clone().unwrap();
     let joined = snapshot.manifest.joined.as_ref().unwrap();
     assert!(joined.estimated, "the table is flagged as a whole");

@@ -9,14 +9,14 @@ use jobs::ledger::PartitionLine;
 use serde_json::{Value, json};
 use types::{Error, Result};
 
-use crate::producer::Told;
+use crate::producer::LoggedRecord;
 use crate::reader::Sample;
 use crate::site::{STREAMS, Site};
 
 /// What is asked.
 pub struct Question<'a> {
     pub site: &'a Site,
-    pub told: &'a [Told],
+    pub told: &'a [LoggedRecord],
     pub samples: &'a [Sample],
     pub ledger: &'a [PartitionLine],
     /// Ids that were sent once, and ids that may have been sent more than once; all of them acknowledged.

@@ -51,7 +51,7 @@ pub async fn produce(site: &Site, log: Arc<dyn Log>, seed: u64, stop: Arc<Atomic
 }
 
 /// A record as the oracle reads it.
-pub struct Told {
+pub struct LoggedRecord {
     pub stream: &'static str,
     pub partition: i32,
     pub offset: Offset,
@@ -60,7 +60,7 @@ pub struct Told {
 }
 
 /// All that the log has. What was acknowledged is in it, at its place, as it was sent.
-pub async fn read_back(site: &Site, log: &dyn Log, mut acknowledged: Acknowledged) -> Result<Vec<Told>> {
+pub async fn read_back(site: &Site, log: &dyn Log, mut acknowledged: Acknowledged) -> Result<Vec<LoggedRecord>> {
     let mut all = Vec::new();
     for stream in STREAMS {
         let topic = site.topic_of(stream);
@@ -78,7 +78,7 @@ pub async fn read_back(site: &Site, log: &dyn Log, mut acknowledged: Acknowledge
                             .with("offset", record.offset));
                     }
                     let (partition, offset) = (bounds.partition, record.offset);
-                    all.push(Told { stream, partition, offset, timestamp: record.timestamp, value: record.value });
+                    all.push(LoggedRecord { stream, partition, offset, timestamp: record.timestamp, value: record.value });
                 }
                 position = fetched.position;
             }

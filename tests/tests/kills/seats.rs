@@ -250,7 +250,7 @@ impl<'a> Seats<'a> {
         self.tally.terminated += u64::from(life.terminated);
         let may_end = matches!(life.role, Role::Batch | Role::Ingest);
         let may_fail = may_end || matches!(life.fault, Fault::At { action: Action::Unavailable, .. });
-        // Told to end before it could listen, it ends by the signal itself.
+        // Asked to end before it could listen, it ends by the signal itself.
         if (life.terminated && status.signal() == Some(SIGTERM))
             || (status.success() && (may_end || life.terminated))
             || (status.code() == Some(1) && may_fail)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{
     ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
-use basestream_tests::Lab;
+use basestream_tests::Harness;
 use batch::RunTime;
 use bytes::Bytes;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
@@ -89,7 +89,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct Installation {
-    lab: Lab,
+    lab: Harness,
     fresh: Fresh,
     node: Node,
     version: u32,
@@ -103,7 +103,7 @@ struct Installation {
 
 impl Installation {
     async fn new(sql: &str) -> Self {
-        let lab = Lab::new().await.unwrap();
+        let lab = Harness::new().await.unwrap();
         lab.define(&[(DefinitionKind::Stream, "s", STREAM), (DefinitionKind::View, "v", sql)]).await.unwrap();
         lab.log.create_topic("s", PARTITIONS).await.unwrap();
         let fresh = Fresh::default();

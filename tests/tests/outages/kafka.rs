@@ -10,7 +10,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions};
 use rdkafka::client::DefaultClientContext;
 
 use crate::feed::Feed;
-use crate::lab::{Engines, Routes};
+use crate::harness::{Engines, Routes};
 use crate::load::Load;
 use crate::proxy::Proxy;
 use crate::service::kill;

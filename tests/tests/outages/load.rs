@@ -11,7 +11,7 @@ use serving::{Node, ServingClock};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::lab::{Engines, table};
+use crate::harness::{Engines, table};
 
 /// Lookups and runs until it is stopped.
 pub struct Load {

@@ -10,7 +10,7 @@ use types::ErrorKind;
 use types::vector::Vector;
 
 use crate::feed::{Feed, truth};
-use crate::lab::{Engines, Routes, table};
+use crate::harness::{Engines, Routes, table};
 use crate::{SERVICES, show_logs, until};
 
 const CHECKPOINTS: Duration = Duration::from_millis(200);

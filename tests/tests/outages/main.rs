@@ -7,8 +7,8 @@
 
 mod feed;
 mod front;
+mod harness;
 mod kafka;
-mod lab;
 mod load;
 mod log_lost;
 mod overload;

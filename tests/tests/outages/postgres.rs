@@ -9,7 +9,7 @@ use catalog::{Add, Commit, IngestRecord};
 use uuid::Uuid;
 
 use crate::feed::Feed;
-use crate::lab::{Engines, Routes};
+use crate::harness::{Engines, Routes};
 use crate::load::Load;
 use crate::proxy::Proxy;
 use crate::service::kill;

@@ -7,7 +7,7 @@ use basestream_tests::services::{engines, needed};
 
 use crate::feed::Feed;
 use crate::front::Front;
-use crate::lab::{Engines, Routes};
+use crate::harness::{Engines, Routes};
 use crate::{SERVICES, show_logs};
 
 /// What is done to the group, one after the other.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::feed::{Feed, truth};
 use crate::front::Front;
-use crate::lab::{Engines, Routes, table};
+use crate::harness::{Engines, Routes, table};
 use crate::load::Load;
 use crate::proxy::Proxy;
 use crate::{SERVICES, show_logs, until};

@@ -7,7 +7,7 @@ use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 
 use crate::feed::event;
-use crate::lab::{Engines, Routes};
+use crate::harness::{Engines, Routes};
 use crate::{SERVICES, show_logs};
 
 const TIMEOUT: Duration = Duration::from_secs(20);

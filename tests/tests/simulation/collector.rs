@@ -1,4 +1,4 @@
-//! The collector: doomed names and orphans, by the product's plans.
+//! The collector: names that are marked for deletion, and orphans, by the product's plans.
 
 use std::collections::BTreeMap;
 
@@ -27,14 +27,14 @@ async fn round(ctx: &Ctx) -> Result<()> {
     let state = ctx.state().await?;
     let plan = collectable(&state, &BTreeMap::new(), ctx.sim.now());
     for path in &plan.delete {
-        ctx.step("deletes a doomed file").await;
+        ctx.step("deletes a file that is marked for deletion").await;
         ctx.sim.trace(&ctx.name, format!("deleted {path}"));
         ctx.sim.delete(path);
     }
     if !plan.delete.is_empty() {
         ctx.commit(plan.delete_commit(ctx.sim.id())).await?;
     } else if !plan.is_empty() {
-        ctx.commit(plan.doom_commit(ctx.sim.id())).await?;
+        ctx.commit(plan.marking_commit(ctx.sim.id())).await?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! Deterministic simulation: workers, runs, the scheduler's closing of dead runs, the collector, serving nodes, a log, a store and
-//! a group, with faults at every step. It drives the product's own decisions (claims, checkpoint commits, leases, publications,
+//! a group, with faults at every step. It drives the product's own decisions (partitions, checkpoint commits, leases, publications,
 //! collection, layers, fresh chains) and the real catalog's SQL on SQLite in memory; a schedule is a function of its seed.
 //!
 //! `BASESTREAM_SCHEDULES=100000` plays more schedules, `BASESTREAM_SEED=17` plays one again and prints its trace.
@@ -145,7 +145,7 @@ fn without_the_check_of_the_cut_a_schedule_fails() {
 }
 
 #[test]
-fn without_doomed_names_a_schedule_fails() {
+fn without_the_check_of_marked_names_a_schedule_fails() {
     is_noticed(Sabotage::NoDoomedNames);
 }
 

@@ -163,7 +163,7 @@ async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Ve
 /// A checkpoint's states: its section, or else what the archive says.
 async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, checkpoint: &CheckpointRecord) -> Result<Places> {
     ctx.step("reads a segment").await;
-    let files = || state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id) && !file.doomed);
+    let files = || state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id) && !file.marked_for_deletion);
     for file in files().filter(|file| file.kind == FileKind::States) {
         if let Some(Content::States(sections)) = ctx.sim.get(&file.path)
             && let Some(places) = sections.get(version)

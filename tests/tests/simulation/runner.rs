@@ -45,7 +45,7 @@ async fn round(ctx: &Ctx, view: &str) -> Result<()> {
     ctx.step("asks for the lease").await;
     let name = run_lease(view);
     let Some(lease) = ctx.sim.catalog.acquire_lease(&name, &ctx.name, LEASE, ctx.sim.now(), None).await? else { return Ok(()) };
-    let mut held = Held { ctx, lease };
+    let mut held = HeldLease { ctx, lease };
     let outcome = recorded(&mut held, view).await;
     ctx.step("releases the lease").await;
     ctx.sim.catalog.release_lease(&held.lease).await?;
@@ -53,12 +53,12 @@ async fn round(ctx: &Ctx, view: &str) -> Result<()> {
 }
 
 /// The lease of the run, renewed when a third of it is over (in the product a task of its own does that).
-struct Held<'c> {
+struct HeldLease<'c> {
     ctx: &'c Ctx,
     lease: LeaseRecord,
 }
 
-impl Held<'_> {
+impl HeldLease<'_> {
     async fn keep(&mut self) -> Result<()> {
         let now = self.ctx.sim.now();
         if self.lease.expires_at - now > LEASE.as_micros() as i64 * 2 / 3 {
@@ -80,7 +80,7 @@ impl Held<'_> {
     }
 }
 
-async fn recorded(held: &mut Held<'_>, view: &str) -> Result<()> {
+async fn recorded(held: &mut HeldLease<'_>, view: &str) -> Result<()> {
     let ctx = held.ctx;
     let version = version_to_run(&ctx.state().await?, view)?;
     let run = RunRecord {
@@ -113,7 +113,7 @@ async fn recorded(held: &mut Held<'_>, view: &str) -> Result<()> {
     outcome
 }
 
-async fn attempt(held: &mut Held<'_>, state: &CatalogState, run: RunRecord) -> Result<()> {
+async fn attempt(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord) -> Result<()> {
     let ctx = held.ctx;
     let cut = run.cut.clone().unwrap_or_default();
     let mut places = Places::new();
@@ -143,7 +143,7 @@ async fn attempt(held: &mut Held<'_>, state: &CatalogState, run: RunRecord) -> R
 }
 
 async fn publish(
-    held: &mut Held<'_>,
+    held: &mut HeldLease<'_>,
     state: &CatalogState,
     run: RunRecord,
     cut: Vector,

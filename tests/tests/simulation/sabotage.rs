@@ -48,7 +48,7 @@ pub fn sabotaged(mut commit: Commit, sabotage: Sabotage, state: &CatalogState) -
         Sabotage::NoCutCheck => {
             commit.expect.retain(|expect| !matches!(expect, Expect::Lease { .. } | Expect::CutNotBehind { .. }));
         }
-        Sabotage::NoDoomedNames => commit.expect.retain(|expect| !matches!(expect, Expect::NotDoomed { .. })),
+        Sabotage::NoDoomedNames => commit.expect.retain(|expect| !matches!(expect, Expect::NotMarkedForDeletion { .. })),
         _ => {}
     }
     commit

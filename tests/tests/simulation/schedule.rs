@@ -319,7 +319,7 @@ impl Schedule {
                 self.check_archive(&state, checkpoint.id, range);
             }
         }
-        for file in state.files.iter().filter(|file| !file.doomed && file.kind != FileKind::States) {
+        for file in state.files.iter().filter(|file| !file.marked_for_deletion && file.kind != FileKind::States) {
             if self.sim.get(&file.path).is_none() {
                 self.sim.violated(format!("{} is named by the catalog and gone", file.path));
             }

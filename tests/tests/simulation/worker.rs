@@ -1,11 +1,11 @@
-//! The speed worker: the product's claims, decisions and checkpoint commits, with places in the stead of states.
+//! The speed worker: the product's partitions, decisions and checkpoint commits, with places in the stead of states.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, checkpoint_commit};
 use engine::fresh::{Fresh, FreshLayer, ViewVersion};
-use speed::{Claim, Decider, Decision, DedupSettings, IdSpace, Start, checkpoint_of, files_since, start_of};
+use speed::{Decider, Decision, DedupSettings, IdSpace, PartitionState, Start, checkpoint_record, files_since, start_of};
 use types::files::ObjectName;
 use types::vector::{PartitionId, Vector};
 use types::{Error, ErrorKind, Result};
@@ -21,7 +21,7 @@ pub struct Worker {
     ctx: Ctx,
     member: String,
     fresh: Fresh<Places>,
-    claims: BTreeMap<PartitionId, Claim>,
+    partitions: BTreeMap<PartitionId, PartitionState>,
     /// The view versions it keeps up.
     views: Vec<ViewVersion>,
     archived: BTreeMap<Arc<str>, Vec<Archived>>,
@@ -56,7 +56,7 @@ impl Worker {
             ctx,
             member,
             fresh,
-            claims: BTreeMap::new(),
+            partitions: BTreeMap::new(),
             views: Vec::new(),
             archived: BTreeMap::new(),
             open: Places::new(),
@@ -76,12 +76,12 @@ impl Worker {
                 Some(Notice::Assigned(partitions)) => self.assign(partitions).await?,
                 Some(Notice::Revoked(partitions)) => {
                     self.checkpoint().await?;
-                    self.claims.retain(|id, _| !partitions.contains(id));
+                    self.partitions.retain(|id, _| !partitions.contains(id));
                     self.ctx.sim.world.borrow_mut().group.let_go(&self.member, &partitions);
                 }
                 Some(Notice::Lost(partitions)) => {
                     if self.ctx.sim.is_sabotaged(Sabotage::PartOfAUnit) {
-                        self.claims.retain(|id, _| !partitions.contains(id));
+                        self.partitions.retain(|id, _| !partitions.contains(id));
                         continue;
                     }
                     return Ok(());
@@ -107,7 +107,7 @@ impl Worker {
 
     fn is_at_end(&self) -> bool {
         let end = self.ctx.sim.world.borrow().log.end();
-        self.claims.values().all(|claim| claim.position >= end.get(&claim.id))
+        self.partitions.values().all(|partition| partition.position >= end.get(&partition.id))
     }
 
     async fn assign(&mut self, partitions: Vec<PartitionId>) -> Result<()> {
@@ -130,7 +130,7 @@ impl Worker {
                 self.reread_ids(&state, &id, clock - DEDUP_WITHIN.as_micros() as i64, &mut decider).await?;
             }
             self.ctx.sim.trace(&self.ctx.name, format!("takes {id} over at {start}"));
-            self.claims.insert(id.clone(), Claim::new(id, identity, decider, start));
+            self.partitions.insert(id.clone(), PartitionState::new(id, identity, decider, start));
         }
         Ok(())
     }
@@ -150,19 +150,19 @@ impl Worker {
 
     /// Reads on in one of the partitions.
     fn fetch(&mut self) -> Result<()> {
-        if self.claims.is_empty() {
+        if self.partitions.is_empty() {
             return Ok(());
         }
-        let at = self.ctx.sim.pick(self.claims.len());
+        let at = self.ctx.sim.pick(self.partitions.len());
         let again = if self.ctx.sim.fault(Fault::DeliveredTwice, 60) { 3 } else { 0 };
         let limit = 1 + self.ctx.sim.pick(6);
-        let Some((id, claim)) = self.claims.iter_mut().nth(at) else { return Ok(()) };
+        let Some((id, partition)) = self.partitions.iter_mut().nth(at) else { return Ok(()) };
         let (fetched, decoder) = {
             let world = self.ctx.sim.world.borrow();
-            (world.log.fetch(id, claim.position, again, limit, world.now), world.log.decoder(&id.stream))
+            (world.log.fetch(id, partition.position, again, limit, world.now), world.log.decoder(&id.stream))
         };
         let (archived, open, dead_letters) = (&mut self.archived, &mut self.open, &mut self.dead_letters);
-        claim.take(&decoder, &fetched, |record, decision| {
+        partition.take(&decoder, &fetched, |record, decision| {
             match decision {
                 Decision::Accept(event) => {
                     let place = Place { partition: id.clone(), offset: record.offset.0 };
@@ -181,10 +181,10 @@ impl Worker {
 
     fn close_micro_batch(&mut self) {
         let (mut start, mut end) = (Vector::new(), Vector::new());
-        for claim in self.claims.values_mut() {
-            let Some((from, to)) = claim.close() else { continue };
-            start.set(claim.id.clone(), from);
-            end.set(claim.id.clone(), to);
+        for partition in self.partitions.values_mut() {
+            let Some((from, to)) = partition.close() else { continue };
+            start.set(partition.id.clone(), from);
+            end.set(partition.id.clone(), to);
         }
         if start.is_empty() {
             return;
@@ -210,11 +210,11 @@ impl Worker {
     /// Files first, under fresh names; then the one transaction.
     async fn checkpoint(&mut self) -> Result<()> {
         self.close_micro_batch();
-        if !self.claims.values().any(Claim::has_work) {
+        if !self.partitions.values().any(PartitionState::has_work) {
             return Ok(());
         }
         let id = self.ctx.sim.id();
-        let (record, identities) = checkpoint_of(self.claims.values(), id, &self.member, self.ctx.sim.now());
+        let (record, identities) = checkpoint_record(self.partitions.values(), id, &self.member, self.ctx.sim.now());
         let mut files = Vec::new();
         for (stream, events) in &self.archived {
             let name = ObjectName::Archive { stream: stream.clone(), checkpoint: id };
@@ -231,7 +231,7 @@ impl Worker {
             files.push(self.ctx.put(ObjectName::States { checkpoint: id }, Content::States(states)).await?);
         }
         self.ctx.commit(checkpoint_commit(record, files, &identities)).await?;
-        self.claims.values_mut().for_each(Claim::hand_over);
+        self.partitions.values_mut().for_each(PartitionState::begin_next_epoch);
         self.clear();
         Ok(())
     }
@@ -253,10 +253,10 @@ impl Worker {
 
     /// Takes back from readers what was not committed.
     async fn withdraw(&mut self) {
-        let partitions: Vec<PartitionId> = self.claims.keys().cloned().collect();
+        let partitions: Vec<PartitionId> = self.partitions.keys().cloned().collect();
         let committed = match self.ctx.state().await {
             Ok(state) => state.vector(),
-            Err(_) => self.claims.iter().map(|(id, claim)| (id.clone(), claim.start)).collect::<Vector>(),
+            Err(_) => self.partitions.iter().map(|(id, partition)| (id.clone(), partition.start)).collect::<Vector>(),
         };
         self.fresh.withdraw(&committed, &partitions);
     }

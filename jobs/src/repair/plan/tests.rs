@@ -111,7 +111,7 @@ async fn a_log_of_another_identity_or_that_does_not_answer_gives_nothing_back() 
 async fn a_file_that_was_replaced_meanwhile_and_a_snapshot_that_nobody_reads_are_left() {
     let mut fixture = fixture().await;
     for file in &mut fixture.state.files {
-        file.doomed = true;
+        file.marked_for_deletion = true;
     }
     let bucket = damaged(ObjectName::Bucket { view: "v".into(), version: 1, run: Uuid::now_v7(), bucket: 0 });
     fixture.state.files.push(bucket.file.clone());

@@ -56,7 +56,7 @@ fn damaged(DamageRecord { path, error, found_by, .. }: &DamageRecord) -> Problem
 }
 
 fn undeleted(facts: &Facts) -> Option<Problem> {
-    let (count, since) = facts.doomed?;
+    let (count, since) = facts.marked_for_deletion?;
     let age = facts.now.saturating_sub(since);
     let age_text = if since == 0 { "more than a day".to_owned() } else { for_time(age) };
     (count > 0 && age > UNDELETED_US).then(|| Problem {

@@ -453,7 +453,7 @@ const CASES: &[Case] = &[
     (
         Fault::FilesUndeleted,
         Severity::Warning,
-        |facts| facts.doomed = Some((12, NOW - HOUR)),
+        |facts| facts.marked_for_deletion = Some((12, NOW - HOUR)),
         [
             "12 files are marked for deletion and still there, the oldest for 60 min",
             "no scheduler runs (the collector is part of it), or the object storage refuses to delete",
@@ -540,7 +540,7 @@ async fn what_is_no_fault_is_not_told() {
             facts.state.runs.push(run(RunStatus::Running, 1));
             facts.state.leases.push(lease("run/v", NOW + 1, "pay/0:1"));
         }),
-        ("files that the collector marked a minute ago", |facts| facts.doomed = Some((12, NOW - MINUTE))),
+        ("files that the collector marked a minute ago", |facts| facts.marked_for_deletion = Some((12, NOW - MINUTE))),
         ("a node that stands on the published snapshot, and one that is gone", |facts| {
             facts.state.leases.push(lease("serve/p-1", NOW + MINUTE, "pay/0:60,pay/1:70"));
             facts.state.leases.push(lease("serve/p-2", NOW - MINUTE, "pay/0:0"));
@@ -556,7 +556,7 @@ async fn what_is_no_fault_is_not_told() {
 #[tokio::test]
 async fn the_worst_is_told_first() {
     let mut facts = healthy().await;
-    facts.doomed = Some((1, NOW - HOUR));
+    facts.marked_for_deletion = Some((1, NOW - HOUR));
     facts.state.gaps = vec![GapRecord { partition: id(0), start: Offset(0), end: Offset(1), reason: "r".into(), accepted_at: 0 }];
     end(&mut facts, 0, 0, 40);
     let faults: Vec<Fault> = problems(&facts).iter().map(|problem| problem.fault).collect();

@@ -62,8 +62,10 @@ pub(super) struct Files<'a> {
 impl<'a> Files<'a> {
     pub(super) fn new(storage: &'a ObjectStorage, state: &CatalogState, stream: &'a StreamDefinition, partition: i32) -> Self {
         let of_kind = |kind| {
-            let files =
-                state.files.iter().filter(move |file| file.kind == kind && !file.doomed && file.subject.as_ref() == Some(&stream.name));
+            let files = state
+                .files
+                .iter()
+                .filter(move |file| file.kind == kind && !file.marked_for_deletion && file.subject.as_ref() == Some(&stream.name));
             files.cloned().collect()
         };
         Files { storage, stream, partition, archive: of_kind(FileKind::Archive), dead_letters: of_kind(FileKind::DeadLetters) }

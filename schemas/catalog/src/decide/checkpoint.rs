@@ -13,7 +13,7 @@ use types::vector::PartitionId;
 pub fn checkpoint_commit(record: CheckpointRecord, files: Vec<FileRecord>, identities: &BTreeMap<PartitionId, String>) -> Commit {
     let mut expect: Vec<Expect> = record.ranges.iter().map(start_of).collect();
     expect.extend(record.ranges.iter().filter_map(|range| log_of(range, identities)));
-    expect.push(Expect::NotDoomed { paths: files.iter().map(|file| file.path.clone()).collect() });
+    expect.push(Expect::NotMarkedForDeletion { paths: files.iter().map(|file| file.path.clone()).collect() });
     let advance = record.ranges.iter().map(|range| advance_over(range, identities)).collect();
     let id = record.id;
     let mut add = vec![Add::Checkpoint(record)];

@@ -1,7 +1,7 @@
 //! Which files no state needs any more. A plan is a value: it can be printed before anything is deleted.
 //!
-//! Collection has three steps, each safe to repeat: commit [`CollectionPlan::doom_commit`], delete the files of
-//! `delete` (doomed by an earlier commit), commit [`CollectionPlan::delete_commit`].
+//! Collection has three steps, each safe to repeat: commit [`CollectionPlan::marking_commit`], delete the files of
+//! `delete` (marked for deletion by an earlier commit), commit [`CollectionPlan::delete_commit`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ const GRACE: Duration = Duration::from_secs(10 * 60);
 /// What a collection would do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CollectionPlan {
-    /// The state that the plan was made from: dooming is refused when anything was committed since.
+    /// The state that the plan was made from: marking is refused when anything was committed since.
     pub revision: Revision,
     /// Paths to mark: no transaction may name them from then on.
-    pub doom: Vec<String>,
+    pub mark_for_deletion: Vec<String>,
     /// Paths that an earlier collection marked: their files can be deleted.
     pub delete: Vec<String>,
     /// Snapshots of retired view versions that nobody reads.
@@ -37,12 +37,12 @@ pub struct CollectionPlan {
 
 impl CollectionPlan {
     pub fn is_empty(&self) -> bool {
-        self.doom.is_empty() && self.delete.is_empty() && self.withdraw.is_empty() && self.forget.is_empty()
+        self.mark_for_deletion.is_empty() && self.delete.is_empty() && self.withdraw.is_empty() && self.forget.is_empty()
     }
 
     /// Marks what is to be deleted by a later collection.
-    pub fn doom_commit(&self, id: Uuid) -> Commit {
-        let mut remove: Vec<Remove> = self.doom.iter().cloned().map(Remove::Doom).collect();
+    pub fn marking_commit(&self, id: Uuid) -> Commit {
+        let mut remove: Vec<Remove> = self.mark_for_deletion.iter().cloned().map(Remove::MarkForDeletion).collect();
         remove.extend(self.withdraw.iter().map(|(view, version)| Remove::Snapshot { view: view.clone(), version: *version }));
         remove.extend(self.forget.iter().map(|id| Remove::Checkpoint(*id)));
         Commit { id, expect: vec![Expect::Revision(self.revision)], remove, ..Commit::default() }
@@ -63,16 +63,16 @@ pub fn collectable(state: &CatalogState, retention: &BTreeMap<Arc<str>, Duration
     let need = Need::of(state, retention, now);
     let withdraw: Vec<&SnapshotRecord> = state.snapshots.iter().filter(|snapshot| need.is_withdrawable(snapshot)).collect();
     let withdrawn: HashSet<Uuid> = withdraw.iter().map(|snapshot| snapshot.run).collect();
-    let (doomed, named): (Vec<&FileRecord>, Vec<&FileRecord>) = state.files.iter().partition(|file| file.doomed);
-    let doom = named.into_iter().filter(|file| match file.kind {
+    let (marked_for_deletion, named): (Vec<&FileRecord>, Vec<&FileRecord>) = state.files.iter().partition(|file| file.marked_for_deletion);
+    let mark_for_deletion = named.into_iter().filter(|file| match file.kind {
         FileKind::Snapshot | FileKind::Manifest => need.is_superseded(file, &withdrawn),
         FileKind::States => need.is_published_everywhere(file),
         FileKind::Archive | FileKind::DeadLetters => need.is_past_retention(file),
     });
     CollectionPlan {
         revision: state.revision,
-        doom: doom.map(|file| file.path.clone()).collect(),
-        delete: doomed.into_iter().map(|file| file.path.clone()).collect(),
+        mark_for_deletion: mark_for_deletion.map(|file| file.path.clone()).collect(),
+        delete: marked_for_deletion.into_iter().map(|file| file.path.clone()).collect(),
         withdraw: withdraw.into_iter().map(|snapshot| (snapshot.view.clone(), snapshot.version)).collect(),
         forget: need.forgettable(),
     }

@@ -2,10 +2,10 @@
 
 use uuid::Uuid;
 
-use crate::sql::cut_conflict;
 use crate::{Add, CatalogState, Commit, Expect, LeaseRecord, Remove, RunRecord, RunStatus, SnapshotRecord};
 use types::files::FileRecord;
 use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
 /// Makes a publication's commit id out of its run's: one run is published once, however often it is asked for.
@@ -36,19 +36,29 @@ pub fn publishable(state: &CatalogState, run: &RunRecord, lease: &LeaseRecord, n
     }
 }
 
+/// A published cut goes back in no partition. The commit's own check says the same.
+pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cut: Offset, published: Offset) -> Error {
+    Error::conflict("the cut stands before the published snapshot's")
+        .with("view", view)
+        .with("version", version)
+        .with("partition", partition)
+        .with("cut", cut)
+        .with("published", published)
+}
+
 /// The commit that publishes a snapshot and ends its run well, under the run's lease. The files are already durable.
 ///
 /// It changes no definition: a version that becomes active by it is added by the caller.
 pub fn publish_commit(run: RunRecord, snapshot: SnapshotRecord, files: Vec<FileRecord>, lease: &LeaseRecord, now: Micros) -> Commit {
     let held = Expect::Lease { name: lease.name.clone(), owner: lease.owner.clone(), epoch: lease.epoch, now };
     let ahead = Expect::CutNotBehind { view: snapshot.view.clone(), version: snapshot.version, cut: snapshot.cut.clone() };
-    let not_doomed = Expect::NotDoomed { paths: files.iter().map(|file| file.path.clone()).collect() };
+    let not_marked_for_deletion = Expect::NotMarkedForDeletion { paths: files.iter().map(|file| file.path.clone()).collect() };
     let id = Uuid::from_u128(run.id.as_u128() ^ PUBLICATION);
     let ended = RunRecord { status: RunStatus::Succeeded, ended_at: Some(now), error: None, ..run };
     let mut add: Vec<Add> = files.into_iter().map(Add::File).collect();
     add.push(Add::Snapshot(snapshot));
     add.push(Add::Run(ended));
-    Commit { id, expect: vec![held, ahead, not_doomed], add, ..Commit::default() }
+    Commit { id, expect: vec![held, ahead, not_marked_for_deletion], add, ..Commit::default() }
 }
 
 /// The name of the lease under which a view is run.

@@ -8,9 +8,10 @@ use types::files::FileRecord;
 /// The commit that names `rebuilt` instead of `damaged`: of several who rebuild a file one wins, and no reader ever sees both. The
 /// rebuilt file is already durable, under a fresh name.
 pub fn replace_commit(id: Uuid, damaged: &FileRecord, rebuilt: FileRecord) -> Commit {
-    let mut expect = vec![Expect::Named { paths: vec![damaged.path.clone()] }, Expect::NotDoomed { paths: vec![rebuilt.path.clone()] }];
+    let mut expect =
+        vec![Expect::Named { paths: vec![damaged.path.clone()] }, Expect::NotMarkedForDeletion { paths: vec![rebuilt.path.clone()] }];
     expect.extend(rebuilt.checkpoint.map(Expect::HasCheckpoint));
-    Commit { id, expect, add: vec![Add::File(rebuilt)], remove: vec![Remove::Doom(damaged.path.clone())], ..Commit::default() }
+    Commit { id, expect, add: vec![Add::File(rebuilt)], remove: vec![Remove::MarkForDeletion(damaged.path.clone())], ..Commit::default() }
 }
 
 /// The commit that gives damaged files up: their offsets are recorded as lost, and nobody reads them any more.
@@ -20,7 +21,7 @@ pub fn give_up_commit(id: Uuid, damaged: &[&FileRecord], gaps: Vec<GapRecord>) -
         id,
         expect: vec![Expect::Named { paths: paths.clone() }],
         add: gaps.into_iter().map(Add::Gap).collect(),
-        remove: paths.into_iter().map(Remove::Doom).collect(),
+        remove: paths.into_iter().map(Remove::MarkForDeletion).collect(),
         ..Commit::default()
     }
 }

@@ -52,7 +52,7 @@ fn file(path: &str, kind: FileKind) -> FileRecord {
         checksum: 0,
         min_event_time: None,
         max_event_time: None,
-        doomed: false,
+        marked_for_deletion: false,
     }
 }
 
@@ -97,7 +97,7 @@ fn a_checkpoint_expects_the_start_and_the_log_of_every_range() {
             Expect::NextOffset { partition: PartitionId::new("s", 0), offset: Offset(5) },
             Expect::NextOffset { partition: PartitionId::new("s", 1), offset: Offset(0) },
             Expect::LogIdentity { partition: PartitionId::new("s", 0), identity: "log".into() },
-            Expect::NotDoomed { paths: vec!["a".into(), "b".into()] },
+            Expect::NotMarkedForDeletion { paths: vec!["a".into(), "b".into()] },
         ]
     );
     assert_eq!(commit.add, vec![Add::Checkpoint(record), Add::File(files[0].clone()), Add::File(files[1].clone())]);
@@ -140,7 +140,7 @@ fn a_publication_ends_its_run_and_is_the_same_commit_each_time() {
         vec![
             Expect::Lease { name: "run/v".into(), owner: "me".into(), epoch: 4, now: NOW },
             Expect::CutNotBehind { view: "v".into(), version: 1, cut: vector("s/0:10") },
-            Expect::NotDoomed { paths: vec!["a".into()] },
+            Expect::NotMarkedForDeletion { paths: vec!["a".into()] },
         ]
     );
     let ended = RunRecord { status: RunStatus::Succeeded, ended_at: Some(NOW), error: None, ..run.clone() };

@@ -57,7 +57,7 @@ async fn add(session: &mut Session, add: &Add, revision: Revision) -> Result<()>
 
 async fn remove(session: &mut Session, remove: &Remove, revision: Revision) -> Result<()> {
     match remove {
-        Remove::Doom(path) => file::doom(session, path, revision).await,
+        Remove::MarkForDeletion(path) => file::mark_for_deletion(session, path, revision).await,
         Remove::File(path) => file::remove(session, path).await,
         Remove::OrphansBefore(time) => meta::orphan_before(session, *time).await,
         Remove::Checkpoint(id) => checkpoint::remove(session, *id).await,

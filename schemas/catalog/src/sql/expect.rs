@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::session::Session;
 use super::{checkpoint, definition, file, lease, meta, partition, run, snapshot};
+use crate::decide::cut_conflict;
 use crate::{DefinitionKind, Expect, LeaseRecord, Revision, RunStatus};
 use types::files::ObjectName;
 use types::tiles::Micros;
@@ -21,7 +22,7 @@ pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revi
         Expect::LeaseFree { name, owner, now } => lease_free(session, name, owner, *now).await,
         Expect::CutNotBehind { view, version, cut } => cut_not_behind(session, view, *version, cut).await,
         Expect::NewestVersion { kind, name, version } => newest_version(session, *kind, name, *version).await,
-        Expect::NotDoomed { paths } => not_doomed(session, paths).await,
+        Expect::NotMarkedForDeletion { paths } => not_marked_for_deletion(session, paths).await,
         Expect::Running { run } => running(session, *run).await,
         Expect::Named { paths } => named(session, paths).await,
         Expect::HasCheckpoint(id) => has_checkpoint(session, *id).await,
@@ -83,9 +84,9 @@ async fn newest_version(session: &mut Session, kind: DefinitionKind, name: &Arc<
         .with("found version", text(found)))
 }
 
-async fn not_doomed(session: &mut Session, paths: &[String]) -> Result<()> {
-    if let Some(path) = file::first_doomed(session, paths).await? {
-        return Err(file::doomed_conflict(path));
+async fn not_marked_for_deletion(session: &mut Session, paths: &[String]) -> Result<()> {
+    if let Some(path) = file::first_marked_for_deletion(session, paths).await? {
+        return Err(file::marked_for_deletion_conflict(path));
     }
     let before = meta::orphaned_before(session).await?;
     let made = |path: &str| path.parse().ok().and_then(|name: ObjectName| name.made_at());
@@ -138,14 +139,4 @@ fn holder(lease: &LeaseRecord) -> String {
 
 fn lease_conflict(message: &str, name: &str, expected: &str, found: &str) -> Error {
     Error::conflict(message).with("lease", name).with("expected holder", expected).with("found holder", found)
-}
-
-/// Shared with the pure decision, so that both say the same.
-pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cut: Offset, published: Offset) -> Error {
-    Error::conflict("the cut stands before the published snapshot's")
-        .with("view", view)
-        .with("version", version)
-        .with("partition", partition)
-        .with("cut", cut)
-        .with("published", published)
 }

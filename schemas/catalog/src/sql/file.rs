@@ -1,4 +1,4 @@
-//! Table `file`: the files of the object storage that the catalog names, and which of them are doomed.
+//! Table `file`: the files of the object storage that the catalog names, and which of them are marked for deletion (column `doomed`).
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const KINDS: [(FileKind, &str); 5] = [
     (FileKind::Manifest, "manifest"),
 ];
 
-/// Those written or doomed after `revision`, in the order of their paths.
+/// Those written or marked for deletion after `revision`, in the order of their paths.
 pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<FileRecord>> {
     let sql = "SELECT path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed
         FROM file WHERE revision > $1";
@@ -27,7 +27,7 @@ pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<V
     Ok(files)
 }
 
-/// Stores a file. A doomed path stays doomed: naming it is a conflict.
+/// Stores a file. A path that is marked for deletion stays so: naming it is a conflict.
 pub(super) async fn put(session: &mut Session, file: &FileRecord, revision: Revision) -> Result<()> {
     let sql = "INSERT INTO file (path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed,
             revision)
@@ -48,17 +48,17 @@ pub(super) async fn put(session: &mut Session, file: &FileRecord, revision: Revi
         file.checksum,
         file.min_event_time,
         file.max_event_time,
-        file.doomed,
+        file.marked_for_deletion,
         revision,
     ];
     match session.execute(sql, values).await? {
-        0 => Err(doomed_conflict(&file.path)),
+        0 => Err(marked_for_deletion_conflict(&file.path)),
         _ => Ok(()),
     }
 }
 
-/// How many are doomed, and when the first of them was: the commit that did it is known for a day.
-pub(super) async fn doomed(session: &mut Session) -> Result<Option<(i64, Micros)>> {
+/// How many are marked for deletion, and when the first of them was. The commit that marked it is known for a day.
+pub(super) async fn marked_for_deletion(session: &mut Session) -> Result<Option<(i64, Micros)>> {
     let sql = "SELECT COUNT(*) AS files, MIN(COALESCE(commits.committed_at, 0)) AS since
         FROM file LEFT JOIN commits ON commits.revision = file.revision WHERE file.doomed = 1";
     let Some(row) = session.row(sql, values![]).await? else { return Ok(None) };
@@ -66,19 +66,19 @@ pub(super) async fn doomed(session: &mut Session) -> Result<Option<(i64, Micros)
     Ok(row.integer_or_null("since")?.filter(|_| files > 0).map(|since| (files, since)))
 }
 
-/// The first of `paths` that is doomed. Doomed files are few: they are on their way out.
-pub(super) async fn first_doomed<'p>(session: &mut Session, paths: &'p [String]) -> Result<Option<&'p String>> {
+/// The first of `paths` that is marked for deletion. Such files are few: they are about to be deleted.
+pub(super) async fn first_marked_for_deletion<'p>(session: &mut Session, paths: &'p [String]) -> Result<Option<&'p String>> {
     let rows = session.rows("SELECT path FROM file WHERE doomed = 1", values![]).await?;
-    let doomed: BTreeSet<String> = rows.iter().map(|row| row.text("path")).collect::<Result<_>>()?;
-    Ok(paths.iter().find(|path| doomed.contains(*path)))
+    let marked: BTreeSet<String> = rows.iter().map(|row| row.text("path")).collect::<Result<_>>()?;
+    Ok(paths.iter().find(|path| marked.contains(*path)))
 }
 
-/// True when the catalog names the file and it is not doomed.
+/// True when the catalog names the file and it is not marked for deletion.
 pub(super) async fn is_named(session: &mut Session, path: &str) -> Result<bool> {
     Ok(session.row("SELECT path FROM file WHERE path = $1 AND doomed = 0", values![path]).await?.is_some())
 }
 
-pub(super) async fn doom(session: &mut Session, path: &str, revision: Revision) -> Result<()> {
+pub(super) async fn mark_for_deletion(session: &mut Session, path: &str, revision: Revision) -> Result<()> {
     session.execute("UPDATE file SET doomed = 1, revision = $2 WHERE path = $1", values![path, revision]).await?;
     damage::remove(session, path).await
 }
@@ -88,8 +88,8 @@ pub(super) async fn remove(session: &mut Session, path: &str) -> Result<()> {
     damage::remove(session, path).await
 }
 
-pub(super) fn doomed_conflict(path: &str) -> Error {
-    Error::conflict("the file is doomed: the collector is deleting it").with("path", path)
+pub(super) fn marked_for_deletion_conflict(path: &str) -> Error {
+    Error::conflict("the file is marked for deletion: the collector is deleting it").with("path", path)
 }
 
 fn record(row: &Row) -> Result<FileRecord> {
@@ -104,6 +104,6 @@ fn record(row: &Row) -> Result<FileRecord> {
         checksum: row.number("checksum")?,
         min_event_time: row.integer_or_null("min_event_time")?,
         max_event_time: row.integer_or_null("max_event_time")?,
-        doomed: row.flag("doomed")?,
+        marked_for_deletion: row.flag("doomed")?,
     })
 }

@@ -164,7 +164,7 @@ fn file(path: &str) -> FileRecord {
         checksum: u32::MAX,
         min_event_time: Some(-5),
         max_event_time: None,
-        doomed: false,
+        marked_for_deletion: false,
     }
 }
 

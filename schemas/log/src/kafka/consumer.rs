@@ -16,9 +16,9 @@ use rdkafka::{ClientContext, TopicPartitionList};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::assignment::Assignment;
 use super::client::{self, Reasons, failed, kind_of, lock};
 use super::cluster::bounds_by;
-use super::held::Held;
 use super::record::record_of;
 use super::settings::{self, Settings};
 use crate::{Consumer, Fetched, LogEvent, Subscription, TopicPartition, offsets_for, outside};
@@ -54,7 +54,7 @@ pub(super) fn start(settings: &Settings, subscription: &Subscription) -> Result<
         topics: subscription.topics.clone(),
         worker: subscription.worker.clone(),
         events,
-        held: Mutex::new(Held::new(subscription.max_records, subscription.max_wait)),
+        held: Mutex::new(Assignment::new(subscription.max_records, subscription.max_wait)),
         ended: Mutex::new(None),
         reasons: Reasons::default(),
     };
@@ -127,7 +127,7 @@ pub(super) struct Group {
     topics: Vec<Arc<str>>,
     worker: String,
     events: mpsc::Sender<LogEvent>,
-    held: Mutex<Held>,
+    held: Mutex<Assignment>,
     /// Set by a callback that cannot go on, and while the client is closed.
     ended: Mutex<Option<End>>,
     reasons: Reasons,

@@ -101,7 +101,7 @@ impl ObjectName {
             checksum: stored.checksum,
             min_event_time: event_times.map(|(min, _)| min),
             max_event_time: event_times.map(|(_, max)| max),
-            doomed: false,
+            marked_for_deletion: false,
         }
     }
 }

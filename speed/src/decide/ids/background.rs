@@ -31,7 +31,7 @@ impl Background {
     }
 
     /// Takes what is done in, and begins what is due.
-    pub(super) fn tend(&mut self, runs: &mut Vec<Arc<Run>>, window: Window, clock: Micros, share: &Share) -> Result<()> {
+    pub(super) fn maybe_merge(&mut self, runs: &mut Vec<Arc<Run>>, window: Window, clock: Micros, share: &Share) -> Result<()> {
         self.take(runs)?;
         if self.0.is_none()
             && let Some(turn) = share.turn()

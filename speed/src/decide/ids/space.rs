@@ -131,7 +131,7 @@ impl Share {
     pub(super) fn create_file(&self) -> Result<(PathBuf, File)> {
         let mut home = self.inner().home.lock().unwrap_or_else(PoisonError::into_inner);
         if home.is_none() {
-            *home = Some(settle(&self.inner().settings.folder).map_err(|(error, at)| self.failed(error, &at))?);
+            *home = Some(make_home(&self.inner().settings.folder).map_err(|(error, at)| self.failed(error, &at))?);
         }
         let folder = home.as_ref().map_or(&self.inner().settings.folder, |home| &home.folder);
         let path = folder.join(format!("{}.ids", self.inner().files.fetch_add(1, Ordering::Relaxed)));
@@ -161,7 +161,7 @@ impl Drop for Inner {
 }
 
 /// Makes a locked folder below `parent`, and removes those whose processes are gone.
-fn settle(parent: &Path) -> std::result::Result<Home, (std::io::Error, PathBuf)> {
+fn make_home(parent: &Path) -> std::result::Result<Home, (std::io::Error, PathBuf)> {
     let at = |path: &Path| {
         let path = path.to_path_buf();
         move |error| (error, path)

@@ -39,10 +39,10 @@ fn flush(ids: &mut RecentIds) {
 }
 
 /// Does in the background what is due, to the end.
-fn tend(ids: &mut RecentIds, clock: Micros) {
+fn maybe_merge(ids: &mut RecentIds, clock: Micros) {
     let ids = ids.0.as_mut().unwrap();
     for _ in 0..60_000 {
-        ids.background.tend(&mut ids.runs, ids.window, clock, &ids.share).unwrap();
+        ids.background.maybe_merge(&mut ids.runs, ids.window, clock, &ids.share).unwrap();
         let ages: Vec<_> = ids.runs.iter().map(|run| (run.level(), run.newest())).collect();
         let is_missing = ids.runs.iter().any(|run| run.filters().missing().next().is_some());
         if ids.background.is_idle() && merge::due(&ages, ids.window).is_none() && !is_missing {
@@ -107,7 +107,7 @@ proptest! {
                     }
                 }
                 Step::Flush => flush(&mut ids),
-                Step::Tend => tend(&mut ids, clock),
+                Step::Tend => maybe_merge(&mut ids, clock),
                 Step::TakeOver { flushes } => {
                     ids = RecentIds::new(Some(within), &space);
                     for (id, timestamp) in accepted.iter().filter(|(_, timestamp)| *timestamp >= clock - within) {
@@ -146,7 +146,7 @@ fn a_million_ids_in_a_mebibyte_are_told_apart() {
     for i in 0..count {
         assert!(ids.admit(&i.to_string(), i, i).unwrap(), "{i}");
     }
-    tend(&mut ids, count);
+    maybe_merge(&mut ids, count);
     assert!(!files(&folder).is_empty());
     assert_eq!(ids.len(), count as usize);
     for i in (0..count).step_by(97) {
@@ -169,7 +169,7 @@ fn runs_become_fewer_as_they_age_and_leave_with_the_window() {
         assert!(ids.admit(&i.to_string(), clock, clock).unwrap());
         if i % 4 == 0 {
             flush(&mut ids);
-            tend(&mut ids, clock);
+            maybe_merge(&mut ids, clock);
             most = most.max(runs(&ids));
         }
     }
@@ -302,7 +302,7 @@ fn filters_keep_to_their_memory_and_are_made_when_there_is_some() {
     assert!(missing(&ids) > 0);
     assert!(!ids.admit("17", 200_000, 200_000).unwrap() && ids.admit("new", 200_000, 200_000).unwrap());
     share.release(1_200_000);
-    tend(&mut ids, 200_000);
+    maybe_merge(&mut ids, 200_000);
     let left: Vec<_> = ids.0.as_ref().unwrap().runs.iter().map(|run| (run.len(), run.filters().missing().count())).collect();
     assert_eq!(missing(&ids), 0, "{left:?}");
     assert!(!ids.admit("17", 200_000, 200_000).unwrap() && ids.admit("newer", 200_000, 200_000).unwrap());

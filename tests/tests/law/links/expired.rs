@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use basestream_tests::{Lab, now};
+use basestream_tests::{Harness, now};
 use batch::RunTime;
 use catalog::DefinitionKind;
 use committed::registry::Registry;
@@ -28,15 +28,15 @@ const LINKS: &str = "CREATE VIEW links WITH (windows = '7d') AS SELECT c.device,
     count(DISTINCT l.device) FILTER (WHERE within(c.ts, '7d') AND within(l.ts, '3d')) AS lately FROM account c JOIN login l ON c.u = l.u GROUP BY c.device";
 
 /// An account and a login of a user of their own, at these times.
-async fn link(lab: &Lab, user: &str, accounts_at: Micros, logs_in_at: Micros) {
+async fn link(lab: &Harness, user: &str, accounts_at: Micros, logs_in_at: Micros) {
     for ((_, topic), (device, ts)) in STREAMS.iter().zip([("near", accounts_at), ("far", logs_in_at)]) {
         let record = format!(r#"{{"id":"{topic}{user}","ts":"{}","u":"{user}","device":"{device}-{user}"}}"#, format_timestamp(ts));
         lab.append(topic, 1, vec![(Some(user.to_owned()), record)]).await.unwrap();
     }
 }
 
-async fn lab() -> Lab {
-    let lab = Lab::new().await.unwrap();
+async fn lab() -> Harness {
+    let lab = Harness::new().await.unwrap();
     let stream = |(name, topic): (&str, &str)| {
         format!(
             "CREATE STREAM {name} (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, u TEXT, device TEXT) \
@@ -59,7 +59,7 @@ async fn lab() -> Lab {
     lab
 }
 
-async fn manifest(lab: &Lab) -> Manifest {
+async fn manifest(lab: &Harness) -> Manifest {
     let state = lab.catalog.state().await.unwrap();
     let snapshot = state.snapshot("links", 1).unwrap();
     read_manifest(&lab.storage, state.files.iter().find(|file| file.path == snapshot.manifest).unwrap()).await.unwrap()
@@ -80,18 +80,18 @@ async fn asked(node: &Node, as_of: Option<Micros>) -> (Vec<String>, bool) {
     (rows, from_archive)
 }
 
-fn verifier(lab: &Lab) -> Verifier {
+fn verifier(lab: &Harness) -> Verifier {
     let (catalog, storage, functions) = (lab.catalog.clone(), lab.storage.clone(), lab.functions.clone());
     Verifier { catalog, storage, functions, memory_limit: 64 << 20 }
 }
 
 /// The served rows are those of plain SQL, two of them.
-async fn verify(lab: &Lab, node: &Node) {
+async fn verify(lab: &Harness, node: &Node) {
     let report = verify_view(&verifier(lab), "links", &NodeServed(node.clone()), now()).await.unwrap();
     assert!(report.is_equal() && report.rows == 2, "{report:?}");
 }
 
-async fn expired_and_kept(lab: &Lab, t: Micros) -> (i64, i64) {
+async fn expired_and_kept(lab: &Harness, t: Micros) -> (i64, i64) {
     let verifier = verifier(lab);
     let state = lab.catalog.state().await.unwrap();
     let registry = Registry::load(&state, &lab.functions).await.unwrap();

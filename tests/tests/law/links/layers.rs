@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use arrow::array::BooleanArray;
-use basestream_tests::Lab;
+use basestream_tests::Harness;
 use batch::RunTime;
 use bytes::Bytes;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
@@ -70,7 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Rows = BTreeMap<Vec<String>, Vec<(String, String)>>;
 
 struct Installation {
-    lab: Lab,
+    lab: Harness,
     fresh: Fresh,
     node: Node,
     /// Each version's text and its number of keys.
@@ -85,7 +85,7 @@ struct Installation {
 
 impl Installation {
     async fn new(view: &View) -> Self {
-        let lab = Lab::new().await.unwrap();
+        let lab = Harness::new().await.unwrap();
         let sql = view.sql("v");
         let mut definitions: Vec<(DefinitionKind, &str, &str)> =
             NAMES.iter().zip(STREAMS).map(|(name, sql)| (DefinitionKind::Stream, *name, sql)).collect();

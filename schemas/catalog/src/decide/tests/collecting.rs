@@ -49,8 +49,8 @@ fn state() -> CatalogState {
     }
 }
 
-fn doomed(state: &CatalogState) -> Vec<String> {
-    collectable(state, &BTreeMap::new(), NOW).doom
+fn marked_for_deletion(state: &CatalogState) -> Vec<String> {
+    collectable(state, &BTreeMap::new(), NOW).mark_for_deletion
 }
 
 fn pinned(pin: &str, expires_at: Micros) -> CatalogState {
@@ -59,21 +59,21 @@ fn pinned(pin: &str, expires_at: Micros) -> CatalogState {
 
 #[test]
 fn the_superseded_snapshot_and_the_states_it_holds_are_collected() {
-    assert_eq!(doomed(&state()), ["old", "s10", "s20"]);
+    assert_eq!(marked_for_deletion(&state()), ["old", "s10", "s20"]);
 }
 
 #[test]
 fn an_unexpired_pin_keeps_what_stands_on_it() {
-    assert_eq!(doomed(&pinned("s/0:10", NOW + 1)), ["s10"]);
-    assert_eq!(doomed(&pinned("s/0:20", NOW + 1)), ["old", "s10", "s20"]);
-    assert_eq!(doomed(&pinned("s/0:10", NOW)), ["old", "s10", "s20"], "expired");
+    assert_eq!(marked_for_deletion(&pinned("s/0:10", NOW + 1)), ["s10"]);
+    assert_eq!(marked_for_deletion(&pinned("s/0:20", NOW + 1)), ["old", "s10", "s20"]);
+    assert_eq!(marked_for_deletion(&pinned("s/0:10", NOW)), ["old", "s10", "s20"], "expired");
 }
 
 #[test]
 fn a_snapshot_replaced_a_moment_ago_is_kept_for_queries_that_just_began() {
     let mut state = state();
     state.snapshots[0].published_at = NOW - 1;
-    assert_eq!(doomed(&state), ["s10", "s20"]);
+    assert_eq!(marked_for_deletion(&state), ["s10", "s20"]);
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn a_view_that_runs_often_does_not_keep_all_its_snapshots() {
     state.snapshots[0].published_at = NOW - 60_000_000;
     state.runs = vec![ended(2, 1), ended(5, 6), ended(4, 11), ended(1, 16)];
     state.files = vec![snapshot_file("new", 2), snapshot_file("6", 5), snapshot_file("11", 4), snapshot_file("16", 1)];
-    assert_eq!(doomed(&state), ["16"], "replaced eleven minutes ago; that of eleven minutes ago was replaced six minutes ago");
+    assert_eq!(marked_for_deletion(&state), ["16"], "replaced eleven minutes ago; that of eleven minutes ago was replaced six minutes ago");
     state.leases = vec![lease(NOW + 1, Some("s/0:10"))];
-    assert_eq!(doomed(&state), Vec::<String>::new(), "a reader may stand on it");
+    assert_eq!(marked_for_deletion(&state), Vec::<String>::new(), "a reader may stand on it");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_running_run_keeps_its_files_and_its_cut() {
     let mut state = state();
     state.runs.push(run(3, RunStatus::Running, "s/0:10"));
     state.files.push(snapshot_file("half written", 3));
-    assert_eq!(doomed(&state), ["s10"]);
+    assert_eq!(marked_for_deletion(&state), ["s10"]);
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn a_failed_runs_files_are_collected_at_once() {
     let mut state = pinned("s/0:10", NOW + 1);
     state.runs.push(run(3, RunStatus::Failed, "s/0:30"));
     state.files.push(snapshot_file("failed", 3));
-    assert_eq!(doomed(&state), ["s10", "failed"]);
+    assert_eq!(marked_for_deletion(&state), ["s10", "failed"]);
 }
 
 #[test]
 fn a_view_without_a_snapshot_keeps_all_states() {
     let mut state = state();
     state.definitions.push(view(2, DefinitionStatus::Building));
-    assert_eq!(doomed(&state), ["old"]);
+    assert_eq!(marked_for_deletion(&state), ["old"]);
 }
 
 #[test]
@@ -122,7 +122,10 @@ fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
         collectable(&state, &BTreeMap::new(), NOW)
     };
     let plan = retired(None);
-    assert_eq!((plan.withdraw.len(), plan.doom.as_slice()), (1, ["old", "new", "s10", "s20", "s30"].map(String::from).as_slice()));
+    assert_eq!(
+        (plan.withdraw.len(), plan.mark_for_deletion.as_slice()),
+        (1, ["old", "new", "s10", "s20", "s30"].map(String::from).as_slice())
+    );
     assert_eq!(retired(Some("s/0:20")).withdraw, [], "a reader may still serve from it");
     assert_eq!(retired(Some("s/0:30")).withdraw, [("v".into(), 1)]);
 }
@@ -137,7 +140,7 @@ fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
     state.files.push(archive_file("after the cut", 12, old));
     state.files.push(FileRecord { subject: Some("other".into()), ..archive_file("kept for ever", 10, old) });
     let retention = BTreeMap::from([("s".into(), Duration::from_secs(2 * 24 * 60 * 60))]);
-    assert_eq!(collectable(&state, &retention, NOW).doom, ["old"]);
+    assert_eq!(collectable(&state, &retention, NOW).mark_for_deletion, ["old"]);
     assert!(collectable(&state, &BTreeMap::new(), NOW).is_empty());
     // Old events that came in late: their duplicates may still come.
     state.checkpoints[0].committed_at = NOW - DAY_US;
@@ -150,22 +153,25 @@ fn a_checkpoint_is_forgotten_after_its_last_file() {
     let mut state = state();
     state.checkpoints.iter_mut().for_each(|checkpoint| checkpoint.committed_at = NOW - 3 * DAY_US);
     state.files.retain(|file| file.path == "s10");
-    state.files[0].doomed = true;
+    state.files[0].marked_for_deletion = true;
     let plan = collectable(&state, &retention, NOW);
-    assert_eq!((plan.doom.as_slice(), plan.delete.as_slice(), plan.forget.as_slice()), (&[][..], &["s10".to_owned()][..], &[id(11)][..]));
+    assert_eq!(
+        (plan.mark_for_deletion.as_slice(), plan.delete.as_slice(), plan.forget.as_slice()),
+        (&[][..], &["s10".to_owned()][..], &[id(11)][..])
+    );
     assert!(collectable(&state, &BTreeMap::new(), NOW).forget.is_empty());
 }
 
 #[test]
 fn a_plan_becomes_two_commits() {
     let mut state = state();
-    state.files[0].doomed = true;
+    state.files[0].marked_for_deletion = true;
     let plan = collectable(&state, &BTreeMap::new(), NOW);
-    let doom = plan.doom_commit(id(1));
-    assert_eq!(doom.expect, vec![Expect::Revision(7)]);
-    assert_eq!(doom.remove, vec![Remove::Doom("s10".into()), Remove::Doom("s20".into())]);
+    let mark_for_deletion = plan.marking_commit(id(1));
+    assert_eq!(mark_for_deletion.expect, vec![Expect::Revision(7)]);
+    assert_eq!(mark_for_deletion.remove, vec![Remove::MarkForDeletion("s10".into()), Remove::MarkForDeletion("s20".into())]);
     assert_eq!(plan.delete_commit(id(2)).remove, vec![Remove::File("old".into())]);
-    assert!(serde_json::to_string(&plan).unwrap().contains("\"doom\":[\"s10\",\"s20\"]"));
+    assert!(serde_json::to_string(&plan).unwrap().contains("\"mark_for_deletion\":[\"s10\",\"s20\"]"));
 }
 
 fn offsets() -> impl Strategy<Value = Vector> {
@@ -222,10 +228,10 @@ proptest! {
         for base in bases {
             for (n, record) in state.checkpoints.iter().enumerate() {
                 let is_needed = !record.is_within(&base);
-                prop_assert!(!(is_needed && plan.doom.contains(&format!("states {n}"))), "states {} after {}", n, base);
+                prop_assert!(!(is_needed && plan.mark_for_deletion.contains(&format!("states {n}"))), "states {} after {}", n, base);
             }
         }
-        prop_assert!(!plan.doom.iter().any(|path| path.starts_with("snapshot")));
+        prop_assert!(!plan.mark_for_deletion.iter().any(|path| path.starts_with("snapshot")));
         prop_assert!(plan.withdraw.is_empty());
     }
 }

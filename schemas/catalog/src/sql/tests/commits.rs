@@ -17,7 +17,7 @@ on_every_engine!(
     an_absent_partition_starts_at_zero_or_after_an_accepted_gap,
     a_position_of_another_log_is_refused,
     a_cut_that_goes_back_is_refused,
-    a_doomed_name_is_refused,
+    a_name_marked_for_deletion_is_refused,
     a_name_that_was_given_up_is_refused,
     a_run_that_was_closed_is_not_closed_again_and_does_not_publish,
     an_unmet_version_or_revision_is_a_conflict,
@@ -130,18 +130,19 @@ async fn a_cut_that_goes_back_is_refused(place: &Place) {
     place.catalog.commit(expects(unpublished)).await.unwrap();
 }
 
-async fn a_doomed_name_is_refused(place: &Place) {
+async fn a_name_marked_for_deletion_is_refused(place: &Place) {
     place.catalog.commit(adds(vec![Add::File(file("a")), Add::File(file("b"))])).await.unwrap();
     place.catalog.commit(adds(vec![Add::File(FileRecord { bytes: 11, ..file("a") })])).await.unwrap();
-    place.catalog.commit(Commit { remove: vec![Remove::Doom("a".into())], ..Commit::default() }).await.unwrap();
-    let not_doomed = |paths: &[&str]| expects(Expect::NotDoomed { paths: paths.iter().map(|path| path.to_string()).collect() });
-    place.catalog.commit(not_doomed(&["b", "unknown"])).await.unwrap();
-    assert!(conflict(place.catalog.commit(not_doomed(&["b", "a"])).await).contains("path: a"));
+    place.catalog.commit(Commit { remove: vec![Remove::MarkForDeletion("a".into())], ..Commit::default() }).await.unwrap();
+    let not_marked_for_deletion =
+        |paths: &[&str]| expects(Expect::NotMarkedForDeletion { paths: paths.iter().map(|path| path.to_string()).collect() });
+    place.catalog.commit(not_marked_for_deletion(&["b", "unknown"])).await.unwrap();
+    assert!(conflict(place.catalog.commit(not_marked_for_deletion(&["b", "a"])).await).contains("path: a"));
     conflict(place.catalog.commit(adds(vec![Add::File(file("c")), Add::File(file("a"))])).await);
-    let together = Commit { remove: vec![Remove::Doom("b".into())], add: vec![Add::File(file("b"))], ..Commit::default() };
+    let together = Commit { remove: vec![Remove::MarkForDeletion("b".into())], add: vec![Add::File(file("b"))], ..Commit::default() };
     conflict(place.catalog.commit(together).await);
     let state = place.catalog.state().await.unwrap();
-    assert_eq!(state.files, vec![FileRecord { bytes: 11, doomed: true, ..file("a") }, file("b")]);
+    assert_eq!(state.files, vec![FileRecord { bytes: 11, marked_for_deletion: true, ..file("a") }, file("b")]);
     place.catalog.commit(Commit { remove: vec![Remove::File("a".into())], ..Commit::default() }).await.unwrap();
     assert_eq!(place.catalog.state().await.unwrap().files, vec![file("b")]);
 }

@@ -8,7 +8,7 @@ use types::vector::Offset;
 on_every_engine!(
     damage_is_told_of_named_files_alone_and_gone_with_them,
     of_two_rebuilt_files_one_takes_the_damaged_ones_place,
-    files_given_up_are_doomed_and_their_offsets_recorded,
+    files_given_up_are_marked_for_deletion_and_their_offsets_recorded,
     another_log_is_adopted_with_an_accepted_gap_alone,
     a_mark_is_replaced_by_the_next,
 );
@@ -18,17 +18,17 @@ fn damage(path: &str, error: &str) -> DamageRecord {
 }
 
 async fn damage_is_told_of_named_files_alone_and_gone_with_them(place: &Place) {
-    let doomed = FileRecord { doomed: true, ..file("d") };
-    place.catalog.commit(adds(vec![Add::File(file("a")), Add::File(file("b")), Add::File(doomed)])).await.unwrap();
+    let marked_for_deletion = FileRecord { marked_for_deletion: true, ..file("d") };
+    place.catalog.commit(adds(vec![Add::File(file("a")), Add::File(file("b")), Add::File(marked_for_deletion)])).await.unwrap();
     let told = ["b", "a", "c", "d"].map(|path| Add::Damage(damage(path, "first"))).to_vec();
     place.catalog.commit(adds(told)).await.unwrap();
     place.catalog.commit(adds(vec![Add::Damage(damage("a", "second"))])).await.unwrap();
     assert_eq!(place.catalog.state().await.unwrap().damages, [damage("a", "first"), damage("b", "first")]);
-    place.catalog.commit(Commit { remove: vec![Remove::Doom("a".into())], ..Commit::default() }).await.unwrap();
+    place.catalog.commit(Commit { remove: vec![Remove::MarkForDeletion("a".into())], ..Commit::default() }).await.unwrap();
     assert_eq!(place.catalog.state().await.unwrap().damages, [damage("b", "first")]);
     place.catalog.commit(Commit { remove: vec![Remove::Damage("b".into())], ..Commit::default() }).await.unwrap();
     let state = place.another().await.state().await.unwrap();
-    assert!(state.damages.is_empty() && state.files.iter().any(|file| file.path == "b" && !file.doomed));
+    assert!(state.damages.is_empty() && state.files.iter().any(|file| file.path == "b" && !file.marked_for_deletion));
 }
 
 async fn of_two_rebuilt_files_one_takes_the_damaged_ones_place(place: &Place) {
@@ -41,7 +41,7 @@ async fn of_two_rebuilt_files_one_takes_the_damaged_ones_place(place: &Place) {
     let text = conflict(place.another().await.commit(replace_commit(Uuid::new_v4(), &damaged, rebuilt("two"))).await);
     assert!(text.contains(&damaged.path), "{text}");
     let state = place.another().await.state().await.unwrap();
-    let named: Vec<&str> = state.files.iter().filter(|file| !file.doomed).map(|file| file.path.as_str()).collect();
+    let named: Vec<&str> = state.files.iter().filter(|file| !file.marked_for_deletion).map(|file| file.path.as_str()).collect();
     assert_eq!(named, ["one"]);
     assert!(state.damages.is_empty());
     // A checkpoint that was forgotten meanwhile takes no file.
@@ -50,13 +50,13 @@ async fn of_two_rebuilt_files_one_takes_the_damaged_ones_place(place: &Place) {
     assert!(conflict(place.catalog.commit(replace_commit(Uuid::new_v4(), one, gone)).await).contains("checkpoint"));
 }
 
-async fn files_given_up_are_doomed_and_their_offsets_recorded(place: &Place) {
+async fn files_given_up_are_marked_for_deletion_and_their_offsets_recorded(place: &Place) {
     place.catalog.commit(adds(vec![Add::File(file("a")), Add::File(file("b"))])).await.unwrap();
     let gap = GapRecord { partition: partition(0), start: Offset(3), end: Offset(9), reason: "damaged".into(), accepted_at: 1 };
     place.catalog.commit(give_up_commit(Uuid::new_v4(), &[&file("a")], vec![gap.clone()])).await.unwrap();
     let state = place.catalog.state().await.unwrap();
     assert_eq!(state.gaps, std::slice::from_ref(&gap));
-    assert_eq!(state.files.iter().map(|file| file.doomed).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(state.files.iter().map(|file| file.marked_for_deletion).collect::<Vec<_>>(), [true, false]);
     conflict(place.catalog.commit(give_up_commit(Uuid::new_v4(), &[&file("a")], vec![gap])).await);
 }
 

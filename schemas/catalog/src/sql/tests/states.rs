@@ -34,7 +34,7 @@ async fn every_record_is_read_back_as_it_was_written(place: &Place) {
         run: Some(Uuid::new_v4()),
         subject: None,
         max_event_time: Some(i64::MAX),
-        doomed: true,
+        marked_for_deletion: true,
         ..file("b")
     };
     let files = vec![
@@ -210,11 +210,11 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
     let paths = ["b", "B", "a/1", "a-1", "é", "a"];
     for step in 0..40usize {
         let path = paths[step % paths.len()];
-        let doom = |path: &str| Commit { remove: vec![Remove::Doom(path.into())], ..Commit::default() };
+        let mark_for_deletion = |path: &str| Commit { remove: vec![Remove::MarkForDeletion(path.into())], ..Commit::default() };
         let commit = match step % 7 {
             0 | 3 => checkpoint_of(step as i64, step as i64),
             1 => Commit { remove: vec![Remove::File(path.into())], ..Commit::default() },
-            2 => doom(path),
+            2 => mark_for_deletion(path),
             5 => {
                 let oldest = commits.state().await.unwrap().checkpoints.first().map(|checkpoint| checkpoint.id);
                 Commit { remove: oldest.into_iter().map(Remove::Checkpoint).collect(), ..Commit::default() }
@@ -222,7 +222,7 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
             _ => adds(vec![Add::File(FileRecord { bytes: step as i64, ..file(path) }), Add::Run(run("v"))]),
         };
         let commit = Commit { expect: vec![], advance: vec![], ..commit };
-        // A doomed path is refused now and then; that is as well.
+        // A path that is marked for deletion is refused now and then; that is as well.
         let _ = commits.commit(commit).await;
         let state = place.catalog.state().await.unwrap();
         let mut session = place.catalog.engine.read().await.unwrap();

@@ -11,7 +11,7 @@ use types::vector::Offset;
 const AT_END_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct Assignment {
     partitions: BTreeMap<TopicPartition, Partition>,
     max_records: usize,
     max_wait: Duration,
@@ -28,9 +28,9 @@ struct Partition {
     tell_end_at: Option<Instant>,
 }
 
-impl Held {
-    pub(super) fn new(max_records: usize, max_wait: Duration) -> Held {
-        Held { partitions: BTreeMap::new(), max_records: max_records.max(1), max_wait }
+impl Assignment {
+    pub(super) fn new(max_records: usize, max_wait: Duration) -> Assignment {
+        Assignment { partitions: BTreeMap::new(), max_records: max_records.max(1), max_wait }
     }
 
     /// Holds a partition from `position` on, without anything pending.

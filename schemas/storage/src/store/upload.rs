@@ -6,8 +6,9 @@ use bytes::{Bytes, BytesMut};
 use crc32fast::Hasher;
 use object_store::{ObjectStoreExt, WriteMultipart};
 
+use crate::known_file::about;
 use crate::local::PartialFile;
-use crate::store::{MULTIPART_ABOVE_BYTES, ObjectStorage, about, object_path};
+use crate::store::{MULTIPART_ABOVE_BYTES, ObjectStorage, object_path};
 use types::files::Stored;
 use types::{Error, Result};
 

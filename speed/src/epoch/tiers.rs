@@ -1,4 +1,4 @@
-//! When the layers of a unit are merged: as an LSM tree does, by sizes.
+//! When the layers of an epoch are merged: as an LSM tree does, by sizes.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 const LAYERS_MERGED: usize = 4;
 
 /// From which of layers of these sizes, oldest first, all are merged: the newest ones up to a size of which there are four, sizes counted
-/// in powers of four. So a row is merged once for every fourfold growth of its unit.
+/// in powers of four. So a row is merged once for every fourfold growth of its epoch.
 pub(super) fn merged_from(sizes: &[usize]) -> usize {
     let tier = |size: usize| size.max(1).ilog(LAYERS_MERGED);
     let newest = |most: u32| sizes.iter().rposition(|size| tier(*size) > most).map_or(0, |older| older + 1);

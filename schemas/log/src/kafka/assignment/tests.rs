@@ -10,8 +10,8 @@ fn record(offset: i64) -> Record {
     Record { offset: Offset(offset), timestamp: 0, key: None, value: Some(Bytes::from_static(b"x")), headers: Vec::new() }
 }
 
-fn held_at(position: i64) -> Held {
-    let mut held = Held::new(3, Duration::from_millis(5));
+fn held_at(position: i64) -> Assignment {
+    let mut held = Assignment::new(3, Duration::from_millis(5));
     held.start(source(), Offset(position));
     held
 }

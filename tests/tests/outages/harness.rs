@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basestream_tests::process::Urls;
-use basestream_tests::{Lab, Worker, now};
+use basestream_tests::{Harness, Worker, now};
 use batch::RunTime;
 use catalog::{Catalog, DefinitionKind};
 use committed::registry::Registry;
@@ -25,7 +25,7 @@ use crate::feed::{STREAM, VIEW, truth};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Engines {
-    pub lab: Lab,
+    pub lab: Harness,
     /// The topic, and the consumer group.
     pub topic: String,
     pub urls: Urls,
@@ -64,7 +64,7 @@ impl Engines {
             Some(address) => storage_at(&urls.storage, address),
         };
         let log = routes.kafka.as_ref().map_or(urls.log.clone(), |address| format!("kafka://{address}"));
-        let lab = Lab {
+        let lab = Harness {
             folder: tempfile::tempdir().unwrap(),
             catalog: Catalog::open(&catalog).await.unwrap(),
             storage,
@@ -169,7 +169,7 @@ impl Engines {
             let line = jobs::ledger::view(verifier, &state, view, now()).await.unwrap();
             assert!(line.balanced, "{line:?}");
         }
-        for file in state.files.iter().filter(|file| !file.doomed) {
+        for file in state.files.iter().filter(|file| !file.marked_for_deletion) {
             self.lab.storage.get_checked(&file.path, file.bytes, file.checksum).await.unwrap();
         }
     }

@@ -1,6 +1,6 @@
 //! A partition in a worker's hands: how far its records are decided, and what they were found to be.
 //!
-//! Nothing here touches a store, a clock or the network: the worker and the simulation drive the same claims.
+//! Nothing here touches a store, a clock or the network: the worker and the simulation drive the same partitions.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::decide::{Decider, Decision};
 
 /// What is uncommitted of one partition: the records at `[start, position)`.
 #[derive(Debug)]
-pub struct Claim {
+pub struct PartitionState {
     pub id: PartitionId,
     /// The log that its offsets belong to.
     pub identity: String,
-    /// The committed position; the unit began here.
+    /// The committed position; the epoch began here.
     pub start: Offset,
     /// The next offset to be read.
     pub position: Offset,
@@ -35,7 +35,7 @@ pub struct Claim {
     open_from: Offset,
 }
 
-/// What became of a partition's records in the unit.
+/// What became of a partition's records in the epoch.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     archived: i64,
@@ -43,7 +43,7 @@ struct Counts {
     dead_lettered: i64,
 }
 
-impl Claim {
+impl PartitionState {
     /// Begins at the committed position `start`, with a decider that knows what was accepted before it.
     pub fn new(id: PartitionId, identity: String, decider: Decider, start: Offset) -> Self {
         Self { id, identity, start, position: start, decider, counts: Counts::default(), complete_to: None, mark: None, open_from: start }
@@ -95,8 +95,8 @@ impl Claim {
         self.position > self.start
     }
 
-    /// What is uncommitted belongs to a checkpoint now: the next unit begins where it ends.
-    pub fn hand_over(&mut self) {
+    /// What is uncommitted belongs to a checkpoint now: the next epoch begins where it ends.
+    pub fn begin_next_epoch(&mut self) {
         self.start = self.position;
         self.counts = Counts::default();
     }
@@ -124,15 +124,15 @@ impl Claim {
     }
 }
 
-/// The checkpoint of these claims, and the logs that their partitions belong to: all that moved, in one record.
-pub fn checkpoint_of<'c>(
-    claims: impl IntoIterator<Item = &'c Claim>,
+/// The checkpoint of these partitions, and the logs that their partitions belong to: all that moved, in one record.
+pub fn checkpoint_record<'c>(
+    partitions: impl IntoIterator<Item = &'c PartitionState>,
     id: Uuid,
     worker: &str,
     now: Micros,
 ) -> (CheckpointRecord, BTreeMap<PartitionId, String>) {
-    let moved: Vec<&Claim> = claims.into_iter().filter(|claim| claim.has_work()).collect();
-    let ranges = moved.iter().map(|claim| claim.range()).collect();
-    let identities = moved.iter().map(|claim| (claim.id.clone(), claim.identity.clone())).collect();
+    let moved: Vec<&PartitionState> = partitions.into_iter().filter(|partition| partition.has_work()).collect();
+    let ranges = moved.iter().map(|partition| partition.range()).collect();
+    let identities = moved.iter().map(|partition| (partition.id.clone(), partition.identity.clone())).collect();
     (CheckpointRecord { id, worker: worker.to_owned(), committed_at: now, revision: 0, ranges }, identities)
 }

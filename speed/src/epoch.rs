@@ -1,4 +1,4 @@
-//! A worker's uncommitted work: one unit. It is committed whole or dropped whole. While one is committed, sealed, the next one grows.
+//! A worker's uncommitted work, an epoch. It is committed whole or dropped whole. While one is committed, sealed, the next one grows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use types::vector::{PartitionId, Vector};
 use types::{Result, failpoint};
 use uuid::Uuid;
 
-use crate::claim::{Claim, checkpoint_of};
 use crate::dead_letters::DeadLetters;
 use crate::decide::Decision;
+use crate::partition_state::{PartitionState, checkpoint_record};
 use crate::views::Views;
 
 mod tiers;
@@ -25,22 +25,22 @@ mod tiers;
 use tiers::merged_from;
 
 /// A partition a worker holds, with what it accepted since the last micro-batch.
-pub(crate) struct Held {
-    pub(crate) claim: Claim,
+pub(crate) struct AssignedPartition {
+    pub(crate) state: PartitionState,
     definition_version: u32,
     decoder: Arc<Decoder>,
     open: EventBatchBuilder,
 }
 
-impl Held {
-    pub(crate) fn new(claim: Claim, decoder: Arc<Decoder>, definition_version: u32) -> Self {
+impl AssignedPartition {
+    pub(crate) fn new(state: PartitionState, decoder: Arc<Decoder>, definition_version: u32) -> Self {
         let open = EventBatchBuilder::new(decoder.definition());
-        Self { claim, definition_version, decoder, open }
+        Self { state, definition_version, decoder, open }
     }
 }
 
-/// A unit of which a checkpoint is made: nothing is added to it any more.
-pub(crate) struct Sealed {
+/// An epoch of which a checkpoint is made: nothing is added to it any more.
+pub(crate) struct SealedEpoch {
     pub(crate) record: CheckpointRecord,
     /// The logs that its partitions belong to.
     pub(crate) identities: BTreeMap<PartitionId, String>,
@@ -52,8 +52,8 @@ pub(crate) struct Sealed {
 }
 
 #[derive(Default)]
-pub(crate) struct Unit {
-    pub(crate) held: BTreeMap<TopicPartition, Held>,
+pub(crate) struct Epoch {
+    pub(crate) assigned: BTreeMap<TopicPartition, AssignedPartition>,
     /// Accepted events of closed micro-batches, per partition in offset order.
     events: BTreeMap<PartitionId, Vec<RecordBatch>>,
     dead_letters: BTreeMap<Arc<str>, DeadLetters>,
@@ -65,17 +65,17 @@ pub(crate) struct Unit {
     pub(crate) began: Option<Instant>,
 }
 
-impl Unit {
+impl Epoch {
     /// Decides the records of one fetch and adds what is accepted to the open micro-batch.
     pub(crate) fn take(&mut self, fetched: &Fetched, now: Instant) -> Result<()> {
-        let Some(held) = self.held.get_mut(&fetched.source) else { return Ok(()) };
-        let Held { claim, decoder, open, .. } = held;
-        let partition = claim.id.partition;
-        let dead_letters = self.dead_letters.entry(claim.id.stream.clone()).or_default();
+        let Some(assigned) = self.assigned.get_mut(&fetched.source) else { return Ok(()) };
+        let AssignedPartition { state, decoder, open, .. } = assigned;
+        let number = state.id.partition;
+        let dead_letters = self.dead_letters.entry(state.id.stream.clone()).or_default();
         let before = open.bytes() + dead_letters.bytes();
-        let moved = claim.take(decoder, fetched, |record, decision| {
+        let moved = state.take(decoder, fetched, |record, decision| {
             match decision {
-                Decision::Accept(event) => open.append(event, partition, record)?,
+                Decision::Accept(event) => open.append(event, number, record)?,
                 Decision::Duplicate => {}
                 Decision::DeadLetter(reason) => dead_letters.append(&fetched.source, record, reason),
             }
@@ -93,25 +93,25 @@ impl Unit {
     /// Closes the open micro-batch: its states become a fresh layer that readers see at once.
     pub(crate) async fn close_micro_batch(&mut self, views: &mut Views, fresh: Option<&Fresh>) -> Result<()> {
         if self.open_since.take().is_none() {
-            self.tell_complete(fresh);
+            self.publish_completeness(fresh);
             return Ok(());
         }
         let mut events: BTreeMap<Arc<str>, Vec<RecordBatch>> = BTreeMap::new();
         let (mut start, mut end) = (Vector::new(), Vector::new());
         let mut max_event_time = BTreeMap::new();
-        for Held { claim, open, .. } in self.held.values_mut() {
-            let Some((from, to)) = claim.close() else { continue };
-            start.set(claim.id.clone(), from);
-            end.set(claim.id.clone(), to);
-            if let Some(time) = claim.max_event_time() {
-                let known = max_event_time.entry(claim.id.stream.clone()).or_insert(time);
+        for AssignedPartition { state, open, .. } in self.assigned.values_mut() {
+            let Some((from, to)) = state.close() else { continue };
+            start.set(state.id.clone(), from);
+            end.set(state.id.clone(), to);
+            if let Some(time) = state.max_event_time() {
+                let known = max_event_time.entry(state.id.stream.clone()).or_insert(time);
                 *known = time.max(*known);
             }
-            let of_stream = events.entry(claim.id.stream.clone()).or_default();
+            let of_stream = events.entry(state.id.stream.clone()).or_default();
             if !open.is_empty() {
                 let batch = open.finish()?;
                 of_stream.push(batch.clone());
-                self.events.entry(claim.id.clone()).or_default().push(batch);
+                self.events.entry(state.id.clone()).or_default().push(batch);
             }
         }
         self.open_rows = 0;
@@ -125,7 +125,7 @@ impl Unit {
         self.merge_layers(views, fresh)
     }
 
-    /// Merges layers of like size, as an LSM tree does: a unit has few of them however many micro-batches it saw.
+    /// Merges layers of like size, as an LSM tree does: an epoch has few of them however many micro-batches it saw.
     fn merge_layers(&mut self, views: &Views, fresh: Option<&Fresh>) -> Result<()> {
         loop {
             let sizes: Vec<usize> = self.layers.iter().map(|layer| rows(layer)).collect();
@@ -142,18 +142,18 @@ impl Unit {
         }
     }
 
-    fn tell_complete(&self, fresh: Option<&Fresh>) {
+    fn publish_completeness(&self, fresh: Option<&Fresh>) {
         if let Some(fresh) = fresh {
             fresh.complete(self.completeness());
         }
     }
 
     fn completeness(&self) -> Vec<(PartitionId, Micros)> {
-        self.claims().filter_map(|claim| Some((claim.id.clone(), claim.complete_to()?))).collect()
+        self.partitions().filter_map(|partition| Some((partition.id.clone(), partition.complete_to()?))).collect()
     }
 
-    pub(crate) fn claims(&self) -> impl Iterator<Item = &Claim> {
-        self.held.values().map(|held| &held.claim)
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = &PartitionState> {
+        self.assigned.values().map(|assigned| &assigned.state)
     }
 
     pub(crate) fn open_rows(&self) -> usize {
@@ -164,37 +164,37 @@ impl Unit {
         self.bytes + self.layers.iter().map(|layer| layer.memory_bytes()).sum::<usize>()
     }
 
-    /// Takes what there is for a checkpoint; the next unit begins where it ends. `None`: no partition moved since the last one.
-    pub(crate) fn seal(&mut self, id: Uuid, worker: &str, now: Micros) -> Result<Option<Sealed>> {
+    /// Takes what there is for a checkpoint; the next epoch begins where it ends. `None`: no partition moved since the last one.
+    pub(crate) fn seal(&mut self, id: Uuid, worker: &str, now: Micros) -> Result<Option<SealedEpoch>> {
         if !self.has_work() {
             return Ok(None);
         }
-        let (record, identities) = checkpoint_of(self.claims(), id, worker, now);
-        let marks = self.claims().filter(|claim| claim.has_work()).filter_map(|claim| claim.mark().cloned()).collect();
+        let (record, identities) = checkpoint_record(self.partitions(), id, worker, now);
+        let marks = self.partitions().filter(|partition| partition.has_work()).filter_map(|partition| partition.mark().cloned()).collect();
         let mut archive: BTreeMap<Arc<str>, (u32, Vec<RecordBatch>)> = BTreeMap::new();
-        for held in self.held.values() {
-            if let Some(batches) = self.events.remove(&held.claim.id) {
-                let (version, all) = archive.entry(held.claim.id.stream.clone()).or_default();
-                *version = held.definition_version;
+        for assigned in self.assigned.values() {
+            if let Some(batches) = self.events.remove(&assigned.state.id) {
+                let (version, all) = archive.entry(assigned.state.id.stream.clone()).or_default();
+                *version = assigned.definition_version;
                 all.extend(batches);
             }
         }
         let letters = self.dead_letters.iter_mut().filter(|(_, letters)| letters.bytes() > 0);
         let dead_letters = letters.map(|(stream, letters)| Ok((stream.clone(), letters.finish()?))).collect::<Result<_>>()?;
-        let sealed = Sealed { record, identities, marks, archive, dead_letters, layers: std::mem::take(&mut self.layers) };
-        self.held.values_mut().for_each(|held| held.claim.hand_over());
+        let sealed = SealedEpoch { record, identities, marks, archive, dead_letters, layers: std::mem::take(&mut self.layers) };
+        self.assigned.values_mut().for_each(|assigned| assigned.state.begin_next_epoch());
         self.clear();
         Ok(Some(sealed))
     }
 
-    /// True when a partition moved since the last unit was sealed.
+    /// True when a partition moved since the last epoch was sealed.
     fn has_work(&self) -> bool {
-        self.claims().any(Claim::has_work)
+        self.partitions().any(PartitionState::has_work)
     }
 
     /// Drops all uncommitted work and all partitions.
     pub(crate) fn drop_all(&mut self) {
-        self.held.clear();
+        self.assigned.clear();
         self.clear();
         self.open_since = None;
     }

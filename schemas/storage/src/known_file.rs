@@ -1,0 +1,41 @@
+//! A stored file as the catalog knows it, and the errors for one that is not so.
+
+use types::{Error, ErrorKind, Result};
+
+/// A file of the object storage and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownFile {
+    pub path: String,
+    pub bytes: i64,
+    /// CRC-32 of the whole file.
+    pub checksum: u32,
+}
+
+/// The store's error, with the object's name.
+pub(super) fn about(error: object_store::Error, path: &str) -> Error {
+    match error {
+        object_store::Error::NotFound { .. } => Error::not_found("the object storage has no such file").with("file", path),
+        object_store::Error::AlreadyExists { .. } => Error::conflict("the object storage has a file of this name").with("file", path),
+        other => Error::from(other).with("file", path),
+    }
+}
+
+/// A file that the catalog names and the storage does not have is damage, not a wrong question.
+pub(super) fn known_to_be_there(error: Error, path: &str, bytes: i64) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => Error::corrupt("a stored file is missing")
+            .with("file", path)
+            .with("found", "no such file")
+            .with("expected", format_args!("{bytes} bytes")),
+        _ => error,
+    }
+}
+
+/// The error for a stored file that is not what was written.
+pub(super) fn damaged(path: &str, what: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) -> Error {
+    Error::corrupt(format!("a stored file is damaged in {what}")).with("file", path).with("found", found).with("expected", expected)
+}
+
+pub(super) fn check_length(path: &str, found: u64, expected: i64) -> Result<()> {
+    if i64::try_from(found) == Ok(expected) { Ok(()) } else { Err(damaged(path, "its length in bytes", found, expected)) }
+}
