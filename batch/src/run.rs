@@ -26,12 +26,12 @@ use types::vector::Vector;
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
+use crate::bucket_partitioner::ShuffleContext;
 use crate::decide::{max_event_time, needed_files, switch_version, version_to_run};
 use crate::join::{Join, LocalEdges, if_readable};
 use crate::lease::KeepLease;
 use crate::memory::PeakPool;
 use crate::recompute::recompute;
-use crate::scatter::Ground;
 use crate::write::{SnapshotWriter, Written};
 
 pub use types::tiles::Clock;
@@ -90,7 +90,7 @@ pub struct Batch {
 }
 
 /// What a run works under.
-struct Under<'a> {
+struct RunContext<'a> {
     lease: &'a KeepLease,
     clock: &'a Clock,
     progress: &'a (dyn Fn(i64) + Send + Sync),
@@ -131,7 +131,7 @@ impl Batch {
         };
         failpoint::hit("run.leased")?;
         let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
-        let outcome = self.recorded(&request, &Under { lease: &renewing, clock: &clock, progress }).await;
+        let outcome = self.recorded(&request, &RunContext { lease: &renewing, clock: &clock, progress }).await;
         let lease = renewing.stop().await;
         if let Err(error) = self.catalog.release_lease(&lease).await {
             warn!(view = %request.view, %error, "the lease of a run was not released and will expire");
@@ -140,7 +140,7 @@ impl Batch {
     }
 
     /// Begins a record, works, and closes the record as succeeded or failed.
-    async fn recorded(&self, request: &RunRequest, under: &Under<'_>) -> Result<RunRecord> {
+    async fn recorded(&self, request: &RunRequest, under: &RunContext<'_>) -> Result<RunRecord> {
         let now = (under.clock)();
         let run = self.new_record(request, now).await?;
         let expect = vec![under.lease.expect(now)];
@@ -196,7 +196,7 @@ impl Batch {
     }
 
     /// Recomputes, writes, joins where the view is linked, and publishes.
-    async fn attempt(&self, state: &CatalogState, mut run: RunRecord, t: RunTime, under: &Under<'_>) -> Result<RunRecord> {
+    async fn attempt(&self, state: &CatalogState, mut run: RunRecord, t: RunTime, under: &RunContext<'_>) -> Result<RunRecord> {
         let registry = Registry::load(state, &self.functions).await?;
         let view = registry
             .view(&run.view, run.version)
@@ -207,7 +207,7 @@ impl Batch {
         let pool = Arc::new(PeakPool::new(self.settings.memory_limit_bytes));
         let session = self.session(pool.clone())?;
         let source = |stream: &StreamDefinition| self.scan(stream, &work);
-        let states = recompute(&self.ground(view, &work, buckets, pool.clone()), &session, &source).await?;
+        let states = recompute(&self.shuffle(view, &work, buckets, pool.clone()), &session, &source).await?;
         let local = view.plan.links.as_ref().map(|_| LocalEdges::new(self.settings.temp_dir.clone(), view, pool.clone()));
         let writer = self.writer(view, &work, run.id, &session);
         let mut written = writer.write(states, local.as_ref(), under.progress).await?;
@@ -248,8 +248,8 @@ impl Batch {
         self.publish(view, run, manifest, written, under).await
     }
 
-    fn ground(&self, view: &LiveView, work: &Work, buckets: u32, pool: Arc<PeakPool>) -> Ground {
-        Ground {
+    fn shuffle(&self, view: &LiveView, work: &Work, buckets: u32, pool: Arc<PeakPool>) -> ShuffleContext {
+        ShuffleContext {
             plan: view.plan.clone(),
             floors: work.floors.clone(),
             edges_from: work.edges_from,
@@ -289,7 +289,7 @@ impl Batch {
         mut run: RunRecord,
         manifest: Manifest,
         written: Written,
-        under: &Under<'_>,
+        under: &RunContext<'_>,
     ) -> Result<RunRecord> {
         let manifest_file = write_manifest(&self.storage, &manifest).await?;
         run.status = RunStatus::Succeeded;

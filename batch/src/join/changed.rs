@@ -105,10 +105,10 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn start(chunks: &'a [StateRows]) -> Result<Option<Self>> {
-        Self::of(chunks, 0)
+        Self::first_row_from(chunks, 0)
     }
 
-    fn of(chunks: &'a [StateRows], from: usize) -> Result<Option<Self>> {
+    fn first_row_from(chunks: &'a [StateRows], from: usize) -> Result<Option<Self>> {
         let Some(chunk) = (from..chunks.len()).find(|chunk| !chunks[*chunk].is_empty()) else { return Ok(None) };
         let rows = &chunks[chunk];
         Ok(Some(Self { chunk, row: 0, keys: rows.keys(), levels: levels(rows.batch())?.values(), tiles: tiles(rows.batch())? }))
@@ -116,7 +116,7 @@ impl<'a> Cursor<'a> {
 
     fn next(mut self, chunks: &'a [StateRows]) -> Result<Option<Self>> {
         self.row += 1;
-        if self.row < self.keys.len() { Ok(Some(self)) } else { Self::of(chunks, self.chunk + 1) }
+        if self.row < self.keys.len() { Ok(Some(self)) } else { Self::first_row_from(chunks, self.chunk + 1) }
     }
 
     fn place(&self) -> (&'a [u8], u8, Micros) {

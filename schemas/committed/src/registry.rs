@@ -74,7 +74,7 @@ impl Registry {
             else {
                 continue;
             };
-            let codec = Arc::new(KeyCodec::of(&plan)?);
+            let codec = Arc::new(KeyCodec::for_plan(&plan)?);
             let view = LiveView {
                 name: record.name.clone(),
                 version: record.version,

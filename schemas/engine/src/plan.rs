@@ -179,7 +179,7 @@ impl ViewPlan {
     }
 
     /// The plan of what is kept past these floors: its events go straight to the finest tile that is
-    /// ([`finest_kept`](types::tiles::finest_kept)), for [`climb`](crate::states::climb) to go on from. Events of edges before
+    /// ([`finest_kept`](types::tiles::finest_kept)), for [`rollup`](crate::states::rollup) to go on from. Events of edges before
     /// `edges_from` are left out.
     pub fn kept_past(&self, floors: &[(Level, Option<Micros>)], edges_from: &EdgesFrom) -> Result<ViewPlan> {
         Ok(ViewPlan { prepare: links::edges_past(edges_from, &kept_tiles(&self.prepare, floors)?)?, ..self.clone() })

@@ -21,7 +21,7 @@ pub(crate) mod values;
 
 pub use answer::answer;
 pub use buckets::bucket_of;
-pub use merge::{climb, merge_rows, merge_sorted};
+pub use merge::{merge_rows, merge_sorted, rollup};
 pub use partial::{Partial, prepared_plan};
 pub use pieces::Pieces;
 pub use rows::{KeyCodec, StateRows};

@@ -41,7 +41,7 @@ async fn planned() -> BTreeMap<&'static str, LiveView> {
         let project = Definitions { streams: streams.clone(), views: vec![definition.clone()] };
         let planned = Planner::new(&project, Functions::standard()).plan(&definition).await;
         let Ok(Planned::Kept(plan)) = planned else { panic!("{sql} is not planned") };
-        let codec = Arc::new(KeyCodec::of(&plan).unwrap());
+        let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
         let (name, status) = (view.into(), DefinitionStatus::Active);
         views.insert(view, LiveView { name, version: 1, status, definition: Arc::new(definition), plan, codec });
     }

@@ -27,7 +27,7 @@ pub struct KeyCodec {
 
 impl KeyCodec {
     /// The codec of a view's state rows.
-    pub fn of(plan: &ViewPlan) -> Result<Self> {
+    pub fn for_plan(plan: &ViewPlan) -> Result<Self> {
         let nodes = plan.links.as_ref().map(|links| NodeCodec::new(&plan.keys, &links.layout).map(Box::new)).transpose()?;
         Ok(Self { nodes, ..Self::new(&plan.keys)? })
     }
