@@ -7,7 +7,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
 use engine::plan::ViewPlan;
-use engine::states::partial::{partial_exec, prepared_plan};
+use engine::states::{partial_exec, prepared_plan};
 use futures::TryStreamExt;
 use tokio::task::JoinSet;
 use types::{Error, Result};

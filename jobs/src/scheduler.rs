@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batch::{Batch, Clock, RunRequest, RunTime};
+use batch::{Batch, RunRequest, RunTime};
 use catalog::{CatalogState, RunRecord, abandoned};
 use committed::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use types::tiles::Micros;
+use types::tiles::{Clock, Micros};
 use types::{ErrorKind, Result};
 use uuid::Uuid;
 

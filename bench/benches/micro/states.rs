@@ -2,8 +2,7 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use engine::states::merge::merge_all;
-use engine::states::{Partial, StateRows, merge_rows, rollup};
+use engine::states::{Partial, StateRows, merge_all, merge_rows, rollup};
 
 use crate::site::{SITE, scaled};
 

@@ -16,8 +16,7 @@ use futures::TryStreamExt;
 use jobs::served::NodeServed;
 use jobs::verify::{Verifier, verify_view};
 use serving::{Keys, Node, ServingClock};
-use storage::read_bucket;
-use storage::snapshot::ESTIMATED;
+use storage::{ESTIMATED, read_bucket};
 use tokio_util::sync::CancellationToken;
 use types::vector::{PartitionId, Vector};
 

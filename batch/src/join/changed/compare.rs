@@ -5,8 +5,7 @@ use arrow::datatypes::TimestampMicrosecondType;
 use arrow_row::{RowConverter, Rows, SortField};
 use committed::registry::LiveView;
 use engine::plan::links::{EdgeKind, LinkPlan, PairRange};
-use engine::states::StateRows;
-use engine::states::rows::tiles;
+use engine::states::{StateRows, tiles};
 use types::tiles::{Micros, Range};
 use types::{Error, Result};
 

@@ -6,8 +6,7 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, planning_session};
-use engine::states::sorted::SortedRun;
-use engine::states::{KeyCodec, Partial, merge_rows, rollup};
+use engine::states::{KeyCodec, Partial, SortedRun, merge_rows, rollup};
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
 
 use super::*;

@@ -201,17 +201,17 @@ impl LinkPlan {
     ///
     /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]: the number of
     /// events.
-    pub fn edge_use(&self, edges: &ViewPlan, condition: usize, range: &Range) -> Result<usize> {
+    pub(crate) fn edge_use(&self, edges: &ViewPlan, condition: usize, range: &Range) -> Result<usize> {
         self.state_use(edges, self.conditions[condition].state, range)
     }
 
     /// The edge plan's use of when edges were last seen.
-    pub fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<usize> {
+    pub(crate) fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<usize> {
         self.state_use(edges, self.seen, range)
     }
 
     /// The index of a range among those that edges are kept over.
-    pub fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
+    pub(crate) fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
         let range = if self.kind == EdgeKind::Liveness { &Range::ALL } else { range };
         edges.ranges.iter().position(|known| known == range)
     }

@@ -21,7 +21,7 @@ pub(super) fn accumulator(state: &StateExpr) -> Result<Box<dyn GroupsAccumulator
 }
 
 /// A fresh accumulator of an aggregate, for groups.
-pub fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+pub(crate) fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
     if aggregate.groups_accumulator_supported() {
         return Ok(aggregate.create_groups_accumulator()?);
     }

@@ -24,7 +24,7 @@ pub fn merged(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, uses
 }
 
 /// A state merged over one range, as a state: its fields, a row for each key that has rows in the range, and the row of each key.
-pub fn merged_states(
+pub(crate) fn merged_states(
     plan: &ViewPlan,
     pieces: &Pieces<'_>,
     t: Micros,

@@ -194,7 +194,7 @@ fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
 }
 
 /// The rows of one key among sorted encoded keys.
-pub fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
+pub(crate) fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
     let from = first_from(keys, key);
     from..end_of(keys, from, |other| other == key)
 }

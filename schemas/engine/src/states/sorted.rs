@@ -136,7 +136,7 @@ fn file_schema(state_schema: &SchemaRef) -> SchemaRef {
 }
 
 /// Maps a file that [`SortedFileWriter`] finished. Of each chunk its last key is read, the rest when it is touched.
-pub fn map(path: &Path) -> Result<SortedRun> {
+pub fn map_path(path: &Path) -> Result<SortedRun> {
     map_file(&File::open(path).map_err(|error| at(path, error))?).map_err(|error| error.with("file", path.display()))
 }
 
