@@ -251,14 +251,14 @@ impl Spilled {
 /// What the rows of a batch would take by themselves: Partial answers with slices of all it has, and buckets share what is the same in
 /// all of them.
 pub(crate) fn sliced_bytes(batch: &RecordBatch) -> Result<usize> {
-    let of = |column: &ArrayRef| -> Result<usize> {
+    let column_bytes = |column: &ArrayRef| -> Result<usize> {
         let data = column.to_data();
         // Texts that are seen through views lie in buffers of their own.
         let is_view = matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
         let viewed = if is_view { data.buffers()[1..].iter().map(|buffer| buffer.len()).sum() } else { 0 };
         Ok(data.get_slice_memory_size()? + viewed)
     };
-    batch.columns().iter().map(of).sum()
+    batch.columns().iter().map(column_bytes).sum()
 }
 
 #[cfg(test)]

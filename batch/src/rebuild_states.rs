@@ -15,7 +15,7 @@ use types::files::ObjectName;
 use types::{ErrorKind, Result};
 use uuid::Uuid;
 
-use crate::Batch;
+use crate::layer::Batch;
 
 /// What became of a file that was reported damaged.
 #[derive(Debug, Clone, PartialEq)]

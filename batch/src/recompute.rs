@@ -6,13 +6,18 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
+use engine::events::plan_schema;
 use engine::plan::ViewPlan;
 use engine::states::{partial_exec, prepared_plan};
 use futures::TryStreamExt;
+use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use tokio::task::JoinSet;
+use types::files::FileRecord;
+use types::vector::Vector;
 use types::{Error, Result};
 
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows, ShuffleContext};
+use crate::decide::RunInputs;
 
 /// Archive rows to states by bucket, in no order. Rows of one key and tile may be several. An event goes straight to the finest tile
 /// that the snapshot keeps: most are older than what is asked for in minutes.
@@ -45,6 +50,19 @@ pub(crate) async fn recompute(
         }
     }
     parts.into_iter().map(|parts| BucketRows::join(parts).ok_or_else(|| Error::internal("a plan has a partition"))).collect()
+}
+
+/// The archived events of a stream up to the run's cut.
+pub(crate) fn scan_archive(
+    storage: &ObjectStorage,
+    stream: &StreamDefinition,
+    inputs: &RunInputs,
+    threads: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_of_stream = |file: &&FileRecord| file.subject.as_deref() == Some(&*stream.name);
+    let files: Vec<FileRecord> = inputs.files.iter().filter(is_of_stream).cloned().collect();
+    let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: inputs.cut.clone() };
+    archive_plan(storage, &files, plan_schema(stream), &ranges, None, threads)
 }
 
 async fn partial_plan(

@@ -119,11 +119,11 @@ fn encoded_states(view: &LiveView, rows: &StateRows) -> Result<Rows> {
 }
 
 fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<Edge> {
-    let of = |condition| {
+    let of_condition = |condition| {
         let ranges = links.ranges.iter().map(side);
         ranges.map(move |range| Edge { condition, before: range.at(before).from, now: range.at(now).from })
     };
-    (0..links.conditions.len()).flat_map(of).collect()
+    (0..links.conditions.len()).flat_map(of_condition).collect()
 }
 
 /// The stretches of event time that an edge of a range passed over.
