@@ -92,6 +92,6 @@ decoders *arguments:
 bench-all:
     bench/run
 
-# micro-benchmarks of single steps: decode, dedupe, partial states, merge, ladder, lookup (an argument picks by name)
+# micro-benchmarks of single steps: decode, dedupe, partial states, merge, rollup, lookup (an argument picks by name)
 micro *arguments:
     cargo bench --workspace --bench micro -- {{arguments}}

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect};
+use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, RunRecord};
+use committed::registry::LiveView;
 use types::files::{FileKind, FileRecord};
-use types::tiles::Micros;
+use types::tiles::{EdgesFrom, Floors, Micros};
 use types::vector::Vector;
 use types::{Error, Result};
 use uuid::Uuid;
@@ -21,6 +22,44 @@ pub fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
     })
 }
 
+/// The time as of which a run prunes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunTime {
+    At(Micros),
+    /// The greatest event time of the view's streams at the cut.
+    EventClock,
+}
+
+/// What a run reads, and what it keeps.
+pub(crate) struct RunInputs {
+    pub(crate) cut: Vector,
+    pub(crate) t: Micros,
+    pub(crate) floors: Floors,
+    pub(crate) edges_from: EdgesFrom,
+    pub(crate) files: Vec<FileRecord>,
+    pub(crate) max_event_time: Option<Micros>,
+}
+
+impl RunInputs {
+    pub(crate) fn at_cut(state: &CatalogState, run: &RunRecord, view: &LiveView, t: RunTime) -> Result<RunInputs> {
+        let cut = run.cut.clone().ok_or_else(|| Error::internal("a run began without a cut"))?;
+        let streams: Vec<Arc<str>> = view.plan.streams.iter().map(|stream| stream.name.clone()).collect();
+        let max_event_time = max_event_time(state, &streams);
+        let t = match t {
+            RunTime::At(t) => t,
+            RunTime::EventClock => max_event_time.unwrap_or_default(),
+        };
+        let floors = view.plan.floors(t);
+        let files = needed_files(state, &streams, &cut, view.plan.oldest_kept(t));
+        Ok(RunInputs { cut, t, floors, edges_from: view.plan.edges_from(t), files, max_event_time })
+    }
+
+    /// How many events the files hold.
+    pub(crate) fn events(&self) -> i64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+}
+
 /// The archive files of these streams within the cut, without those wholly before the view's `horizon`.
 pub fn needed_files(state: &CatalogState, streams: &[Arc<str>], cut: &Vector, horizon: Option<Micros>) -> Vec<FileRecord> {
     let within: BTreeSet<Uuid> = state.checkpoints.iter().filter(|checkpoint| checkpoint.is_within(cut)).map(|c| c.id).collect();
@@ -33,6 +72,17 @@ pub fn needed_files(state: &CatalogState, streams: &[Arc<str>], cut: &Vector, ho
         .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
         .cloned()
         .collect()
+}
+
+/// The greatest event time of these streams, as the catalog has it.
+fn max_event_time(state: &CatalogState, streams: &[Arc<str>]) -> Option<Micros> {
+    let of_view = state.partitions.values().filter(|partition| streams.contains(&partition.id.stream));
+    of_view.filter_map(|partition| partition.max_event_time).max()
+}
+
+/// Buckets of a snapshot: a power of two, at most 256.
+pub(crate) fn bucket_count(events: i64, events_per_bucket: u64) -> u32 {
+    (events.max(0) as u64 / events_per_bucket.max(1) + 1).next_power_of_two().min(256) as u32
 }
 
 /// A version that was being built is served from its first snapshot on; the one before retires in the same transaction.
@@ -50,10 +100,4 @@ pub fn switch_version(commit: &mut Commit, state: &CatalogState, view: &Arc<str>
     }
     commit.expect.push(Expect::Revision(state.revision));
     Ok(())
-}
-
-/// The greatest event time of these streams, as the catalog has it.
-pub fn max_event_time(state: &CatalogState, streams: &[Arc<str>]) -> Option<Micros> {
-    let of_view = state.partitions.values().filter(|partition| streams.contains(&partition.id.stream));
-    of_view.filter_map(|partition| partition.max_event_time).max()
 }

@@ -18,13 +18,10 @@ use committed::registry::LiveView;
 use datafusion::physical_expr::utils::collect_columns;
 use engine::plan::links::LinkPlan;
 use engine::plan::{ColumnKind, ViewPlan};
-use engine::states::StateRows;
-use engine::states::rows::conform;
+use engine::states::{StateRows, conform};
 use engine::walk::EdgeLayers;
 use futures::{StreamExt, TryStreamExt, stream};
-use storage::scan::read_file_as;
-use storage::snapshot::{ESTIMATED, JOIN_FORMAT};
-use storage::{BucketFile, BucketWriter, Joined, Manifest, ObjectStorage, read_bucket};
+use storage::{BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, Manifest, ObjectStorage, read_bucket, read_file_as};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use types::files::FileRecord;
@@ -80,7 +77,7 @@ impl Join {
             self.clone().part(part, kept)
         }));
         let written: Vec<Part> = parts.buffered(self.threads).try_collect().await?;
-        let sum = |of: fn(&Part) -> i64| written.iter().map(of).sum::<i64>();
+        let sum = |count: fn(&Part) -> i64| written.iter().map(count).sum::<i64>();
         let (walked, carried) = (sum(|part| part.walked), sum(|part| part.carried));
         info!(view = %self.view.name, run = %self.run, walked, carried, "the join is written");
         metrics::counter!("basestream_batch_joined_rows_total", "view" => self.view.name.to_string(), "how" => "walked")
@@ -196,8 +193,8 @@ impl Join {
     /// Where the group keys stand among the view's columns, in their own order.
     fn keys_shown(&self) -> Option<Vec<usize>> {
         let columns = &self.view.plan.columns;
-        let of = |key: usize| columns.iter().position(|column| matches!(column.kind, ColumnKind::Key(of) if of == key));
-        (0..self.links.keys.len()).map(of).collect()
+        let place = |key: usize| columns.iter().position(|column| matches!(column.kind, ColumnKind::Key(shown) if shown == key));
+        (0..self.links.keys.len()).map(place).collect()
     }
 
     /// Walks the keys of a part, or those of them that are asked.

@@ -6,9 +6,7 @@ use std::time::Duration;
 use catalog::{Catalog, Expect, LeaseRecord};
 use tracing::warn;
 use types::ErrorKind;
-use types::tiles::Micros;
-
-use crate::run::Clock;
+use types::tiles::{Clock, Micros};
 
 /// Renews a lease until it is stopped or dropped.
 pub struct KeepLease {

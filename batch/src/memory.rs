@@ -1,4 +1,8 @@
-//! The memory of a run: DataFusion's fair spilling pool under the configured limit, with its peak remembered.
+//! The memory of a run: DataFusion's fair spilling pool under the configured limit, with its peak recorded.
+//!
+//! DataFusion has a `PeakRecordingPool` as well. It keeps a total of its own, from which it takes a released reservation only after the
+//! pool has given it to somebody else: with several threads its peak can be more than was ever reserved, and more than the limit. A run's
+//! record shows the peak beside the limit, so this one asks the pool itself.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,24 +10,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 
-/// A [`FairSpillPool`] that remembers the most it ever had reserved.
+/// A [`FairSpillPool`] that records the most it ever had reserved.
 #[derive(Debug)]
-pub struct PeakPool {
+pub(crate) struct PeakPool {
     inner: FairSpillPool,
     peak_bytes: AtomicUsize,
 }
 
 impl PeakPool {
-    pub fn new(limit_bytes: usize) -> Self {
+    pub(crate) fn new(limit_bytes: usize) -> Self {
         Self { inner: FairSpillPool::new(limit_bytes), peak_bytes: AtomicUsize::new(0) }
     }
 
     /// The greatest sum of reservations so far, in bytes.
-    pub fn peak_bytes(&self) -> usize {
+    pub(crate) fn peak_bytes(&self) -> usize {
         self.peak_bytes.load(Ordering::Relaxed)
     }
 
-    fn remember(&self) {
+    fn record(&self) {
         self.peak_bytes.fetch_max(self.inner.reserved(), Ordering::Relaxed);
     }
 }
@@ -49,7 +53,7 @@ impl MemoryPool for PeakPool {
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         self.inner.grow(reservation, additional);
-        self.remember();
+        self.record();
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
@@ -58,7 +62,7 @@ impl MemoryPool for PeakPool {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         self.inner.try_grow(reservation, additional)?;
-        self.remember();
+        self.record();
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The recomputation itself: from the archive to states, dealt out to the buckets of a snapshot.
+//! The recomputation itself: from the archive to states, partitioned into the buckets of a snapshot.
 
 use std::sync::Arc;
 
@@ -6,45 +6,63 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
+use engine::events::plan_schema;
 use engine::plan::ViewPlan;
-use engine::states::partial::{partial_exec, prepared_plan};
+use engine::states::{partial_exec, prepared_plan};
 use futures::TryStreamExt;
+use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use tokio::task::JoinSet;
+use types::files::FileRecord;
+use types::vector::Vector;
 use types::{Error, Result};
 
-use crate::scatter::{Bucketful, Ground, Scatter};
+use crate::bucket_partitioner::{BucketPartitioner, BucketRows, ShuffleContext};
+use crate::decide::RunInputs;
 
 /// Archive rows to states by bucket, in no order. Rows of one key and tile may be several. An event goes straight to the finest tile
 /// that the snapshot keeps: most are older than what is asked for in minutes.
 ///
-/// Under memory pressure Partial hands on early what it has, and the scatter spills. States are merged where they are written, in
+/// Under memory pressure Partial hands on early what it has, and the partitioner spills. States are merged where they are written, in
 /// order and a few keys at a time: a second aggregation in between would have to hold (or spill, which fails for states that are
-/// larger than their accumulators say) what the scatter holds anyway.
+/// larger than their accumulators say) what the partitioner holds anyway.
 pub(crate) async fn recompute(
-    ground: &Ground,
+    shuffle: &ShuffleContext,
     session: &SessionContext,
     source: &(dyn Fn(&StreamDefinition) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
-) -> Result<Vec<Bucketful>> {
-    let partial = partial_plan(&ground.plan.kept_past(&ground.floors, &ground.edges_from)?, session, source, ground.threads).await?;
-    let mut scattering = JoinSet::new();
+) -> Result<Vec<BucketRows>> {
+    let partial = partial_plan(&shuffle.plan.kept_past(&shuffle.floors, &shuffle.edges_from)?, session, source, shuffle.threads).await?;
+    let mut partitioning = JoinSet::new();
     for partition in 0..partial.output_partitioning().partition_count() {
         let mut states = partial.execute(partition, session.task_ctx())?;
-        let mut scatter = Scatter::new(ground.clone());
-        scattering.spawn(async move {
+        let mut partitioner = BucketPartitioner::new(shuffle.clone());
+        partitioning.spawn(async move {
             while let Some(batch) = states.try_next().await? {
-                scatter.push(&batch)?;
+                partitioner.push(&batch)?;
             }
             drop(states);
-            scatter.finish()
+            partitioner.finish()
         });
     }
-    let mut parts: Vec<Vec<Bucketful>> = (0..ground.buckets).map(|_| Vec::new()).collect();
-    while let Some(scattered) = scattering.join_next().await {
-        for (of_bucket, rows) in parts.iter_mut().zip(scattered??) {
+    let mut parts: Vec<Vec<BucketRows>> = (0..shuffle.buckets).map(|_| Vec::new()).collect();
+    while let Some(partitioned) = partitioning.join_next().await {
+        for (of_bucket, rows) in parts.iter_mut().zip(partitioned??) {
             of_bucket.push(rows);
         }
     }
-    parts.into_iter().map(|parts| Bucketful::join(parts).ok_or_else(|| Error::internal("a plan has a partition"))).collect()
+    parts.into_iter().map(|parts| BucketRows::join(parts).ok_or_else(|| Error::internal("a plan has a partition"))).collect()
+}
+
+/// The archived events of a stream up to the run's cut.
+pub(crate) fn scan_archive(
+    storage: &ObjectStorage,
+    stream: &StreamDefinition,
+    inputs: &RunInputs,
+    threads: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_of_stream = |file: &&FileRecord| file.subject.as_deref() == Some(&*stream.name);
+    let files: Vec<FileRecord> = inputs.files.iter().filter(is_of_stream).cloned().collect();
+    let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: inputs.cut.clone() };
+    archive_plan(storage, &files, plan_schema(stream), &ranges, None, threads)
 }
 
 async fn partial_plan(

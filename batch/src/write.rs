@@ -1,10 +1,10 @@
-//! From states by bucket to a snapshot's files: whole keys at a time, each with its ladder of tiles.
+//! From states by bucket to a snapshot's files: whole keys at a time, each with the coarser tiles rolled up.
 
 use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
 use engine::plan::ViewPlan;
-use engine::states::{KeyCodec, StateRows, climb};
+use engine::states::{KeyCodec, StateRows, rollup};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, BucketWriter, ObjectStorage};
 use tokio::sync::mpsc;
@@ -14,9 +14,9 @@ use types::tiles::Floors;
 use types::{Error, Result, failpoint};
 use uuid::Uuid;
 
+use crate::bucket_partitioner::BucketRows;
+use crate::bucket_sort::{ExternalSort, sort_in_memory};
 use crate::join::{FinishedBucket, LocalBucket, LocalEdges};
-use crate::scatter::Bucketful;
-use crate::whole_keys::{WholeKeys, sort_in_memory};
 
 /// A bucket is sorted in memory where it is at most this part of what the run may hold for each that is worked on at once.
 const PART_OF_SHARE: usize = 8;
@@ -52,7 +52,7 @@ impl SnapshotWriter {
     /// Writes every bucket. Buckets without a row have no file.
     pub(crate) async fn write(
         &self,
-        buckets: Vec<Bucketful>,
+        buckets: Vec<BucketRows>,
         local: Option<&LocalEdges>,
         progress: &(dyn Fn(i64) + Send + Sync),
     ) -> Result<Written> {
@@ -72,7 +72,7 @@ impl SnapshotWriter {
     }
 
     /// Sorts a bucket and writes it meanwhile.
-    async fn bucket(&self, bucket: u32, rows: Bucketful, local: Option<&LocalEdges>) -> Result<Option<Part>> {
+    async fn bucket(&self, bucket: u32, rows: BucketRows, local: Option<&LocalEdges>) -> Result<Option<Part>> {
         let (send, mut chunks) = mpsc::channel(2);
         let sorting = self.clone().sort(rows, send);
         let writing = async move {
@@ -97,8 +97,8 @@ impl SnapshotWriter {
         }
     }
 
-    /// Sends a bucket's rows in order, merged and with their ladder.
-    async fn sort(self, rows: Bucketful, send: mpsc::Sender<StateRows>) -> Result<()> {
+    /// Sends a bucket's rows in order, merged and rolled up.
+    async fn sort(self, rows: BucketRows, send: mpsc::Sender<StateRows>) -> Result<()> {
         let gone = |_| Error::internal("the writer of a bucket is gone");
         if rows.bytes <= (self.limit_bytes / self.threads / PART_OF_SHARE).min(MOST_IN_MEMORY_BYTES) {
             let sort = move || {
@@ -108,7 +108,7 @@ impl SnapshotWriter {
             };
             return tokio::task::spawn_blocking(sort).await?;
         }
-        let mut sorted = WholeKeys::sort_outside(&self.plan, self.codec.clone(), rows, self.context.clone())?;
+        let mut sorted = ExternalSort::start(&self.plan, self.codec.clone(), rows, self.context.clone())?;
         while let Some(sorted) = sorted.next().await? {
             if let Some(rows) = self.finished(&sorted)? {
                 send.send(rows).await.map_err(gone)?;
@@ -119,8 +119,8 @@ impl SnapshotWriter {
 
     /// Merged, and with the coarser levels; `None` where the floors leave nothing.
     fn finished(&self, sorted: &StateRows) -> Result<Option<StateRows>> {
-        let laddered = climb(&self.plan, sorted, &self.floors)?;
-        Ok((!laddered.is_empty()).then_some(laddered))
+        let rolled_up = rollup(&self.plan, sorted, &self.floors)?;
+        Ok((!rolled_up.is_empty()).then_some(rolled_up))
     }
 
     async fn open(&self, bucket: u32, local: Option<&LocalEdges>) -> Result<OpenBucket> {

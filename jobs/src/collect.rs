@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use batch::Clock;
 use catalog::{
     Catalog, CollectionPlan, DefinitionKind, DefinitionRecord, DefinitionStatus, ORPHAN_AGE, collectable, orphans, orphans_commit,
 };
@@ -16,6 +15,7 @@ use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use types::files::ObjectName;
+use types::tiles::Clock;
 use types::{ErrorKind, Result, failpoint};
 use uuid::Uuid;
 

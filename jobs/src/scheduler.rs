@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batch::{Batch, Clock, RunRequest, RunTime};
+use batch::{Batch, RunRequest, RunTime};
 use catalog::{CatalogState, RunRecord, abandoned};
 use committed::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use types::tiles::Micros;
+use types::tiles::{Clock, Micros};
 use types::{ErrorKind, Result};
 use uuid::Uuid;
 
 mod due;
-mod mend;
+mod rebuild_states;
 
 pub use due::{Due, due_runs};
-pub use mend::{Tried, mendable};
+pub use rebuild_states::{Tried, rebuildable};
 
 /// How often the catalog is asked what is due.
 const LOOK: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ impl Scheduler {
         self.close_abandoned(&state).await?;
         let now = (self.clock)();
         if let Some(registry) = registry {
-            self.tried.mend(&self.batch, &state, registry, now).await;
+            self.tried.rebuild_states(&self.batch, &state, registry, now).await;
         }
         let due = registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default();
         let Some(next) = due.into_iter().find(|due| had.insert((due.view.clone(), due.version))) else { return Ok(false) };

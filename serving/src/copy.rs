@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::BinaryArray;
 use committed::registry::LiveView;
-use engine::states::bucket_of;
-use engine::states::sorted::SortedRun;
+use engine::states::{SortedRun, bucket_of};
 use storage::{Manifest, ObjectStorage};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;

@@ -14,11 +14,9 @@ use definitions::StreamDefinition;
 use engine::events::{Decoder, EventBatchBuilder};
 use engine::fresh::{Fresh, FreshLayer};
 use engine::functions::Functions;
-use engine::states::bucket_of;
-use engine::states::{Partial, climb, merge_rows};
+use engine::states::{Partial, bucket_of, merge_rows, rollup};
 use event_log::Log;
-use storage::snapshot::MANIFEST_FORMAT;
-use storage::{BucketWriter, Manifest, ObjectStorage, write_archive, write_manifest};
+use storage::{BucketWriter, MANIFEST_FORMAT, Manifest, ObjectStorage, write_archive, write_manifest};
 use types::files::FileRecord;
 use types::files::ObjectName;
 use types::record::Record;
@@ -211,16 +209,16 @@ impl Lab {
                 })
                 .collect();
             let finest = merge_rows(&live.plan, &live.codec, &of_bucket).unwrap();
-            let laddered = climb(&live.plan, &finest, &floors).unwrap();
-            if laddered.is_empty() {
+            let rolled_up = rollup(&live.plan, &finest, &floors).unwrap();
+            if rolled_up.is_empty() {
                 continue;
             }
             let schema = live.plan.state_schema().clone();
             let name = ObjectName::Bucket { view: live.name.clone(), version: live.version, run, bucket };
             let mut writer = BucketWriter::begin(&self.storage, (name, bucket), schema, Vec::new()).await.unwrap();
-            writer.push(laddered.batch()).await.unwrap();
+            writer.push(rolled_up.batch()).await.unwrap();
             let (file, record) = writer.finish().await.unwrap();
-            rows += laddered.len() as i64;
+            rows += rolled_up.len() as i64;
             files.push(file);
             records.push(record);
         }

@@ -5,14 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use catalog::{CatalogState, CheckpointRecord};
 use committed::registry::LiveView;
 use committed::segment::{Segment, SegmentSession, SegmentSource, segment_rows};
-use engine::states::StateRows;
-use engine::states::merge::merge_all;
 use futures::{StreamExt, TryStreamExt};
 use storage::ObjectStorage;
 use types::vector::Vector;
 use types::{Error, Result};
 
-use engine::states::sorted::SortedRun;
+use engine::states::{SortedRun, StateRows, merge_all};
 
 mod plan;
 

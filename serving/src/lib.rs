@@ -1,7 +1,7 @@
 //! The serving layer: snapshots, segments and fresh layers in; answers out.
 //!
 //! A [`Node`] follows the catalog. Each query takes one [`Stand`]: a catalog state with its layers, and a time. A lookup merges the
-//! few rows of its keys, a scan does the same part by part; both are [`mod@engine::states::answer`], and for views over a
+//! few rows of its keys, a scan does the same part by part; both are [`engine::states::answer`], and for views over a
 //! JOIN a walk. SQL ([`Node::query`]) and [`http`] ask the same way, and every answer says what it stands on ([`Meta`]).
 //!
 //! ```text

@@ -20,6 +20,6 @@ mod worker;
 
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace};
 pub use partition_state::{PartitionState, checkpoint_record};
-pub use rebuild::{Before, Redecide, Redecided, values_before};
-pub use recover::{Start, files_since, gap_commit, start_of};
-pub use speed::{Clock, Speed, SpeedSettings};
+pub use rebuild::{Before, Redecide, Redecided};
+pub use recover::{Start, files_since, start_of};
+pub use speed::{Speed, SpeedSettings};

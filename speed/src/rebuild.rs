@@ -121,7 +121,7 @@ impl Redecide<'_> {
 }
 
 /// The values of a partition at `start`, from the checkpoint that ends there (or before a gap that ends there).
-pub fn values_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> Result<Before> {
+pub(crate) fn values_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> Result<Before> {
     let ranges = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges);
     let previous = ranges.filter(|range| range.partition == *partition && range.end <= start).max_by_key(|range| range.end);
     let end = previous.map_or(Offset::ZERO, |range| range.end);

@@ -87,7 +87,7 @@ pub enum Start {
 }
 
 /// The commit that moves a partition over a gap. The partition's clock does not move: nothing was read.
-pub fn gap_commit(
+pub(crate) fn gap_commit(
     id: Uuid,
     known: Option<&PartitionRecord>,
     partition: &PartitionId,

@@ -14,12 +14,11 @@ use event_log::{Log, Subscription};
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use types::tiles::Clock;
 use types::{Error, ErrorKind, Result};
 
 use crate::decide::DedupSettings;
 use crate::worker::Worker;
-
-pub use types::tiles::Clock;
 
 /// How often a worker asks whether definitions changed.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -12,8 +12,7 @@ use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array};
 use arrow::compute::take;
 use committed::registry::LiveView;
 use engine::plan::links::LinkPlan;
-use engine::states::StateRows;
-use engine::states::rows::{levels, tiles};
+use engine::states::{StateRows, levels, tiles};
 use engine::walk::{Buckets, EdgeLayers};
 use types::Result;
 use types::tiles::Micros;
@@ -43,11 +42,11 @@ pub(super) fn keys_of(
     let mut keys = near.clone();
     for (rows, _) in edges.chunks(part) {
         let near = codec.near_rows(rows.batch())?;
-        let of = |columns: &std::ops::Range<usize>| -> Vec<ArrayRef> {
+        let near_columns = |columns: &std::ops::Range<usize>| -> Vec<ArrayRef> {
             rows.batch().columns()[columns.clone()].iter().map(|key| key.slice(near.start, near.len())).collect()
         };
-        let groups = codec.near(&of(&links.layout.groups), near.len())?;
-        let nodes = codec.far(&of(&links.layout.via), near.len())?;
+        let groups = codec.near(&near_columns(&links.layout.groups), near.len())?;
+        let nodes = codec.far(&near_columns(&links.layout.via), near.len())?;
         for row in 0..near.len() {
             if far.contains(nodes.value(row)) && !keys.contains(groups.value(row)) {
                 keys.insert(groups.value(row).to_vec());
@@ -105,10 +104,10 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn start(chunks: &'a [StateRows]) -> Result<Option<Self>> {
-        Self::of(chunks, 0)
+        Self::first_row_from(chunks, 0)
     }
 
-    fn of(chunks: &'a [StateRows], from: usize) -> Result<Option<Self>> {
+    fn first_row_from(chunks: &'a [StateRows], from: usize) -> Result<Option<Self>> {
         let Some(chunk) = (from..chunks.len()).find(|chunk| !chunks[*chunk].is_empty()) else { return Ok(None) };
         let rows = &chunks[chunk];
         Ok(Some(Self { chunk, row: 0, keys: rows.keys(), levels: levels(rows.batch())?.values(), tiles: tiles(rows.batch())? }))
@@ -116,7 +115,7 @@ impl<'a> Cursor<'a> {
 
     fn next(mut self, chunks: &'a [StateRows]) -> Result<Option<Self>> {
         self.row += 1;
-        if self.row < self.keys.len() { Ok(Some(self)) } else { Self::of(chunks, self.chunk + 1) }
+        if self.row < self.keys.len() { Ok(Some(self)) } else { Self::first_row_from(chunks, self.chunk + 1) }
     }
 
     fn place(&self) -> (&'a [u8], u8, Micros) {
@@ -129,12 +128,12 @@ fn add(view: &LiveView, links: &LinkPlan, chunk: &StateRows, rows: Vec<u32>, fou
     let codec = view.codec.nodes()?;
     let near_rows = codec.near_rows(chunk.batch())?.end;
     let (near, far): (Vec<u32>, Vec<u32>) = rows.into_iter().partition(|row| (*row as usize) < near_rows);
-    let of = |columns: &std::ops::Range<usize>, rows: &[u32]| -> Result<Vec<ArrayRef>> {
+    let taken = |columns: &std::ops::Range<usize>, rows: &[u32]| -> Result<Vec<ArrayRef>> {
         let rows = UInt32Array::from(rows.to_vec());
         chunk.batch().columns()[columns.clone()].iter().map(|key| Ok(take(key, &rows, None)?)).collect()
     };
-    let groups = codec.near(&of(&links.layout.groups, &near)?, near.len())?;
-    let nodes = codec.far(&of(&links.layout.via, &far)?, far.len())?;
+    let groups = codec.near(&taken(&links.layout.groups, &near)?, near.len())?;
+    let nodes = codec.far(&taken(&links.layout.via, &far)?, far.len())?;
     found.near.extend(groups.iter().flatten().map(<[u8]>::to_vec));
     found.far.extend(nodes.iter().flatten().map(<[u8]>::to_vec));
     Ok(())

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use committed::registry::LiveView;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
-use engine::states::StateRows;
-use engine::states::sorted::{SortedFileWriter, SortedRun, map_file};
+use engine::states::{SortedFileWriter, SortedRun, StateRows, map_file};
 use engine::walk::{Buckets, NodeIndex};
 use futures::{StreamExt, TryStreamExt, stream};
 use tracing::debug;

@@ -2,8 +2,7 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use engine::states::merge::merge_all;
-use engine::states::{Partial, StateRows, climb, merge_rows};
+use engine::states::{Partial, StateRows, merge_all, merge_rows, rollup};
 
 use crate::site::{SITE, scaled};
 
@@ -59,13 +58,13 @@ fn merge_of_8_layers(bencher: Bencher<'_, '_>) {
 
 /// The coarser tiles above the finest ones.
 #[divan::bench]
-fn ladder(bencher: Bencher<'_, '_>) {
+fn rollup_of_tiles(bencher: Bencher<'_, '_>) {
     let (view, layers) = (&SITE.view, layers());
     let finest = merge_all(&view.plan, &view.codec, &layers.iter().collect::<Vec<_>>()).expect("rows");
     let floors = view.plan.floors(SITE.newest());
     bencher.counter(ItemsCount::new(finest.len())).bench_local(|| {
-        let laddered = climb(&view.plan, &finest, &floors).expect("rows");
-        assert!(!laddered.is_empty());
-        laddered
+        let rolled_up = rollup(&view.plan, &finest, &floors).expect("rows");
+        assert!(!rolled_up.is_empty());
+        rolled_up
     });
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::AsArray;
 use catalog::CatalogState;
 use futures::TryStreamExt;
-use storage::ObjectStorage;
-use storage::dead_letters::read_dead_letters;
+use storage::{ObjectStorage, read_dead_letters};
 use types::Result;
 use types::files::FileKind;
 

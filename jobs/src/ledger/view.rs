@@ -97,13 +97,13 @@ async fn manifest(verifier: &Verifier, state: &CatalogState, path: &str) -> Resu
 /// Adds up `__events` over the longest window: snapshot, then the states of every checkpoint after its cut.
 async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, (snapshot, t): (Option<&Manifest>, Micros)) -> Result<i64> {
     let span = live.plan.ranges[live.plan.existence].at(t);
-    let laddered = cover(span, &live.plan.ladder);
-    let finest = if live.plan.finest() == Level::All { laddered.clone() } else { cover(span, &live.plan.ladder[..1]) };
+    let rolled_up = cover(span, &live.plan.ladder);
+    let finest = if live.plan.finest() == Level::All { rolled_up.clone() } else { cover(span, &live.plan.ladder[..1]) };
     let mut sum = 0;
     for bucket in snapshot.iter().flat_map(|manifest| &manifest.files) {
         let mut batches = read_bucket(&verifier.storage, bucket).await?;
         while let Some(batch) = batches.try_next().await? {
-            sum += events_in(&live.plan, &batch, &laddered)?;
+            sum += events_in(&live.plan, &batch, &rolled_up)?;
         }
     }
     let cut = snapshot.map(|manifest| manifest.cut.clone()).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use batch::Mended;
+use batch::RebuildOutcome;
 use catalog::{Add, CatalogState, Commit, GapRecord, RunRecord, RunStatus, give_up_commit, replace_commit};
 use committed::registry::Registry;
 use types::files::{FileKind, FileRecord};
@@ -29,11 +29,11 @@ pub(super) async fn act(installation: &Installation, registry: &Registry, step: 
 }
 
 async fn states(installation: &Installation, state: &CatalogState, registry: &Registry, path: &str) -> Result<String> {
-    Ok(match installation.batch().mend_states(state, registry, path).await? {
-        Mended::Rebuilt(file) => format!("rebuilt from the archive as {}", file.path),
-        Mended::Dropped => "no view needs it: dropped".into(),
-        Mended::Whole => "it is whole".into(),
-        Mended::Gone => "replaced or collected by another process".into(),
+    Ok(match installation.batch().rebuild_states(state, registry, path).await? {
+        RebuildOutcome::Rebuilt(file) => format!("rebuilt from the archive as {}", file.path),
+        RebuildOutcome::Dropped => "no view needs it: dropped".into(),
+        RebuildOutcome::Whole => "it is whole".into(),
+        RebuildOutcome::Gone => "replaced or collected by another process".into(),
     })
 }
 

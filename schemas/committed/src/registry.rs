@@ -7,7 +7,8 @@ use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
-use engine::plan::{LinkPlan, Planned, Planner, ViewPlan};
+use engine::plan::links::LinkPlan;
+use engine::plan::{Planned, Planner, ViewPlan};
 use engine::states::KeyCodec;
 use engine::walk::{EdgeLayers, Walk};
 use types::suggest::nearest;
@@ -74,7 +75,7 @@ impl Registry {
             else {
                 continue;
             };
-            let codec = Arc::new(KeyCodec::of(&plan)?);
+            let codec = Arc::new(KeyCodec::for_plan(&plan)?);
             let view = LiveView {
                 name: record.name.clone(),
                 version: record.version,

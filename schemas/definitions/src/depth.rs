@@ -9,15 +9,15 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use types::{Error, Result};
 
 /// Words and symbols between two brackets, of one item of a list; from FROM on its commas count as well.
-pub const MAX_STRETCH: usize = 1_024;
+pub(crate) const MAX_STRETCH: usize = 1_024;
 /// Brackets in brackets.
-pub const MAX_BRACKETS: usize = 64;
+pub(crate) const MAX_BRACKETS: usize = 64;
 /// Parts of a query that WITH names.
-pub const MAX_PARTS: usize = 128;
+pub(crate) const MAX_PARTS: usize = 128;
 /// EXPLAIN of EXPLAIN.
-pub const MAX_EXPLAINS: usize = 4;
+pub(crate) const MAX_EXPLAINS: usize = 4;
 /// Words and symbols of one text.
-pub const MAX_TOKENS: usize = 200_000;
+pub(crate) const MAX_TOKENS: usize = 200_000;
 
 /// Where a text passes a limit, and which.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct TooDeep {
 }
 
 /// Finds the first place at which a text passes a limit.
-pub fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) -> Option<TooDeep> {
+pub(crate) fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) -> Option<TooDeep> {
     let mut text = Text { stretches: vec![Stretch::default()], ..Text::default() };
     let mut tokens = tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).peekable();
     while let Some(token) = tokens.next() {
@@ -40,7 +40,7 @@ pub fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) -> Opti
     None
 }
 
-/// As [`too_deep`], for a text. Errors: `Input` with line and column. A text that is not SQL is the parser's to refuse.
+/// As `too_deep`, for a text. Errors: `Input` with line and column. A text that is not SQL is the parser's to refuse.
 pub fn check_depth(sql: &str) -> Result<()> {
     let mut tokens = Vec::new();
     let _ = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);

@@ -128,7 +128,7 @@ impl Diagnostic {
         self
     }
 
-    pub fn leaving_out(mut self, name: Option<String>) -> Self {
+    pub(crate) fn leaving_out(mut self, name: Option<String>) -> Self {
         self.left_out = name;
         self
     }

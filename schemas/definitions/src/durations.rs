@@ -31,7 +31,7 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
 /// Parses a size in bytes: `512B`, `64KiB`, `256MiB`, `4GiB`, `1TiB`, and the decimal `kB`, `MB`, `GB`, `TB`.
 ///
 /// Refused: zero, fractions, a number without a unit, and more than 63 bits.
-pub fn parse_bytes(text: &str) -> Result<u64> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64> {
     let (number, unit) = split(text, "size", "a whole number and a unit (B, KiB, MiB, GiB, TiB), such as '256MiB'")?;
     let unit_bytes: u64 = match unit {
         "B" => 1,
@@ -68,7 +68,7 @@ pub fn format_duration(duration: Duration) -> String {
     format!("{ms}ms")
 }
 
-/// Writes a size so that [`parse_bytes`] reads it back: the largest binary unit that divides it.
+/// Writes a size so that `parse_bytes` reads it back: the largest binary unit that divides it.
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (unit_bytes, unit) in UNITS {

@@ -12,10 +12,10 @@ use types::sql_types::timestamp_type;
 use types::tiles::Level;
 
 pub mod depth;
-pub mod diagnostics;
+mod diagnostics;
 pub mod durations;
 pub mod parse;
-pub mod schedule;
+mod schedule;
 pub mod settings;
 
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};

@@ -20,7 +20,7 @@ mod local_time;
 pub enum Schedule {
     /// At the multiples of this since 1970-01-01 UTC: `1h` is every full hour, however long a process has been up.
     Every(Duration),
-    /// Unix cron by the wall clock of a time zone; make it with [`Schedule::cron`], which checks it.
+    /// Unix cron by the wall clock of a time zone; made by the parser, which checks it.
     Cron { expression: String, timezone: Tz },
 }
 
@@ -34,7 +34,7 @@ impl Schedule {
     /// When the clocks change, no run is lost or doubled: with restricted hours a time in the hour that is left out runs
     /// once, when the clocks have moved on, and a time in the hour that comes twice runs the first time. A schedule of every hour
     /// goes on by the clock through both passes of that hour.
-    pub fn cron(expression: &str, timezone: Tz) -> Result<Schedule> {
+    pub(crate) fn cron(expression: &str, timezone: Tz) -> Result<Schedule> {
         let expression = expression.trim();
         let fields = Expression::parse(expression)?;
         let schedule = Schedule::Cron { expression: expression.to_owned(), timezone };
@@ -47,7 +47,7 @@ impl Schedule {
 
     /// The first due time after `after`, and after `last` (the due time of the last run), so that a clock that was set back does
     /// not repeat a run. `None` when there is none up to the year 2100.
-    pub fn next_after(&self, after: DateTime<Utc>, last: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+    pub(crate) fn next_after(&self, after: DateTime<Utc>, last: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
         let after = last.map_or(after, |last| last.max(after));
         match self {
             Schedule::Every(length) => {

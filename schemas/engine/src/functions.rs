@@ -31,11 +31,11 @@ mod statistics;
 mod top_k;
 
 pub(crate) use distinct::grouped;
-pub use last_n::{LAST_N, LAST_N_MAX, last_n};
+pub use last_n::last_n;
 pub use markers::{AS_OF, WITHIN, as_of, within};
-pub use state_formats::{state_format, state_stamp};
-pub use statistics::{poisson_sf, poisson_upper_tail, zscore};
-pub use top_k::{TOP_K, TOP_K_CAPACITY, TOP_K_MAX, top_k};
+pub use state_formats::state_stamp;
+pub use statistics::{poisson_sf, zscore};
+pub use top_k::{TOP_K, TOP_K_CAPACITY, top_k};
 
 /// A set of scalar and aggregate functions to plan with, besides those of DataFusion. Cheap to clone.
 ///
@@ -63,7 +63,7 @@ impl Functions {
     /// Adds a scalar function; it replaces one of the same name, also one of DataFusion's.
     ///
     /// It must be a pure function of its arguments: batch and speed layer call it at different times.
-    pub fn with_scalar(mut self, function: ScalarUDF) -> Self {
+    pub(crate) fn with_scalar(mut self, function: ScalarUDF) -> Self {
         Arc::make_mut(&mut self.scalars).insert(function.name().to_owned(), Arc::new(function));
         self
     }
@@ -92,7 +92,7 @@ impl Functions {
 
     /// Makes these functions known to a registry: a session's state, for one. A registry that takes part in analysis also
     /// gets the check that `n` and `k` are literals within their bounds; elsewhere the physical planner finds that.
-    pub fn register_all(&self, registry: &mut dyn FunctionRegistry) -> Result<()> {
+    pub(crate) fn register_all(&self, registry: &mut dyn FunctionRegistry) -> Result<()> {
         for function in bounded::bounded() {
             registry.register_udf(Arc::clone(function))?;
         }
@@ -105,11 +105,6 @@ impl Functions {
         calls::register_check(registry)?;
         Ok(())
     }
-}
-
-/// Makes basestream's own functions known to a registry.
-pub fn register_all(registry: &mut dyn FunctionRegistry) -> Result<()> {
-    Functions::standard().register_all(registry)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
+use crate::plan::links::LinkPlan;
 use crate::plan::tile_function::kept_tiles;
 use definitions::StreamDefinition;
 use types::Result;
@@ -37,7 +38,6 @@ mod tile_function;
 mod within;
 
 pub use analyse::{Planned, Planner};
-pub use links::LinkPlan;
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 
 /// How one view is kept and answered. Everything here is fixed by the view's SELECT and its streams' definitions.
@@ -159,7 +159,7 @@ impl ViewPlan {
     }
 
     /// A row of merged values: the keys, [`AS_OF`], the events per range, then one value per use.
-    pub fn value_schema(&self) -> &SchemaRef {
+    pub(crate) fn value_schema(&self) -> &SchemaRef {
         &self.value_schema
     }
 
@@ -179,7 +179,7 @@ impl ViewPlan {
     }
 
     /// The plan of what is kept past these floors: its events go straight to the finest tile that is
-    /// ([`finest_kept`](types::tiles::finest_kept)), for [`climb`](crate::states::climb) to go on from. Events of edges before
+    /// ([`finest_kept`](types::tiles::finest_kept)), for [`rollup`](crate::states::rollup) to go on from. Events of edges before
     /// `edges_from` are left out.
     pub fn kept_past(&self, floors: &[(Level, Option<Micros>)], edges_from: &EdgesFrom) -> Result<ViewPlan> {
         Ok(ViewPlan { prepare: links::edges_past(edges_from, &kept_tiles(&self.prepare, floors)?)?, ..self.clone() })

@@ -1,27 +1,29 @@
-//! States: made from events ([`partial`]), kept as sorted rows ([`rows`]), merged by key and tile ([`merge`]) and over the
-//! ranges of a question ([`answer`]).
+//! States: made from events ([`Partial`]), kept as sorted rows ([`StateRows`]), merged by key and tile ([`merge_rows`]) and over the
+//! ranges of a question ([`answer()`]).
 //!
 //! A micro-batch's layer, a segment, a snapshot bucket and a serving node's memory are the same thing: state rows, more or less
 //! merged. A reader never assumes one row per key and tile; it merges.
 
-pub mod answer;
-pub mod buckets;
-pub mod gather;
-pub mod merge;
-pub mod nodes;
+pub(crate) mod answer;
+pub(crate) mod buckets;
+pub(crate) mod gather;
+pub(crate) mod merge;
+pub(crate) mod nodes;
 mod order;
-pub mod partial;
+pub(crate) mod partial;
 mod pieces;
 pub(crate) mod ranges;
-pub mod rows;
-pub mod sorted;
+pub(crate) mod rows;
+pub(crate) mod sorted;
 #[cfg(test)]
 mod testing;
 pub(crate) mod values;
 
 pub use answer::answer;
 pub use buckets::bucket_of;
-pub use merge::{climb, merge_rows, merge_sorted};
-pub use partial::{Partial, prepared_plan};
+pub use gather::Gather;
+pub use merge::{merge_all, merge_rows, merge_sorted, rollup};
+pub use partial::{Partial, kept_rows_of, partial_exec, prepared_plan, state_rows_of};
 pub use pieces::Pieces;
-pub use rows::{KeyCodec, StateRows};
+pub use rows::{KeyCodec, StateRows, conform, find_prefix, is_constant, levels, tiles};
+pub use sorted::{SortedFileWriter, SortedRun, map_file, map_path};

@@ -107,7 +107,7 @@ impl<'a> Walk<'a> {
         self.meet(&near, &nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
         let (values, found) = merging.finish(groups)?;
         let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
-        Ok(Walked { rows: Values::of(&values).project(self.plan, wanted)?, found, estimated })
+        Ok(Walked { rows: Values::from_batch(&values).project(self.plan, wanted)?, found, estimated })
     }
 
     /// Where the near edges that leave these keys are found.

@@ -188,7 +188,7 @@ pub(crate) fn random_of(seed: u64, index: usize) -> u64 {
 }
 
 /// The partition of a record: by `key`, by `partition_by` where the key is null, else `random`.
-pub fn partition_for(record: &NewRecord, partitions: u32, random: u64) -> i32 {
+pub(crate) fn partition_for(record: &NewRecord, partitions: u32, random: u64) -> i32 {
     let hash = match record.key.as_ref().or(record.partition_by.as_ref()) {
         Some(bytes) => xxhash_rust::xxh3::xxh3_64(bytes),
         None => random,

@@ -10,7 +10,6 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{FileMetaData, KeyValue};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -24,7 +23,7 @@ use types::files::Stored;
 use types::{Error, Result};
 
 /// Raised when an older release could misread what we write.
-pub const PARQUET_FORMAT: u32 = 1;
+pub(crate) const PARQUET_FORMAT: u32 = 1;
 
 const KEY_PREFIX: &str = "basestream.";
 const FORMAT_KEY: &str = "format";
@@ -85,7 +84,7 @@ impl ParquetOptions {
 }
 
 /// A whole file in memory.
-pub fn write_parquet(batches: &[RecordBatch], schema: SchemaRef, options: &ParquetOptions) -> Result<Bytes> {
+pub(crate) fn write_parquet(batches: &[RecordBatch], schema: SchemaRef, options: &ParquetOptions) -> Result<Bytes> {
     let mut encoder = ParquetEncoder::new(schema, options)?;
     let mut parts = batches.iter().map(|batch| encoder.push(batch)).collect::<Result<Vec<_>>>()?;
     parts.push(encoder.finish()?.0);
@@ -93,8 +92,9 @@ pub fn write_parquet(batches: &[RecordBatch], schema: SchemaRef, options: &Parqu
 }
 
 /// Reads a whole file whose bytes were checked before: its `basestream.` metadata (keys without the prefix) and its rows.
-pub fn read_parquet(file: Bytes) -> Result<(BTreeMap<String, String>, Vec<RecordBatch>)> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
+#[cfg(test)]
+pub(crate) fn read_parquet(file: Bytes) -> Result<(BTreeMap<String, String>, Vec<RecordBatch>)> {
+    let builder = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file)?;
     let metadata = own_metadata(builder.metadata().file_metadata());
     check_format(&metadata)?;
     let batches = builder.build()?.collect::<Result<Vec<_>, _>>().map_err(|error| Error::corrupt(error.to_string()))?;

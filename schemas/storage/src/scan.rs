@@ -36,7 +36,7 @@ impl From<&FileRecord> for KnownFile {
 }
 
 /// The rows of one file; `columns` (default: all) in the order of the file. A column it does not have is an error.
-pub async fn read_file(storage: &ObjectStorage, file: KnownFile, columns: Option<&[String]>) -> Result<BatchStream> {
+pub(crate) async fn read_file(storage: &ObjectStorage, file: KnownFile, columns: Option<&[String]>) -> Result<BatchStream> {
     let path: Arc<str> = file.path.as_str().into();
     let builder = begin(VerifiedReader::new(storage.clone(), file), &path).await?;
     if let Some(missing) = columns.into_iter().flatten().find(|name| builder.schema().field_with_name(name).is_err()) {

@@ -23,7 +23,7 @@ use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
 /// Raised when an older release could misread what we write.
-pub const STATES_FORMAT: u32 = 1;
+pub(crate) const STATES_FORMAT: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"BSSTATES";
 const TRAILER_BYTES: usize = 16;

@@ -151,7 +151,7 @@ impl ObjectStorage {
     }
 
     /// A writer for an object that is too large to be held in memory. The object appears when it is finished.
-    pub async fn upload_writer(&self, name: &ObjectName) -> Result<UploadWriter> {
+    pub(crate) async fn upload_writer(&self, name: &ObjectName) -> Result<UploadWriter> {
         UploadWriter::new(self.clone(), name.to_string()).await
     }
 
@@ -173,7 +173,7 @@ impl ObjectStorage {
     }
 
     /// The bytes `range` of an object, unchecked but for their number.
-    pub async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
+    pub(crate) async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
         let mut parts = self.get_ranges(path, std::slice::from_ref(&range)).await?;
         parts.pop().ok_or_else(|| Error::internal("the object storage answered no range").with("file", path))
     }
@@ -249,7 +249,7 @@ impl ObjectStorage {
     }
 
     /// The address under which DataFusion's plans find this storage.
-    pub fn object_store_url(&self) -> &ObjectStoreUrl {
+    pub(crate) fn object_store_url(&self) -> &ObjectStoreUrl {
         &self.url
     }
 

@@ -10,8 +10,6 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use crate::suggest::nearest;
 use known::known_names;
 
-pub use known::{OWN_AGGREGATES, OWN_FUNCTIONS};
-
 mod known;
 
 /// How many columns are listed as expected.

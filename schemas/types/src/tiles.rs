@@ -84,7 +84,7 @@ impl Level {
     }
 
     /// The first tile start at or after `time`.
-    pub fn ceil(self, time: Micros) -> Micros {
+    pub(crate) fn ceil(self, time: Micros) -> Micros {
         match self.length_us() {
             Some(length) if time.rem_euclid(length) != 0 => self.floor(time).saturating_add(length),
             Some(_) => time,

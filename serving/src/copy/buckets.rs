@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use committed::registry::LiveView;
-use engine::states::rows::{StateRows, conform};
-use engine::states::sorted::{SortedFileWriter, SortedRun, map};
+use engine::states::{SortedFileWriter, SortedRun, StateRows, conform, map_path};
 use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use storage::{BucketFile, Manifest, ObjectStorage, read_bucket};
@@ -151,7 +150,7 @@ impl Buckets {
         }
         writer.finish()?;
         std::fs::rename(&partial, &path)?;
-        map(&path)
+        map_path(&path)
     }
 
     /// Ends what is under way.

@@ -10,8 +10,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use storage::Joined;
-use storage::scan::scan_files;
+use storage::{Joined, scan_files};
 use types::{Error, Result};
 
 use crate::ask::Question;

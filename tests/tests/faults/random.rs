@@ -215,7 +215,7 @@ impl Run {
     /// Two rounds, past every grace: one marks, one deletes.
     async fn collect(&mut self) {
         self.trace.push("collect".into());
-        let clock: batch::Clock = Arc::new(|| now() + 3_600_000_000);
+        let clock: types::tiles::Clock = Arc::new(|| now() + 3_600_000_000);
         for _ in 0..2 {
             if let Err(error) = jobs::collect::collect(&self.lab.catalog, &self.lab.storage, &self.lab.functions, &clock).await {
                 assert_eq!(error.kind(), types::ErrorKind::Conflict, "{error}");

@@ -16,8 +16,7 @@ use futures::TryStreamExt;
 use jobs::served::NodeServed;
 use jobs::verify::{Verifier, verify_view};
 use serving::{Keys, Node, ServingClock};
-use storage::read_bucket;
-use storage::snapshot::ESTIMATED;
+use storage::{ESTIMATED, read_bucket};
 use tokio_util::sync::CancellationToken;
 use types::vector::{PartitionId, Vector};
 
@@ -57,7 +56,7 @@ const BATCH_BYTES: usize = 128 << 20;
 ///   `checkpoint_bytes`, and forgotten: nothing is kept for a key.
 /// - **Serving**, without a snapshot and with one: a question holds the sample, `max_degree` neighbours, and hashes the others a few
 ///   thousand at a time. (The states after the cut, of any view, lie in the node's memory; those of a snapshot are mapped.)
-/// - **Batch**: edges are dealt out, sorted and written under `memory_limit`, spilling; the join walks them as a question does, from
+/// - **Batch**: edges are partitioned, sorted and written under `memory_limit`, spilling; the join walks them as a question does, from
 ///   mapped files.
 ///
 /// The sample is the same in all layers, and so is the estimate.

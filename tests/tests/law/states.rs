@@ -1,4 +1,4 @@
-//! The law over the states alone: made, merged, climbed and answered by the product's functions, with every cut of the same events.
+//! The law over the states alone: made, merged, rolled up and answered by the product's functions, with every cut of the same events.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, ViewPlan, planning_session};
-use engine::states::{KeyCodec, Partial, Pieces, StateRows, answer, climb, merge_rows};
+use engine::states::{KeyCodec, Partial, Pieces, StateRows, answer, merge_rows, rollup};
 use jobs::verify::plain::{Moment, plain};
 use proptest::prelude::*;
 use types::columns::{LEVEL, TILE};
@@ -128,7 +128,7 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usiz
             false => after.push(merge_rows(plan, &codec, &partial.states("s", events).await.unwrap()).unwrap()),
         }
     }
-    let snapshot = climb(plan, &merge_rows(plan, &codec, &before).unwrap(), &floors).unwrap();
+    let snapshot = rollup(plan, &merge_rows(plan, &codec, &before).unwrap(), &floors).unwrap();
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for rows in after.iter().chain([&snapshot]) {
         keys.extend(rows.keys().iter().flatten().map(<[u8]>::to_vec));

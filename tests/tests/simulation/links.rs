@@ -12,8 +12,7 @@ use definitions::{Definitions, parse};
 use engine::fresh::FreshLayer;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner};
-use engine::states::sorted::SortedRun;
-use engine::states::{KeyCodec, StateRows};
+use engine::states::{KeyCodec, SortedRun, StateRows};
 use serving::{Checkpoints, LayerRun, Loaded, LoadedView, ServingClock, Source, Stand, scan};
 use tokio::sync::OnceCell;
 use types::Result;
@@ -41,7 +40,7 @@ async fn planned() -> BTreeMap<&'static str, LiveView> {
         let project = Definitions { streams: streams.clone(), views: vec![definition.clone()] };
         let planned = Planner::new(&project, Functions::standard()).plan(&definition).await;
         let Ok(Planned::Kept(plan)) = planned else { panic!("{sql} is not planned") };
-        let codec = Arc::new(KeyCodec::of(&plan).unwrap());
+        let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
         let (name, status) = (view.into(), DefinitionStatus::Active);
         views.insert(view, LiveView { name, version: 1, status, definition: Arc::new(definition), plan, codec });
     }

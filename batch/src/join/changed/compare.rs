@@ -5,8 +5,7 @@ use arrow::datatypes::TimestampMicrosecondType;
 use arrow_row::{RowConverter, Rows, SortField};
 use committed::registry::LiveView;
 use engine::plan::links::{EdgeKind, LinkPlan, PairRange};
-use engine::states::StateRows;
-use engine::states::rows::tiles;
+use engine::states::{StateRows, tiles};
 use types::tiles::{Micros, Range};
 use types::{Error, Result};
 
@@ -48,7 +47,7 @@ impl<'a> Comparing<'a> {
         (old, new): (&'a [StateRows], &'a [StateRows]),
         t: (Micros, Micros),
     ) -> Result<Self> {
-        let seen = |rows: &'a [StateRows]| rows.iter().map(|rows| Seen::of(view, links, rows)).collect::<Result<Vec<_>>>();
+        let seen = |rows: &'a [StateRows]| rows.iter().map(|rows| Seen::from_rows(view, links, rows)).collect::<Result<Vec<_>>>();
         Ok(match links.kind {
             EdgeKind::Liveness => Comparing::Liveness {
                 old: seen(old)?,
@@ -58,7 +57,7 @@ impl<'a> Comparing<'a> {
             },
             EdgeKind::Full => Comparing::Full {
                 old: old.iter().map(|rows| encoded_states(view, rows)).collect::<Result<_>>()?,
-                new: new.iter().map(|rows| Counted::of(view, rows)).collect::<Result<_>>()?,
+                new: new.iter().map(|rows| Counted::from_rows(view, rows)).collect::<Result<_>>()?,
                 near: passed(links, |range| range.near, t),
                 far: passed(links, |range| range.far, t),
             },
@@ -88,7 +87,7 @@ impl<'a> Comparing<'a> {
 }
 
 impl<'a> Seen<'a> {
-    fn of(view: &LiveView, links: &LinkPlan, rows: &'a StateRows) -> Result<Self> {
+    fn from_rows(view: &LiveView, links: &LinkPlan, rows: &'a StateRows) -> Result<Self> {
         let last = links.conditions.iter().map(|condition| {
             let seen = rows.batch().column(view.plan.state_offset(condition.state)).as_primitive_opt::<TimestampMicrosecondType>();
             seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))
@@ -103,7 +102,7 @@ impl<'a> Seen<'a> {
 }
 
 impl<'a> Counted<'a> {
-    fn of(view: &LiveView, rows: &'a StateRows) -> Result<Self> {
+    fn from_rows(view: &LiveView, rows: &'a StateRows) -> Result<Self> {
         Ok(Self { far: side(rows)?, tiles: tiles(rows.batch())?, states: encoded_states(view, rows)? })
     }
 }
@@ -120,11 +119,11 @@ fn encoded_states(view: &LiveView, rows: &StateRows) -> Result<Rows> {
 }
 
 fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<Edge> {
-    let of = |condition| {
+    let of_condition = |condition| {
         let ranges = links.ranges.iter().map(side);
         ranges.map(move |range| Edge { condition, before: range.at(before).from, now: range.at(now).from })
     };
-    (0..links.conditions.len()).flat_map(of).collect()
+    (0..links.conditions.len()).flat_map(of_condition).collect()
 }
 
 /// The stretches of event time that an edge of a range passed over.

@@ -6,8 +6,7 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, planning_session};
-use engine::states::sorted::SortedRun;
-use engine::states::{KeyCodec, Partial, climb, merge_rows};
+use engine::states::{KeyCodec, Partial, SortedRun, merge_rows, rollup};
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
 
 use super::*;
@@ -27,14 +26,14 @@ struct World {
 }
 
 impl World {
-    async fn of(columns: &str) -> World {
+    async fn with_columns(columns: &str) -> World {
         let sql = format!(
             "CREATE VIEW links WITH (windows = '30d') AS SELECT a.device, {columns} FROM login a JOIN login b ON a.user_id = b.user_id GROUP BY a.device"
         );
         let view = parse::parse_view(&sql).unwrap();
         let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()] };
         let Planned::Kept(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
-        let (codec, links) = (Arc::new(KeyCodec::of(&plan).unwrap()), plan.links.clone().unwrap());
+        let (codec, links) = (Arc::new(KeyCodec::for_plan(&plan).unwrap()), plan.links.clone().unwrap());
         let view = LiveView { name: "links".into(), version: 1, status: DefinitionStatus::Active, definition: Arc::new(view), plan, codec };
         World { view, links }
     }
@@ -60,8 +59,8 @@ impl World {
         let mut partial = Partial::new(self.view.plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
         let states = partial.states("login", &[events]).await.unwrap();
         let merged = merge_rows(&self.view.plan, &self.view.codec, &states).unwrap();
-        let laddered = climb(&self.view.plan, &merged, &self.view.plan.floors(t)).unwrap();
-        Buckets(vec![(SortedRun::in_memory(laddered), None)])
+        let rolled_up = rollup(&self.view.plan, &merged, &self.view.plan.floors(t)).unwrap();
+        Buckets(vec![(SortedRun::in_memory(rolled_up), None)])
     }
 
     /// The devices whose rows may have changed.
@@ -85,7 +84,7 @@ const LOGINS: [Login; 4] = [("u1", "d1", 3), ("u1", "d2", 3), ("u2", "d3", 3), (
 #[tokio::test]
 async fn nothing_changed_where_no_edge_and_no_window_did() {
     for columns in [LIVENESS, COUNTED] {
-        let world = World::of(columns).await;
+        let world = World::with_columns(columns).await;
         assert_eq!(world.changed((&LOGINS, NOW), (&LOGINS, NOW + DAY)).await, Vec::<String>::new(), "{columns}");
     }
 }
@@ -93,7 +92,7 @@ async fn nothing_changed_where_no_edge_and_no_window_did() {
 #[tokio::test]
 async fn a_new_edge_changes_the_keys_of_its_node_and_no_others() {
     for columns in [LIVENESS, COUNTED] {
-        let world = World::of(columns).await;
+        let world = World::with_columns(columns).await;
         let more: Vec<Login> = LOGINS.into_iter().chain([("u1", "d9", 0)]).collect();
         assert_eq!(world.changed((&LOGINS, NOW), (&more, NOW)).await, ["d1", "d2", "d9"], "{columns}");
         assert_eq!(world.changed((&more, NOW), (&LOGINS, NOW)).await, ["d1", "d2", "d9"], "{columns}, and one that is gone");
@@ -103,7 +102,7 @@ async fn a_new_edge_changes_the_keys_of_its_node_and_no_others() {
 #[tokio::test]
 async fn an_edge_that_a_window_passed_over_changes_the_keys_of_its_node() {
     for columns in [LIVENESS, COUNTED] {
-        let world = World::of(columns).await;
+        let world = World::with_columns(columns).await;
         // d4's login of 20 days ago leaves the window of 30 days within the next 11.
         assert_eq!(world.changed((&LOGINS, NOW), (&LOGINS, NOW + 11 * DAY)).await, ["d3", "d4"], "{columns}");
         assert_eq!(world.changed((&LOGINS, NOW + 11 * DAY), (&LOGINS, NOW)).await, ["d3", "d4"], "{columns}, and backwards");
@@ -116,7 +115,7 @@ async fn an_edge_that_a_window_passed_over_changes_the_keys_of_its_node() {
 #[tokio::test]
 async fn an_edge_that_is_seen_again_changes_what_counts_events_and_not_what_asks_for_links() {
     let again: Vec<Login> = LOGINS.into_iter().chain([("u1", "d1", 0)]).collect();
-    let changed = World::of(LIVENESS).await.changed((&LOGINS, NOW), (&again, NOW)).await;
+    let changed = World::with_columns(LIVENESS).await.changed((&LOGINS, NOW), (&again, NOW)).await;
     assert_eq!(changed, Vec::<String>::new());
-    assert_eq!(World::of(COUNTED).await.changed((&LOGINS, NOW), (&again, NOW)).await, ["d1", "d2"]);
+    assert_eq!(World::with_columns(COUNTED).await.changed((&LOGINS, NOW), (&again, NOW)).await, ["d1", "d2"]);
 }

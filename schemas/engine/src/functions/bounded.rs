@@ -28,7 +28,7 @@ const BYTES_OF_AN_ITEM: u64 = 8;
 pub(super) fn bounded() -> &'static [Arc<ScalarUDF>] {
     static BOUNDED: LazyLock<Vec<Arc<ScalarUDF>>> = LazyLock::new(|| {
         let all = functions::all_default_functions().into_iter().chain(functions_nested::all_default_nested_functions());
-        all.filter_map(|inner| Some(Arc::new(ScalarUDF::from(Bounded { growth: Growth::of(inner.name())?, inner })))).collect()
+        all.filter_map(|inner| Some(Arc::new(ScalarUDF::from(Bounded { growth: Growth::by_name(inner.name())?, inner })))).collect()
     });
     &BOUNDED
 }
@@ -107,7 +107,7 @@ enum Growth {
 }
 
 impl Growth {
-    fn of(name: &str) -> Option<Self> {
+    fn by_name(name: &str) -> Option<Self> {
         match name {
             "repeat" => Some(Self::Repeated),
             "lpad" | "rpad" => Some(Self::Padded),

@@ -15,15 +15,15 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 
 use super::calls::checked_bound;
 
-pub const LAST_N: &str = "last_n";
+pub(crate) const LAST_N: &str = "last_n";
 /// The greatest `n`.
-pub const LAST_N_MAX: usize = 1000;
+pub(crate) const LAST_N_MAX: usize = 1000;
 
 /// `last_n(x, n [ORDER BY ..]) -> LIST<x>`: the last `n` values in the order of its ORDER BY, the very last first.
 ///
 /// In a view the ORDER BY ends with event time, source, partition and offset, which the planner appends; without one of the
 /// user's own the values are the newest, newest first. NULLs are values, unless `IGNORE NULLS` is said; no rows give NULL.
-/// `n` is a literal from 1 to [`LAST_N_MAX`].
+/// `n` is a literal from 1 to 1000.
 ///
 /// State: one `List<Struct<value, order_0, order_1, ..>>` of at most `n` rows, newest first; NULL for no rows. The result is a
 /// function of the set of rows alone, whatever the order in which they come and are merged (rows of equal order are told

@@ -14,7 +14,7 @@ const RAISED: &[(&str, u16)] = &[];
 
 /// Our own format number of an aggregate function's state (also a user's own): raised by us when the fixture test shows that the
 /// encoding changed.
-pub fn state_format(function_name: &str) -> u16 {
+pub(crate) fn state_format(function_name: &str) -> u16 {
     RAISED.iter().find(|(name, _)| *name == function_name).map_or(1, |(_, number)| *number)
 }
 

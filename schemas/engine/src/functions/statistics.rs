@@ -28,7 +28,7 @@ pub fn zscore() -> ScalarUDF {
 ///
 /// It is the regularised lower incomplete gamma function `P(k, lambda)`, summed from small terms: the far tail has no
 /// cancellation (`1 - cdf` would be 0 past 1e-16). Relative error below 1e-9; values below 1e-307 are 0.
-pub fn poisson_upper_tail(k: i64, lambda: f64) -> Option<f64> {
+pub(crate) fn poisson_upper_tail(k: i64, lambda: f64) -> Option<f64> {
     if lambda.is_nan() || lambda < 0.0 {
         return None;
     }

@@ -17,7 +17,7 @@ use super::calls::checked_bound;
 
 pub const TOP_K: &str = "top_k";
 /// The greatest `k`.
-pub const TOP_K_MAX: usize = 100;
+pub(crate) const TOP_K_MAX: usize = 100;
 /// How many different values are counted exactly.
 pub const TOP_K_CAPACITY: usize = MAP_SIZE / 4 * 3;
 
@@ -34,7 +34,7 @@ const MAX_WEIGHT: u64 = i64::MAX as u64 / 2;
 /// above it by no more than 3.5/1024 (0.34 %) of all values counted. A value more frequent than that is never missing; which of the rarer
 /// ones are listed, and the estimates, depend on the order of merging.
 ///
-/// `x` is text (so also UUID and JSON), an integer, a decimal, a boolean, a date or a timestamp. `k` is a literal from 1 to [`TOP_K_MAX`].
+/// `x` is text (so also UUID and JSON), an integer, a decimal, a boolean, a date or a timestamp. `k` is a literal from 1 to 100.
 ///
 /// State: one `Binary`, the sketch in DataSketches' own format, values as text (dates and timestamps as the number that holds
 /// them); NULL for no value. At most 768 values with 12 bytes each.

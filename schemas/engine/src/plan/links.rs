@@ -121,7 +121,7 @@ pub struct Ends {
 
 impl Ends {
     /// A side's key column.
-    pub fn of(&self, side: Side) -> usize {
+    pub fn column(&self, side: Side) -> usize {
         match side {
             Side::Near => self.near,
             Side::Far => self.far,
@@ -171,7 +171,7 @@ pub struct PairRange {
 
 impl PairRange {
     /// A side's range.
-    pub fn of(&self, side: Side) -> &Range {
+    pub fn range(&self, side: Side) -> &Range {
         match side {
             Side::Near => &self.near,
             Side::Far => &self.far,
@@ -201,17 +201,17 @@ impl LinkPlan {
     ///
     /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]: the number of
     /// events.
-    pub fn edge_use(&self, edges: &ViewPlan, condition: usize, range: &Range) -> Result<usize> {
+    pub(crate) fn edge_use(&self, edges: &ViewPlan, condition: usize, range: &Range) -> Result<usize> {
         self.state_use(edges, self.conditions[condition].state, range)
     }
 
     /// The edge plan's use of when edges were last seen.
-    pub fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<usize> {
+    pub(crate) fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<usize> {
         self.state_use(edges, self.seen, range)
     }
 
     /// The index of a range among those that edges are kept over.
-    pub fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
+    pub(crate) fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
         let range = if self.kind == EdgeKind::Liveness { &Range::ALL } else { range };
         edges.ranges.iter().position(|known| known == range)
     }
@@ -247,7 +247,7 @@ pub(super) fn plan(
     let upper_edge = |range: &PairRange| range.near.until.is_some() || range.far.until.is_some();
     let counts = parsed.calls.iter().any(|call| !call.is_over_ends());
     let kind = if counts || fanned.ranges.iter().any(upper_edge) { EdgeKind::Full } else { EdgeKind::Liveness };
-    let edges = edges::Edges::of(&joined, &parsed.calls, &fanned.keys, kind)?;
+    let edges = edges::Edges::for_join(&joined, &parsed.calls, &fanned.keys, kind)?;
     let below = super::hidden::streams_of(&aggregate.input, streams)?;
     let (edge_aggregate, edge_columns) = edges.columns(&fanned.ranges)?;
     let mut plan = lower::lower(view, session, &edge_aggregate, edge_columns, below, streams)?;

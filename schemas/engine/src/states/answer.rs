@@ -25,7 +25,7 @@ pub fn answer(
     t: Micros,
     wanted: &[usize],
 ) -> Result<(RecordBatch, Vec<bool>)> {
-    let need = Need::of(plan, plan.existence, wanted);
+    let need = Need::for_columns(plan, plan.existence, wanted);
     let asked: Vec<Use> = need
         .ranges
         .iter()
@@ -56,7 +56,7 @@ pub(crate) struct Need {
 
 impl Need {
     /// `existence` is the range that decides which keys have a row: it is needed for any columns.
-    pub(crate) fn of(plan: &ViewPlan, existence: usize, wanted: &[usize]) -> Need {
+    pub(crate) fn for_columns(plan: &ViewPlan, existence: usize, wanted: &[usize]) -> Need {
         let (mut ranges, mut uses) = (vec![existence], Vec::new());
         for column in wanted {
             if let ColumnKind::Value(value) = &plan.columns[*column].kind {

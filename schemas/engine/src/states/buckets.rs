@@ -8,11 +8,11 @@ pub fn bucket_of(key: &[u8], count: u32) -> u32 {
 }
 
 /// The hash that tells a key's bucket.
-pub fn bucket_hash(key: &[u8]) -> u64 {
+pub(crate) fn bucket_hash(key: &[u8]) -> u64 {
     xxh3_64(key)
 }
 
-pub fn bucket_of_hash(hash: u64, count: u32) -> u32 {
+pub(crate) fn bucket_of_hash(hash: u64, count: u32) -> u32 {
     (hash % u64::from(count.max(1))) as u32
 }
 

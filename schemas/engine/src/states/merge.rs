@@ -1,4 +1,4 @@
-//! Merging state rows by key, level and tile, and building the ladder of coarser tiles.
+//! Merging state rows by key, level and tile, and rolling tiles up into coarser ones.
 //!
 //! Groups are numbered in the order of their first row and every group has one: the accumulators of DataFusion take a group
 //! they were told of for one they have seen.
@@ -21,7 +21,7 @@ pub(super) fn accumulator(state: &StateExpr) -> Result<Box<dyn GroupsAccumulator
 }
 
 /// A fresh accumulator of an aggregate, for groups.
-pub fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+pub(crate) fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
     if aggregate.groups_accumulator_supported() {
         return Ok(aggregate.create_groups_accumulator()?);
     }
@@ -40,20 +40,20 @@ pub fn merge_sorted(plan: &ViewPlan, rows: &StateRows) -> Result<StateRows> {
     if groups.first_row.len() == rows.len() { Ok(rows.clone()) } else { merge_groups(plan, rows, &groups) }
 }
 
-/// Adds the coarser levels to rows of whole keys, and drops what lies before `floors`.
+/// Rolls rows of whole keys up: adds the coarser levels, and drops what lies before `floors`.
 ///
 /// The rows come in the order of [`StateRows::sort`] (a key's rows by tile). They are of the finest level, or each of the finest one that
 /// keeps its time ([`ViewPlan::kept_past`]).
-pub fn climb(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
+pub fn rollup(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
     let present = levels_of(rows)?;
     let mut all = Vec::with_capacity(plan.ladder.len());
     let mut below = rows.slice(0..0);
     for level in &plan.ladder {
         below = match present.contains(level) {
             // Rows that came straight to this level lie before those of finer ones, key by key.
-            true => raise(plan, &up_to(rows, *level, &present)?, *level)?,
+            true => rollup_to(plan, &up_to(rows, *level, &present)?, *level)?,
             false if below.is_empty() => below,
-            false => raise(plan, &below, *level)?,
+            false => rollup_to(plan, &below, *level)?,
         };
         let floor = floors.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
         all.push(keep_from(&below, floor)?);
@@ -80,7 +80,7 @@ fn up_to(rows: &StateRows, level: Level, present: &[Level]) -> Result<StateRows>
 }
 
 /// Rows in the order of their tiles, merged into the tiles of a coarser level.
-fn raise(plan: &ViewPlan, rows: &StateRows, to: Level) -> Result<StateRows> {
+fn rollup_to(plan: &ViewPlan, rows: &StateRows, to: Level) -> Result<StateRows> {
     let groups = number_groups(rows, |_, tile| (to.code(), to.floor(tile)))?;
     merge_groups(plan, rows, &groups)
 }

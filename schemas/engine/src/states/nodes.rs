@@ -47,7 +47,7 @@ impl NodeCodec {
     }
 
     /// What tells the bucket of near edges that leave these group keys. Far edges' is their beginning.
-    pub fn near_places(&self, groups: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+    pub(crate) fn near_places(&self, groups: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         let mut columns = self.with_side(false, groups, rows);
         columns.extend(self.nulls(self.layout.via.clone(), rows));
         self.far.encode(&columns, rows)
@@ -59,7 +59,7 @@ impl NodeCodec {
     }
 
     /// The far end points alone: what a far edge leads to.
-    pub fn far_ends(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+    pub(crate) fn far_ends(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         self.far_ends.encode(columns, rows)
     }
 

@@ -12,7 +12,7 @@ use types::{Error, Result};
 
 /// The state rows that hold what is asked, from any number of layers, each row with the index of its key.
 ///
-/// A layer is *laddered* when it holds every level of the view's ladder (a snapshot), else it holds the finest alone.
+/// A layer is *rolled up* when it holds every level of the view's ladder (a snapshot), else it holds the finest alone.
 #[derive(Default)]
 pub struct Pieces<'a> {
     pub(super) batches: Vec<&'a RecordBatch>,
@@ -24,7 +24,7 @@ struct Piece {
     from: usize,
     to: usize,
     key: u32,
-    laddered: bool,
+    rolled_up: bool,
 }
 
 /// A batch is looked for among so many of the last ones. One that is held twice costs a pointer.
@@ -32,7 +32,7 @@ const LAST: usize = 16;
 
 impl<'a> Pieces<'a> {
     /// Adds rows `from..to` of a batch, all of the key of this index, sorted by level and tile.
-    pub fn add(&mut self, batch: &'a RecordBatch, rows: Range<usize>, key: u32, laddered: bool) {
+    pub fn add(&mut self, batch: &'a RecordBatch, rows: Range<usize>, key: u32, rolled_up: bool) {
         if rows.is_empty() {
             return;
         }
@@ -44,7 +44,7 @@ impl<'a> Pieces<'a> {
                 self.batches.len() - 1
             }
         };
-        self.rows.push(Piece { batch, from: rows.start, to: rows.end, key, laddered });
+        self.rows.push(Piece { batch, from: rows.start, to: rows.end, key, rolled_up });
     }
 }
 
@@ -66,16 +66,16 @@ pub(super) const NO_GROUP: u32 = u32::MAX;
 
 impl Selection {
     /// The rows that these ranges (indices into the plan's) are merged from at `t`.
-    pub(super) fn of(plan: &ViewPlan, ranges: &[usize], pieces: &Pieces<'_>, keys: usize, t: Micros) -> Result<Selection> {
+    pub(super) fn for_ranges(plan: &ViewPlan, ranges: &[usize], pieces: &Pieces<'_>, keys: usize, t: Micros) -> Result<Selection> {
         let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
         let mut group_of = vec![NO_GROUP; ranges.len() * keys];
         let places = pieces.batches.iter().map(|batch| places(plan, batch)).collect::<Result<Vec<_>>>()?;
         for (range, group_of) in ranges.iter().zip(group_of.chunks_mut(keys.max(1))) {
             let span = plan.ranges[*range].at(t);
-            let laddered = pieces.rows.iter().any(|piece| piece.laddered).then(|| runs_of(span, &plan.ladder));
-            let finest = pieces.rows.iter().any(|piece| !piece.laddered).then(|| runs_of(span, finest_of(plan)));
+            let rolled_up = pieces.rows.iter().any(|piece| piece.rolled_up).then(|| runs_of(span, &plan.ladder));
+            let finest = pieces.rows.iter().any(|piece| !piece.rolled_up).then(|| runs_of(span, finest_of(plan)));
             for piece in &pieces.rows {
-                let Some(runs) = (if piece.laddered { &laddered } else { &finest }) else { continue };
+                let Some(runs) = (if piece.rolled_up { &rolled_up } else { &finest }) else { continue };
                 let before = rows.len();
                 let (levels, tiles) = places[piece.batch];
                 let found = |found: Range<usize>| rows.extend(found.map(|row| (piece.batch, row)));
@@ -100,7 +100,7 @@ impl Selection {
     }
 }
 
-/// What layers hold that are not laddered.
+/// What layers hold that are not rolled up.
 fn finest_of(plan: &ViewPlan) -> &[Level] {
     match plan.finest() {
         Level::All => &plan.ladder,

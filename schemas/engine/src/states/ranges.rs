@@ -24,7 +24,7 @@ pub fn merged(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, uses
 }
 
 /// A state merged over one range, as a state: its fields, a row for each key that has rows in the range, and the row of each key.
-pub fn merged_states(
+pub(crate) fn merged_states(
     plan: &ViewPlan,
     pieces: &Pieces<'_>,
     t: Micros,
@@ -32,7 +32,7 @@ pub fn merged_states(
     range: usize,
     keys: usize,
 ) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
-    let selection = Selection::of(plan, &[range], pieces, keys, t)?;
+    let selection = Selection::for_ranges(plan, &[range], pieces, keys, t)?;
     let row_of_key = selection.groups_of(0).iter().map(|group| Some(*group).filter(|group| *group != NO_GROUP)).collect();
     if selection.group_count == 0 {
         let fields = plan.states[state].fields.iter();
@@ -55,7 +55,7 @@ pub(super) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros
                 continue;
             }
             if !selections.iter().any(|(of, _)| *of == ranges) {
-                selections.push((ranges.clone(), Selection::of(plan, &ranges, pieces, keys, t)?));
+                selections.push((ranges.clone(), Selection::for_ranges(plan, &ranges, pieces, keys, t)?));
             }
             let Some((_, selection)) = selections.iter().find(|(of, _)| *of == ranges) else { continue };
             let of_ranges = values_of(plan, state, selection, pieces, ranges.len(), keys)?;

@@ -27,7 +27,7 @@ pub struct KeyCodec {
 
 impl KeyCodec {
     /// The codec of a view's state rows.
-    pub fn of(plan: &ViewPlan) -> Result<Self> {
+    pub fn for_plan(plan: &ViewPlan) -> Result<Self> {
         let nodes = plan.links.as_ref().map(|links| NodeCodec::new(&plan.keys, &links.layout).map(Box::new)).transpose()?;
         Ok(Self { nodes, ..Self::new(&plan.keys)? })
     }
@@ -194,7 +194,7 @@ fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
 }
 
 /// The rows of one key among sorted encoded keys.
-pub fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
+pub(crate) fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
     let from = first_from(keys, key);
     from..end_of(keys, from, |other| other == key)
 }

@@ -28,16 +28,16 @@ pub struct SortedRun {
 
 impl Default for SortedRun {
     fn default() -> Self {
-        Self::of(Vec::new(), 0)
+        Self::from_chunks(Vec::new(), 0)
     }
 }
 
 impl SortedRun {
     pub fn in_memory(rows: StateRows) -> Self {
-        Self::of(if rows.is_empty() { Vec::new() } else { vec![rows] }, 0)
+        Self::from_chunks(if rows.is_empty() { Vec::new() } else { vec![rows] }, 0)
     }
 
-    fn of(chunks: Vec<StateRows>, mapped_bytes: usize) -> Self {
+    fn from_chunks(chunks: Vec<StateRows>, mapped_bytes: usize) -> Self {
         let last_keys = BinaryArray::from_iter_values(chunks.iter().map(|chunk| chunk.keys().value(chunk.len() - 1)));
         Self { chunks, last_keys, mapped_bytes }
     }
@@ -136,7 +136,7 @@ fn file_schema(state_schema: &SchemaRef) -> SchemaRef {
 }
 
 /// Maps a file that [`SortedFileWriter`] finished. Of each chunk its last key is read, the rest when it is touched.
-pub fn map(path: &Path) -> Result<SortedRun> {
+pub fn map_path(path: &Path) -> Result<SortedRun> {
     map_file(&File::open(path).map_err(|error| at(path, error))?).map_err(|error| error.with("file", path.display()))
 }
 
@@ -145,7 +145,7 @@ pub fn map_file(file: &File) -> Result<SortedRun> {
     let mapped = pages_of(file)?;
     let mapped_bytes = mapped.len();
     let buffer = Buffer::from(bytes::Bytes::from_owner(mapped));
-    Ok(SortedRun::of(decode(&buffer)?, mapped_bytes))
+    Ok(SortedRun::from_chunks(decode(&buffer)?, mapped_bytes))
 }
 
 /// The file is this process's own, written once and never changed while it is mapped.

@@ -22,7 +22,7 @@ impl<'a> Values<'a> {
     }
 
     /// All of a value schema's columns.
-    pub(crate) fn of(batch: &'a RecordBatch) -> Self {
+    pub(crate) fn from_batch(batch: &'a RecordBatch) -> Self {
         Self { schema: batch.schema_ref(), columns: batch.columns().iter().cloned().map(Some).collect(), rows: batch.num_rows() }
     }
 

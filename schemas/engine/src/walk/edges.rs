@@ -96,7 +96,7 @@ impl<'a> EdgeSet<'a> {
             return Ok(());
         }
         for rows in &self.found.rows {
-            self.pieces.add(self.found.batches[rows.batch], rows.from..rows.to, rows.edge, rows.laddered);
+            self.pieces.add(self.found.batches[rows.batch], rows.from..rows.to, rows.edge, rows.rolled_up);
         }
         let merged = merged(plan, &self.pieces, self.len(), walk.t, &uses)?;
         self.values = uses.into_iter().zip(merged).collect();
@@ -130,7 +130,7 @@ impl<'a> EdgeSet<'a> {
 
     /// Whether each edge has an event in its side's range that meets a condition.
     pub(super) fn live(&self, walk: &Walk<'_>, condition: usize, range: &PairRange) -> Result<Vec<bool>> {
-        let range = range.of(self.side);
+        let range = range.range(self.side);
         let value = self.value(walk.links.edge_use(walk.plan, condition, range)?)?;
         Ok(match walk.links.kind {
             EdgeKind::Full => value.as_primitive::<Int64Type>().iter().map(|count| count.unwrap_or_default() > 0).collect(),
@@ -144,19 +144,19 @@ impl<'a> EdgeSet<'a> {
 
     /// How many events of each edge meet a condition in its side's range.
     pub(super) fn counts(&self, walk: &Walk<'_>, condition: usize, range: &PairRange) -> Result<Vec<u64>> {
-        let value = self.value(walk.links.edge_use(walk.plan, condition, range.of(self.side))?)?;
+        let value = self.value(walk.links.edge_use(walk.plan, condition, range.range(self.side))?)?;
         Ok(value.as_primitive::<Int64Type>().iter().map(|count| count.unwrap_or_default().max(0) as u64).collect())
     }
 
     /// When each edge was last seen, in its side's longest range.
     pub(super) fn seen(&self, walk: &Walk<'_>) -> Result<&ArrayRef> {
         let longest = &walk.links.ranges[walk.links.existence];
-        self.value(walk.links.seen_use(walk.plan, longest.of(self.side))?)
+        self.value(walk.links.seen_use(walk.plan, longest.range(self.side))?)
     }
 
     /// A state of the edges merged over a range, as a state, with the row of each edge that has one.
     pub(super) fn states(&self, walk: &Walk<'_>, state: usize, range: &PairRange) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
-        let range = walk.links.edge_range(walk.plan, range.of(self.side));
+        let range = walk.links.edge_range(walk.plan, range.range(self.side));
         let range = range.ok_or_else(|| Error::internal("a linked view asks for a range that its edges do not keep"))?;
         merged_states(walk.plan, &self.pieces, walk.t, state, range, self.len())
     }
@@ -187,7 +187,7 @@ impl<'a> EdgeSet<'a> {
 fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<usize>> {
     let mut uses = Vec::new();
     for range in &walk.links.ranges {
-        let range = range.of(side);
+        let range = range.range(side);
         for (index, condition) in walk.links.conditions.iter().enumerate() {
             if condition.side.is_none_or(|of| of == side) {
                 uses.push(walk.links.edge_use(walk.plan, index, range)?);
@@ -195,7 +195,7 @@ fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<usize>> {
         }
     }
     let longest = &walk.links.ranges[walk.links.existence];
-    uses.push(walk.links.seen_use(walk.plan, longest.of(side))?);
+    uses.push(walk.links.seen_use(walk.plan, longest.range(side))?);
     uses.sort_unstable();
     uses.dedup();
     Ok(uses)
@@ -211,7 +211,7 @@ impl<'a> Alive<'a> {
     pub(super) fn of(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
         let longest = &walk.links.ranges[walk.links.existence];
         let seen = timestamps(rows.batch(), walk.plan.state_offset(walk.links.seen))?;
-        Ok(Alive { seen: seen.values(), from: longest.of(side).at(walk.t).from })
+        Ok(Alive { seen: seen.values(), from: longest.range(side).at(walk.t).from })
     }
 
     pub(super) fn holds(&self, row: usize) -> bool {
@@ -241,13 +241,13 @@ struct EdgeRows {
     batch: usize,
     from: usize,
     to: usize,
-    laddered: bool,
+    rolled_up: bool,
 }
 
 impl<'a> Found<'a> {
     fn add_node(&mut self, walk: &Walk<'_>, side: Side, node: u32, layers: &[LayerRows<'a>], most: Option<u64>) -> Result<()> {
         let mut known: hashbrown::HashMap<&'a [u8], u32> = hashbrown::HashMap::new();
-        for (rows, range, laddered) in layers {
+        for (rows, range, rolled_up) in layers {
             let alive = Alive::of(walk, side, rows)?;
             let followed = most.map(|most| degree::followed(walk, side, rows, range.clone(), most)).transpose()?;
             let batch = self.batch(rows.batch());
@@ -264,7 +264,7 @@ impl<'a> Found<'a> {
                         self.node.push(node);
                         self.one_row.push((batch, from));
                     }
-                    self.rows.push(EdgeRows { edge, batch, from, to, laddered: *laddered });
+                    self.rows.push(EdgeRows { edge, batch, from, to, rolled_up: *rolled_up });
                 }
                 from = to;
             }

@@ -114,7 +114,7 @@ pub(super) fn end_columns<'v>(
     side: Side,
 ) -> impl Iterator<Item = usize> {
     let apart = links.apart.iter().chain(aggregates.clone().flat_map(|aggregate| &aggregate.apart));
-    let compared = apart.map(move |at| links.ends[*at].of(side));
+    let compared = apart.map(move |at| links.ends[*at].column(side));
     let arguments = aggregates.filter_map(move |aggregate| match &aggregate.over {
         Over::Ends { argument, .. } if argument.side == side => Some(argument.column),
         _ => None,

@@ -44,7 +44,7 @@ impl<'a> Merging<'a> {
     /// Keys of which a sample is followed (`thresholds`, one for each key) have their values estimated.
     pub(super) fn new(walk: &Walk<'a>, near: &EdgeSet<'_>, wanted: &[usize], thresholds: &[Threshold]) -> Result<Merging<'a>> {
         let (links, rows) = (walk.links, thresholds.len());
-        let Need { ranges, uses } = Need::of(walk.plan, links.existence, wanted);
+        let Need { ranges, uses } = Need::for_columns(walk.plan, links.existence, wanted);
         let exists: HashMap<usize, Vec<bool>> = ranges.into_iter().map(|range| (range, vec![false; rows])).collect();
         let values = uses.into_iter().map(|usage| Value::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
         let mut numbers = Numbers::default();

@@ -65,7 +65,7 @@ async fn a_file_and_its_record_agree() {
     assert_eq!((record.rows, record.min_event_time, record.max_event_time), (3, Some(993), Some(999)));
     assert_eq!((record.checkpoint, record.subject.as_deref()), (Some(checkpoint), Some("s")));
     let file = storage.get_checked(&record.path, record.bytes, record.checksum).await.unwrap();
-    let (metadata, _) = crate::read_parquet(file).unwrap();
+    let (metadata, _) = crate::parquet_file::read_parquet(file).unwrap();
     assert_eq!((metadata["stream"].as_str(), metadata["definition_version"].as_str()), ("s", "3"));
     let read: Vec<_> = read_archive(&storage, &record, None).await.unwrap().try_collect().await.unwrap();
     assert_eq!(places(&read), BTreeSet::from([(0, 1), (0, 2), (1, 7)]));

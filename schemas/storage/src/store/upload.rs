@@ -1,4 +1,8 @@
 //! Writing objects that are too large for memory: streamed, counted and checksummed, visible only when finished.
+//!
+//! `object_store`'s `BufWriter` does the middle part of this only. It puts a small object with overwriting, where ours must be new, or
+//! the same content again ([`ObjectStorage::put_new`]); one capacity is both its limit for a single request and its part size; dropped
+//! halfway it does not abort its parts, which a bucket bills until then; and a folder's files are not fsynced before their name exists.
 
 use std::fs::File;
 
@@ -48,11 +52,6 @@ impl UploadWriter {
     /// The name of the object.
     pub fn path(&self) -> &str {
         &self.path
-    }
-
-    /// Bytes written so far.
-    pub fn bytes(&self) -> i64 {
-        self.bytes
     }
 
     /// Appends. After an error the upload cannot be finished.
@@ -120,8 +119,9 @@ impl UploadWriter {
         Ok(stored)
     }
 
-    /// Throws away what was written.
-    pub async fn abort(mut self) {
+    /// Throws away what was written, and waits for it.
+    #[cfg(test)]
+    pub(crate) async fn abort(mut self) {
         self.give_up().await;
     }
 

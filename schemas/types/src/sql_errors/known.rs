@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use datafusion::{functions, functions_aggregate, functions_nested};
 
 /// Aggregates and functions that basestream adds to DataFusion's.
-pub const OWN_AGGREGATES: [&str; 2] = ["last_n", "top_k"];
-pub const OWN_FUNCTIONS: [&str; 4] = ["as_of", "poisson_sf", "within", "zscore"];
+pub(crate) const OWN_AGGREGATES: [&str; 2] = ["last_n", "top_k"];
+pub(crate) const OWN_FUNCTIONS: [&str; 4] = ["as_of", "poisson_sf", "within", "zscore"];
 
 /// All names of functions, the aggregates first: where an aggregate is as near as another function, it is meant.
 pub(super) fn known_names<'a>() -> impl Iterator<Item = &'a str> {

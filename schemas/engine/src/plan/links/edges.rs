@@ -54,7 +54,7 @@ enum PlacedOver {
 }
 
 impl<'a> Edges<'a> {
-    pub(super) fn of(joined: &'a Joined, calls: &[LinkCall], group_names: &[String], kind: EdgeKind) -> Result<Edges<'a>> {
+    pub(super) fn for_join(joined: &'a Joined, calls: &[LinkCall], group_names: &[String], kind: EdgeKind) -> Result<Edges<'a>> {
         let (mut near_ends, mut far_ends) = (Vec::new(), Vec::new());
         let all_apart = || joined.apart.iter().chain(calls.iter().flat_map(|call| &call.apart));
         let arguments = calls.iter().filter_map(|call| match &call.argument {

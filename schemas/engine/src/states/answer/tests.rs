@@ -4,7 +4,7 @@ use super::*;
 use crate::plan::ViewPlan;
 use crate::states::ranges::{GROUPS_AT_ONCE, ROWS_AT_ONCE};
 use crate::states::testing::{events, planned, session};
-use crate::states::{Partial, StateRows, climb, merge_rows};
+use crate::states::{Partial, StateRows, merge_rows, rollup};
 
 const T: Micros = 1_772_452_812_345_678;
 const HOUR: Micros = 3_600_000_000;
@@ -21,9 +21,9 @@ struct World {
 }
 
 impl World {
-    fn of(rows: &[(String, i64, Micros)]) -> World {
+    fn with_rows(rows: &[(String, i64, Micros)]) -> World {
         let plan = Arc::new(planned(VIEW));
-        let codec = KeyCodec::of(&plan).unwrap();
+        let codec = KeyCodec::for_plan(&plan).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let mut partial = runtime.block_on(Partial::new(plan.clone(), &session())).unwrap();
         let mut states = |rows: &[(String, i64, Micros)]| {
@@ -32,7 +32,7 @@ impl World {
         };
         let (before, after) = rows.split_at(rows.len() / 2);
         let (before, layer) = (states(before), states(after));
-        let snapshot = climb(&plan, &before, &plan.floors(T)).unwrap();
+        let snapshot = rollup(&plan, &before, &plan.floors(T)).unwrap();
         World { plan, codec, snapshot, layer }
     }
 
@@ -53,7 +53,7 @@ fn many_keys_are_answered_as_each_by_itself() {
     let keys = GROUPS_AT_ONCE + 500;
     let rows: Vec<(String, i64, Micros)> =
         (0..8 * keys as i64).map(|at| (format!("k{:05}", (at * 7_919) % keys as i64), at % 5, T - (at * 104_729) % (30 * HOUR))).collect();
-    let world = World::of(&rows);
+    let world = World::with_rows(&rows);
     assert!(world.snapshot.len() > ROWS_AT_ONCE && world.layer.len() > ROWS_AT_ONCE);
     let names: Vec<String> = (0..keys + 3).map(|key| format!("k{key:05}")).collect();
     let column: ArrayRef = Arc::new(arrow::array::StringArray::from_iter_values(&names));
@@ -75,7 +75,7 @@ fn many_keys_are_answered_as_each_by_itself() {
 #[test]
 fn some_of_the_columns_are_answered_as_they_are_among_all() {
     let rows: Vec<(String, i64, Micros)> = (0..60).map(|at| (format!("k{}", at % 3), at % 7, T - at * HOUR / 4)).collect();
-    let world = World::of(&rows);
+    let world = World::with_rows(&rows);
     let keys = &[world.layer.keys().value(0)];
     let (all, _) = world.answer(keys);
     let mut pieces = Pieces::default();

@@ -22,7 +22,7 @@ static PLAN: LazyLock<ViewPlan> =
 struct Held {
     batch: usize,
     key: u32,
-    laddered: bool,
+    rolled_up: bool,
     rows: Vec<(Level, i64)>,
 }
 
@@ -44,10 +44,10 @@ fn ranges(ladder: &[Level]) -> BoxedStrategy<Vec<WindowRange>> {
 fn held() -> impl Strategy<Value = Held> {
     let before = prop_oneof![0i64..100_000_000, 0i64..100_000_000_000, -100_000_000_000i64..50_000_000_000_000];
     let row = (prop::sample::select(Level::LADDER.to_vec()), before);
-    (0usize..3, 0u32..KEYS as u32, any::<bool>(), vec(row, 0..40)).prop_map(|(batch, key, laddered, rows)| Held {
+    (0usize..3, 0u32..KEYS as u32, any::<bool>(), vec(row, 0..40)).prop_map(|(batch, key, rolled_up, rows)| Held {
         batch,
         key,
-        laddered,
+        rolled_up,
         rows,
     })
 }
@@ -85,11 +85,11 @@ fn filtered(
     places: &[(usize, Range<usize>)],
 ) -> Vec<(usize, usize, u32)> {
     let span = plan.ranges[range].at(T);
-    let (laddered, fresh) = (cover(span, &plan.ladder), cover(span, finest_of(plan)));
+    let (rolled_up, fresh) = (cover(span, &plan.ladder), cover(span, finest_of(plan)));
     let mut rows = Vec::new();
     for (piece, (batch, place)) in held.iter().zip(places) {
         let (levels, tiles) = super::places(plan, &batches[*batch]).unwrap();
-        let runs = if piece.laddered { &laddered } else { &fresh };
+        let runs = if piece.rolled_up { &rolled_up } else { &fresh };
         for row in place.clone() {
             let level = Level::from_code(levels[row]).unwrap();
             if runs.iter().any(|run| run.contains(level, tiles[row])) {
@@ -111,10 +111,10 @@ proptest! {
         let (batches, places) = batches(&held);
         let mut pieces = Pieces::default();
         for (piece, (batch, place)) in held.iter().zip(&places) {
-            pieces.add(&batches[*batch], place.clone(), piece.key, piece.laddered);
+            pieces.add(&batches[*batch], place.clone(), piece.key, piece.rolled_up);
         }
         let asked: Vec<usize> = (0..plan.ranges.len()).rev().collect();
-        let selection = Selection::of(&plan, &asked, &pieces, KEYS, T).unwrap();
+        let selection = Selection::for_ranges(&plan, &asked, &pieces, KEYS, T).unwrap();
         let address = |batch: &RecordBatch| pieces.batches.iter().position(|known| std::ptr::eq(*known, batch)).unwrap();
         let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
         for (place, range) in asked.iter().enumerate() {
@@ -141,6 +141,6 @@ fn a_level_that_is_not_known_is_damage() {
     let batch = batch(&[(0, 0), (9, 0)]);
     let mut pieces = Pieces::default();
     pieces.add(&batch, 0..2, 0, true);
-    let error = Selection::of(&PLAN, &[0], &pieces, 1, T).err().map(|error| error.to_string());
+    let error = Selection::for_ranges(&PLAN, &[0], &pieces, 1, T).err().map(|error| error.to_string());
     assert!(error.as_ref().is_some_and(|error| error.contains("unknown tile level 9")), "{error:?}");
 }

@@ -20,7 +20,7 @@ fn run(keys: &[Vec<u8>], ends: &[usize]) -> SortedRun {
             from = end;
         }
     }
-    SortedRun::of(chunks, 0)
+    SortedRun::from_chunks(chunks, 0)
 }
 
 #[test]

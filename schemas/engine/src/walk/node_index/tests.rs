@@ -166,7 +166,7 @@ proptest! {
     ) {
         let plan = &PLANS[view];
         let links = plan.links.as_ref().unwrap();
-        let codec = KeyCodec::of(plan).unwrap();
+        let codec = KeyCodec::for_plan(plan).unwrap();
         let created: Vec<Event> = hub().chain(created).collect();
         let run = run(plan, &edges(plan, &codec, &created, &login), &sizes);
         let mut index = NodeIndex::default();

@@ -53,44 +53,44 @@ fn payments(count: i64, accounts: i64) -> RecordBatch {
     RecordBatch::try_new(schema.clone(), schema.fields().iter().map(|field| column(field.name())).collect()).unwrap()
 }
 
-/// The buckets of these payments' states, dealt out by two scatters as a plan of two partitions would.
-pub(crate) async fn dealt(view: &str, count: i64, pool: Arc<dyn MemoryPool>) -> (Ground, Vec<Bucketful>) {
+/// The buckets of these payments' states, made by two partitioners as a plan of two partitions would.
+pub(crate) async fn partitioned(view: &str, count: i64, pool: Arc<dyn MemoryPool>) -> (ShuffleContext, Vec<BucketRows>) {
     let plan = planned(view).await;
     let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
-    let codec = Arc::new(KeyCodec::of(&plan).unwrap());
+    let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
     let floors = plan.ladder.iter().map(|level| (*level, None)).collect();
     let edges_from = EdgesFrom::default();
-    let ground =
-        Ground { plan, floors, edges_from, codec, buckets: BUCKETS as u32, threads: 2, temp_dir: None, pool, limit_bytes: 1 << 30 };
+    let shuffle =
+        ShuffleContext { plan, floors, edges_from, codec, buckets: BUCKETS as u32, threads: 2, temp_dir: None, pool, limit_bytes: 1 << 30 };
     let events = payments(count, 50);
     let half = count as usize / 2;
     let mut parts = Vec::new();
     for events in [events.slice(0, half), events.slice(half, count as usize - half)] {
-        let mut scatter = Scatter::new(ground.clone());
+        let mut partitioner = BucketPartitioner::new(shuffle.clone());
         for states in partial.states("payments", &[events]).await.unwrap() {
             let level = states.schema().index_of(LEVEL).unwrap();
             let others: Vec<usize> = (0..states.num_columns()).filter(|column| *column != level).collect();
-            scatter.push(&states.project(&others).unwrap()).unwrap();
+            partitioner.push(&states.project(&others).unwrap()).unwrap();
         }
-        parts.push(scatter.finish().unwrap());
+        parts.push(partitioner.finish().unwrap());
     }
     let mut second = parts.pop().unwrap().into_iter();
-    let joined = parts.pop().unwrap().into_iter().map(|first| Bucketful::join(vec![first, second.next().unwrap()]).unwrap());
-    (ground, joined.collect())
+    let joined = parts.pop().unwrap().into_iter().map(|first| BucketRows::join(vec![first, second.next().unwrap()]).unwrap());
+    (shuffle, joined.collect())
 }
 
 /// Every row as text, by bucket, with the encoding of its key.
-fn rows(ground: &Ground, buckets: &[Bucketful]) -> BTreeMap<usize, Vec<String>> {
-    let of = |bucket: &Bucketful| {
+fn rows(shuffle: &ShuffleContext, buckets: &[BucketRows]) -> BTreeMap<usize, Vec<String>> {
+    let of = |bucket: &BucketRows| {
         let mut batches = bucket.in_memory.clone();
         let mut take = |batch| {
             batches.push(batch);
             Ok(())
         };
         bucket.read_spilled(&mut take).unwrap();
-        let sorted = engine::states::StateRows::sort(&ground.plan, &ground.codec, &batches).unwrap();
+        let sorted = engine::states::StateRows::sort(&shuffle.plan, &shuffle.codec, &batches).unwrap();
         let shown = arrow::util::pretty::pretty_format_batches(&[sorted.batch().clone()]).unwrap().to_string();
-        let places: Vec<u32> = (0..sorted.len()).map(|row| bucket_of(sorted.keys().value(row), ground.buckets)).collect();
+        let places: Vec<u32> = (0..sorted.len()).map(|row| bucket_of(sorted.keys().value(row), shuffle.buckets)).collect();
         (shown.lines().map(str::to_owned).collect(), places)
     };
     let mut all = BTreeMap::new();
@@ -106,15 +106,15 @@ pub(crate) const VIEW: &str = "CREATE VIEW sums WITH (windows = '7d, 90d') AS SE
     approx_distinct(id) AS ids FROM payments GROUP BY account";
 
 #[tokio::test]
-async fn what_is_dealt_out_comes_back_whatever_was_spilled() {
-    let (ground, in_memory) = dealt(VIEW, 3_000, Arc::new(UnboundedMemoryPool::default())).await;
+async fn what_is_partitioned_comes_back_whatever_was_spilled() {
+    let (shuffle, in_memory) = partitioned(VIEW, 3_000, Arc::new(UnboundedMemoryPool::default())).await;
     assert!(in_memory.iter().all(|bucket| bucket.spilled.is_empty()));
-    let expected = rows(&ground, &in_memory);
+    let expected = rows(&shuffle, &in_memory);
     assert!(expected.values().map(Vec::len).sum::<usize>() > 3_000);
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(20_000));
-    let (ground, spilled) = dealt(VIEW, 3_000, pool.clone()).await;
+    let (shuffle, spilled) = partitioned(VIEW, 3_000, pool.clone()).await;
     assert!(spilled.iter().filter(|bucket| !bucket.spilled.is_empty()).count() >= 2);
-    assert_eq!(rows(&ground, &spilled), expected);
+    assert_eq!(rows(&shuffle, &spilled), expected);
     drop(spilled);
     assert_eq!(pool.reserved(), 0);
 }

@@ -5,7 +5,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::states::merge_sorted;
 
 use super::*;
-use crate::scatter::tests::{BUCKETS, VIEW, dealt};
+use crate::bucket_partitioner::tests::{BUCKETS, VIEW, partitioned};
 
 const NO_KEYS: &str = "CREATE VIEW sums WITH (windows = '7d, 90d') AS SELECT count(*) AS payments, sum(cents) AS cents FROM payments";
 
@@ -26,29 +26,29 @@ fn shown(plan: &ViewPlan, chunks: &[StateRows]) -> (Vec<String>, usize) {
 }
 
 async fn both_ways(view: &str, count: i64) -> ((Vec<String>, usize), (Vec<String>, usize)) {
-    let (ground, buckets) = dealt(view, count, Arc::new(UnboundedMemoryPool::default())).await;
+    let (shuffle, buckets) = partitioned(view, count, Arc::new(UnboundedMemoryPool::default())).await;
     let mut inside = Vec::new();
     let mut take = |rows| {
         inside.push(rows);
         Ok(())
     };
     for bucket in buckets {
-        sort_in_memory(&ground.plan, &ground.codec, bucket, &mut take).unwrap();
+        sort_in_memory(&shuffle.plan, &shuffle.codec, bucket, &mut take).unwrap();
     }
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(16 << 20));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool.clone()).build_arc().unwrap();
     let config = SessionConfig::new().with_sort_spill_reservation_bytes(1 << 20);
     let session = SessionContext::new_with_config_rt(config, runtime);
-    let (ground, buckets) = dealt(view, count, Arc::new(FairSpillPool::new(1 << 20))).await;
+    let (shuffle, buckets) = partitioned(view, count, Arc::new(FairSpillPool::new(1 << 20))).await;
     let mut outside = Vec::new();
     for bucket in buckets {
-        let mut sorted = WholeKeys::sort_outside(&ground.plan, ground.codec.clone(), bucket, session.task_ctx()).unwrap();
+        let mut sorted = ExternalSort::start(&shuffle.plan, shuffle.codec.clone(), bucket, session.task_ctx()).unwrap();
         while let Some(rows) = sorted.next().await.unwrap() {
             outside.push(rows);
         }
     }
     assert_eq!(pool.reserved(), 0);
-    (shown(&ground.plan, &inside), shown(&ground.plan, &outside))
+    (shown(&shuffle.plan, &inside), shown(&shuffle.plan, &outside))
 }
 
 #[tokio::test]

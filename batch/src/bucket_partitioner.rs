@@ -20,23 +20,20 @@ use arrow_ipc::writer::FileWriter;
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use engine::plan::ViewPlan;
-use engine::states::KeyCodec;
-use engine::states::bucket_of;
-use engine::states::partial::kept_rows_of;
-use engine::states::rows::is_constant;
+use engine::states::{KeyCodec, bucket_of, is_constant, kept_rows_of};
 use types::tiles::EdgesFrom;
 use types::tiles::Floors;
 use types::{Error, Result};
 
-/// So many rows, or bytes, are taken together before they are dealt out: the more, the fewer and the larger are a bucket's batches. Never
-/// more than a small part of the run's limit: a sort outside of memory has to hold some batches.
-const DEALT_ROWS: usize = 131_072;
-const DEALT_BYTES: usize = 16 << 20;
-const DEALT_PART_OF_LIMIT: usize = 128;
+/// This many rows, or bytes, are collected before they are partitioned: the more, the fewer and the larger are a bucket's batches. Never
+/// more than a small part of the run's limit: an external sort has to hold some batches.
+const COLLECTED_ROWS: usize = 131_072;
+const COLLECTED_BYTES: usize = 16 << 20;
+const COLLECTED_PART_OF_LIMIT: usize = 128;
 
-/// What a scatter works with.
+/// What every partitioner of a run works with.
 #[derive(Clone)]
-pub(crate) struct Ground {
+pub(crate) struct ShuffleContext {
     pub(crate) plan: Arc<ViewPlan>,
     /// Nothing is kept before these.
     pub(crate) floors: Floors,
@@ -51,9 +48,9 @@ pub(crate) struct Ground {
     pub(crate) limit_bytes: usize,
 }
 
-/// Takes rows from one partition of the plan.
-pub(crate) struct Scatter {
-    ground: Ground,
+/// Distributes the rows of one partition of the plan to buckets.
+pub(crate) struct BucketPartitioner {
+    shuffle: ShuffleContext,
     reservation: MemoryReservation,
     waiting: Vec<RecordBatch>,
     waiting_bytes: usize,
@@ -64,7 +61,7 @@ pub(crate) struct Scatter {
 }
 
 /// The rows of one bucket: those that are in memory, and where the others are.
-pub(crate) struct Bucketful {
+pub(crate) struct BucketRows {
     pub(crate) in_memory: Vec<RecordBatch>,
     /// Of what is in memory.
     pub(crate) reservation: MemoryReservation,
@@ -81,46 +78,46 @@ struct Spilled {
     bytes: Vec<usize>,
 }
 
-impl Scatter {
-    pub(crate) fn new(ground: Ground) -> Self {
-        let buckets = ground.buckets as usize;
+impl BucketPartitioner {
+    pub(crate) fn new(shuffle: ShuffleContext) -> Self {
+        let buckets = shuffle.buckets as usize;
         let consumer = MemoryConsumer::new("states by bucket").with_can_spill(true);
         Self {
-            reservation: consumer.register(&ground.pool),
+            reservation: consumer.register(&shuffle.pool),
             waiting: Vec::new(),
             waiting_bytes: 0,
             places: vec![Vec::new(); buckets],
             in_memory: vec![Vec::new(); buckets],
             spilled: Vec::new(),
-            ground,
+            shuffle,
         }
     }
 
     /// Takes a batch of Partial's output.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        let rows = kept_rows_of(&self.ground.plan, batch, &self.ground.floors)?;
-        let keys = &rows.columns()[..self.ground.plan.keys.len()];
-        let places = self.ground.codec.places(keys, rows.num_rows())?;
+        let rows = kept_rows_of(&self.shuffle.plan, batch, &self.shuffle.floors)?;
+        let keys = &rows.columns()[..self.shuffle.plan.keys.len()];
+        let places = self.shuffle.codec.places(keys, rows.num_rows())?;
         for row in 0..rows.num_rows() {
-            let bucket = bucket_of(places.value(row), self.ground.buckets);
+            let bucket = bucket_of(places.value(row), self.shuffle.buckets);
             self.places[bucket as usize].push((self.waiting.len(), row));
         }
         self.waiting_bytes += sliced_bytes(&rows)?;
         self.waiting.push(rows);
         let rows: usize = self.waiting.iter().map(RecordBatch::num_rows).sum();
-        let most_bytes = DEALT_BYTES.min(self.ground.limit_bytes / DEALT_PART_OF_LIMIT);
-        if rows >= DEALT_ROWS || self.waiting_bytes >= most_bytes { self.deal() } else { Ok(()) }
+        let most_bytes = COLLECTED_BYTES.min(self.shuffle.limit_bytes / COLLECTED_PART_OF_LIMIT);
+        if rows >= COLLECTED_ROWS || self.waiting_bytes >= most_bytes { self.partition_waiting() } else { Ok(()) }
     }
 
     /// All rows, by bucket.
-    pub(crate) fn finish(mut self) -> Result<Vec<Bucketful>> {
-        self.deal()?;
+    pub(crate) fn finish(mut self) -> Result<Vec<BucketRows>> {
+        self.partition_waiting()?;
         let mut buckets = Vec::with_capacity(self.in_memory.len());
         for (bucket, in_memory) in std::mem::take(&mut self.in_memory).into_iter().enumerate() {
             let held: usize = in_memory.iter().map(sliced_bytes).sum::<Result<usize>>()?;
             let spilled: usize = self.spilled.iter().map(|file| file.bytes[bucket]).sum();
             let of_bucket = self.spilled.iter().map(|file| (file.clone(), bucket as u32));
-            buckets.push(Bucketful {
+            buckets.push(BucketRows {
                 in_memory,
                 reservation: self.reservation.split(held),
                 spilled: of_bucket.collect(),
@@ -130,8 +127,8 @@ impl Scatter {
         Ok(buckets)
     }
 
-    /// Deals the waiting rows out to their buckets.
-    fn deal(&mut self) -> Result<()> {
+    /// Moves the waiting rows to their buckets.
+    fn partition_waiting(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         let waiting: Vec<&RecordBatch> = waiting.iter().collect();
         self.waiting_bytes = 0;
@@ -142,7 +139,7 @@ impl Scatter {
                 continue;
             }
             let rows = columns.iter().map(|column| column.rows(&self.places[bucket])).collect::<Result<_>>()?;
-            let rows = RecordBatch::try_new(self.ground.plan.state_schema().clone(), rows)?;
+            let rows = RecordBatch::try_new(self.shuffle.plan.state_schema().clone(), rows)?;
             self.places[bucket].clear();
             let bytes = sliced_bytes(&rows)?;
             if self.reservation.try_grow(bytes).is_err() {
@@ -157,10 +154,10 @@ impl Scatter {
 
     /// Writes all that is in memory to a file.
     fn spill(&mut self) -> Result<()> {
-        let folder = self.ground.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let folder = self.shuffle.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
         let at = |error: std::io::Error| Error::from(error).with("folder", folder.display());
         let file = tempfile::tempfile_in(&folder).map_err(at)?;
-        let schema = self.ground.plan.state_schema();
+        let schema = self.shuffle.plan.state_schema();
         let full = |error: arrow::error::ArrowError| Error::from(error).with("folder", folder.display());
         let mut writer = FileWriter::try_new_buffered(file.try_clone().map_err(at)?, schema).map_err(full)?;
         let (mut batches, mut bytes, mut written) = (Vec::new(), Vec::new(), 0);
@@ -196,10 +193,10 @@ impl<'a> Gathered<'a> {
     /// At most so many rows will be asked for at once.
     fn columns(batches: &[&'a RecordBatch], most: usize) -> Result<Vec<Gathered<'a>>> {
         let Some(first) = batches.first() else { return Ok(Vec::new()) };
-        (0..first.num_columns()).map(|column| Self::of(batches.iter().map(|batch| &**batch.column(column)).collect(), most)).collect()
+        (0..first.num_columns()).map(|column| Self::column(batches.iter().map(|batch| &**batch.column(column)).collect(), most)).collect()
     }
 
-    fn of(columns: Vec<&'a dyn Array>, most: usize) -> Result<Gathered<'a>> {
+    fn column(columns: Vec<&'a dyn Array>, most: usize) -> Result<Gathered<'a>> {
         let Some(first) = columns.iter().find(|column| !column.is_empty()) else { return Ok(Gathered::Each(columns)) };
         let is_same = |column: &&dyn Array| {
             column.is_empty() || (column.slice(0, 1).to_data() == first.slice(0, 1).to_data() && is_constant(*column))
@@ -219,9 +216,9 @@ impl<'a> Gathered<'a> {
     }
 }
 
-impl Bucketful {
-    /// The same bucket's rows of several scatters.
-    pub(crate) fn join(parts: Vec<Bucketful>) -> Option<Bucketful> {
+impl BucketRows {
+    /// The same bucket's rows of several partitioners.
+    pub(crate) fn join(parts: Vec<BucketRows>) -> Option<BucketRows> {
         parts.into_iter().reduce(|mut all, mut part| {
             all.in_memory.append(&mut part.in_memory);
             all.reservation.grow(part.reservation.free());
@@ -254,14 +251,14 @@ impl Spilled {
 /// What the rows of a batch would take by themselves: Partial answers with slices of all it has, and buckets share what is the same in
 /// all of them.
 pub(crate) fn sliced_bytes(batch: &RecordBatch) -> Result<usize> {
-    let of = |column: &ArrayRef| -> Result<usize> {
+    let column_bytes = |column: &ArrayRef| -> Result<usize> {
         let data = column.to_data();
         // Texts that are seen through views lie in buffers of their own.
         let is_view = matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
         let viewed = if is_view { data.buffers()[1..].iter().map(|buffer| buffer.len()).sum() } else { 0 };
         Ok(data.get_slice_memory_size()? + viewed)
     };
-    batch.columns().iter().map(of).sum()
+    batch.columns().iter().map(column_bytes).sum()
 }
 
 #[cfg(test)]

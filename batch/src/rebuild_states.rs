@@ -15,11 +15,11 @@ use types::files::ObjectName;
 use types::{ErrorKind, Result};
 use uuid::Uuid;
 
-use crate::Batch;
+use crate::layer::Batch;
 
-/// What became of a file that was called damaged.
+/// What became of a file that was reported damaged.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Mended {
+pub enum RebuildOutcome {
     /// It is rebuilt; this is named instead.
     Rebuilt(FileRecord),
     /// No live view needs it: it is named no more.
@@ -34,8 +34,8 @@ impl Batch {
     /// Rebuilds the states object at `path` from what is left of it and from the archive.
     ///
     /// Errors: `Corrupt` when the archive is damaged as well; it names the file.
-    pub async fn mend_states(&self, state: &CatalogState, registry: &Registry, path: &str) -> Result<Mended> {
-        let Some(file) = state.files.iter().find(|file| file.path == path && !file.marked_for_deletion) else { return Ok(Mended::Gone) };
+    pub async fn rebuild_states(&self, state: &CatalogState, registry: &Registry, path: &str) -> Result<RebuildOutcome> {
+        let Some(file) = state.files.iter().find(|file| file.path == path && !file.marked_for_deletion) else { return Ok(RebuildOutcome::Gone) };
         match check_file(&self.storage, file, |_| {}).await {
             Ok(()) => return self.found_whole(path).await,
             Err(error) if error.kind() == ErrorKind::Corrupt => {}
@@ -48,7 +48,7 @@ impl Batch {
         };
         let Some(checkpoint) = checkpoint.filter(|_| !sections.is_empty()) else {
             self.catalog.commit_with_retry(give_up_commit(Uuid::new_v4(), &[file], Vec::new())).await?;
-            return Ok(Mended::Dropped);
+            return Ok(RebuildOutcome::Dropped);
         };
         let name = ObjectName::RebuiltStates { checkpoint: checkpoint.id, rebuild: Uuid::now_v7() };
         let rebuilt = write_states_object(&self.storage, &name, sections, ranges_of(checkpoint)).await?;
@@ -57,21 +57,21 @@ impl Batch {
             Ok(_) => {
                 info!(file = path, rebuilt = %rebuilt.path, "a damaged states object was rebuilt from the archive");
                 metrics::counter!("basestream_batch_states_rebuilt_total").increment(1);
-                Ok(Mended::Rebuilt(rebuilt))
+                Ok(RebuildOutcome::Rebuilt(rebuilt))
             }
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 // Nobody will ever name it.
                 self.storage.delete(&rebuilt.path).await?;
-                Ok(Mended::Gone)
+                Ok(RebuildOutcome::Gone)
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn found_whole(&self, path: &str) -> Result<Mended> {
+    async fn found_whole(&self, path: &str) -> Result<RebuildOutcome> {
         let commit = Commit { id: Uuid::new_v4(), remove: vec![Remove::Damage(path.to_owned())], ..Commit::default() };
         self.catalog.commit_with_retry(commit).await?;
-        Ok(Mended::Whole)
+        Ok(RebuildOutcome::Whole)
     }
 
     async fn sections(&self, state: &CatalogState, registry: &Registry, checkpoint: &CheckpointRecord) -> Result<Vec<Section>> {

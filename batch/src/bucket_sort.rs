@@ -1,4 +1,4 @@
-//! The rows of one bucket in order, some whole keys at a time.
+//! Sorts the rows of one bucket, in memory or externally, and hands them on some whole keys at a time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use engine::states::{KeyCodec, StateRows};
 use futures::TryStreamExt;
 use types::{Error, Result};
 
-use crate::scatter::{Bucketful, sliced_bytes};
+use crate::bucket_partitioner::{BucketRows, sliced_bytes};
 
 /// A chunk is handed on when it holds this many rows, or bytes, and a key ends: its tiles of every level are made beside it.
 const CHUNK_ROWS: usize = 65_536;
@@ -29,7 +29,7 @@ const CHUNK_BYTES: usize = 16 << 20;
 pub(crate) fn sort_in_memory(
     plan: &ViewPlan,
     codec: &KeyCodec,
-    mut bucket: Bucketful,
+    mut bucket: BucketRows,
     each: &mut dyn FnMut(StateRows) -> Result<()>,
 ) -> Result<()> {
     let mut batches = std::mem::take(&mut bucket.in_memory);
@@ -57,7 +57,7 @@ pub(crate) fn sort_in_memory(
 }
 
 /// Rows of a bucket that DataFusion's external sort puts in order.
-pub(crate) struct WholeKeys {
+pub(crate) struct ExternalSort {
     sorted: SendableRecordBatchStream,
     plan: Arc<ViewPlan>,
     codec: Arc<KeyCodec>,
@@ -70,8 +70,8 @@ pub(crate) struct WholeKeys {
     worth_bytes: usize,
 }
 
-impl WholeKeys {
-    pub(crate) fn sort_outside(plan: &Arc<ViewPlan>, codec: Arc<KeyCodec>, bucket: Bucketful, context: Arc<TaskContext>) -> Result<Self> {
+impl ExternalSort {
+    pub(crate) fn start(plan: &Arc<ViewPlan>, codec: Arc<KeyCodec>, bucket: BucketRows, context: Arc<TaskContext>) -> Result<Self> {
         let schema = plan.state_schema().clone();
         let once = Arc::new(Once { schema: schema.clone(), bucket: Mutex::new(Some(bucket)) });
         let source = StreamingTableExec::try_new(schema.clone(), vec![once], None, None, false, None)?;
@@ -136,7 +136,7 @@ impl WholeKeys {
 /// A bucket as a table that is scanned once.
 struct Once {
     schema: SchemaRef,
-    bucket: Mutex<Option<Bucketful>>,
+    bucket: Mutex<Option<BucketRows>>,
 }
 
 impl fmt::Debug for Once {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use batch::{Batch, Mended};
+use batch::{Batch, RebuildOutcome};
 use catalog::CatalogState;
 use committed::registry::Registry;
 use tracing::warn;
@@ -20,26 +20,25 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub struct Tried(Mutex<BTreeMap<String, Micros>>);
 
 /// The damaged states objects that are to be rebuilt at `now`: those that were not tried a moment ago.
-pub fn mendable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>, now: Micros) -> Vec<&'s str> {
-    let is_states =
-        |path: &str| state.files.iter().any(|file| file.path == path && file.kind == FileKind::States && !file.marked_for_deletion);
+pub fn rebuildable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>, now: Micros) -> Vec<&'s str> {
+    let is_states = |path: &str| state.files.iter().any(|file| file.path == path && file.kind == FileKind::States && !file.marked_for_deletion);
     let is_rested = |path: &str| tried.get(path).is_none_or(|at| now.saturating_sub(*at) >= AGAIN.as_micros() as Micros);
     state.damages.iter().map(|damage| damage.path.as_str()).filter(|path| is_states(path) && is_rested(path)).collect()
 }
 
 impl Tried {
-    /// Rebuilds what is mendable, one after the other. What fails is logged and tried again later.
-    pub(super) async fn mend(&self, batch: &Batch, state: &CatalogState, registry: &Registry, now: Micros) {
+    /// Rebuilds these one after the other. What fails is logged and tried again later.
+    pub(super) async fn rebuild_states(&self, batch: &Batch, state: &CatalogState, registry: &Registry, now: Micros) {
         let due: Vec<&str> = {
             let mut tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             tried.retain(|path, _| state.damages.iter().any(|damage| damage.path == *path));
-            let due = mendable(state, &tried, now);
+            let due = rebuildable(state, &tried, now);
             tried.extend(due.iter().map(|path| ((*path).to_owned(), now)));
             due
         };
         for path in due {
-            match batch.mend_states(state, registry, path).await {
-                Ok(Mended::Whole) => warn!(file = path, "a file that was called damaged is whole"),
+            match batch.rebuild_states(state, registry, path).await {
+                Ok(RebuildOutcome::Whole) => warn!(file = path, "a file that was called damaged is whole"),
                 Ok(_) => {}
                 Err(error) => warn!(file = path, %error, "a damaged states object could not be rebuilt; trying again later"),
             }
@@ -82,9 +81,9 @@ mod tests {
             damages: ["a", "b", "c"].map(damage).to_vec(),
             ..CatalogState::default()
         };
-        assert_eq!(mendable(&state, &BTreeMap::new(), 0), ["a"]);
+        assert_eq!(rebuildable(&state, &BTreeMap::new(), 0), ["a"]);
         let tried = BTreeMap::from([("a".to_owned(), 5)]);
-        assert_eq!(mendable(&state, &tried, 60_000_004), Vec::<&str>::new());
-        assert_eq!(mendable(&state, &tried, 60_000_005), ["a"]);
+        assert_eq!(rebuildable(&state, &tried, 60_000_004), Vec::<&str>::new());
+        assert_eq!(rebuildable(&state, &tried, 60_000_005), ["a"]);
     }
 }

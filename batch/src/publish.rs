@@ -1,0 +1,59 @@
+//! Publishing a snapshot: its manifest, then one transaction that checks the run's lease and that the cut goes back in no partition.
+
+use catalog::{Commit, DefinitionStatus, RunRecord, RunStatus, SnapshotRecord, publish_commit};
+use committed::registry::LiveView;
+use storage::{Manifest, write_manifest};
+use tracing::info;
+use types::files::FileRecord;
+use types::{ErrorKind, Result};
+
+use crate::decide::switch_version;
+use crate::layer::{Batch, RunContext};
+
+/// How often a switch of versions is tried anew because something else was committed meanwhile.
+const SWITCH_ATTEMPTS: usize = 20;
+
+/// Publishes `files` as the view's snapshot and answers the run's record as it succeeded.
+pub(crate) async fn publish(
+    batch: &Batch,
+    view: &LiveView,
+    mut run: RunRecord,
+    manifest: Manifest,
+    files: Vec<FileRecord>,
+    context: &RunContext<'_>,
+) -> Result<RunRecord> {
+    let manifest_file = write_manifest(&batch.storage, &manifest).await?;
+    run.status = RunStatus::Succeeded;
+    run.ended_at = Some((context.clock)());
+    let snapshot = SnapshotRecord {
+        view: view.name.clone(),
+        version: view.version,
+        run: run.id,
+        cut: manifest.cut.clone(),
+        manifest: manifest_file.path.clone(),
+        published_at: (context.clock)(),
+    };
+    let files = files.into_iter().chain([manifest_file]).collect();
+    let commit = publish_commit(run.clone(), snapshot, files, &context.lease.current(), (context.clock)());
+    match view.status {
+        DefinitionStatus::Building => publish_and_switch(batch, commit, view).await?,
+        _ => batch.catalog.commit_with_retry(commit).await.map(|_| ())?,
+    }
+    info!(view = %run.view, version = run.version, run = %run.id, events = run.events_read, rows = run.rows_written, "run published");
+    metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "succeeded").increment(1);
+    Ok(run)
+}
+
+/// The first snapshot of a version that was being built: it is served from now on.
+async fn publish_and_switch(batch: &Batch, commit: Commit, view: &LiveView) -> Result<()> {
+    let mut attempts = 0;
+    loop {
+        let state = batch.catalog.state().await?;
+        let mut switching = commit.clone();
+        switch_version(&mut switching, &state, &view.name, view.version)?;
+        match batch.catalog.commit_with_retry(switching).await {
+            Err(error) if error.kind() == ErrorKind::Conflict && attempts < SWITCH_ATTEMPTS => attempts += 1,
+            outcome => return outcome.map(|_| ()),
+        }
+    }
+}

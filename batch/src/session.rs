@@ -1,0 +1,47 @@
+//! The DataFusion session of a run: under the memory limit, and with a place to spill to.
+
+use std::sync::Arc;
+
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use engine::functions::Functions;
+use engine::plan::{session_builder, session_config};
+use storage::ObjectStorage;
+use types::{Error, Result};
+
+use crate::layer::BatchSettings;
+use crate::memory::PeakPool;
+
+pub(crate) fn open_session(
+    settings: &BatchSettings,
+    storage: &ObjectStorage,
+    functions: &Functions,
+    pool: Arc<PeakPool>,
+) -> Result<SessionContext> {
+    let mode = match &settings.temp_dir {
+        Some(folder) => {
+            let at = |error: std::io::Error| Error::from(error).with("folder", folder.display()).with("setting", "batch.temp_dir");
+            std::fs::create_dir_all(folder).map_err(at)?;
+            DiskManagerMode::Directories(vec![folder.clone()])
+        }
+        None => DiskManagerMode::OsTmpDirectory,
+    };
+    let disk = DiskManagerBuilder::default().with_mode(mode);
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disk).build_arc()?;
+    storage.register(&runtime);
+    let state = session_builder().with_config(config(settings)).with_runtime_env(runtime).build();
+    let session = SessionContext::new_with_state(state);
+    functions.register(&session)?;
+    Ok(session)
+}
+
+/// Under a small limit a batch, and what a sort keeps aside for merging its spilled runs, have to be small as well.
+fn config(settings: &BatchSettings) -> SessionConfig {
+    let limit = settings.memory_limit_bytes;
+    let default = session_config();
+    let execution = &default.options().execution;
+    let reserved = execution.sort_spill_reservation_bytes.min(limit / 16);
+    let rows = default.batch_size().min(limit / (16 << 10)).max(256);
+    default.with_target_partitions(settings.thread_count()).with_batch_size(rows).with_sort_spill_reservation_bytes(reserved)
+}
