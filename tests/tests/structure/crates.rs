@@ -1,0 +1,78 @@
+//! The picture of the crates in `ARCHITECTURE.md`, against the Cargo.toml files.
+//!
+//! An arrow `a --> b` means that b depends on a. The crates are those with a path in `[workspace.dependencies]`, by the names under
+//! which code imports them; `tests` and `bench` are not among them. Dev-dependencies are no arrows, and an arrow that follows from
+//! others is left out.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+
+use crate::graph::{Edge, Graph, cycles, reduced};
+use crate::root;
+
+#[test]
+fn the_picture_shows_how_the_crates_depend() {
+    let graph = dependencies();
+    assert!(graph.len() >= 11, "found {} crates", graph.len());
+    let expected: BTreeSet<Edge> = reduced(&graph).into_iter().map(|(crate_name, needs)| (needs, crate_name)).collect();
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let found = arrows(&text);
+    let lines = |edges: &BTreeSet<Edge>, without: &BTreeSet<Edge>| {
+        edges.difference(without).map(|(from, to)| format!("\n    {from} --> {to}")).collect::<String>()
+    };
+    assert!(
+        found == expected,
+        "the picture in ARCHITECTURE.md differs from the Cargo.toml files\n  missing:{}\n  too much:{}",
+        lines(&expected, &found),
+        lines(&found, &expected)
+    );
+}
+
+#[test]
+fn the_layers_do_not_depend_on_one_another() {
+    let graph = dependencies();
+    for layer in ["speed", "batch", "serving"] {
+        let others: Vec<&String> =
+            graph[layer].iter().filter(|name| ["speed", "batch", "serving", "jobs"].contains(&name.as_str())).collect();
+        assert!(others.is_empty(), "{layer} depends on {others:?}: what two layers need belongs below both");
+    }
+    assert_eq!(cycles(&graph), BTreeSet::new());
+}
+
+/// From each crate of ours to those that its Cargo.toml names.
+fn dependencies() -> Graph {
+    let workspace = manifest("Cargo.toml");
+    let shared = workspace["workspace"]["dependencies"].as_table().unwrap();
+    let ours = shared.iter().filter_map(|(name, value)| Some((name, value.get("path")?.as_str()?)));
+    let ours: Vec<(String, String)> = ours.map(|(name, path)| (name.clone(), path.to_owned())).collect();
+    let is_ours = |name: &&String| ours.iter().any(|(known, _)| known == *name);
+    let needs = |path: &str| {
+        let manifest = manifest(&format!("{path}/Cargo.toml"));
+        manifest.get("dependencies").and_then(Value::as_table).unwrap().keys().filter(is_ours).cloned().collect()
+    };
+    ours.iter().map(|(name, path)| (name.clone(), needs(path))).collect()
+}
+
+fn manifest(path: &str) -> Table {
+    std::fs::read_to_string(root().join(path)).unwrap().parse().unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The lines `a --> b` of the page's Mermaid blocks.
+fn arrows(markdown: &str) -> BTreeSet<Edge> {
+    let mut arrows = BTreeSet::new();
+    let mut is_inside = false;
+    for line in markdown.lines() {
+        match (is_inside, line.trim()) {
+            (false, "```mermaid") => is_inside = true,
+            (true, "```") => is_inside = false,
+            (true, line) => {
+                if let Some((from, to)) = line.split_once("-->") {
+                    arrows.insert((from.trim().to_owned(), to.trim().to_owned()));
+                }
+            }
+            _ => {}
+        }
+    }
+    arrows
+}

@@ -1,0 +1,33 @@
+//! The shape of the code, held against what is written of it: crates depend as `ARCHITECTURE.md` shows, and the modules of a crate
+//! import one another in one direction.
+
+#![allow(clippy::unwrap_used)]
+
+mod crates;
+mod graph;
+mod modules;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The files below a folder whose names end so, in order.
+fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if path.to_string_lossy().ends_with(ending) => found.push(path),
+                false => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}
