@@ -35,7 +35,9 @@ impl Batch {
     ///
     /// Errors: `Corrupt` when the archive is damaged as well; it names the file.
     pub async fn rebuild_states(&self, state: &CatalogState, registry: &Registry, path: &str) -> Result<RebuildOutcome> {
-        let Some(file) = state.files.iter().find(|file| file.path == path && !file.marked_for_deletion) else { return Ok(RebuildOutcome::Gone) };
+        let Some(file) = state.files.iter().find(|file| file.path == path && !file.marked_for_deletion) else {
+            return Ok(RebuildOutcome::Gone);
+        };
         match check_file(&self.storage, file, |_| {}).await {
             Ok(()) => return self.found_whole(path).await,
             Err(error) if error.kind() == ErrorKind::Corrupt => {}

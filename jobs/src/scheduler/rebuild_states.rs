@@ -21,7 +21,8 @@ pub struct Tried(Mutex<BTreeMap<String, Micros>>);
 
 /// The damaged states objects that are to be rebuilt at `now`: those that were not tried a moment ago.
 pub fn rebuildable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>, now: Micros) -> Vec<&'s str> {
-    let is_states = |path: &str| state.files.iter().any(|file| file.path == path && file.kind == FileKind::States && !file.marked_for_deletion);
+    let is_states =
+        |path: &str| state.files.iter().any(|file| file.path == path && file.kind == FileKind::States && !file.marked_for_deletion);
     let is_rested = |path: &str| tried.get(path).is_none_or(|at| now.saturating_sub(*at) >= AGAIN.as_micros() as Micros);
     state.damages.iter().map(|damage| damage.path.as_str()).filter(|path| is_states(path) && is_rested(path)).collect()
 }

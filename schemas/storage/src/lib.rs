@@ -26,4 +26,4 @@ pub use snapshot::{
     BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, MANIFEST_FORMAT, Manifest, read_bucket, read_manifest, write_manifest,
 };
 pub use states_object::{Section, SegmentRange, StatesObject, write_states_object};
-pub use store::{ObjectStorage};
+pub use store::ObjectStorage;
