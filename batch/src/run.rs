@@ -208,21 +208,21 @@ impl Batch {
         let session = self.session(pool.clone())?;
         let source = |stream: &StreamDefinition| self.scan(stream, &work);
         let states = recompute(&self.ground(view, &work, buckets, pool.clone()), &session, &source).await?;
-        let local = view.plan.links.as_ref().map(|_| LocalEdges::new(self.settings.temp_dir.clone(), view, pool.clone()));
+        let local = LocalEdges::of_linked(self.settings.temp_dir.clone(), view, pool.clone());
         let writer = self.writer(view, &work, run.id, &session);
         let mut written = writer.write(states, local.as_ref(), under.progress).await?;
         info!(view = %run.view, run = %run.id, rows = written.rows, "the states are written");
-        let joined = match (view.plan.links.clone(), &local) {
-            (Some(links), Some(local)) => {
+        let joined = match &local {
+            Some(local) => {
                 let (storage, threads) = (self.storage.clone(), self.settings.threads.max(1));
                 let edges = Arc::new(local.mapped(buckets, threads, std::mem::take(&mut written.local)).await?);
-                let join = Join { storage, view: view.clone(), links, edges, t: work.t, run: run.id, threads };
+                let join = Join { storage, view: view.clone(), links: local.links.clone(), edges, t: work.t, run: run.id, threads };
                 let join = join.write(self.manifest_before(state, view).await.as_ref()).await?;
                 written.bytes += join.files.iter().map(|file| file.bytes).sum::<i64>();
                 written.files.extend(join.files);
                 Some(join.joined)
             }
-            _ => None,
+            None => None,
         };
         run.rows_written = written.rows;
         run.bytes_written = written.bytes;

@@ -34,7 +34,7 @@ use edges::{EdgeSet, NodeAt};
 use meet::Meeting;
 use merge::Merging;
 
-pub use layers::{Buckets, EdgeLayers, LayerRows};
+pub use layers::{EdgeLayers, LayerRows, SnapshotEdges};
 pub use node_index::NodeIndex;
 
 /// Near edges that are held at once, of as many keys as that is.
@@ -50,11 +50,11 @@ pub struct Walk<'a> {
     pub links: &'a LinkPlan,
     pub layers: &'a dyn EdgeLayers,
     pub t: Micros,
-    go_on: &'a GoOn<'a>,
+    cancel_check: &'a CancelCheck<'a>,
 }
 
-/// Asked again and again: an error ends the walk.
-pub type GoOn<'g> = dyn Fn() -> Result<()> + Sync + 'g;
+/// Called before each batch of edges: an error ends the walk.
+pub type CancelCheck<'c> = dyn Fn() -> Result<()> + Sync + 'c;
 
 /// What a walk found, in the order of the keys asked.
 pub struct Walked {
@@ -67,12 +67,12 @@ pub struct Walked {
 
 impl<'a> Walk<'a> {
     pub fn new(plan: &'a ViewPlan, codec: &'a KeyCodec, links: &'a LinkPlan, layers: &'a dyn EdgeLayers, t: Micros) -> Self {
-        Self { plan, codec, links, layers, t, go_on: &|| Ok(()) }
+        Self { plan, codec, links, layers, t, cancel_check: &|| Ok(()) }
     }
 
-    /// The same, ended by an error of `go_on`, which is asked before each batch of edges.
-    pub fn while_ok(self, go_on: &'a GoOn<'a>) -> Self {
-        Self { go_on, ..self }
+    /// The same, ended by an error of `cancel_check`.
+    pub fn cancelled_by(self, cancel_check: &'a CancelCheck<'a>) -> Self {
+        Self { cancel_check, ..self }
     }
 
     /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long as their near
@@ -96,15 +96,37 @@ impl<'a> Walk<'a> {
         Ok(Walked { rows, found, estimated })
     }
 
+    /// The same where that takes at most `budget` edges; `None` where it takes more. Nothing is merged before that is known.
+    pub fn rows_within(&self, budget: usize, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Option<Walked>> {
+        let at = self.keys_at(groups, rows)?;
+        if at.iter().map(|key| key.rows).sum::<usize>() > budget {
+            return Ok(None);
+        }
+        let reached = self.reach(&at)?;
+        if reached.edges() > budget {
+            return Ok(None);
+        }
+        self.answer(groups, &reached, wanted).map(Some)
+    }
+
     fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt<'a>], wanted: &[usize]) -> Result<Walked> {
-        (self.go_on)()?;
-        let rows = at.len();
+        (self.cancel_check)()?;
+        self.answer(groups, &self.reach(at)?, wanted)
+    }
+
+    /// The first hop: the near edges of these keys, and the nodes they lead to.
+    fn reach(&self, at: &[NodeAt<'a>]) -> Result<Reached<'a>> {
         let near = EdgeSet::gather(self, Side::Near, at.iter())?;
         let nodes = self.nodes(&near)?;
-        let mut thresholds = near.thresholds(rows);
-        self.thin(&near, &nodes, &mut thresholds)?;
-        let mut merging = Merging::new(self, &near, wanted, &thresholds)?;
-        self.meet(&near, &nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
+        Ok(Reached { keys: at.len(), near, nodes })
+    }
+
+    /// The second hop: the far edges of the nodes, merged into rows.
+    fn answer(&self, groups: &[ArrayRef], Reached { keys, near, nodes }: &Reached<'a>, wanted: &[usize]) -> Result<Walked> {
+        let mut thresholds = near.thresholds(*keys);
+        self.thin(near, nodes, &mut thresholds)?;
+        let mut merging = Merging::new(self, near, wanted, &thresholds)?;
+        self.meet(near, nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
         let (values, found) = merging.finish(groups)?;
         let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
         Ok(Walked { rows: Values::of(&values).project(self.plan, wanted)?, found, estimated })
@@ -158,7 +180,7 @@ impl<'a> Walk<'a> {
         let mut place: Vec<Option<u32>> = vec![None; nodes.at.len()];
         let mut from = 0;
         while from < nodes.reached.len() {
-            (self.go_on)()?;
+            (self.cancel_check)()?;
             let (mut together, mut held, mut to) = (Vec::new(), 0, from);
             while to < nodes.reached.len() {
                 let node = nodes.reached[to].1;
@@ -184,6 +206,20 @@ impl<'a> Walk<'a> {
             from = to;
         }
         Ok(())
+    }
+}
+
+/// What the first hop of a walk found.
+struct Reached<'a> {
+    keys: usize,
+    near: EdgeSet<'a>,
+    nodes: Nodes<'a>,
+}
+
+impl Reached<'_> {
+    /// Near edges, and the far edges that the second hop has to gather.
+    fn edges(&self) -> usize {
+        self.near.len() + self.nodes.at.iter().map(|node| node.rows).sum::<usize>()
     }
 }
 

@@ -21,7 +21,7 @@ const AT_ONCE: usize = 4;
 /// Copies that this process made: each has a folder of its own.
 static COPIES: AtomicU64 = AtomicU64::new(0);
 
-pub(super) struct Buckets {
+pub(super) struct CopiedBuckets {
     pub(super) live: LiveView,
     pub(super) given_up: CancellationToken,
     storage: ObjectStorage,
@@ -42,11 +42,11 @@ struct Slot {
 
 type Fetch = Shared<BoxFuture<'static, Result<(), Arc<Error>>>>;
 
-impl Buckets {
+impl CopiedBuckets {
     pub(super) fn new(storage: &ObjectStorage, manifest: &Manifest, live: &LiveView, cache: &Path) -> Self {
         let folder = cache.join(&*manifest.view).join(manifest.version.to_string());
         let folder = folder.join(format!("{}-{}", manifest.run, COPIES.fetch_add(1, Ordering::Relaxed)));
-        let slots = (0..manifest.bucket_count).map(|number| Slot::of(manifest.file_of(number))).collect();
+        let slots = (0..manifest.bucket_count).map(|number| Slot::new(manifest.file_of(number))).collect();
         let (whole, damage) = (OnceLock::new(), OnceLock::new());
         let permits = Semaphore::new(AT_ONCE);
         Self { live: live.clone(), given_up: CancellationToken::new(), storage: storage.clone(), permits, slots, whole, damage, folder }
@@ -163,7 +163,7 @@ impl Buckets {
 }
 
 impl Slot {
-    fn of(file: Option<&BucketFile>) -> Self {
+    fn new(file: Option<&BucketFile>) -> Self {
         let run = OnceLock::new();
         if file.is_none() {
             run.get_or_init(Arc::default);
@@ -176,14 +176,14 @@ impl Slot {
     }
 }
 
-impl fmt::Debug for Buckets {
+impl fmt::Debug for CopiedBuckets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (local, of) = self.local();
-        write!(f, "Buckets({local} of {of})")
+        write!(f, "CopiedBuckets({local} of {of})")
     }
 }
 
-impl Drop for Buckets {
+impl Drop for CopiedBuckets {
     fn drop(&mut self) {
         // Once more: a fetch that was under way may have written since it was given up.
         let _ = std::fs::remove_dir_all(&self.folder);

@@ -40,7 +40,7 @@ impl World {
     }
 
     /// A snapshot's one bucket, made at `t`.
-    async fn edges(&self, logins: &[Login], t: Micros) -> Buckets {
+    async fn edges(&self, logins: &[Login], t: Micros) -> SnapshotEdges {
         let stream = parse::parse_stream(STREAM).unwrap();
         let schema = plan_schema(&stream);
         let times = || TimestampMicrosecondArray::from_iter_values(logins.iter().map(|login| NOW - login.2 * DAY)).with_timezone("UTC");
@@ -61,7 +61,7 @@ impl World {
         let states = partial.states("login", &[events]).await.unwrap();
         let merged = merge_rows(&self.view.plan, &self.view.codec, &states).unwrap();
         let laddered = climb(&self.view.plan, &merged, &self.view.plan.floors(t)).unwrap();
-        Buckets(vec![(SortedRun::in_memory(laddered), None)])
+        SnapshotEdges(vec![(SortedRun::in_memory(laddered), None)])
     }
 
     /// The devices whose rows may have changed.

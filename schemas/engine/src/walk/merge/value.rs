@@ -86,7 +86,7 @@ impl Value {
             }
             Merge::Accumulate(accumulate) => {
                 let values = values()?;
-                let mut ends = Held::new(|ends: &[(u32, u32)]| accumulate.update(&values, ends));
+                let mut ends = Batches::new(|ends: &[(u32, u32)]| accumulate.update(&values, ends));
                 pairs(&mut |pair| {
                     let edge = edge_of(&pair);
                     if is_new(&pair, edge) {
@@ -106,7 +106,7 @@ impl Value {
         pairs: &Pairs<'_>,
     ) -> Result<()> {
         let Merge::Accumulate(accumulate) = &mut self.merge else { return Ok(()) };
-        let mut copies = Held::new(|rows: &[(u32, u32, u64)]| accumulate.merge(fields, rows));
+        let mut copies = Batches::new(|rows: &[(u32, u32, u64)]| accumulate.merge(fields, rows));
         pairs(&mut |pair| {
             if let Some((row, times)) = times(&pair) {
                 copies.push((row, pair.group, times));
@@ -129,33 +129,33 @@ impl Value {
 }
 
 /// What pairs give, handed on a bounded number at a time.
-struct Held<T, F> {
-    held: Vec<T>,
+struct Batches<T, F> {
+    batch: Vec<T>,
     take: F,
     outcome: Result<()>,
 }
 
-impl<T, F: FnMut(&[T]) -> Result<()>> Held<T, F> {
+impl<T, F: FnMut(&[T]) -> Result<()>> Batches<T, F> {
     fn new(take: F) -> Self {
-        Self { held: Vec::new(), take, outcome: Ok(()) }
+        Self { batch: Vec::new(), take, outcome: Ok(()) }
     }
 
     fn push(&mut self, one: T) {
-        self.held.push(one);
-        if self.held.len() == PAIRS {
+        self.batch.push(one);
+        if self.batch.len() == PAIRS {
             self.hand_on();
         }
     }
 
     fn hand_on(&mut self) {
         if self.outcome.is_ok() {
-            self.outcome = (self.take)(&self.held);
+            self.outcome = (self.take)(&self.batch);
         }
-        self.held.clear();
+        self.batch.clear();
     }
 
     fn finish(mut self) -> Result<()> {
-        if !self.held.is_empty() {
+        if !self.batch.is_empty() {
             self.hand_on();
         }
         self.outcome

@@ -1,4 +1,4 @@
-//! The stand of a query: one catalog state, the layers that belong to it, and one time. A query, also over several views, has one.
+//! A read view: one catalog state, the layers that belong to it, and one time. A query, also over several views, reads from one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ pub struct LostSnapshot {
     pub at: Micros,
 }
 
-/// What a query stands on.
+/// What a query reads from.
 #[derive(Debug, Clone)]
-pub struct Stand {
+pub struct ReadView {
     pub loaded: Arc<Loaded>,
     pub fresh: Vec<Arc<FreshLayer>>,
     /// The committed vector with the fresh layers' ends: the answer's position.
@@ -64,7 +64,7 @@ pub enum ServingClock {
     Event,
 }
 
-impl Stand {
+impl ReadView {
     pub fn view(&self, name: &str) -> Result<&LoadedView> {
         let registry = &self.loaded.registry;
         let unknown = || no_view(name, registry.views.iter().map(|view| &*view.name), registry.streams.keys().map(|stream| &**stream));
@@ -76,6 +76,11 @@ impl Stand {
             return Err(Error::unavailable(message));
         }
         Ok(loaded)
+    }
+
+    /// The same without what is not checkpointed yet.
+    pub(crate) fn committed(&self) -> ReadView {
+        ReadView { fresh: Vec::new(), vector: self.loaded.vector.clone(), complete_to: BTreeMap::new(), ..self.clone() }
     }
 
     fn not_loaded(&self, version: &ViewVersion) -> Error {
@@ -109,7 +114,7 @@ impl Stand {
         committed.chain(fresh).max()
     }
 
-    /// The view's time when the question names none.
+    /// The view's time when the query names none.
     pub fn t_of(&self, view: &LiveView) -> Micros {
         match self.clock {
             ServingClock::Wall => self.now,
