@@ -27,7 +27,7 @@ use types::vector::Vector;
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 
-/// One view's states of all archived events up to a vector, and up to a time when the question names one.
+/// One view's states of all archived events up to a vector, and up to a time when the query names one.
 #[derive(Debug)]
 pub struct ArchiveLayer {
     pub run: SortedRun,

@@ -139,7 +139,7 @@ impl Harness {
         self.catalog.commit(checkpoint_commit(record, vec![file], &identities)).await.unwrap();
     }
 
-    /// A stream that no view reads, with so many records that were duplicates.
+    /// A stream that no view reads, with this many duplicate records.
     pub(crate) async fn other_stream(&self, name: &str, duplicates: i64) {
         let sql = PAYMENTS.replace("payments", name);
         let add = vec![definition(DefinitionKind::Stream, name, &sql)];

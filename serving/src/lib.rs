@@ -9,7 +9,7 @@
 //!     sql                      tables over one read view; WHERE on every key becomes a lookup
 //!       lookup                 keys --fetch--> rows; its files are its steps
 //!         answerer             grouped: merge states | linked: walk edges
-//!         meta, archive        what an answer stands on; states recomputed for a past time
+//!         meta, archive        what an answer is made from; states recomputed for a past time
 //!           query_context      one read view, one time
 //!         follower             catalog state --copy, layers--> read view
 //!           read_view

@@ -1,4 +1,4 @@
-//! What an answer stands on: said with every answer, so that it can be compared, repeated and doubted.
+//! What an answer is made from. It comes with every answer, so that answers can be compared, repeated and checked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

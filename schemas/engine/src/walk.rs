@@ -232,7 +232,7 @@ struct Nodes<'a> {
     reached: Vec<(u32, usize)>,
 }
 
-/// Runs of nodes that have about so many edges together.
+/// Runs of nodes that have about this many edges together.
 fn batches(nodes: &[NodeAt<'_>], edges: usize) -> Vec<std::ops::Range<usize>> {
     let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
     for (index, node) in nodes.iter().enumerate() {

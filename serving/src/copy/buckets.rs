@@ -1,4 +1,4 @@
-//! The buckets of a copy: each is fetched once, by whoever needs it first; who needs it meanwhile waits for the same.
+//! The buckets of a copy. Each is fetched once, for the first query that needs it; other queries that need it wait for the same fetch.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use types::{Error, ErrorKind, Result, failpoint};
 
-/// So many buckets are fetched at once, whoever waits for them.
+/// This many buckets of a copy are fetched at once.
 const AT_ONCE: usize = 4;
 
 /// Copies that this process made: each has a folder of its own.

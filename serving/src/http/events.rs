@@ -15,7 +15,7 @@ use super::App;
 use super::input::{Body, Json, Name};
 use super::problem::Problem;
 
-/// So many of the rejected events are named; all are counted.
+/// This many of the rejected events are named; all are counted.
 const REJECTED_TOLD: usize = 1000;
 
 /// The answer: what is durable in the log, and where.

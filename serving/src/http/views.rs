@@ -131,7 +131,7 @@ struct Rows {
     keys: Vec<Map<String, Value>>,
     #[serde(default)]
     as_of: Option<String>,
-    /// Of each key of a linked view: how many paths are told.
+    /// How many paths are returned at most for each key of a linked view.
     #[serde(default)]
     paths: usize,
     /// Only those that count in this column.

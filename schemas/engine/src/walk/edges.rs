@@ -28,7 +28,7 @@ pub(super) struct NodeAt<'a> {
 }
 
 impl<'a> NodeAt<'a> {
-    /// The node whose edges' encoded keys begin so; `place` tells their bucket.
+    /// The node whose edges' encoded keys begin so; their bucket is chosen by `place`.
     pub(super) fn find(walk: &Walk<'a>, prefix: &[u8], place: &[u8]) -> Self {
         let layers = walk.layers.beginning(prefix, place);
         let rows = layers.iter().map(|(_, rows, _)| rows.len()).sum();

@@ -12,7 +12,7 @@ pub type LayerRows<'a> = (&'a StateRows, Range<usize>, bool);
 
 /// All layers of a view's edges.
 pub trait EdgeLayers: Sync {
-    /// The rows whose keys begin so; `place` tells the bucket of layers that have buckets.
+    /// The rows whose keys begin so; `place` is what the bucket is chosen by, in layers that have buckets.
     fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>>;
 
     /// The number of parts in which all keys are scanned.

@@ -36,7 +36,7 @@ enum Merge {
     Accumulate(Accumulate),
 }
 
-/// Pairs, told one after the other.
+/// Pairs, handed on one after the other.
 type Pairs<'p> = dyn Fn(&mut dyn FnMut(Pair)) + 'p;
 
 impl Value {
@@ -166,7 +166,7 @@ impl<T, F: FnMut(&[T]) -> Result<()>> Batches<T, F> {
 struct Accumulate {
     function: Arc<AggregateFunctionExpr>,
     accumulator: Box<dyn GroupsAccumulator>,
-    /// Groups are numbered as they are met: accumulators take a group they were told of for one they have seen.
+    /// Groups are numbered as they are met: accumulators take every group number they were given for one with rows.
     group_of: Vec<Option<u32>>,
     groups: usize,
 }
@@ -206,7 +206,7 @@ impl Accumulate {
         loop {
             let odd: Vec<u32> = (0..left.len() as u32).filter(|row| left[*row as usize].1 % 2 == 1).collect();
             if !odd.is_empty() {
-                // Numbered no sooner: a group that waits for a later bit would be told of without a row of its own.
+                // Numbered no sooner: a group that waits for a later bit would be passed on without a row of its own.
                 let groups: Vec<usize> = odd.iter().map(|row| self.group(left[*row as usize].0)).collect();
                 self.accumulator.merge_batch(&chosen(&mut odd.into_iter(), &states)?, &groups, self.groups)?;
             }
