@@ -1,5 +1,6 @@
-//! The two answerers. A view with GROUP BY over one stream merges the states of its keys ([`grouped`]); a view over a JOIN walks the edges
-//! that leave them ([`linked`]). [`answerer`] is the one place that decides which: lookups, scans and copies ask the trait.
+//! The two answerers. A view with GROUP BY over one stream merges the states of its keys ([`grouped`]); a view over a
+//! JOIN walks the edges that leave them ([`linked`]). [`answerer`] is the one place that decides which: lookups, scans
+//! and copies ask the trait.
 
 use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use committed::registry::LiveView;
@@ -27,7 +28,8 @@ pub(crate) trait Answerer: Send + Sync {
 
     /// The rows of some keys.
     ///
-    /// Errors: `Unavailable` where a bucket that is needed is not copied yet. Those of `cancel_check`, which is called again and again.
+    /// Errors: `Unavailable` where a bucket that is needed is not copied yet. Those of `cancel_check`, which is called
+    /// again and again.
     fn rows(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, cancel_check: &CancelCheck<'_>) -> Result<Answers>;
 
     /// The same for the thread that asks, if it takes little time; `None` where it would hold up other requests.

@@ -36,8 +36,8 @@ pub struct ArchiveLayer {
     _reservation: MemoryReservation,
 }
 
-/// Reads what a view needs at the query's time; asked with `as_of`, nothing dated after it. With `key` (values in the order of the view's
-/// keys) only events of that key.
+/// Reads what a view needs at the query's time; asked with `as_of`, nothing dated after it. With `key` (values in the
+/// order of the view's keys) only events of that key.
 ///
 /// Errors: `Limit` when the states do not fit the memory that is left of the queries' limit.
 pub(crate) async fn archive_layer(

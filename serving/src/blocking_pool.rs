@@ -1,5 +1,5 @@
-//! Blocking work: off the asynchronous threads, as many jobs at once as there are processors. A thread cannot be dropped as a future can:
-//! a job whose future is dropped is cancelled, and has to check for that.
+//! Blocking work: off the asynchronous threads, as many jobs at once as there are processors. A thread cannot be
+//! dropped as a future can: a job whose future is dropped is cancelled, and has to check for that.
 
 use std::num::NonZero;
 use std::sync::Arc;

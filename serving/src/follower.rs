@@ -1,5 +1,5 @@
-//! Following the catalog: each of its states is loaded (snapshots copied, checkpoints' states read), and queries read the newest that is
-//! loaded ([`ReadView`]).
+//! Following the catalog: each of its states is loaded (snapshots copied, checkpoints' states read), and queries read
+//! the newest that is loaded ([`ReadView`]).
 //!
 //! ```text
 //! following: the catalog moved --> loading: its views --snapshot: keep, open or leave out--> Loaded --> read_view
@@ -36,8 +36,8 @@ pub struct NodeSettings {
     pub name: String,
     pub clock: ServingClock,
     /// Views are served before their first snapshot is copied: what a lookup needs is fetched then, the rest by
-    /// [`Node::run`](crate::Node::run). A snapshot that takes the place of another is copied whole before it is used. Otherwise
-    /// [`Node::open`](crate::Node::open) copies all of them.
+    /// [`Node::run`](crate::Node::run). A snapshot that takes the place of another is copied whole before it is used.
+    /// Otherwise [`Node::open`](crate::Node::open) copies all of them.
     pub at_once: bool,
     /// The folder of local copies; this node's own.
     pub cache: PathBuf,

@@ -29,11 +29,13 @@ pub struct Meta {
     pub snapshot_at: Option<Micros>,
     /// The version of each view asked.
     pub versions: BTreeMap<Arc<str>, u32>,
-    /// A published snapshot could not be used (it is damaged, or its states are of another format): the answer was made without it.
+    /// A published snapshot could not be used (it is damaged, or its states are of another format): the answer was made
+    /// without it.
     pub degraded: bool,
     /// The columns asked whose aggregates are approximate.
     pub approximate: Vec<String>,
-    /// `as_of` named a time that the kept tiles do not answer: it was computed from the archive, exactly and more slowly.
+    /// `as_of` named a time that the kept tiles do not answer: it was computed from the archive, exactly and more
+    /// slowly.
     pub from_archive: bool,
 }
 

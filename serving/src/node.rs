@@ -1,4 +1,5 @@
-//! A serving node: what its users hold. It follows the catalog ([`Follower`]), answers lookups ([`crate::lookup`]) and SQL ([`crate::sql`]).
+//! A serving node: what its users hold. It follows the catalog ([`Follower`]), answers lookups ([`crate::lookup`]) and
+//! SQL ([`crate::sql`]).
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,10 +32,11 @@ struct Inner {
 }
 
 impl Node {
-    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of a speed worker in this process.
+    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of a speed worker in
+    /// this process.
     ///
-    /// It takes no lease: that is [`Node::run`]'s. Until then its files are kept by the ten minutes for which a snapshot stays that another
-    /// has replaced; a lease here would cost two commits with every command that asks once.
+    /// It takes no lease: that is [`Node::run`]'s. Until then its files are kept by the ten minutes for which a
+    /// snapshot stays that another has replaced; a lease here would cost two commits with every command that asks once.
     pub async fn open(
         catalog: Catalog,
         storage: ObjectStorage,
@@ -52,36 +54,38 @@ impl Node {
         Ok(Node(Arc::new(Inner { follower, runtime, log: OnceLock::new() })))
     }
 
-    /// Follows the catalog, copies what is served and not copied yet, and keeps its files from being collected, until `stop`.
+    /// Follows the catalog, copies what is served and not copied yet, and keeps its files from being collected, until
+    /// `stop`.
     pub async fn run(&self, stop: CancellationToken) {
         self.0.follower.run(stop).await;
     }
 
-    /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served does not come
-    /// (`Unavailable`), the state before stays: an answer that is a little older is better than none.
+    /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served
+    /// does not come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
     pub async fn refresh(&self) -> Result<()> {
         self.0.follower.refresh().await
     }
 
     /// Looks keys up at `as_of`, or now. Never scans, unless `as_of` needs the archive.
     ///
-    /// Errors: `NotFound` for an unknown view, `Input` for keys that are not its keys, `Limit` past [`MAX_KEYS`](crate::MAX_KEYS).
+    /// Errors: `NotFound` for an unknown view, `Input` for keys that are not its keys, `Limit` past
+    /// [`MAX_KEYS`](crate::MAX_KEYS).
     pub async fn lookup(&self, view: &str, keys: Keys, as_of: Option<Micros>) -> Result<Response> {
         self.lookup_with_paths(view, keys, as_of, AskedPaths::default()).await
     }
 
     /// The same for keys of a view over a JOIN, with the newest of the paths that link each: [`Response::paths`].
     ///
-    /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN, and of a column in which no path can count; `Limit`
-    /// where they could be more than [`MAX_PATHS`](crate::MAX_PATHS).
+    /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN, and of a column in which no path can
+    /// count; `Limit` where they could be more than [`MAX_PATHS`](crate::MAX_PATHS).
     pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: AskedPaths) -> Result<Response> {
         lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, paths }).await
     }
 
     /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..
     ///
-    /// Errors: `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also later, from
-    /// the batches).
+    /// Errors: `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also
+    /// later, from the batches).
     pub async fn query(&self, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
         sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), sql, params).await
     }

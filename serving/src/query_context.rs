@@ -19,8 +19,8 @@ pub(crate) struct QueryContext {
 }
 
 impl QueryContext {
-    /// The context of a query of these views. If one of them must be computed from the archive, which holds what is committed, all of them
-    /// are answered at the committed vector: an answer has one position.
+    /// The context of a query of these views. If one of them must be computed from the archive, which holds what is
+    /// committed, all of them are answered at the committed vector: an answer has one position.
     pub(crate) fn new(read_view: ReadView, as_of: Option<Micros>, views: &[impl AsRef<str>]) -> Result<QueryContext> {
         let context = QueryContext { read_view: Arc::new(read_view), as_of, estimated: Arc::default() };
         let mut archive = false;
@@ -55,7 +55,8 @@ impl QueryContext {
         }
     }
 
-    /// True when the published snapshot cannot be read (it is damaged, or of another format): the answer is made without it.
+    /// True when the published snapshot cannot be read (it is damaged, or of another format): the answer is made
+    /// without it.
     pub(crate) fn is_degraded(&self, view: &LoadedView) -> bool {
         let published = self.read_view.loaded.state.snapshot(&view.live.name, view.live.version);
         published.is_some_and(|published| view.snapshot.as_ref().is_none_or(|copy| copy.manifest.run != published.run))

@@ -1,4 +1,5 @@
-//! A read view: one catalog state, the layers that belong to it, and one time. A query, also over several views, reads from one.
+//! A read view: one catalog state, the layers that belong to it, and one time. A query, also over several views, reads
+//! from one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,7 +123,8 @@ impl ReadView {
         }
     }
 
-    /// Every event the log accepted before this time is counted: the minimum over the partitions of these views' streams.
+    /// Every event the log accepted before this time is counted: the minimum over the partitions of these views'
+    /// streams.
     pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
         let reads = |stream: &str| view.plan.reads(stream);
         self.loaded
@@ -153,7 +155,8 @@ impl LoadedView {
         self.snapshot.as_ref().map(|snapshot| snapshot.manifest.cut.clone()).unwrap_or_default()
     }
 
-    /// True when states answer at `t`: it is at or past the greatest event time they hold, and no tile it needs was dropped.
+    /// True when states answer at `t`: it is at or past the greatest event time they hold, and no tile it needs was
+    /// dropped.
     pub fn answers_at(&self, t: Micros, max_event_time: Option<Micros>) -> bool {
         max_event_time.is_none_or(|newest| t >= newest) && self.keeps(t)
     }

@@ -1,4 +1,5 @@
-//! SQL over one read view: `SELECT` and `EXPLAIN`, with `SET as_of = '..';` in front to name the time. Nothing can be written.
+//! SQL over one read view: `SELECT` and `EXPLAIN`, with `SET as_of = '..';` in front to name the time. Nothing can be
+//! written.
 //!
 //! | table | what it is |
 //! | --- | --- |

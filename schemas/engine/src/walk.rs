@@ -1,11 +1,13 @@
-//! Answering a linked view: from group keys along live near edges to nodes, and along their live far edges to end points.
+//! Answering a linked view: from group keys along live near edges to nodes, and along their live far edges to end
+//! points.
 //!
 //! ```text
 //! keys --near edges--> nodes (the join keys) --far edges--> pairs --ends, states x copies--> values --project--> rows
 //! ```
 //!
-//! Base and fresh edges are walked together, each layer's rows found by the beginning of their keys. Near edges are held all at once
-//! (of at most `max_degree` nodes for a key), far edges a batch of nodes at a time: memory is bounded by the degree, not by the pairs.
+//! Base and fresh edges are walked together, each layer's rows found by the beginning of their keys. Near edges are
+//! held all at once (of at most `max_degree` nodes for a key), far edges a batch of nodes at a time: memory is bounded
+//! by the degree, not by the pairs.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
@@ -75,8 +77,8 @@ impl<'a> Walk<'a> {
         Self { cancel_check, ..self }
     }
 
-    /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long as their near
-    /// edges are few.
+    /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long
+    /// as their near edges are few.
     pub fn rows(&self, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Walked> {
         let at = self.keys_at(groups, rows)?;
         let together = batches(&at, NEAR_EDGES);
@@ -96,7 +98,8 @@ impl<'a> Walk<'a> {
         Ok(Walked { rows, found, estimated })
     }
 
-    /// The same where that takes at most `budget` edges; `None` where it takes more. Nothing is merged before that is known.
+    /// The same where that takes at most `budget` edges; `None` where it takes more. Nothing is merged before that is
+    /// known.
     pub fn rows_within(&self, budget: usize, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Option<Walked>> {
         let at = self.keys_at(groups, rows)?;
         if at.iter().map(|key| key.rows).sum::<usize>() > budget {
@@ -159,8 +162,8 @@ impl<'a> Walk<'a> {
         Ok(nodes)
     }
 
-    /// Where a node has more neighbours than are followed, every key that reaches it sees the same sample of end points: those whose
-    /// hash is under the least threshold of its nodes.
+    /// Where a node has more neighbours than are followed, every key that reaches it sees the same sample of end
+    /// points: those whose hash is under the least threshold of its nodes.
     fn thin(&self, near: &EdgeSet<'_>, nodes: &Nodes<'_>, thresholds: &mut [Threshold]) -> Result<()> {
         if nodes.at.iter().all(|node| node.rows <= self.links.max_degree) {
             return Ok(());
@@ -175,7 +178,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Brings near edges, in the order of their keys, together with the far edges of their nodes, a bounded number of these at a time.
+    /// Brings near edges, in the order of their keys, together with the far edges of their nodes, a bounded number of
+    /// these at a time.
     fn meet(&self, near: &EdgeSet<'_>, nodes: &Nodes<'a>, thresholds: &[Threshold], take: &mut Take<'_>) -> Result<()> {
         let mut place: Vec<Option<u32>> = vec![None; nodes.at.len()];
         let mut from = 0;

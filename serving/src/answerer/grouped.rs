@@ -1,4 +1,5 @@
-//! Answering a view with GROUP BY: each key's states in all layers, merged. A lookup finds a key's rows and scans nothing.
+//! Answering a view with GROUP BY: each key's states in all layers, merged. A lookup finds a key's rows and scans
+//! nothing.
 
 use std::collections::BTreeMap;
 

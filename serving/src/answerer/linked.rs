@@ -14,8 +14,8 @@ use super::edge_layers::ViewEdges;
 use super::grouped::check_types;
 use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, WantedPaths};
 
-/// A walk of one key over at most this many edges, which takes some thirty milliseconds, stays on the thread that asks: another thread
-/// would come later than the answer of most.
+/// A walk of one key over at most this many edges, which takes some thirty milliseconds, stays on the thread that asks:
+/// another thread would come later than the answer of most.
 const QUICK_EDGES: usize = 262_144;
 
 pub(super) struct Linked<'v> {

@@ -15,8 +15,8 @@ const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 /// How often the metric of missing buckets is set.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
-/// Fetches every bucket, again and again where the storage does not answer, until all are there, the copy is dropped, or one is damaged,
-/// which `damaged` hears.
+/// Fetches every bucket, again and again where the storage does not answer, until all are there, the copy is dropped,
+/// or one is damaged, which `damaged` hears.
 pub(super) async fn fetch_all(buckets: Arc<CopiedBuckets>, damaged: Arc<Notify>, stop: CancellationToken) {
     let begun = Instant::now();
     let view = buckets.live.name.clone();

@@ -1,4 +1,5 @@
-//! The buckets of a copy. Each is fetched once, for the first query that needs it; other queries that need it wait for the same fetch.
+//! The buckets of a copy. Each is fetched once, for the first query that needs it; other queries that need it wait for
+//! the same fetch.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

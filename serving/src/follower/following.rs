@@ -26,7 +26,8 @@ impl Follower {
                 () = tokio::time::sleep(wait) => {}
             }
             wait = self.0.settings.poll;
-            // All of it may be dropped: a state is read only once all of it is loaded, and half a copy goes with its folder.
+            // All of it may be dropped: a state is read only once all of it is loaded, and half a copy goes with its
+            // folder.
             let looked = tokio::select! {
                 () = stop.cancelled() => return,
                 looked = self.look(&mut seen) => looked,

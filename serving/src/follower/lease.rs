@@ -1,5 +1,5 @@
-//! The lease that keeps files from being collected: those of the oldest state in use, for a long query may read one loaded long
-//! ago. It has a clock of its own, as a state can take longer to load than a lease lives.
+//! The lease that keeps files from being collected: those of the oldest state in use, for a long query may read one
+//! loaded long ago. It has a clock of its own, as a state can take longer to load than a lease lives.
 
 use std::sync::Weak;
 use std::time::Duration;

@@ -16,8 +16,8 @@ use crate::layers::{self, LayerSource};
 use crate::read_view::{Loaded, LoadedView};
 
 impl Follower {
-    /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served does not
-    /// come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
+    /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served
+    /// does not come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
     pub(crate) async fn refresh(&self) -> Result<()> {
         let _one = self.0.refreshing.lock().await;
         self.load().await
@@ -98,8 +98,8 @@ impl Follower {
         answer
     }
 
-    /// After an error of a query: true when a snapshot that it read from turned out to be damaged while it was copied. A state without it
-    /// is loaded then, and the query can be asked again.
+    /// After an error of a query: true when a snapshot that it read from turned out to be damaged while it was copied.
+    /// A state without it is loaded then, and the query can be asked again.
     pub(crate) async fn reload_without_damaged(&self, read: &Loaded, error: &Error) -> Result<bool> {
         if error.kind() != ErrorKind::Corrupt || !read.is_damaged() {
             return Ok(false);

@@ -62,8 +62,8 @@ fn decide(facts: SnapshotFacts) -> SnapshotStep {
 pub(super) type SnapshotOutcome = (Option<Arc<SnapshotCopy>>, Option<LostSnapshot>);
 
 impl Follower {
-    /// The published snapshot. One that cannot be loaded is answered without: from the one before, where this node still has it, and
-    /// the checkpoints after its cut, or from all checkpoints.
+    /// The published snapshot. One that cannot be loaded is answered without: from the one before, where this node
+    /// still has it, and the checkpoints after its cut, or from all checkpoints.
     pub(super) async fn load_snapshot(
         &self,
         live: &LiveView,

@@ -19,8 +19,8 @@ pub struct AskedPaths {
 }
 
 impl AskedPaths {
-    /// Errors: `Input` for paths of a view without JOIN, and of a column in which no path can count; `Limit` where they could be more than
-    /// [`MAX_PATHS`].
+    /// Errors: `Input` for paths of a view without JOIN, and of a column in which no path can count; `Limit` where they
+    /// could be more than [`MAX_PATHS`].
     pub(super) fn check(&self, view: &LiveView, keys: usize) -> Result<()> {
         match (self.most, &self.of) {
             (0, None) => Ok(()),

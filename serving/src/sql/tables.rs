@@ -22,8 +22,8 @@ use crate::sql::states::{Layer, StatesTable};
 use crate::sql::system::SystemTable;
 use crate::sql::view::ViewTable;
 
-/// The views whose answers are among a query's tables, each once. An error names the tables there are when it names another, and says why
-/// where the view of one cannot be served now.
+/// The views whose answers are among a query's tables, each once. An error names the tables there are when it names
+/// another, and says why where the view of one cannot be served now.
 pub(super) fn views_named(read_view: &ReadView, session: &SessionState, statement: &Statement) -> Result<Vec<Arc<str>>> {
     let registry = &read_view.loaded.registry;
     let mut views: Vec<Arc<str>> = Vec::new();
