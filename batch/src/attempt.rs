@@ -62,7 +62,7 @@ impl<'a> Attempt<'a> {
         let buckets = bucket_count(inputs.events(), batch.settings.events_per_bucket);
         let pool = Arc::new(PeakPool::new(batch.settings.memory_limit_bytes));
         let session = open_session(&batch.settings, &batch.storage, &batch.functions, pool.clone())?;
-        let local_edges = view.plan.links.as_ref().map(|_| LocalEdges::new(batch.settings.temp_dir.clone(), &view, pool.clone()));
+        let local_edges = LocalEdges::of_linked(batch.settings.temp_dir.clone(), &view, pool.clone());
         Ok(Attempt { batch, run, view, inputs, buckets, pool, session, local_edges })
     }
 
@@ -104,11 +104,11 @@ impl<'a> Attempt<'a> {
 
     /// The materialised join, where the view is linked.
     async fn write_join(&self, state: &CatalogState, written: &mut Written) -> Result<Option<Joined>> {
-        let (Some(links), Some(local_edges)) = (self.view.plan.links.clone(), &self.local_edges) else { return Ok(None) };
+        let Some(local_edges) = &self.local_edges else { return Ok(None) };
         let threads = self.batch.settings.thread_count();
         let edges = Arc::new(local_edges.mapped(self.buckets, threads, std::mem::take(&mut written.local)).await?);
         let (storage, view) = (self.batch.storage.clone(), self.view.clone());
-        let join = Join { storage, view, links, edges, t: self.inputs.t, run: self.run.id, threads };
+        let join = Join { storage, view, links: local_edges.links.clone(), edges, t: self.inputs.t, run: self.run.id, threads };
         let join = join.write(self.manifest_before(state).await.as_ref()).await?;
         written.bytes += join.files.iter().map(|file| file.bytes).sum::<i64>();
         written.files.extend(join.files);

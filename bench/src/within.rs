@@ -34,7 +34,7 @@ impl Within {
 
     /// All events that answers count now, and when that is.
     pub fn counted(&self) -> Result<(u64, Instant)> {
-        let events = self.node.stand()?.vector.iter().map(|(_, offset)| offset.0 as u64).sum();
+        let events = self.node.read_view()?.vector.iter().map(|(_, offset)| offset.0 as u64).sum();
         Ok((events, Instant::now()))
     }
 

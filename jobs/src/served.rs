@@ -5,31 +5,31 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::common::utils::quote_identifier;
-use serving::{Node, Source, scan, scan_parts};
+use serving::{Node, StateSource, scan, scan_parts};
 use types::{Error, Result};
 
 use crate::verify::{Answer, Served};
 
-/// Answers from a node's present stand.
+/// Answers from a node's present read view.
 #[derive(Clone)]
 pub struct NodeServed(pub Node);
 
 #[async_trait]
 impl Served for NodeServed {
     async fn answer(&self, view: &str, _schema: &SchemaRef) -> Result<Answer> {
-        let stand = self.0.stand()?;
-        let loaded = stand.view(view)?;
-        if !loaded.keeps(stand.t_of(&loaded.live)) {
+        let read_view = self.0.read_view()?;
+        let loaded = read_view.view(view)?;
+        if !loaded.keeps(read_view.t_of(&loaded.live)) {
             return self.asked(view).await;
         }
         let view = view.to_owned();
         let merge = move || {
-            let loaded = stand.view(&view)?;
-            let t = stand.t_of(&loaded.live);
-            let source = Source::Layers { stand: &stand, view: loaded };
+            let loaded = read_view.view(&view)?;
+            let t = read_view.t_of(&loaded.live);
+            let source = StateSource::Layers { read_view: &read_view, view: loaded };
             let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
             let rows = (0..scan_parts(&source)).map(|part| scan(&loaded.live, &source, part, t, &columns)).collect::<Result<_>>()?;
-            Ok(Answer { vector: stand.vector.clone(), t, as_of: false, rows, without_nan: false })
+            Ok(Answer { vector: read_view.vector.clone(), t, as_of: false, rows, without_nan: false })
         };
         tokio::task::spawn_blocking(merge).await?
     }
@@ -51,8 +51,8 @@ pub struct JoinedServed(pub Node);
 #[async_trait]
 impl Served for JoinedServed {
     async fn answer(&self, view: &str, _schema: &SchemaRef) -> Result<Answer> {
-        let stand = self.0.stand()?;
-        let loaded = stand.view(view)?;
+        let read_view = self.0.read_view()?;
+        let loaded = read_view.view(view)?;
         if loaded.live.plan.links.is_none() {
             let message = format!("the view \"{view}\" joins no streams: its \"{view}__batch\" holds states and no answers");
             return Err(Error::input(message).with("help", "without --batch its answers are verified, which stand on these states"));
@@ -60,8 +60,8 @@ impl Served for JoinedServed {
         let rows =
             self.0.query(&format!("SELECT * FROM {}", quote_identifier(&format!("{view}__batch"))), Vec::new()).await?.collect().await?;
         let joined = loaded.snapshot.as_ref().and_then(|snapshot| Some((&snapshot.manifest, snapshot.manifest.joined.as_ref()?)));
-        // The query took its own stand: a node that follows the catalog may have gone on since.
-        let same = self.0.loaded().is_some_and(|now| Arc::ptr_eq(&now, &stand.loaded));
+        // The query took its own read view: a node that follows the catalog may have gone on since.
+        let same = self.0.loaded().is_some_and(|now| Arc::ptr_eq(&now, &read_view.loaded));
         match joined {
             Some((manifest, joined)) if same => {
                 Ok(Answer { vector: manifest.cut.clone(), t: joined.t, as_of: false, rows, without_nan: false })

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use definitions::Definitions;
 use engine::fresh::Fresh;
 use metrics_exporter_prometheus::PrometheusHandle;
-use serving::http::{Door, listen};
+use serving::http::{BoundListener, listen};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -58,11 +58,11 @@ impl Ready {
 /// Applies definitions and runs all layers until told to stop; then lets go of everything in order. The first part that fails stops
 /// all, and its error is the outcome.
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let door = door(&installation).await?;
+    let listener = bind_listener(&installation).await?;
     apply(&installation, &options).await?;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
-    let ready = start_serving(&mut parts, &installation, door, Some(fresh.clone())).await?;
+    let ready = start_serving(&mut parts, &installation, listener, Some(fresh.clone())).await?;
     start_speed(&mut parts, &installation, Some(fresh));
     start_jobs(&mut parts, &installation);
     announce(ready, options);
@@ -80,10 +80,10 @@ pub async fn speed(installation: Installation, stop: CancellationToken) -> Resul
 
 /// The serving layer alone: answers from checkpoints and snapshots, and takes events into the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let door = door(&installation).await?;
+    let listener = bind_listener(&installation).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
-    let ready = start_serving(&mut parts, &installation, door, None).await?;
+    let ready = start_serving(&mut parts, &installation, listener, None).await?;
     announce(ready, options);
     finish(installation, parts, &stop).await
 }
@@ -105,16 +105,16 @@ async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
 }
 
 /// First of all: that the address is taken is found before anything works. Who connects while the node is loaded waits for it.
-async fn door(installation: &Installation) -> Result<Door> {
+async fn bind_listener(installation: &Installation) -> Result<BoundListener> {
     listen(http_address(&installation.settings.serving.http).await?).await
 }
 
-async fn start_serving(parts: &mut Parts, installation: &Installation, door: Door, fresh: Option<Fresh>) -> Result<Ready> {
+async fn start_serving(parts: &mut Parts, installation: &Installation, listener: BoundListener, fresh: Option<Fresh>) -> Result<Ready> {
     let recorder = start_upkeep(parts);
     let reads_itself = fresh.is_some();
     let node = installation.node_at_once(fresh).await?;
-    let (http, doors) = (door.address, parts.token(Stage::Doors));
-    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, door, doors);
+    let (http, doors) = (listener.address, parts.token(Stage::Doors));
+    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, listener, doors);
     parts.start(Stage::Doors, "http", |_| async move { task.await? });
     if reads_itself {
         let (node, worker, interval) = (node.clone(), installation.worker.clone(), installation.settings.speed.checkpoint_interval);

@@ -22,9 +22,10 @@ use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 use types::vector::Vector;
 
-use crate::sql::Queries;
+use crate::query_context::QueryContext;
+use crate::query_runtime::QueryRuntime;
 
-/// One view's states of all archived events up to a vector, and up to a time when the question names one.
+/// One view's states of all archived events up to a vector, and up to a time when the query names one.
 #[derive(Debug)]
 pub struct ArchiveLayer {
     pub run: SortedRun,
@@ -33,19 +34,18 @@ pub struct ArchiveLayer {
     _reservation: MemoryReservation,
 }
 
-/// Reads what a view needs at `t`; asked with `as_of`, nothing dated after it. With `key` (values in the order of the view's keys)
-/// only events of that key.
+/// Reads what a view needs at the query's time; asked with `as_of`, nothing dated after it. With `key` (values in the
+/// order of the view's keys) only events of that key.
 ///
 /// Errors: `Limit` when the states do not fit the memory that is left of the queries' limit.
 pub(crate) async fn archive_layer(
-    queries: &Queries,
+    runtime: &QueryRuntime,
     view: &LiveView,
-    state: &CatalogState,
-    t: Micros,
-    as_of: Option<Micros>,
+    context: &QueryContext,
     key: Option<&[ScalarValue]>,
 ) -> Result<ArchiveLayer> {
-    let (session, storage) = (queries.session()?, queries.storage());
+    let (session, storage) = (runtime.session()?, runtime.storage());
+    let (state, t, as_of) = (&context.read_view.loaded.state, context.t(view), context.as_of);
     let vector = state.vector();
     let files = needed_files(state, view, t, as_of);
     let source = |stream: &StreamDefinition| -> Result<Arc<dyn ExecutionPlan>> {
@@ -58,7 +58,7 @@ pub(crate) async fn archive_layer(
     let exec = partial_exec(&view.plan, Arc::new(CoalescePartitionsExec::new(chosen)))?;
     let mut stream = execute_stream(exec, session.task_ctx())?;
     let reservation = MemoryConsumer::new("ArchiveLayer").register(session.task_ctx().memory_pool());
-    let mut gather = Gather::new(&view.plan, &view.codec, queries.memory_limit_bytes());
+    let mut gather = Gather::new(&view.plan, &view.codec, runtime.memory_limit_bytes());
     while let Some(batch) = stream.try_next().await? {
         gather.push(&[state_rows_of(&view.plan, &batch)?])?;
         reservation.try_resize(gather.memory_bytes())?;

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use types::{Error, Result};
 
-use buckets::Buckets;
+use buckets::CopiedBuckets;
 
 mod background;
 mod buckets;
@@ -23,7 +23,7 @@ mod buckets;
 #[derive(Debug)]
 pub struct SnapshotCopy {
     pub manifest: Manifest,
-    buckets: Arc<Buckets>,
+    buckets: Arc<CopiedBuckets>,
     is_followed: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl SnapshotCopy {
 
     /// With nothing fetched yet.
     pub fn begin(storage: &ObjectStorage, manifest: Manifest, live: &LiveView, cache: &Path) -> Self {
-        let buckets = Arc::new(Buckets::new(storage, &manifest, live, cache));
+        let buckets = Arc::new(CopiedBuckets::new(storage, &manifest, live, cache));
         Self { manifest, buckets, is_followed: AtomicBool::new(false) }
     }
 

@@ -45,9 +45,9 @@ use problem::Problem;
 
 /// A request's body may have this many bytes.
 const MAX_BODY_BYTES: usize = 16 << 20;
-/// This many appends may be under way; more are told to come again.
+/// This many appends may be under way; more are answered with 429.
 const MAX_APPENDS: usize = 64;
-/// All bodies under way may have this many bytes together; more are told to come again.
+/// All bodies under way may have this many bytes together; more are answered with 429.
 const MAX_BODIES_BYTES: usize = 256 << 20;
 
 /// What every handler has at hand.
@@ -69,9 +69,9 @@ impl App {
     }
 }
 
-/// An address that is listened on. Who connects before it is [`serve`]d waits.
+/// An address that is listened on. Connections made before [`serve`] wait.
 #[derive(Debug)]
-pub struct Door {
+pub struct BoundListener {
     listener: TcpListener,
     pub address: SocketAddr,
 }
@@ -79,11 +79,11 @@ pub struct Door {
 /// Listens at `address` (port 0: any free one).
 ///
 /// Errors: `Unavailable` when it cannot be listened on.
-pub async fn listen(address: SocketAddr) -> Result<Door> {
+pub async fn listen(address: SocketAddr) -> Result<BoundListener> {
     let cannot = |error: std::io::Error| Error::unavailable("cannot listen for HTTP").with("address", address).caused_by(error);
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    Ok(Door { listener, address })
+    Ok(BoundListener { listener, address })
 }
 
 /// Answers until `stop`; then requests under way are finished. The task is to be waited for.
@@ -91,14 +91,14 @@ pub fn serve(
     node: Node,
     log: Arc<dyn Log>,
     metrics: Option<PrometheusHandle>,
-    door: Door,
+    bound: BoundListener,
     stop: CancellationToken,
 ) -> JoinHandle<Result<()>> {
     node.attach_log(log.clone());
     let router = routes(node, log, metrics);
-    info!(address = %door.address, "answering HTTP");
+    info!(address = %bound.address, "answering HTTP");
     tokio::spawn(
-        async move { axum::serve(door.listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(Error::from) },
+        async move { axum::serve(bound.listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.map_err(Error::from) },
     )
 }
 

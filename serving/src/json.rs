@@ -54,7 +54,7 @@ pub fn write_rows(out: &mut Vec<u8>, batch: &RecordBatch) -> Result<()> {
     Ok(())
 }
 
-/// So many of the schemas that were written last keep their writers.
+/// The writers of this many schemas, those written last, are kept.
 const WRITERS: usize = 32;
 
 thread_local! {

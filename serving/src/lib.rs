@@ -1,38 +1,48 @@
 //! The serving layer: snapshots, segments and fresh layers in; answers out.
 //!
-//! A [`Node`] follows the catalog. Each query takes one [`Stand`]: a catalog state with its layers, and a time. A lookup merges the
-//! few rows of its keys, a scan does the same part by part; both are [`engine::states::answer`], and for views over a
-//! JOIN a walk. SQL ([`Node::query`]) and [`http`] ask the same way, and every answer says what it stands on ([`Meta`]).
+//! A [`Node`] follows the catalog. Each query takes one [`ReadView`]: a catalog state with its layers, and a time. What
+//! is done then follows the modules, each of which uses only those below it:
 //!
 //! ```text
-//! snapshot --copy, map--+
-//! segments --layers-----+--> stand --lookup, scan--> rows + meta --sql, http--> answers
-//! fresh layers ---------+
+//! http                         requests in, JSON and Arrow out
+//!   node                       what users of the library hold
+//!     sql                      tables over one read view; WHERE on every key becomes a lookup
+//!       lookup                 keys --fetch--> rows; its files are its steps
+//!         answerer             grouped: merge states | linked: walk edges
+//!         meta, archive        what an answer is made from; states recomputed for a past time
+//!           query_context      one read view, one time
+//!         follower             catalog state --copy, layers--> read view
+//!           read_view
+//!             copy, layers     snapshot buckets, checkpoints' states
 //! ```
 
+mod answerer;
 mod archive;
-mod aside;
-mod ask;
+mod blocking_pool;
 mod copy;
-mod edges;
+mod follower;
+#[cfg(test)]
+mod harness;
 pub mod http;
 pub mod json;
-#[cfg(test)]
-mod lab;
 mod layers;
 mod lookup;
 mod meta;
 mod node;
+mod query_context;
+mod query_runtime;
+mod read_view;
 mod sql;
-mod stand;
 
+pub use answerer::{StateSource, scan, scan_parts};
 pub use archive::ArchiveLayer;
-pub use ask::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use copy::SnapshotCopy;
+pub use follower::{NodeSettings, clean_cache};
 pub use layers::{Checkpoints, LayerPlan, LayerRun, after_cut, layer_plan, next_merge};
-pub use lookup::{Answers, Source, encode_keys, scan, scan_parts};
+pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use meta::Meta;
-pub use node::{Clock, Node, NodeSettings, clean_cache};
+pub use node::Node;
+pub use read_view::{Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
 pub use sql::{QueryResponse, parse_as_of};
-pub use stand::{Loaded, LoadedView, LostSnapshot, ServingClock, Stand};
 pub use types::sql_types::sql_name;
+pub use types::tiles::Clock;

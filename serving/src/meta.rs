@@ -1,4 +1,4 @@
-//! What an answer stands on: said with every answer, so that it can be compared, repeated and doubted.
+//! What an answer is made from. It comes with every answer, so that answers can be compared, repeated and checked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 use types::tiles::Micros;
 use types::vector::Vector;
 
-use crate::ask::Question;
-use crate::stand::LoadedView;
+use crate::query_context::{EstimatedColumns, QueryContext};
+use crate::read_view::LoadedView;
 
 /// An answer's position and its qualities.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,11 +29,13 @@ pub struct Meta {
     pub snapshot_at: Option<Micros>,
     /// The version of each view asked.
     pub versions: BTreeMap<Arc<str>, u32>,
-    /// A published snapshot could not be used (it is damaged, or its states are of another format): the answer was made without it.
+    /// A published snapshot could not be used (it is damaged, or its states are of another format): the answer was made
+    /// without it.
     pub degraded: bool,
     /// The columns asked whose aggregates are approximate.
     pub approximate: Vec<String>,
-    /// `as_of` named a time that the kept tiles do not answer: it was computed from the archive, exactly and more slowly.
+    /// `as_of` named a time that the kept tiles do not answer: it was computed from the archive, exactly and more
+    /// slowly.
     pub from_archive: bool,
 }
 
@@ -45,25 +47,34 @@ pub(crate) struct AskedView<'a> {
 }
 
 impl Meta {
-    /// The meta of a question over these views and (the raw events of) these streams.
-    pub(crate) fn of(question: &Question, views: &[AskedView<'_>], streams: &[Arc<str>]) -> Meta {
-        let stand = &question.stand;
-        let times = views.iter().map(|asked| question.t(&asked.view.live));
-        let of_views = views.iter().map(|asked| stand.complete_to_of(&asked.view.live));
-        let of_streams = stand.loaded.state.partitions.values().filter(|p| streams.contains(&p.id.stream)).map(|p| p.complete_to);
+    /// The meta of a query over these views and (the raw events of) these streams.
+    pub(crate) fn new(context: &QueryContext, views: &[AskedView<'_>], streams: &[Arc<str>]) -> Meta {
+        let read_view = &context.read_view;
+        let times = views.iter().map(|asked| context.t(&asked.view.live));
+        let of_views = views.iter().map(|asked| read_view.complete_to_of(&asked.view.live));
+        let of_streams = read_view.loaded.state.partitions.values().filter(|p| streams.contains(&p.id.stream)).map(|p| p.complete_to);
         let mut approximate: Vec<String> = views.iter().flat_map(approximate_columns).collect();
         approximate.sort();
         approximate.dedup();
         Meta {
-            cut: stand.vector.clone(),
-            as_of: times.max().unwrap_or_else(|| question.t_without_view()),
+            cut: read_view.vector.clone(),
+            as_of: times.max().unwrap_or_else(|| context.t_without_view()),
             complete_to: of_views.chain(of_streams).min().flatten(),
             snapshot_at: views.iter().filter_map(|asked| asked.view.snapshot.as_ref()).map(|snapshot| snapshot.manifest.made_at).min(),
             versions: views.iter().map(|asked| (asked.view.live.name.clone(), asked.view.live.version)).collect(),
-            degraded: views.iter().any(|asked| question.is_degraded(asked.view)),
+            degraded: views.iter().any(|asked| context.is_degraded(asked.view)),
             approximate,
-            from_archive: views.iter().any(|asked| asked.columns.is_some() && question.needs_archive(asked.view)),
+            from_archive: views.iter().any(|asked| asked.columns.is_some() && context.needs_archive(asked.view)),
         }
+    }
+}
+
+impl Meta {
+    /// Adds the columns that turned out to be estimates.
+    pub(crate) fn add_estimated(&mut self, estimated: &EstimatedColumns) {
+        self.approximate.extend(estimated.names());
+        self.approximate.sort();
+        self.approximate.dedup();
     }
 }
 

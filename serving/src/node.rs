@@ -1,81 +1,42 @@
-//! A serving node: follows the catalog, keeps what queries need at hand, and gives each query its stand.
+//! A serving node: what its users hold. It follows the catalog ([`Follower`]), answers lookups ([`crate::lookup`]) and
+//! SQL ([`crate::sql`]).
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use catalog::Catalog;
-use committed::segment::SegmentSession;
 use datafusion::prelude::SessionContext;
-use engine::fresh::{Chain, Fresh};
+use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::Log;
 use storage::ObjectStorage;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use types::tiles::Micros;
-use types::{Error, Result};
+use types::Result;
+use types::tiles::{Clock, Micros};
 
-use crate::sql::Queries;
-use crate::stand::{Loaded, ServingClock, Stand};
-
-pub use types::tiles::Clock;
-
-mod following;
-mod lease;
-mod loading;
-
-/// How a node serves.
-#[derive(Clone)]
-pub struct NodeSettings {
-    /// Names this node in leases.
-    pub name: String,
-    pub clock: ServingClock,
-    /// Views are served before their first snapshot is copied: what a lookup needs is fetched then, the rest by [`Node::run`]. A
-    /// snapshot that takes the place of another is copied whole before it is used. Otherwise [`Node::open`] copies all of them.
-    pub at_once: bool,
-    /// The folder of local copies; this node's own.
-    pub cache: PathBuf,
-    /// How often the catalog is asked whether it moved.
-    pub poll: Duration,
-    /// How long the lease lives that keeps the files of this node's state from being collected.
-    pub lease: Duration,
-    /// What all SQL queries under way may hold in memory together; past it they spill into the cache folder.
-    pub memory_limit_bytes: usize,
-}
+use crate::follower::{Follower, NodeSettings};
+use crate::lookup::{self, AskedPaths, Keys, Request, Response};
+use crate::query_runtime::QueryRuntime;
+use crate::read_view::{Loaded, ReadView};
+use crate::sql::{self, QueryResponse};
 
 /// A cheap-to-clone handle.
 #[derive(Clone)]
 pub struct Node(Arc<Inner>);
 
 struct Inner {
-    catalog: Catalog,
-    storage: ObjectStorage,
-    functions: Functions,
-    fresh: Option<Fresh>,
-    settings: NodeSettings,
-    wall: Clock,
-    /// Told when a snapshot that is being copied turns out to be damaged.
-    damaged: Arc<Notify>,
-    session: SegmentSession,
-    queries: Queries,
+    follower: Follower,
+    runtime: QueryRuntime,
     /// The log, where it is known: for the partitions' ends in `system.partitions`.
     log: OnceLock<Arc<dyn Log>>,
-    loaded: RwLock<Option<Arc<Loaded>>>,
-    /// States that were loaded; queries may still stand on those that live.
-    stood: Mutex<Vec<Weak<Loaded>>>,
-    /// One refresh at a time; guards nothing else.
-    refreshing: tokio::sync::Mutex<()>,
-    last_now: AtomicI64,
 }
 
 impl Node {
-    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of a speed worker in this process.
+    /// Opens a node and loads the catalog's present state. `fresh` are the uncheckpointed layers of a speed worker in
+    /// this process.
     ///
-    /// It takes no lease: that is [`Node::run`]'s. Until then its files are kept by the ten minutes for which a snapshot stays that another
-    /// has replaced; a lease here would cost two commits with every command that asks once.
+    /// It takes no lease: that is [`Node::run`]'s. Until then its files are kept by the ten minutes for which a
+    /// snapshot stays that another has replaced; a lease here would cost two commits with every command that asks once.
     pub async fn open(
         catalog: Catalog,
         storage: ObjectStorage,
@@ -84,73 +45,74 @@ impl Node {
         settings: NodeSettings,
         wall: Clock,
     ) -> Result<Node> {
-        let session = SegmentSession::new(&functions, settings.memory_limit_bytes)?;
-        storage.register(&session.context().runtime_env());
-        let queries = Queries::new(&functions, &storage, settings.memory_limit_bytes, &settings.cache)?;
-        let node = Node(Arc::new(Inner {
-            catalog,
-            storage,
-            functions,
-            fresh,
-            settings,
-            wall,
-            damaged: Arc::default(),
-            session,
-            queries,
-            log: OnceLock::new(),
-            loaded: RwLock::new(None),
-            stood: Mutex::default(),
-            refreshing: tokio::sync::Mutex::new(()),
-            last_now: AtomicI64::new(i64::MIN),
-        }));
-        match node.refresh().await {
-            Err(error) if node.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
+        let runtime = QueryRuntime::new(&functions, &storage, settings.memory_limit_bytes, &settings.cache)?;
+        let follower = Follower::new(catalog, storage, functions, fresh, settings, wall)?;
+        match follower.refresh().await {
+            Err(error) if follower.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
             outcome => outcome?,
         }
-        Ok(node)
+        Ok(Node(Arc::new(Inner { follower, runtime, log: OnceLock::new() })))
     }
 
-    /// Follows the catalog, copies what is served and not copied yet, and keeps its files from being collected, until told to stop.
+    /// Follows the catalog, copies what is served and not copied yet, and keeps its files from being collected, until
+    /// `stop`.
     pub async fn run(&self, stop: CancellationToken) {
-        tokio::join!(self.follow(&stop), self.hold_files(&stop));
-        self.release_files().await;
+        self.0.follower.run(stop).await;
     }
 
-    /// What a query begun now stands on.
-    pub fn stand(&self) -> Result<Stand> {
-        // Held until the fresh layers are taken: a refresh releases the layers that its own state has passed.
-        let current = self.0.loaded.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let loaded = current.clone().ok_or_else(|| Error::unavailable("the node has not loaded a catalog state yet: try again"))?;
-        let alone = || Chain::at(loaded.vector.clone());
-        let chain = self.0.fresh.as_ref().map_or_else(alone, |fresh| fresh.after(&loaded.vector));
-        drop(current);
-        let Chain { layers: fresh, end: vector, complete_to } = chain;
-        Ok(Stand { loaded, fresh, vector, now: self.now(), clock: self.0.settings.clock, complete_to })
+    /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served
+    /// does not come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
+    pub async fn refresh(&self) -> Result<()> {
+        self.0.follower.refresh().await
+    }
+
+    /// Looks keys up at `as_of`, or now. Never scans, unless `as_of` needs the archive.
+    ///
+    /// Errors: `NotFound` for an unknown view, `Input` for keys that are not its keys, `Limit` past
+    /// [`MAX_KEYS`](crate::MAX_KEYS).
+    pub async fn lookup(&self, view: &str, keys: Keys, as_of: Option<Micros>) -> Result<Response> {
+        self.lookup_with_paths(view, keys, as_of, AskedPaths::default()).await
+    }
+
+    /// The same for keys of a view over a JOIN, with the newest of the paths that link each: [`Response::paths`].
+    ///
+    /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN, and of a column in which no path can
+    /// count; `Limit` where they could be more than [`MAX_PATHS`](crate::MAX_PATHS).
+    pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: AskedPaths) -> Result<Response> {
+        lookup::look_up(&self.0.follower, &self.0.runtime, Request { view, keys, as_of, paths }).await
+    }
+
+    /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..
+    ///
+    /// Errors: `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also
+    /// later, from the batches).
+    pub async fn query(&self, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
+        sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), sql, params).await
+    }
+
+    /// What a query begun now reads from.
+    pub fn read_view(&self) -> Result<ReadView> {
+        self.0.follower.read_view()
     }
 
     pub fn loaded(&self) -> Option<Arc<Loaded>> {
-        self.0.loaded.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.0.follower.loaded()
     }
 
     pub fn catalog(&self) -> &Catalog {
-        &self.0.catalog
+        self.0.follower.catalog()
     }
 
     pub fn storage(&self) -> &ObjectStorage {
-        &self.0.storage
+        self.0.follower.storage()
     }
 
     pub fn functions(&self) -> &Functions {
-        &self.0.functions
+        self.0.follower.functions()
     }
 
     pub fn session(&self) -> &SessionContext {
-        self.0.session.context()
-    }
-
-    /// Sessions for queries, under the node's memory limit.
-    pub(crate) fn queries(&self) -> &Queries {
-        &self.0.queries
+        self.0.follower.session()
     }
 
     /// Lets `system.partitions` show the log's ends. The first log stays.
@@ -158,27 +120,9 @@ impl Node {
         let _ = self.0.log.set(log);
     }
 
-    pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
-        self.0.log.get()
+    /// Sessions for queries, under the node's memory limit.
+    #[cfg(test)]
+    pub(crate) fn runtime(&self) -> &QueryRuntime {
+        &self.0.runtime
     }
-
-    /// The wall clock, never going back in this process.
-    fn now(&self) -> Micros {
-        let wall = (self.0.wall)();
-        self.0.last_now.fetch_max(wall, Ordering::Relaxed).max(wall)
-    }
-
-    fn lock_stood(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Loaded>>> {
-        self.0.stood.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Empties a cache folder of what an earlier process left there.
-pub fn clean_cache(cache: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(cache) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Error::from(error).with("folder", cache.display())),
-    }
-    std::fs::create_dir_all(cache).map_err(|error| Error::from(error).with("folder", cache.display()))
 }

@@ -1,4 +1,5 @@
-//! SQL over one stand: `SELECT` and `EXPLAIN`, with `SET as_of = '..';` in front to name the time. Nothing can be written.
+//! SQL over one read view: `SELECT` and `EXPLAIN`, with `SET as_of = '..';` in front to name the time. Nothing can be
+//! written.
 //!
 //! | table | what it is |
 //! | --- | --- |
@@ -16,19 +17,21 @@ use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
 use types::{Error, Result};
 
-use crate::ask::{Estimated, Question};
+use crate::follower::Follower;
 use crate::meta::Meta;
-use crate::node::Node;
-use crate::stand::Stand;
+use crate::query_context::{EstimatedColumns, QueryContext};
+use crate::query_runtime::QueryRuntime;
+use crate::read_view::ReadView;
 
 mod equality;
 mod events;
 mod joined;
+mod names;
 mod params;
-mod queries;
 mod source;
 mod statement;
 mod states;
@@ -37,22 +40,21 @@ mod tables;
 mod used;
 mod view;
 
-pub(crate) use queries::Queries;
 pub use statement::parse_as_of;
 
-/// The answer of a query: batches as they are made, and what they stand on.
+/// The answer of a query: batches as they are made, and what they are made from.
 pub struct QueryResponse {
     pub schema: SchemaRef,
     pub batches: SendableRecordBatchStream,
     pub meta: Meta,
-    estimated: Arc<Estimated>,
+    estimated: Arc<EstimatedColumns>,
 }
 
 impl QueryResponse {
     /// The meta, with what the batches so far turned out to be: whole once the last one came.
     pub fn meta_so_far(&self) -> Meta {
         let mut meta = self.meta.clone();
-        self.estimated.tell(&mut meta);
+        meta.add_estimated(&self.estimated);
         meta
     }
 
@@ -62,53 +64,60 @@ impl QueryResponse {
     }
 }
 
-impl Node {
-    /// Plans a query and begins it. `params` are the values of `$1`, `$2`, ..
-    ///
-    /// Errors: `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also later, from
-    /// the batches).
-    pub async fn query(&self, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
-        loop {
-            let stand = self.stand()?;
-            let loaded = stand.loaded.clone();
-            match self.query_on(stand, sql, params.clone()).await {
-                // Found while it was planned: no row was answered yet.
-                Err(error) if self.goes_on_without(&loaded, &error).await? => {}
-                outcome => return self.telling(outcome).await,
-            }
+/// Plans a query over the read view of this moment and begins it. `params` are the values of `$1`, `$2`, ..
+pub(crate) async fn query(
+    follower: &Follower,
+    runtime: &QueryRuntime,
+    log: Option<&Arc<dyn Log>>,
+    sql: &str,
+    params: Vec<serde_json::Value>,
+) -> Result<QueryResponse> {
+    loop {
+        let read_view = follower.read_view()?;
+        let loaded = read_view.loaded.clone();
+        match begin((follower, runtime), log, read_view, sql, params.clone()).await {
+            // Found while it was planned: no row was answered yet.
+            Err(error) if follower.reload_without_damaged(&loaded, &error).await? => {}
+            outcome => return follower.report_damage(outcome).await,
         }
     }
+}
 
-    async fn query_on(&self, stand: Stand, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
-        let timer = Timer(Instant::now());
-        let asked = statement::read(sql)?;
-        let session = self.queries().session()?;
-        let views = tables::views_named(&stand, &session.state(), &asked.statement)?;
-        let question = Question::over(stand, asked.as_of, &views)?;
-        tables::register(&session, self, &question)?;
+async fn begin(
+    (follower, runtime): (&Follower, &QueryRuntime),
+    log: Option<&Arc<dyn Log>>,
+    read_view: ReadView,
+    sql: &str,
+    params: Vec<serde_json::Value>,
+) -> Result<QueryResponse> {
+    let timer = Timer(Instant::now());
+    let asked = statement::read(sql)?;
+    let session = runtime.session()?;
+    let views = tables::views_named(&read_view, &session.state(), &asked.statement)?;
+    let context = QueryContext::new(read_view, asked.as_of, &views)?;
+    tables::register(&session, runtime, &context, log)?;
 
-        let state = session.state();
-        let plan = state.statement_to_plan(asked.statement).await?;
-        statement::allow(&plan)?;
-        let plan = state.optimize(&params::bind(plan, params)?)?;
-        let meta = used::meta(&plan, &question)?;
-        let estimated = question.estimated.clone();
-        let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
-        let schema = physical.schema();
-        let batches = execute_stream(physical, session.task_ctx())?;
-        let node = self.clone();
-        let told = batches.then(move |batch| {
-            let _until_dropped = &timer;
-            let node = node.clone();
-            async move {
-                if let Some(error) = batch.as_ref().err().and_then(Error::inside) {
-                    drop(node.telling::<()>(Err(error)).await);
-                }
-                batch
+    let state = session.state();
+    let plan = state.statement_to_plan(asked.statement).await?;
+    statement::allow(&plan)?;
+    let plan = state.optimize(&params::bind(plan, params)?)?;
+    let meta = used::meta(&plan, &context)?;
+    let estimated = context.estimated.clone();
+    let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
+    let schema = physical.schema();
+    let batches = execute_stream(physical, session.task_ctx())?;
+    let follower = follower.clone();
+    let reported = batches.then(move |batch| {
+        let _until_dropped = &timer;
+        let follower = follower.clone();
+        async move {
+            if let Some(error) = batch.as_ref().err().and_then(Error::inside) {
+                drop(follower.report_damage::<()>(Err(error)).await);
             }
-        });
-        Ok(QueryResponse { schema: schema.clone(), batches: Box::pin(RecordBatchStreamAdapter::new(schema, told)), meta, estimated })
-    }
+            batch
+        }
+    });
+    Ok(QueryResponse { schema: schema.clone(), batches: Box::pin(RecordBatchStreamAdapter::new(schema, reported)), meta, estimated })
 }
 
 /// Measures a query until its stream is dropped.

@@ -8,7 +8,7 @@ use arrow::util::pretty::pretty_format_batches;
 use basestream_tests::Harness;
 use batch::RunTime;
 use catalog::DefinitionKind::{Stream, View};
-use serving::{Node, ServingClock, Source, scan, scan_parts};
+use serving::{Node, ServingClock, StateSource, scan, scan_parts};
 
 const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL, status TEXT NOT NULL) \
     WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'device')";
@@ -21,11 +21,11 @@ fn event(i: usize, ts: &str, device: &str, amount: &str, status: &str) -> (Optio
 }
 
 async fn table(node: &Node) -> String {
-    let stand = node.stand().unwrap();
-    let view = stand.view("velocity").unwrap();
-    let t = stand.t_of(&view.live);
+    let read_view = node.read_view().unwrap();
+    let view = read_view.view("velocity").unwrap();
+    let t = read_view.t_of(&view.live);
     let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
-    let source = Source::Layers { stand: &stand, view };
+    let source = StateSource::Layers { read_view: &read_view, view };
     let parts: Vec<_> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).collect();
     let mut lines: Vec<String> = pretty_format_batches(&parts).unwrap().to_string().lines().map(str::to_owned).collect();
     lines.sort();

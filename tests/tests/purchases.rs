@@ -16,7 +16,7 @@ use catalog::DefinitionKind::{Stream, View};
 use engine::fresh::Fresh;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
-use serving::{Node, ServingClock, Source, scan, scan_parts};
+use serving::{Node, ServingClock, StateSource, scan, scan_parts};
 
 fn example(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/purchases").join(name)
@@ -73,11 +73,11 @@ fn table(batches: &[RecordBatch]) -> Table {
 }
 
 fn served(node: &Node) -> Table {
-    let stand = node.stand().unwrap();
-    let view = stand.view("customers").unwrap();
+    let read_view = node.read_view().unwrap();
+    let view = read_view.view("customers").unwrap();
     let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
-    let source = Source::Layers { stand: &stand, view };
-    let t = stand.t_of(&view.live);
+    let source = StateSource::Layers { read_view: &read_view, view };
+    let t = read_view.t_of(&view.live);
     let parts: Vec<RecordBatch> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).collect();
     table(&parts)
 }

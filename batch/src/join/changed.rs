@@ -13,7 +13,7 @@ use arrow::compute::take;
 use committed::registry::LiveView;
 use engine::plan::links::LinkPlan;
 use engine::states::{StateRows, levels, tiles};
-use engine::walk::{Buckets, EdgeLayers};
+use engine::walk::{EdgeLayers, SnapshotEdges};
 use types::Result;
 use types::tiles::Micros;
 
@@ -33,7 +33,7 @@ pub(super) struct Changed {
 /// The keys of a part whose rows may have changed: those that have no edges any more (`near`) included.
 pub(super) fn keys_of(
     (view, links): (&LiveView, &LinkPlan),
-    edges: &Buckets,
+    edges: &SnapshotEdges,
     part: u32,
     near: &HashSet<Vec<u8>>,
     far: &HashSet<Vec<u8>>,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use committed::registry::LiveView;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use engine::plan::links::LinkPlan;
 use engine::states::{SortedFileWriter, SortedRun, StateRows, map_file};
-use engine::walk::{Buckets, NodeIndex};
+use engine::walk::{NodeIndex, SnapshotEdges};
 use futures::{StreamExt, TryStreamExt, stream};
 use tracing::debug;
 use types::{Error, Result};
@@ -19,6 +20,7 @@ const PART_OF_LIMIT: usize = 4;
 pub(crate) struct LocalEdges {
     folder: PathBuf,
     view: LiveView,
+    pub(crate) links: Arc<LinkPlan>,
     pool: Arc<dyn MemoryPool>,
 }
 
@@ -37,16 +39,17 @@ pub(crate) struct FinishedBucket {
 
 /// All edges, mapped, and what the indexes of their nodes take of the run's memory.
 pub(crate) struct MappedEdges {
-    pub(crate) buckets: Buckets,
+    pub(crate) buckets: SnapshotEdges,
     _reserved: Vec<MemoryReservation>,
 }
 
 type Indexed = (NodeIndex, MemoryReservation);
 
 impl LocalEdges {
-    /// In `folder`, or where the system's temporary files lie.
-    pub(crate) fn new(folder: Option<PathBuf>, view: &LiveView, pool: Arc<dyn MemoryPool>) -> Self {
-        Self { folder: folder.unwrap_or_else(std::env::temp_dir), view: view.clone(), pool }
+    /// In `folder`, or where the system's temporary files lie. `None` for a view that has no edges.
+    pub(crate) fn of_linked(folder: Option<PathBuf>, view: &LiveView, pool: Arc<dyn MemoryPool>) -> Option<Self> {
+        let links = view.plan.links.clone()?;
+        Some(Self { folder: folder.unwrap_or_else(std::env::temp_dir), view: view.clone(), links, pool })
     }
 
     pub(crate) fn begin(&self, bucket: u32) -> Result<LocalBucket> {
@@ -57,13 +60,13 @@ impl LocalEdges {
 
     /// Maps all of so many buckets, so many at once. By now nothing is sorted any more: indexes take no memory that a sort needs.
     pub(crate) async fn mapped(&self, buckets: u32, threads: usize, finished: Vec<FinishedBucket>) -> Result<MappedEdges> {
-        let mut mapped = MappedEdges { buckets: Buckets::default(), _reserved: Vec::new() };
+        let mut mapped = MappedEdges { buckets: SnapshotEdges::default(), _reserved: Vec::new() };
         mapped.buckets.0.resize_with(buckets as usize, Default::default);
         let parts = finished.into_iter().map(|FinishedBucket { bucket, file }| async move {
-            let (view, pool) = (self.view.clone(), self.pool.clone());
+            let (view, links, pool) = (self.view.clone(), self.links.clone(), self.pool.clone());
             let work = move || -> Result<(SortedRun, Option<Indexed>)> {
                 let run = map_file(&file)?;
-                let nodes = nodes_of(&view, &run, &pool)?;
+                let nodes = nodes_of((&view, &links), &run, &pool)?;
                 Ok((run, nodes))
             };
             Ok::<_, Error>((bucket, tokio::task::spawn_blocking(work).await??))
@@ -90,8 +93,7 @@ impl LocalBucket {
 }
 
 /// An index of a bucket's nodes; `None` where there is no room for it.
-fn nodes_of(view: &LiveView, run: &SortedRun, pool: &Arc<dyn MemoryPool>) -> Result<Option<Indexed>> {
-    let Some(links) = &view.plan.links else { return Ok(None) };
+fn nodes_of((view, links): (&LiveView, &LinkPlan), run: &SortedRun, pool: &Arc<dyn MemoryPool>) -> Result<Option<Indexed>> {
     let most = match pool.memory_limit() {
         MemoryLimit::Finite(limit) => limit / PART_OF_LIMIT,
         _ => usize::MAX,

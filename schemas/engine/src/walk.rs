@@ -1,11 +1,13 @@
-//! Answering a linked view: from group keys along live near edges to nodes, and along their live far edges to end points.
+//! Answering a linked view: from group keys along live near edges to nodes, and along their live far edges to end
+//! points.
 //!
 //! ```text
 //! keys --near edges--> nodes (the join keys) --far edges--> pairs --ends, states x copies--> values --project--> rows
 //! ```
 //!
-//! Base and fresh edges are walked together, each layer's rows found by the beginning of their keys. Near edges are held all at once
-//! (of at most `max_degree` nodes for a key), far edges a batch of nodes at a time: memory is bounded by the degree, not by the pairs.
+//! Base and fresh edges are walked together, each layer's rows found by the beginning of their keys. Near edges are
+//! held all at once (of at most `max_degree` nodes for a key), far edges a batch of nodes at a time: memory is bounded
+//! by the degree, not by the pairs.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
@@ -34,7 +36,7 @@ use edges::{EdgeSet, NodeAt};
 use meet::Meeting;
 use merge::Merging;
 
-pub use layers::{Buckets, EdgeLayers, LayerRows};
+pub use layers::{EdgeLayers, LayerRows, SnapshotEdges};
 pub use node_index::NodeIndex;
 
 /// Near edges that are held at once, of as many keys as that is.
@@ -50,11 +52,11 @@ pub struct Walk<'a> {
     pub links: &'a LinkPlan,
     pub layers: &'a dyn EdgeLayers,
     pub t: Micros,
-    go_on: &'a GoOn<'a>,
+    cancel_check: &'a CancelCheck<'a>,
 }
 
-/// Asked again and again: an error ends the walk.
-pub type GoOn<'g> = dyn Fn() -> Result<()> + Sync + 'g;
+/// Called before each batch of edges: an error ends the walk.
+pub type CancelCheck<'c> = dyn Fn() -> Result<()> + Sync + 'c;
 
 /// What a walk found, in the order of the keys asked.
 pub struct Walked {
@@ -67,16 +69,16 @@ pub struct Walked {
 
 impl<'a> Walk<'a> {
     pub fn new(plan: &'a ViewPlan, codec: &'a KeyCodec, links: &'a LinkPlan, layers: &'a dyn EdgeLayers, t: Micros) -> Self {
-        Self { plan, codec, links, layers, t, go_on: &|| Ok(()) }
+        Self { plan, codec, links, layers, t, cancel_check: &|| Ok(()) }
     }
 
-    /// The same, ended by an error of `go_on`, which is asked before each batch of edges.
-    pub fn while_ok(self, go_on: &'a GoOn<'a>) -> Self {
-        Self { go_on, ..self }
+    /// The same, ended by an error of `cancel_check`.
+    pub fn cancelled_by(self, cancel_check: &'a CancelCheck<'a>) -> Self {
+        Self { cancel_check, ..self }
     }
 
-    /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long as their near
-    /// edges are few.
+    /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long
+    /// as their near edges are few.
     pub fn rows(&self, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Walked> {
         let at = self.keys_at(groups, rows)?;
         let together = batches(&at, NEAR_EDGES);
@@ -96,15 +98,38 @@ impl<'a> Walk<'a> {
         Ok(Walked { rows, found, estimated })
     }
 
+    /// The same where that takes at most `budget` edges; `None` where it takes more. Nothing is merged before that is
+    /// known.
+    pub fn rows_within(&self, budget: usize, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Option<Walked>> {
+        let at = self.keys_at(groups, rows)?;
+        if at.iter().map(|key| key.rows).sum::<usize>() > budget {
+            return Ok(None);
+        }
+        let reached = self.reach(&at)?;
+        if reached.edges() > budget {
+            return Ok(None);
+        }
+        self.answer(groups, &reached, wanted).map(Some)
+    }
+
     fn rows_together(&self, groups: &[ArrayRef], at: &[NodeAt<'a>], wanted: &[usize]) -> Result<Walked> {
-        (self.go_on)()?;
-        let rows = at.len();
+        (self.cancel_check)()?;
+        self.answer(groups, &self.reach(at)?, wanted)
+    }
+
+    /// The first hop: the near edges of these keys, and the nodes they lead to.
+    fn reach(&self, at: &[NodeAt<'a>]) -> Result<Reached<'a>> {
         let near = EdgeSet::gather(self, Side::Near, at.iter())?;
         let nodes = self.nodes(&near)?;
-        let mut thresholds = near.thresholds(rows);
-        self.thin(&near, &nodes, &mut thresholds)?;
-        let mut merging = Merging::new(self, &near, wanted, &thresholds)?;
-        self.meet(&near, &nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
+        Ok(Reached { keys: at.len(), near, nodes })
+    }
+
+    /// The second hop: the far edges of the nodes, merged into rows.
+    fn answer(&self, groups: &[ArrayRef], Reached { keys, near, nodes }: &Reached<'a>, wanted: &[usize]) -> Result<Walked> {
+        let mut thresholds = near.thresholds(*keys);
+        self.thin(near, nodes, &mut thresholds)?;
+        let mut merging = Merging::new(self, near, wanted, &thresholds)?;
+        self.meet(near, nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
         let (values, found) = merging.finish(groups)?;
         let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
         Ok(Walked { rows: Values::from_batch(&values).project(self.plan, wanted)?, found, estimated })
@@ -137,8 +162,8 @@ impl<'a> Walk<'a> {
         Ok(nodes)
     }
 
-    /// Where a node has more neighbours than are followed, every key that reaches it sees the same sample of end points: those whose
-    /// hash is under the least threshold of its nodes.
+    /// Where a node has more neighbours than are followed, every key that reaches it sees the same sample of end
+    /// points: those whose hash is under the least threshold of its nodes.
     fn thin(&self, near: &EdgeSet<'_>, nodes: &Nodes<'_>, thresholds: &mut [Threshold]) -> Result<()> {
         if nodes.at.iter().all(|node| node.rows <= self.links.max_degree) {
             return Ok(());
@@ -153,12 +178,13 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Brings near edges, in the order of their keys, together with the far edges of their nodes, a bounded number of these at a time.
+    /// Brings near edges, in the order of their keys, together with the far edges of their nodes, a bounded number of
+    /// these at a time.
     fn meet(&self, near: &EdgeSet<'_>, nodes: &Nodes<'a>, thresholds: &[Threshold], take: &mut Take<'_>) -> Result<()> {
         let mut place: Vec<Option<u32>> = vec![None; nodes.at.len()];
         let mut from = 0;
         while from < nodes.reached.len() {
-            (self.go_on)()?;
+            (self.cancel_check)()?;
             let (mut together, mut held, mut to) = (Vec::new(), 0, from);
             while to < nodes.reached.len() {
                 let node = nodes.reached[to].1;
@@ -187,6 +213,20 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// What the first hop of a walk found.
+struct Reached<'a> {
+    keys: usize,
+    near: EdgeSet<'a>,
+    nodes: Nodes<'a>,
+}
+
+impl Reached<'_> {
+    /// Near edges, and the far edges that the second hop has to gather.
+    fn edges(&self) -> usize {
+        self.near.len() + self.nodes.at.iter().map(|node| node.rows).sum::<usize>()
+    }
+}
+
 type Take<'t> = dyn FnMut(&Meeting<'_>) -> Result<()> + 't;
 
 /// Nodes, each once, and the near edges that lead to them, in the order of their keys and nodes.
@@ -196,7 +236,7 @@ struct Nodes<'a> {
     reached: Vec<(u32, usize)>,
 }
 
-/// Runs of nodes that have about so many edges together.
+/// Runs of nodes that have about this many edges together.
 fn batches(nodes: &[NodeAt<'_>], edges: usize) -> Vec<std::ops::Range<usize>> {
     let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
     for (index, node) in nodes.iter().enumerate() {

@@ -2,24 +2,25 @@ use engine::functions::Functions;
 use types::ErrorKind;
 
 use super::*;
-use crate::lab::{Lab, NOW, event};
+use crate::harness::{Harness, event};
 
 /// With a state each.
 const DEVICES: usize = 5_000;
 
 #[tokio::test]
 async fn states_of_the_archive_are_held_under_the_memory_limit_of_queries() {
-    let lab = Lab::new().await;
+    let harness = Harness::new().await;
     let events: Vec<String> =
         (0..DEVICES).map(|at| event(&at.to_string(), "2026-03-02T11:30:00Z", &format!("d{at}"), "1.00", "ok")).collect();
-    lab.checkpoint(0, &events).await;
-    lab.node.refresh().await.unwrap();
-    let stand = lab.node.stand().unwrap();
-    let live = &stand.view("pairs").unwrap().live;
+    harness.checkpoint(0, &events).await;
+    harness.node.refresh().await.unwrap();
+    let read_view = harness.node.read_view().unwrap();
+    let context = QueryContext::new(read_view, None, &["pairs"]).unwrap();
+    let live = &context.read_view.view("pairs").unwrap().live;
     let folder = tempfile::tempdir().unwrap();
     let within = async |memory_limit_bytes: usize| {
-        let queries = Queries::new(&Functions::standard(), &lab.storage, memory_limit_bytes, folder.path()).unwrap();
-        archive_layer(&queries, live, &stand.loaded.state, NOW, None, None).await
+        let runtime = QueryRuntime::new(&Functions::standard(), &harness.storage, memory_limit_bytes, folder.path()).unwrap();
+        archive_layer(&runtime, live, &context, None).await
     };
     let layer = within(64 << 20).await.unwrap();
     assert_eq!(layer.run.rows(), DEVICES);
@@ -29,13 +30,14 @@ async fn states_of_the_archive_are_held_under_the_memory_limit_of_queries() {
 
 #[tokio::test]
 async fn several_answers_of_the_archive_share_the_memory_limit() {
-    let lab = Lab::filled().await;
-    let stand = lab.node.stand().unwrap();
-    let live = &stand.view("velocity").unwrap().live;
+    let harness = Harness::filled().await;
+    let read_view = harness.node.read_view().unwrap();
+    let context = QueryContext::new(read_view, None, &["velocity"]).unwrap();
+    let live = &context.read_view.view("velocity").unwrap().live;
     let folder = tempfile::tempdir().unwrap();
-    let queries = Queries::new(&Functions::standard(), &lab.storage, 64 << 20, folder.path()).unwrap();
-    let reserved = || queries.session().unwrap().runtime_env().memory_pool.reserved();
-    let layer = archive_layer(&queries, live, &stand.loaded.state, NOW, None, None).await.unwrap();
+    let runtime = QueryRuntime::new(&Functions::standard(), &harness.storage, 64 << 20, folder.path()).unwrap();
+    let reserved = || runtime.session().unwrap().runtime_env().memory_pool.reserved();
+    let layer = archive_layer(&runtime, live, &context, None).await.unwrap();
     assert_eq!(reserved(), layer.run.memory_bytes());
     drop(layer);
     assert_eq!(reserved(), 0);

@@ -1,4 +1,4 @@
-//! Fetching what nobody has asked for yet.
+//! Fetching the buckets that no query has needed yet.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,23 +8,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::{Error, ErrorKind, Result};
 
-use super::buckets::Buckets;
+use super::buckets::CopiedBuckets;
 
 /// How long to wait after a bucket that did not come.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
-/// How often it is told how many are missing.
-const TELL_EVERY: Duration = Duration::from_millis(500);
+/// How often the metric of missing buckets is set.
+const REPORT_EVERY: Duration = Duration::from_millis(500);
 
-/// Fetches every bucket, again and again where the storage does not answer, until all are there, the copy is dropped, or one is damaged,
-/// which `damaged` hears.
-pub(super) async fn fetch_all(buckets: Arc<Buckets>, damaged: Arc<Notify>, stop: CancellationToken) {
+/// Fetches every bucket, again and again where the storage does not answer, until all are there, the copy is dropped,
+/// or one is damaged, which `damaged` hears.
+pub(super) async fn fetch_all(buckets: Arc<CopiedBuckets>, damaged: Arc<Notify>, stop: CancellationToken) {
     let begun = Instant::now();
     let view = buckets.live.name.clone();
     let outcome = tokio::select! {
         () = stop.cancelled() => None,
         () = buckets.given_up.cancelled() => None,
         outcome = until_whole_or_damaged(&buckets) => Some(outcome),
-        never = tell(&buckets) => match never {},
+        never = report_missing(&buckets) => match never {},
     };
     missing(&view).set(0.0);
     match outcome {
@@ -37,7 +37,7 @@ pub(super) async fn fetch_all(buckets: Arc<Buckets>, damaged: Arc<Notify>, stop:
     }
 }
 
-async fn until_whole_or_damaged(buckets: &Arc<Buckets>) -> Result<()> {
+async fn until_whole_or_damaged(buckets: &Arc<CopiedBuckets>) -> Result<()> {
     loop {
         match buckets.fetch_all().await {
             Err(error) if error.kind() != ErrorKind::Corrupt => again_later(buckets, &error).await,
@@ -46,17 +46,17 @@ async fn until_whole_or_damaged(buckets: &Arc<Buckets>) -> Result<()> {
     }
 }
 
-async fn again_later(buckets: &Buckets, error: &Error) {
+async fn again_later(buckets: &CopiedBuckets, error: &Error) {
     warn!(view = %buckets.live.name, %error, "a bucket of a snapshot could not be copied; it is tried again");
     tokio::time::sleep(AFTER_A_FAILURE).await;
 }
 
-async fn tell(buckets: &Buckets) -> std::convert::Infallible {
+async fn report_missing(buckets: &CopiedBuckets) -> std::convert::Infallible {
     let gauge = missing(&buckets.live.name);
     loop {
         let (local, of) = buckets.local();
         gauge.set((of - local) as f64);
-        tokio::time::sleep(TELL_EVERY).await;
+        tokio::time::sleep(REPORT_EVERY).await;
     }
 }
 

@@ -1,4 +1,5 @@
-//! The buckets of a copy: each is fetched once, by whoever needs it first; who needs it meanwhile waits for the same.
+//! The buckets of a copy. Each is fetched once, for the first query that needs it; other queries that need it wait for
+//! the same fetch.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,13 +15,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use types::{Error, ErrorKind, Result, failpoint};
 
-/// So many buckets are fetched at once, whoever waits for them.
+/// This many buckets of a copy are fetched at once.
 const AT_ONCE: usize = 4;
 
 /// Copies that this process made: each has a folder of its own.
 static COPIES: AtomicU64 = AtomicU64::new(0);
 
-pub(super) struct Buckets {
+pub(super) struct CopiedBuckets {
     pub(super) live: LiveView,
     pub(super) given_up: CancellationToken,
     storage: ObjectStorage,
@@ -41,11 +42,11 @@ struct Slot {
 
 type Fetch = Shared<BoxFuture<'static, Result<(), Arc<Error>>>>;
 
-impl Buckets {
+impl CopiedBuckets {
     pub(super) fn new(storage: &ObjectStorage, manifest: &Manifest, live: &LiveView, cache: &Path) -> Self {
         let folder = cache.join(&*manifest.view).join(manifest.version.to_string());
         let folder = folder.join(format!("{}-{}", manifest.run, COPIES.fetch_add(1, Ordering::Relaxed)));
-        let slots = (0..manifest.bucket_count).map(|number| Slot::of(manifest.file_of(number))).collect();
+        let slots = (0..manifest.bucket_count).map(|number| Slot::new(manifest.file_of(number))).collect();
         let (whole, damage) = (OnceLock::new(), OnceLock::new());
         let permits = Semaphore::new(AT_ONCE);
         Self { live: live.clone(), given_up: CancellationToken::new(), storage: storage.clone(), permits, slots, whole, damage, folder }
@@ -162,7 +163,7 @@ impl Buckets {
 }
 
 impl Slot {
-    fn of(file: Option<&BucketFile>) -> Self {
+    fn new(file: Option<&BucketFile>) -> Self {
         let run = OnceLock::new();
         if file.is_none() {
             run.get_or_init(Arc::default);
@@ -175,14 +176,14 @@ impl Slot {
     }
 }
 
-impl fmt::Debug for Buckets {
+impl fmt::Debug for CopiedBuckets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (local, of) = self.local();
-        write!(f, "Buckets({local} of {of})")
+        write!(f, "CopiedBuckets({local} of {of})")
     }
 }
 
-impl Drop for Buckets {
+impl Drop for CopiedBuckets {
     fn drop(&mut self) {
         // Once more: a fetch that was under way may have written since it was given up.
         let _ = std::fs::remove_dir_all(&self.folder);

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use types::{ErrorKind, Result};
 
 use super::SnapshotCopy;
+use crate::harness::{Harness, NOW, event};
 use crate::json::rows;
-use crate::lab::{Lab, NOW, event};
 use crate::{Clock, Keys, Meta, Node, NodeSettings, ServingClock};
 use gate::{Gate, WAYS, Way};
 
@@ -28,7 +28,7 @@ const HOUR: i64 = 3_600_000_000;
 
 /// A view with a snapshot of three buckets and a checkpoint after it.
 struct Site {
-    lab: Lab,
+    harness: Harness,
     gate: Arc<Gate>,
     /// Of each bucket.
     devices: Vec<Vec<String>>,
@@ -45,24 +45,24 @@ struct Started {
 
 impl Site {
     async fn new() -> Site {
-        let lab = Lab::new().await;
+        let harness = Harness::new().await;
         let events = |from: usize| -> Vec<String> { (from..from + 2 * DEVICES).map(one_event).collect() };
-        lab.checkpoint(0, &events(0)).await;
-        lab.snapshot("velocity").await;
-        lab.checkpoint(1, &events(2 * DEVICES)).await;
-        lab.node.refresh().await.unwrap();
-        let codec = lab.node.stand().unwrap().view("velocity").unwrap().live.codec.clone();
+        harness.checkpoint(0, &events(0)).await;
+        harness.snapshot("velocity").await;
+        harness.checkpoint(1, &events(2 * DEVICES)).await;
+        harness.node.refresh().await.unwrap();
+        let codec = harness.node.read_view().unwrap().view("velocity").unwrap().live.codec.clone();
         let mut devices = vec![Vec::new(); BUCKETS as usize];
         let mut expected = BTreeMap::new();
         for device in (0..DEVICES).map(device) {
             let column: ArrayRef = Arc::new(StringArray::from(vec![device.as_str()]));
             let key = codec.encode(&[column], 1).unwrap();
             devices[bucket_of(key.value(0), BUCKETS) as usize].push(device.clone());
-            expected.insert(device.clone(), ask(&lab.node, &device).await.unwrap().0);
+            expected.insert(device.clone(), ask(&harness.node, &device).await.unwrap().0);
         }
         assert!(devices.iter().all(|devices| devices.len() > 1), "{devices:?}");
-        let gate = Gate::before(lab.storage.object_store());
-        Site { lab, gate, devices, expected }
+        let gate = Gate::before(harness.storage.object_store());
+        Site { harness, gate, devices, expected }
     }
 
     async fn start(&self) -> Started {
@@ -82,7 +82,7 @@ impl Site {
             let wall = wall.clone();
             move || wall.load(Ordering::Relaxed)
         });
-        let node = Node::open(self.lab.catalog.clone(), storage, Functions::standard(), None, settings, clock);
+        let node = Node::open(self.harness.catalog.clone(), storage, Functions::standard(), None, settings, clock);
         Started { node: node.await.unwrap(), wall, cache }
     }
 
@@ -274,7 +274,7 @@ async fn a_damaged_bucket_is_found_by_whoever_reads_it_and_reported() {
             _ => following = Some(started.run()),
         }
         until("it is answered without", || started.copy().is_none()).await;
-        let damages = site.lab.catalog.state().await.unwrap().damages;
+        let damages = site.harness.catalog.state().await.unwrap().damages;
         assert!(damages.len() == 1 && damages[0].path.ends_with("00001.parquet"), "{finder}: {damages:?}");
         site.assert_all_are_answered(&started.node).await;
         if let Some((stop, run)) = following {
@@ -309,7 +309,7 @@ async fn a_newer_snapshot_takes_the_place_of_one_that_is_being_copied_once_it_is
     let old = started.copy().unwrap();
     let (buckets, former) = (Arc::downgrade(&old.buckets), old.manifest.run);
     drop(old);
-    site.lab.snapshot("velocity").await;
+    site.harness.snapshot("velocity").await;
     tokio::time::sleep(SHORT).await;
     assert_eq!(started.copy().unwrap().manifest.run, former, "the new one is not whole");
     assert_eq!(ask(&started.node, &site.devices[0][0]).await.unwrap().0, site.expected[&site.devices[0][0]]);
@@ -332,12 +332,20 @@ async fn the_lease_lives_on_however_long_a_snapshot_takes_to_copy() {
     site.gate.set(1, Way::Held);
     let former = started.copy().unwrap().manifest.run;
     let read = site.gate.reads(1);
-    site.lab.snapshot("velocity").await;
+    site.harness.snapshot("velocity").await;
     until("the newer one is being copied", || site.gate.reads(1) > read).await;
     let later = NOW + HOUR;
     started.wall.store(later, Ordering::Relaxed);
     let renewed = async {
-        while !site.lab.catalog.state().await.unwrap().leases.iter().any(|lease| lease.name == "serve/started" && lease.expires_at > later)
+        while !site
+            .harness
+            .catalog
+            .state()
+            .await
+            .unwrap()
+            .leases
+            .iter()
+            .any(|lease| lease.name == "serve/started" && lease.expires_at > later)
         {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -347,7 +355,7 @@ async fn the_lease_lives_on_however_long_a_snapshot_takes_to_copy() {
     site.gate.set(1, Way::Fine);
     stop.cancel();
     run.await.unwrap();
-    assert!(site.lab.catalog.state().await.unwrap().leases.iter().all(|lease| lease.name != "serve/started"), "it is given back");
+    assert!(site.harness.catalog.state().await.unwrap().leases.iter().all(|lease| lease.name != "serve/started"), "it is given back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -358,7 +366,7 @@ async fn a_node_that_copies_a_newer_snapshot_ends_when_it_is_told_to() {
     until("it is copied", || started.copy().unwrap().is_whole()).await;
     let (former, read) = (started.copy().unwrap().manifest.run, site.gate.reads(1));
     site.gate.set(1, Way::Held);
-    site.lab.snapshot("velocity").await;
+    site.harness.snapshot("velocity").await;
     until("the newer one is being copied", || site.gate.reads(1) > read).await;
     stop.cancel();
     tokio::time::timeout(LONG, run).await.expect("it waits for a storage that does not answer").unwrap();

@@ -15,7 +15,7 @@ use super::App;
 use super::input::{Body, Json, Name};
 use super::problem::Problem;
 
-/// So many of the rejected events are named; all are counted.
+/// This many of the rejected events are named; all are counted.
 const REJECTED_TOLD: usize = 1000;
 
 /// The answer: what is durable in the log, and where.
@@ -42,7 +42,7 @@ pub(super) async fn append(State(app): State<App>, Name(stream): Name, body: Bod
     let Ok(_permit) = app.appends.try_acquire() else {
         return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many appends are under way: try again"));
     };
-    let loaded = app.node.stand()?.loaded;
+    let loaded = app.node.read_view()?.loaded;
     let live = loaded.registry.streams.get(stream.as_str()).ok_or_else(|| unknown(&stream, loaded.registry.streams.keys()))?;
     let decoder = Decoder::new(live.definition.clone())?;
     // The events take the body's room until they are in the log.

@@ -15,7 +15,7 @@ use types::Error;
 use super::problem::Problem;
 use super::{App, MAX_BODY_BYTES};
 
-/// Room for bodies is given out in pieces of so many bytes: small bodies take little of it.
+/// Room for bodies is given out in pieces of this many bytes: small bodies take little of it.
 pub(super) const ROOM_BYTES: usize = 64 << 10;
 
 /// The one name in a path.

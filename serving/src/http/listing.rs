@@ -15,8 +15,8 @@ use super::problem::Problem;
 
 /// `GET /v1/views`: each name once, in the version that is served. `GET /v1/views/{view}` says more of one.
 pub(super) async fn views(State(app): State<App>) -> Result<Response, Problem> {
-    let stand = app.node.stand()?;
-    let registry = &stand.loaded.registry;
+    let read_view = app.node.read_view()?;
+    let registry = &read_view.loaded.registry;
     let names: BTreeSet<&Arc<str>> = registry.views.iter().map(|live| &live.name).collect();
     let views: Vec<Value> = names.into_iter().filter_map(|name| registry.served(name)).map(view).collect();
     Ok(Json(json!({ "views": views })).into_response())
@@ -24,8 +24,8 @@ pub(super) async fn views(State(app): State<App>) -> Result<Response, Problem> {
 
 /// `GET /v1/streams`
 pub(super) async fn streams(State(app): State<App>) -> Result<Response, Problem> {
-    let stand = app.node.stand()?;
-    let registry = &stand.loaded.registry;
+    let read_view = app.node.read_view()?;
+    let registry = &read_view.loaded.registry;
     let streams: Vec<Value> = registry.streams.values().map(|live| stream(&live.definition)).collect();
     Ok(Json(json!({ "streams": streams })).into_response())
 }

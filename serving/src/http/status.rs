@@ -26,15 +26,16 @@ pub(super) async fn healthz() -> Response {
 /// `GET /readyz`: a catalog state is loaded, so that questions can be answered. Says which views are still being copied: a lookup of
 /// one fetches what it needs, a scan waits for the rest. And which are refused, as they could not be loaded.
 pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
-    let stand = app.node.stand()?;
-    let missing = stand.loaded.registry.views.iter().filter(|view| !stand.loaded.views.contains_key(&(view.name.clone(), view.version)));
+    let read_view = app.node.read_view()?;
+    let missing =
+        read_view.loaded.registry.views.iter().filter(|view| !read_view.loaded.views.contains_key(&(view.name.clone(), view.version)));
     let missing: Vec<&str> = missing.map(|view| &*view.name).collect();
-    let copying = stand.loaded.views.values().filter_map(|view| view.copying().zip(Some(&view.live)));
+    let copying = read_view.loaded.views.values().filter_map(|view| view.copying().zip(Some(&view.live)));
     let copying: Vec<Value> = copying.map(|(copy, live)| how_far(live, copy.local())).collect();
     let refused =
         |((view, version), error): (&ViewVersion, &Error)| json!({ "view": view, "version": version, "error": error.to_string() });
-    let refused: Vec<Value> = stand.loaded.failed.iter().map(refused).collect();
-    let revision = stand.loaded.state.revision;
+    let refused: Vec<Value> = read_view.loaded.failed.iter().map(refused).collect();
+    let revision = read_view.loaded.state.revision;
     let ready = json!({
         "status": "ready",
         "revision": revision,

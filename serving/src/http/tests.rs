@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::lab::{Lab, event};
+use crate::harness::{Harness, event};
 
 struct Client {
-    lab: Lab,
+    harness: Harness,
     address: SocketAddr,
     stop: CancellationToken,
     task: tokio::task::JoinHandle<types::Result<()>>,
@@ -24,13 +24,13 @@ struct Reply {
 
 impl Client {
     async fn new() -> Client {
-        let lab = Lab::filled().await;
-        lab.log.create_topic("payments", 2).await.unwrap();
+        let harness = Harness::filled().await;
+        harness.log.create_topic("payments", 2).await.unwrap();
         let stop = CancellationToken::new();
-        let door = super::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let address = door.address;
-        let task = super::serve(lab.node.clone(), lab.log.clone(), None, door, stop.clone());
-        Client { lab, address, stop, task }
+        let listener = super::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = listener.address;
+        let task = super::serve(harness.node.clone(), harness.log.clone(), None, listener, stop.clone());
+        Client { harness, address, stop, task }
     }
 
     /// HTTP/1.0: the body ends with the connection.
@@ -109,7 +109,7 @@ async fn many_rows_come_in_the_order_of_their_keys() {
 async fn the_paths_of_many_rows_come_in_the_order_of_their_keys_and_newest_first() {
     let client = Client::new().await;
     client
-        .lab
+        .harness
         .define_view(
             "alike",
             "CREATE VIEW alike AS SELECT mine.device, count(DISTINCT theirs.device) AS devices FROM payments mine \
@@ -139,7 +139,7 @@ async fn the_paths_of_many_rows_come_in_the_order_of_their_keys_and_newest_first
 async fn paths_say_in_which_columns_they_count_and_are_asked_for_by_one() {
     let client = Client::new().await;
     client
-        .lab
+        .harness
         .define_view(
             "shared",
             "CREATE VIEW shared AS SELECT mine.device, \
@@ -206,7 +206,7 @@ async fn events_are_appended_and_the_broken_ones_named() {
     let pretty = "{\n \"id\": \"23\",\n \"ts\": \"2026-03-02T11:59:00Z\", \"device\": \"a\", \"amount\": 1, \"status\": \"ok\"\n}";
     assert_eq!(client.post("/v1/streams/payments/events", pretty).await.json()["accepted"], 1);
 
-    let bounds = client.lab.log.bounds("payments").await.unwrap();
+    let bounds = client.harness.log.bounds("payments").await.unwrap();
     assert_eq!(bounds.iter().map(|bounds| bounds.end.0).sum::<i64>(), 5);
     let position: types::vector::Vector = answer["position"].as_str().unwrap().parse().unwrap();
     assert!(position.iter().all(|(id, next)| &*id.stream == "payments" && next.0 > 0));
@@ -260,7 +260,7 @@ async fn a_run_is_asked_for_once() {
     assert_eq!(reply.status, 202);
     let again = client.post("/v1/views/velocity/runs", "").await.json();
     assert_eq!(again["run"], reply.json()["run"]);
-    let runs = client.lab.catalog.state().await.unwrap().runs;
+    let runs = client.harness.catalog.state().await.unwrap().runs;
     assert_eq!(runs.len(), 1);
     assert_eq!((&*runs[0].view, runs[0].status), ("velocity", catalog::RunStatus::Requested));
     assert_eq!(client.post("/v1/views/nothing/runs", "").await.problem().0, 404);

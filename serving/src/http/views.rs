@@ -16,15 +16,15 @@ use uuid::Uuid;
 use super::App;
 use super::input::{Body, Json, Name, json_bytes, parse, with_zones_plus};
 use super::problem::Problem;
-use crate::ask::{self, AskedPaths, Keys};
 use crate::json::{write_row, write_rows};
+use crate::lookup::{self, AskedPaths, Keys};
 use crate::sql::parse_as_of;
 
 /// `GET /v1/views/{view}`
 pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
-    let stand = app.node.stand()?;
-    let live = &stand.view(&view)?.live;
-    let building = stand
+    let read_view = app.node.read_view()?;
+    let live = &read_view.view(&view)?.live;
+    let building = read_view
         .loaded
         .registry
         .views
@@ -77,7 +77,7 @@ pub(super) async fn row(State(app): State<App>, Name(view): Name, RawQuery(query
 }
 
 /// Ends an answer that began with its rows.
-fn finish(mut out: Vec<u8>, found: &impl Serialize, response: &ask::Response) -> Result<Response, Problem> {
+fn finish(mut out: Vec<u8>, found: &impl Serialize, response: &lookup::Response) -> Result<Response, Problem> {
     let mut write = || -> Result<()> {
         out.extend_from_slice(b",\"found\":");
         serde_json::to_writer(&mut out, found)?;
@@ -131,7 +131,7 @@ struct Rows {
     keys: Vec<Map<String, Value>>,
     #[serde(default)]
     as_of: Option<String>,
-    /// Of each key of a linked view: how many paths are told.
+    /// How many paths are returned at most for each key of a linked view.
     #[serde(default)]
     paths: usize,
     /// Only those that count in this column.
@@ -166,9 +166,9 @@ pub(super) async fn ask_run(State(app): State<App>, Name(view): Name) -> Result<
 
 /// The run of this view that waits, or the one to ask for: of the version being built where there is one.
 async fn waiting_run(app: &App, view: &str) -> Result<Result<RunRecord, RunRecord>> {
-    let stand = app.node.stand()?;
-    let name = stand.view(view)?.live.name.clone();
-    let versions = stand.loaded.registry.views.iter().filter(|live| live.name == name).map(|live| live.version);
+    let read_view = app.node.read_view()?;
+    let name = read_view.view(view)?.live.name.clone();
+    let versions = read_view.loaded.registry.views.iter().filter(|live| live.name == name).map(|live| live.version);
     let version = versions.max().unwrap_or(1);
     let is_waiting = |run: &RunRecord| run.view == name && run.version == version && run.status == RunStatus::Requested;
     if let Some(waiting) = app.node.catalog().state().await?.runs.into_iter().find(is_waiting) {

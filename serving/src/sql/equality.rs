@@ -7,7 +7,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use engine::plan::{ColumnKind, ViewPlan};
 
-use crate::ask::MAX_KEYS;
+use crate::lookup::MAX_KEYS;
 
 /// The keys outside of which `filters` (joined by AND) hold for no row: the product of each key column's values. `None` when a key
 /// column is not pinned, or the product is too large for a lookup. A view without keys has its one key.

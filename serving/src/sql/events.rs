@@ -20,12 +20,12 @@ use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 use types::vector::Vector;
 
-use crate::ask::Question;
-use crate::sql::Queries;
+use crate::query_context::QueryContext;
+use crate::query_runtime::QueryRuntime;
 
 pub(super) struct EventsTable {
-    pub(super) queries: Queries,
-    pub(super) question: Question,
+    pub(super) runtime: QueryRuntime,
+    pub(super) context: QueryContext,
     pub(super) definition: Arc<StreamDefinition>,
 }
 
@@ -56,7 +56,7 @@ impl TableProvider for EventsTable {
         filters: &[Expr],
         _: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let loaded = &self.question.stand.loaded;
+        let loaded = &self.context.read_view.loaded;
         let bounds = self.time_bounds(filters);
         let of_stream = |file: &&FileRecord| {
             !file.marked_for_deletion && file.kind == FileKind::Archive && file.subject.as_deref() == Some(&*self.definition.name)
@@ -64,7 +64,7 @@ impl TableProvider for EventsTable {
         let files: Vec<FileRecord> = loaded.state.files.iter().filter(of_stream).filter(|file| bounds.may_hold(file)).cloned().collect();
         let ranges = OffsetRanges { stream: self.definition.name.clone(), from: Vector::new(), to: loaded.vector.clone() };
         let partitions = session.config().target_partitions();
-        let plan = archive_plan(self.queries.storage(), &files, self.schema(), &ranges, projection.map(Vec::as_slice), partitions)?;
+        let plan = archive_plan(self.runtime.storage(), &files, self.schema(), &ranges, projection.map(Vec::as_slice), partitions)?;
         Ok(plan)
     }
 }

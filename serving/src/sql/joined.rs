@@ -13,15 +13,15 @@ use datafusion::physical_plan::ExecutionPlan;
 use storage::{Joined, scan_files};
 use types::{Error, Result};
 
-use crate::ask::Question;
 use crate::copy::SnapshotCopy;
-use crate::sql::Queries;
-use crate::sql::tables::batch_name;
-use crate::stand::Stand;
+use crate::query_context::QueryContext;
+use crate::query_runtime::QueryRuntime;
+use crate::read_view::ReadView;
+use crate::sql::names::batch_name;
 
 pub(super) struct JoinedTable {
-    pub(super) queries: Queries,
-    pub(super) question: Question,
+    pub(super) runtime: QueryRuntime,
+    pub(super) context: QueryContext,
     pub(super) live: LiveView,
 }
 
@@ -55,23 +55,23 @@ impl TableProvider for JoinedTable {
 
 impl JoinedTable {
     fn plan(&self, columns: Vec<usize>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
-        if self.question.as_of.is_some() {
+        if self.context.as_of.is_some() {
             let message = format!("\"{0}__batch\" is as of its batch run: it takes no as_of", self.live.name);
             return Err(Error::input(message).with("help", format_args!("\"{}\" answers at any time", self.live.name)));
         }
         let joined = self.joined()?;
         if joined.estimated {
-            self.question.estimated.note(&self.live, &columns);
+            self.context.estimated.note(&self.live, &columns);
         }
         let files = joined.files.iter().map(Into::into).collect();
-        scan_files(self.queries.storage(), files, self.schema(), columns, None, partitions)
+        scan_files(self.runtime.storage(), files, self.schema(), columns, None, partitions)
     }
 
     /// Never an empty table for a join that is not there: who exports it would not notice.
     fn joined(&self) -> Result<&Joined> {
         let name = &self.live.name;
         let missing = |what: &str| missing(&batch_name(name), name, what);
-        match snapshot_of(&self.question.stand, &batch_name(name), name)? {
+        match snapshot_of(&self.context.read_view, &batch_name(name), name)? {
             Some(snapshot) => {
                 snapshot.manifest.joined.as_ref().ok_or_else(|| missing("its snapshot was made before joins were materialised"))
             }
@@ -83,10 +83,10 @@ impl JoinedTable {
 /// The snapshot that a view's table reads, where one was published.
 ///
 /// Errors: `Unavailable` for one that could not be loaded: a table without it would be short of its rows.
-pub(super) fn snapshot_of<'s>(stand: &'s Stand, table: &str, view: &str) -> Result<Option<&'s SnapshotCopy>> {
-    let loaded = stand.view(view)?;
+pub(super) fn snapshot_of<'s>(read_view: &'s ReadView, table: &str, view: &str) -> Result<Option<&'s SnapshotCopy>> {
+    let loaded = read_view.view(view)?;
     match &loaded.snapshot {
-        None if stand.loaded.state.snapshot(view, loaded.live.version).is_some() => {
+        None if read_view.loaded.state.snapshot(view, loaded.live.version).is_some() => {
             Err(missing(table, view, "the last run's snapshot could not be loaded"))
         }
         snapshot => Ok(snapshot.as_deref()),

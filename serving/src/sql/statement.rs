@@ -35,7 +35,7 @@ pub(super) fn read(sql: &str) -> Result<Asked> {
     }
 }
 
-/// Reads a time that a question names: RFC 3339 with a zone.
+/// Reads the time that a query names: RFC 3339 with a zone.
 pub fn parse_as_of(text: &str) -> Result<Micros> {
     let wrong = || Error::input(format!("as_of: found \"{text}\", expected a time as RFC 3339 with a zone, such as 2024-05-01T12:30:00Z"));
     parse_timestamp(text.trim()).map_err(|_| wrong())

@@ -18,10 +18,10 @@ use futures::{StreamExt, stream};
 use types::tiles::Level;
 use types::{Error, Result};
 
-use crate::ask::Question;
+use crate::query_context::QueryContext;
 use crate::sql::joined::snapshot_of;
+use crate::sql::names::{batch_name, edges_name, speed_name};
 use crate::sql::source::SourceExec;
-use crate::sql::tables::{batch_name, edges_name, speed_name};
 
 /// Which of a view's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Layer {
 }
 
 pub(super) struct StatesTable {
-    pub(super) question: Question,
+    pub(super) context: QueryContext,
     pub(super) view: Arc<str>,
     pub(super) layer: Layer,
     schema: SchemaRef,
@@ -63,23 +63,23 @@ pub(super) struct StatesTable {
 }
 
 impl StatesTable {
-    pub(super) fn new(question: Question, plan: &ViewPlan, layer: Layer) -> Self {
-        Self { question, view: plan.view.clone(), layer, schema: shown_schema(plan), level: plan.keys.len() }
+    pub(super) fn new(context: QueryContext, plan: &ViewPlan, layer: Layer) -> Self {
+        Self { context, view: plan.view.clone(), layer, schema: shown_schema(plan), level: plan.keys.len() }
     }
 
     /// The sorted runs' chunks, as they lie in memory or in mapped files.
     fn chunks(&self) -> Result<Vec<StateRows>> {
-        let stand = &self.question.stand;
-        let loaded = stand.view(&self.view)?;
+        let read_view = &self.context.read_view;
+        let loaded = read_view.view(&self.view)?;
         let mut chunks: Vec<StateRows> = Vec::new();
         if self.layer != Layer::Speed {
-            let snapshot = snapshot_of(stand, &self.layer.table(&self.view), &self.view)?;
+            let snapshot = snapshot_of(read_view, &self.layer.table(&self.view), &self.view)?;
             let buckets = snapshot.map_or(Ok(&[][..]), |snapshot| snapshot.buckets())?;
             chunks.extend(buckets.iter().flat_map(|bucket| bucket.chunks().iter().cloned()));
         }
         if self.layer != Layer::Batch {
             chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks().iter().cloned()));
-            chunks.extend(stand.fresh_of(&loaded.live).map(|rows| (**rows).clone()));
+            chunks.extend(read_view.fresh_of(&loaded.live).map(|rows| (**rows).clone()));
         }
         Ok(chunks)
     }
@@ -111,7 +111,7 @@ impl TableProvider for StatesTable {
         let columns: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&columns)?);
         if self.layer != Layer::Speed {
-            self.question.fetch_all(&self.view).await?;
+            self.context.fetch_all(&self.view).await?;
         }
         let chunks = self.chunks()?;
         let rows: usize = chunks.iter().map(StateRows::len).sum();

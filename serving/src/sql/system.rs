@@ -19,8 +19,7 @@ use tracing::warn;
 use types::Result;
 use types::vector::{Offset, PartitionId, Vector};
 
-use crate::ask::Question;
-use crate::node::Node;
+use crate::query_context::QueryContext;
 use crate::sql::system::columns::{Columns, lower};
 
 mod columns;
@@ -49,7 +48,7 @@ impl SystemTable {
         }
     }
 
-    pub(super) fn provider(self, node: Node, question: Question) -> Result<Arc<dyn TableProvider>> {
+    pub(super) fn provider(self, log: Option<Arc<dyn Log>>, context: QueryContext) -> Result<Arc<dyn TableProvider>> {
         let nothing = CatalogState::default();
         let empty = match self {
             SystemTable::Runs => runs(&nothing)?,
@@ -58,7 +57,7 @@ impl SystemTable {
             SystemTable::Views => views(&[])?,
             SystemTable::Handover => handover(&nothing)?,
         };
-        Ok(Arc::new(Provider { table: self, schema: empty.schema(), node, question }))
+        Ok(Arc::new(Provider { table: self, schema: empty.schema(), log, context }))
     }
 }
 
@@ -66,8 +65,9 @@ impl SystemTable {
 struct Provider {
     table: SystemTable,
     schema: SchemaRef,
-    node: Node,
-    question: Question,
+    /// Where the partitions' ends are read, if the log is known.
+    log: Option<Arc<dyn Log>>,
+    context: QueryContext,
 }
 
 impl fmt::Debug for Provider {
@@ -100,7 +100,7 @@ impl TableProvider for Provider {
 
 impl Provider {
     async fn rows(&self) -> Result<RecordBatch> {
-        let state = &self.question.stand.loaded.state;
+        let state = &self.context.read_view.loaded.state;
         match self.table {
             SystemTable::Runs => runs(state),
             SystemTable::Checkpoints => checkpoints(state),
@@ -112,12 +112,12 @@ impl Provider {
 
     /// The partitions that the catalog knows, and those that only the log has yet.
     async fn places(&self) -> Vec<Place> {
-        let stand = &self.question.stand;
-        let ends = match self.node.log() {
-            Some(log) => ends(&**log, &stand.loaded.registry).await,
+        let read_view = &self.context.read_view;
+        let ends = match &self.log {
+            Some(log) => ends(&**log, &read_view.loaded.registry).await,
             None => BTreeMap::new(),
         };
-        let committed = &stand.loaded.state.partitions;
+        let committed = &read_view.loaded.state.partitions;
         let mut ids: Vec<PartitionId> = committed.keys().chain(ends.keys()).cloned().collect();
         ids.sort();
         ids.dedup();
@@ -125,11 +125,11 @@ impl Provider {
             let known = committed.get(&id);
             Place {
                 next: known.map_or(Offset::ZERO, |known| known.next_offset),
-                position: stand.vector.get(&id),
+                position: read_view.vector.get(&id),
                 end: ends.get(&id).copied(),
                 clock: known.and_then(|known| known.clock),
                 max_event_time: known.and_then(|known| known.max_event_time),
-                complete_to: stand.complete_to.get(&id).copied().or_else(|| known.and_then(|known| known.complete_to)),
+                complete_to: read_view.complete_to.get(&id).copied().or_else(|| known.and_then(|known| known.complete_to)),
                 id,
             }
         };
@@ -137,11 +137,11 @@ impl Provider {
     }
 
     fn known_views(&self) -> Vec<KnownView<'_>> {
-        let stand = &self.question.stand;
-        let known = stand.loaded.registry.views.iter().map(|live| {
-            let loaded = stand.loaded.views.get(&(live.name.clone(), live.version));
+        let read_view = &self.context.read_view;
+        let known = read_view.loaded.registry.views.iter().map(|live| {
+            let loaded = read_view.loaded.views.get(&(live.name.clone(), live.version));
             let copy = loaded.and_then(|loaded| loaded.snapshot.as_ref());
-            let is_served = stand.loaded.registry.served(&live.name).is_some_and(|served| served.version == live.version);
+            let is_served = read_view.loaded.registry.served(&live.name).is_some_and(|served| served.version == live.version);
             KnownView {
                 live,
                 served: is_served && loaded.is_some(),
@@ -149,25 +149,25 @@ impl Provider {
                 buckets: copy.map(|copy| copy.local()),
                 speed_rows: loaded.map(|loaded| {
                     let layers: usize = loaded.layers.iter().map(|layer| layer.run.rows()).sum();
-                    layers + stand.fresh_of(live).map(|rows| rows.len()).sum::<usize>()
+                    layers + read_view.fresh_of(live).map(|rows| rows.len()).sum::<usize>()
                 }),
                 layers: loaded.map(|loaded| loaded.layers.len()),
-                complete_to: stand.complete_to_of(live),
+                complete_to: read_view.complete_to_of(live),
             }
         });
         known.collect()
     }
 }
 
-/// Where the partitions of all streams end, asked at once; of those that the log does not tell nothing.
+/// Where the partitions of all streams end, asked at once; nothing of a stream whose end the log does not answer.
 async fn ends(log: &dyn Log, registry: &Registry) -> BTreeMap<PartitionId, Offset> {
     // Collected first: a closure in the stream would make this future one that cannot be spawned.
     let asked: Vec<_> = registry.streams.values().map(|live| log.bounds(&live.definition.topic)).collect();
-    let told = join_all(asked).await;
+    let answers = join_all(asked).await;
     let mut ends = BTreeMap::new();
-    for (stream, told) in registry.streams.keys().zip(told) {
-        match told {
-            Ok(told) => ends.extend(told.into_iter().map(|bounds| (PartitionId::new(stream.clone(), bounds.partition), bounds.end))),
+    for (stream, bounds) in registry.streams.keys().zip(answers) {
+        match bounds {
+            Ok(bounds) => ends.extend(bounds.into_iter().map(|bounds| (PartitionId::new(stream.clone(), bounds.partition), bounds.end))),
             Err(error) => warn!(%stream, %error, "the log does not tell where a stream ends; it is answered without"),
         }
     }

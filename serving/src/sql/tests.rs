@@ -5,48 +5,48 @@ use serde_json::{Value, json};
 use types::vector::Offset;
 use types::{ErrorKind, Result};
 
+use crate::harness::{Harness, event};
 use crate::json::rows;
-use crate::lab::{Lab, event};
 
-async fn ask(lab: &Lab, sql: &str) -> Result<Vec<RecordBatch>> {
-    lab.node.query(sql, Vec::new()).await?.collect().await
+async fn ask(harness: &Harness, sql: &str) -> Result<Vec<RecordBatch>> {
+    harness.node.query(sql, Vec::new()).await?.collect().await
 }
 
 /// Each row's JSON.
-async fn lines(lab: &Lab, sql: &str) -> Vec<String> {
-    let batches = ask(lab, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+async fn lines(harness: &Harness, sql: &str) -> Vec<String> {
+    let batches = ask(harness, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     batches.iter().flat_map(|batch| rows(batch).unwrap()).map(|row| row.get().to_owned()).collect()
 }
 
-async fn plan(lab: &Lab, sql: &str) -> String {
-    pretty_format_batches(&ask(lab, &format!("EXPLAIN {sql}")).await.unwrap()).unwrap().to_string()
+async fn plan(harness: &Harness, sql: &str) -> String {
+    pretty_format_batches(&ask(harness, &format!("EXPLAIN {sql}")).await.unwrap()).unwrap().to_string()
 }
 
-async fn refusal(lab: &Lab, sql: &str) -> String {
-    let error = ask(lab, sql).await.expect_err(sql);
+async fn refusal(harness: &Harness, sql: &str) -> String {
+    let error = ask(harness, sql).await.expect_err(sql);
     assert_eq!(error.kind(), ErrorKind::Input, "{error}");
     error.to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_view_is_a_table_with_a_row_for_each_key_that_has_one() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     assert_eq!(
-        lines(&lab, "SELECT device, n_1h, amount_7d FROM velocity ORDER BY device NULLS FIRST").await,
+        lines(&harness, "SELECT device, n_1h, amount_7d FROM velocity ORDER BY device NULLS FIRST").await,
         [
             r#"{"device":null,"n_1h":0,"amount_7d":"7.00"}"#,
             r#"{"device":"a","n_1h":2,"amount_7d":"115.50"}"#,
             r#"{"device":"c<&","n_1h":1,"amount_7d":"2.00"}"#,
         ]
     );
-    assert_eq!(lines(&lab, "SELECT count(*) AS keys FROM velocity").await, [r#"{"keys":3}"#]);
-    assert_eq!(lines(&lab, "SELECT * FROM totals").await, [r#"{"n":6,"amount":"125.75"}"#]);
-    assert_eq!(lines(&lab, "SELECT sum(v.n_7d) AS n FROM velocity v JOIN totals t ON v.n_7d < t.n").await, [r#"{"n":5}"#]);
+    assert_eq!(lines(&harness, "SELECT count(*) AS keys FROM velocity").await, [r#"{"keys":3}"#]);
+    assert_eq!(lines(&harness, "SELECT * FROM totals").await, [r#"{"n":6,"amount":"125.75"}"#]);
+    assert_eq!(lines(&harness, "SELECT sum(v.n_7d) AS n FROM velocity v JOIN totals t ON v.n_7d < t.n").await, [r#"{"n":5}"#]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn naming_every_key_takes_the_lookup_path_and_answers_as_the_scan_does() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     let lookups = [
         ("SELECT * FROM velocity WHERE device = 'a'", 1, 1),
         ("SELECT n_7d FROM velocity WHERE 'a' = device AND n_7d > 100", 1, 0),
@@ -57,51 +57,51 @@ async fn naming_every_key_takes_the_lookup_path_and_answers_as_the_scan_does() {
         ("SELECT * FROM totals", 1, 1),
     ];
     for (sql, keys, found) in lookups {
-        let plan = plan(&lab, sql).await;
+        let plan = plan(&harness, sql).await;
         assert!(plan.contains("LookupExec: view=") && plan.contains(&format!("keys={keys}")), "{sql}: {plan}");
-        assert_eq!(lines(&lab, sql).await.len(), found, "{sql}");
+        assert_eq!(lines(&harness, sql).await.len(), found, "{sql}");
     }
     let scans = ["SELECT n_1h FROM velocity", "SELECT n_1h FROM velocity WHERE device > 'a'", "SELECT n FROM pairs WHERE device = 'a'"];
     for sql in scans {
-        assert!(plan(&lab, sql).await.contains("ViewScanExec: view="), "{sql}");
+        assert!(plan(&harness, sql).await.contains("ViewScanExec: view="), "{sql}");
     }
-    let narrow = plan(&lab, "SELECT n_1h FROM velocity WHERE n_7d > 1").await;
+    let narrow = plan(&harness, "SELECT n_1h FROM velocity WHERE n_7d > 1").await;
     assert!(narrow.contains("parts=3 columns=[n_1h, n_7d]"), "{narrow}");
     assert_eq!(
-        lines(&lab, "SELECT * FROM velocity WHERE device = 'a'").await,
-        lines(&lab, "SELECT * FROM velocity WHERE device || '' = 'a'").await,
+        lines(&harness, "SELECT * FROM velocity WHERE device = 'a'").await,
+        lines(&harness, "SELECT * FROM velocity WHERE device || '' = 'a'").await,
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn as_of_names_the_time_of_every_view() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     let sql = "SET as_of = '2026-03-01T10:10:00Z'; SELECT device, n_1h, n_7d FROM velocity ORDER BY device NULLS FIRST";
-    assert_eq!(lines(&lab, sql).await, [r#"{"device":null,"n_1h":0,"n_7d":1}"#, r#"{"device":"a","n_1h":1,"n_7d":1}"#]);
+    assert_eq!(lines(&harness, sql).await, [r#"{"device":null,"n_1h":0,"n_7d":1}"#, r#"{"device":"a","n_1h":1,"n_7d":1}"#]);
     let one = "SET as_of = '2026-03-01T10:10:00Z'; SELECT n_1h FROM velocity WHERE device = 'a'";
-    assert_eq!(lines(&lab, one).await, [r#"{"n_1h":1}"#]);
-    let response = lab.node.query(sql, Vec::new()).await.unwrap();
+    assert_eq!(lines(&harness, one).await, [r#"{"n_1h":1}"#]);
+    let response = harness.node.query(sql, Vec::new()).await.unwrap();
     assert!(response.meta.from_archive);
     assert_eq!(serde_json::to_value(&response.meta).unwrap()["as_of"], "2026-03-01T10:10:00Z");
-    assert!(ask(&lab, "SET as_of = 'yesterday'; SELECT 1").await.unwrap_err().to_string().contains("as RFC 3339 with a zone"));
+    assert!(ask(&harness, "SET as_of = 'yesterday'; SELECT 1").await.unwrap_err().to_string().contains("as RFC 3339 with a zone"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_over_two_views_has_one_position() {
-    let lab = Lab::filled().await;
-    lab.fresh(0, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    let harness = Harness::filled().await;
+    harness.fresh(0, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
     let both = "SELECT t.n, count(*) AS keys FROM totals t CROSS JOIN velocity v GROUP BY t.n";
-    assert_eq!(lines(&lab, both).await, [r#"{"n":7,"keys":4}"#]);
-    let meta = lab.node.query(both, Vec::new()).await.unwrap().meta;
+    assert_eq!(lines(&harness, both).await, [r#"{"n":7,"keys":4}"#]);
+    let meta = harness.node.query(both, Vec::new()).await.unwrap().meta;
     assert_eq!(meta.cut, "payments/0:6,payments/1:1".parse().unwrap());
     assert_eq!(meta.versions.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_are_bound_as_literals_are() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     let one = async |sql: &str, params: Vec<Value>| -> Result<Vec<String>> {
-        let batches = lab.node.query(sql, params).await?.collect().await?;
+        let batches = harness.node.query(sql, params).await?.collect().await?;
         Ok(batches.iter().flat_map(|batch| rows(batch).unwrap()).map(|row| row.get().to_owned()).collect())
     };
     let sql = "SELECT device FROM velocity WHERE device = $1 AND n_7d >= $2";
@@ -121,89 +121,91 @@ async fn parameters_are_bound_as_literals_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_states_of_both_layers_can_be_read() {
-    let lab = Lab::filled().await;
-    lab.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    let harness = Harness::filled().await;
+    harness.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
     let batch =
-        lines(&lab, "SELECT device, level, tile, events FROM velocity__batch WHERE level = '1min' AND device = 'a' ORDER BY tile").await;
+        lines(&harness, "SELECT device, level, tile, events FROM velocity__batch WHERE level = '1min' AND device = 'a' ORDER BY tile")
+            .await;
     assert_eq!(batch, [r#"{"device":"a","level":"1min","tile":"2026-03-02T11:30:00Z","events":1}"#], "1 minute tiles are kept for an hour");
-    let speed = lines(&lab, "SELECT device, events FROM velocity__speed ORDER BY device").await;
+    let speed = lines(&harness, "SELECT device, events FROM velocity__speed ORDER BY device").await;
     assert_eq!(speed, [r#"{"device":"a","events":1}"#, r#"{"device":"c<&","events":1}"#, r#"{"device":"z","events":1}"#]);
-    assert_eq!(lines(&lab, "SELECT count(*) AS n FROM pairs__batch").await, [r#"{"n":0}"#]);
-    assert!(lines(&lab, "SELECT * FROM velocity__speed LIMIT 1").await[0].contains("sum(amount)"));
+    assert_eq!(lines(&harness, "SELECT count(*) AS n FROM pairs__batch").await, [r#"{"n":0}"#]);
+    assert!(lines(&harness, "SELECT * FROM velocity__speed LIMIT 1").await[0].contains("sum(amount)"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn states_say_what_their_view_says_of_what_they_stand_on() {
-    let lab = Lab::filled().await;
-    lab.fresh(0, &[event("9", "2026-03-01T10:05:00Z", "z", "1.00", "ok")]).await;
+    let harness = Harness::filled().await;
+    harness.fresh(0, &[event("9", "2026-03-01T10:05:00Z", "z", "1.00", "ok")]).await;
     for (table, view) in [("velocity__batch", "velocity"), ("velocity__speed", "velocity"), ("pairs__speed", "pairs")] {
-        let meta = lab.node.query(&format!("SELECT * FROM {table}"), Vec::new()).await.unwrap().meta;
+        let meta = harness.node.query(&format!("SELECT * FROM {table}"), Vec::new()).await.unwrap().meta;
         assert_eq!(meta.versions, [(view.into(), 1)].into(), "{table}");
         assert!(meta.complete_to.is_some() && !meta.degraded && meta.approximate.is_empty(), "{table}: {meta:?}");
     }
-    let past = lab.node.query("SET as_of = '2026-03-01T10:10:00Z'; SELECT * FROM velocity__speed", Vec::new()).await.unwrap();
+    let past = harness.node.query("SET as_of = '2026-03-01T10:10:00Z'; SELECT * FROM velocity__speed", Vec::new()).await.unwrap();
     assert!(!past.meta.from_archive, "states are those that are kept");
     assert_eq!(past.meta.cut, "payments/0:6,payments/1:1".parse().unwrap(), "with what is not committed");
     let both = "SELECT v.device FROM velocity v JOIN velocity__speed s ON v.device = s.device";
-    assert_eq!(lab.node.query(both, Vec::new()).await.unwrap().meta.versions.len(), 1);
+    assert_eq!(harness.node.query(both, Vec::new()).await.unwrap().meta.versions.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn states_of_a_view_that_is_not_kept_yet_are_refused_as_the_view_is() {
-    let lab = Lab::filled().await;
-    lab.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
-    lab.define_view("newer", "CREATE VIEW newer AS SELECT device, count(*) AS n FROM payments GROUP BY device").await;
+    let harness = Harness::filled().await;
+    harness.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    harness.define_view("newer", "CREATE VIEW newer AS SELECT device, count(*) AS n FROM payments GROUP BY device").await;
     for table in ["newer", "newer__batch", "newer__speed"] {
-        let error = ask(&lab, &format!("SELECT * FROM {table}")).await.expect_err(table);
+        let error = ask(&harness, &format!("SELECT * FROM {table}")).await.expect_err(table);
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{table}: {error}");
         assert!(error.message().contains("does not keep version 1 of the view \"newer\" yet"), "{table}: {error}");
     }
-    assert!(refusal(&lab, "SELECT * FROM newer__edges").await.contains("there is no table"), "it has no JOIN");
+    assert!(refusal(&harness, "SELECT * FROM newer__edges").await.contains("there is no table"), "it has no JOIN");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_is_its_accepted_events_with_their_place() {
-    let lab = Lab::filled().await;
-    lab.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    let harness = Harness::filled().await;
+    harness.fresh(1, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
     assert_eq!(
-        lines(&lab, "SELECT id, __partition, __offset FROM payments WHERE ts > '2026-03-02T11:40:00Z' ORDER BY id").await,
+        lines(&harness, "SELECT id, __partition, __offset FROM payments WHERE ts > '2026-03-02T11:40:00Z' ORDER BY id").await,
         [r#"{"id":"5","__partition":0,"__offset":3}"#, r#"{"id":"6","__partition":0,"__offset":4}"#],
         "what is not committed is not in the archive"
     );
-    assert_eq!(lines(&lab, "SELECT count(*) AS n FROM payments").await, [r#"{"n":6}"#]);
-    let first = lines(&lab, "SELECT * FROM payments LIMIT 1").await;
+    assert_eq!(lines(&harness, "SELECT count(*) AS n FROM payments").await, [r#"{"n":6}"#]);
+    let first = lines(&harness, "SELECT * FROM payments LIMIT 1").await;
     assert!(first[0].starts_with(r#"{"id":"#), "{first:?}");
-    let meta = lab.node.query("SELECT id FROM payments", Vec::new()).await.unwrap().meta;
+    let meta = harness.node.query("SELECT id FROM payments", Vec::new()).await.unwrap().meta;
     assert!(meta.complete_to.is_some() && meta.versions.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_catalog_can_be_asked() {
-    let lab = Lab::filled().await;
-    lab.log.create_topic("payments", 2).await.unwrap();
-    lab.node.attach_log(lab.log.clone());
+    let harness = Harness::filled().await;
+    harness.log.create_topic("payments", 2).await.unwrap();
+    harness.node.attach_log(harness.log.clone());
     assert_eq!(
-        lines(&lab, "SELECT stream, partition, next_offset, end_offset, lag FROM system.partitions").await,
+        lines(&harness, "SELECT stream, partition, next_offset, end_offset, lag FROM system.partitions").await,
         [
             r#"{"stream":"payments","partition":0,"next_offset":5,"end_offset":0,"lag":0}"#,
             r#"{"stream":"payments","partition":1,"next_offset":1,"end_offset":0,"lag":0}"#,
         ]
     );
     assert_eq!(
-        lines(&lab, "SELECT stream, sum(archived) AS archived, bool_and(balanced) AS balanced FROM system.handover GROUP BY stream").await,
+        lines(&harness, "SELECT stream, sum(archived) AS archived, bool_and(balanced) AS balanced FROM system.handover GROUP BY stream")
+            .await,
         [r#"{"stream":"payments","archived":6,"balanced":true}"#]
     );
     assert_eq!(
-        lines(&lab, "SELECT start, \"end\" FROM system.handover ORDER BY committed_at, 1 DESC LIMIT 1").await,
+        lines(&harness, "SELECT start, \"end\" FROM system.handover ORDER BY committed_at, 1 DESC LIMIT 1").await,
         [r#"{"start":3,"end":5}"#]
     );
     assert_eq!(
-        lines(&lab, "SELECT view, version, status, served, layers FROM system.views ORDER BY view").await[2],
+        lines(&harness, "SELECT view, version, status, served, layers FROM system.views ORDER BY view").await[2],
         r#"{"view":"velocity","version":1,"status":"active","served":true,"layers":1}"#
     );
-    assert_eq!(lines(&lab, "SELECT count(*) AS n FROM system.checkpoints").await, [r#"{"n":3}"#]);
-    assert_eq!(lines(&lab, "SELECT * FROM system.runs").await.len(), 0);
-    assert_eq!(lines(&lab, "SELECT * FROM datafusion.system.runs r JOIN public.totals t ON true").await.len(), 0);
+    assert_eq!(lines(&harness, "SELECT count(*) AS n FROM system.checkpoints").await, [r#"{"n":3}"#]);
+    assert_eq!(lines(&harness, "SELECT * FROM system.runs").await.len(), 0);
+    assert_eq!(lines(&harness, "SELECT * FROM datafusion.system.runs r JOIN public.totals t ON true").await.len(), 0);
 }
 
 /// A log that does not answer.
@@ -243,10 +245,10 @@ impl Log for Silent {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn partitions_are_told_while_the_log_does_not_answer() {
-    let lab = Lab::filled().await;
-    lab.node.attach_log(std::sync::Arc::new(Silent));
+    let harness = Harness::filled().await;
+    harness.node.attach_log(std::sync::Arc::new(Silent));
     assert_eq!(
-        lines(&lab, "SELECT partition, next_offset, end_offset, lag FROM system.partitions").await,
+        lines(&harness, "SELECT partition, next_offset, end_offset, lag FROM system.partitions").await,
         [
             r#"{"partition":0,"next_offset":5,"end_offset":null,"lag":null}"#,
             r#"{"partition":1,"next_offset":1,"end_offset":null,"lag":null}"#,
@@ -256,18 +258,18 @@ async fn partitions_are_told_while_the_log_does_not_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cut_of_a_view_is_that_of_the_streams_it_reads() {
-    let lab = Lab::filled().await;
-    lab.other_stream("clicks", 7).await;
-    lab.snapshot("velocity").await;
-    let published = lab.catalog.state().await.unwrap().snapshot("velocity", 1).unwrap().cut.clone();
+    let harness = Harness::filled().await;
+    harness.other_stream("clicks", 7).await;
+    harness.snapshot("velocity").await;
+    let published = harness.catalog.state().await.unwrap().snapshot("velocity", 1).unwrap().cut.clone();
     assert_eq!(published.to_string(), "clicks/0:7,payments/0:5,payments/1:1", "a run is cut over all streams");
-    let cut = lines(&lab, "SELECT cut FROM system.views WHERE view = 'velocity'").await;
+    let cut = lines(&harness, "SELECT cut FROM system.views WHERE view = 'velocity'").await;
     assert_eq!(cut, [r#"{"cut":"payments/0:5,payments/1:1"}"#]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_can_be_written_and_no_file_be_read() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     let statements = [
         "CREATE TABLE t (a INT)",
         "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '/etc/passwd'",
@@ -290,44 +292,44 @@ async fn nothing_can_be_written_and_no_file_be_read() {
         "SELEC 1",
     ];
     for sql in statements {
-        refusal(&lab, sql).await;
+        refusal(&harness, sql).await;
     }
-    assert!(refusal(&lab, "SELECT * FROM '/etc/passwd'").await.contains("there is no table"));
+    assert!(refusal(&harness, "SELECT * FROM '/etc/passwd'").await.contains("there is no table"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_table_is_answered_with_the_known_ones() {
-    let lab = Lab::filled().await;
-    let message = refusal(&lab, "SELECT * FROM velocty").await;
+    let harness = Harness::filled().await;
+    let message = refusal(&harness, "SELECT * FROM velocty").await;
     for known in ["velocity", "velocity__batch", "velocity__speed", "payments", "system.handover"] {
         assert!(message.contains(known), "{message}");
     }
-    assert!(refusal(&lab, "SELECT * FROM system.nothing").await.contains("there is no table \"system.nothing\""));
-    assert!(refusal(&lab, "SELECT nothing FROM velocity").await.contains("n_7d"), "a wrong column names the right ones");
-    assert!(lines(&lab, "SHOW TABLES").await.len() >= 14);
+    assert!(refusal(&harness, "SELECT * FROM system.nothing").await.contains("there is no table \"system.nothing\""));
+    assert!(refusal(&harness, "SELECT nothing FROM velocity").await.contains("n_7d"), "a wrong column names the right ones");
+    assert!(lines(&harness, "SHOW TABLES").await.len() >= 14);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     let sql =
         "SELECT array_agg(CAST(a.value AS TEXT) || CAST(b.value AS TEXT)) AS texts FROM range(1, 20000) a CROSS JOIN range(1, 2000) b";
-    let error = ask(&lab, sql).await.expect_err("40 million texts do not fit 64 MiB");
+    let error = ask(&harness, sql).await.expect_err("40 million texts do not fit 64 MiB");
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
 }
 
 /// Found by hand, with the fuzz target: the constant is computed while the query is planned, and an allocation that fails ends the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_constant_past_all_memory_is_refused_and_ends_no_process() {
-    let lab = Lab::filled().await;
-    let refusal = refusal(&lab, "SELECT array_repeat(array_repeat(array_repeat(1, 2000), 2000), 2000)").await;
+    let harness = Harness::filled().await;
+    let refusal = refusal(&harness, "SELECT array_repeat(array_repeat(array_repeat(1, 2000), 2000), 2000)").await;
     assert!(refusal.contains("array_repeat"), "{refusal}");
 }
 
 /// Each ended the process, or held gigabytes, by one small request: as a constant while it was planned, or from a view's own values.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_does_not_make_a_value_past_all_memory() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     let calls = [
         ("range", "array_length(range(1, 100000000000))"),
         ("range", "array_length(range(1, n_7d * 200000000))"),
@@ -341,26 +343,30 @@ async fn a_number_does_not_make_a_value_past_all_memory() {
         ("array_repeat", "list_repeat(device, 1000000000)"),
     ];
     for (name, call) in calls {
-        let refusal = refusal(&lab, &format!("SELECT {call} FROM velocity")).await;
+        let refusal = refusal(&harness, &format!("SELECT {call} FROM velocity")).await;
         assert!(refusal.contains(&format!("{name} makes a value of")) && refusal.contains("expected at most 65536"), "{call}: {refusal}");
     }
-    let refusal = refusal(&lab, "SELECT approx_percentile_cont(n_7d, 0.5, 1000000000000) FROM velocity").await;
+    let refusal = refusal(&harness, "SELECT approx_percentile_cont(n_7d, 0.5, 1000000000000) FROM velocity").await;
     assert!(refusal.contains("expected a literal number from 1 to 10000"), "{refusal}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_under_a_bound_are_answered_below_it() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     let sql = "SELECT lpad(CAST(n_7d AS TEXT), 4, '0') AS padded, repeat(device, 3) AS thrice, array_repeat(n_7d, 2) AS twice, \
                range(3) AS numbers, array_length(array_resize([n_7d], 4)) AS four FROM velocity WHERE device = 'a'";
-    assert_eq!(lines(&lab, sql).await, [r#"{"padded":"0003","thrice":"aaa","twice":[3,3],"numbers":[0,1,2],"four":4}"#]);
-    assert_eq!(lines(&lab, "SELECT count(*) AS n FROM generate_series(1, 1000000)").await, [r#"{"n":1000000}"#], "rows have no such bound");
+    assert_eq!(lines(&harness, sql).await, [r#"{"padded":"0003","thrice":"aaa","twice":[3,3],"numbers":[0,1,2],"four":4}"#]);
+    assert_eq!(
+        lines(&harness, "SELECT count(*) AS n FROM generate_series(1, 1000000)").await,
+        [r#"{"n":1000000}"#],
+        "rows have no such bound"
+    );
 }
 
 /// Each at its limit on a test's stack of 2 MiB, and past it as an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_without_end_is_refused_and_one_at_the_limit_is_answered() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     let chains = [
         ("SELECT 1", " + 1", "", 510),
         ("SELECT true", " AND true", "", 510),
@@ -380,10 +386,10 @@ async fn a_query_without_end_is_refused_and_one_at_the_limit_is_answered() {
     for (head, link, tail, most) in chains {
         let chained = |links: usize| format!("{head}{}{tail}", link.repeat(links));
         if most > 0 {
-            ask(&lab, &chained(most)).await.unwrap_or_else(|error| panic!("{head}{link}..: {error}"));
+            ask(&harness, &chained(most)).await.unwrap_or_else(|error| panic!("{head}{link}..: {error}"));
         }
         for links in [1_100, 30_000] {
-            let refusal = refusal(&lab, &chained(links)).await;
+            let refusal = refusal(&harness, &chained(links)).await;
             assert!(refusal.contains("found more than"), "{head}{link}: {refusal}");
         }
     }

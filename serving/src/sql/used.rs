@@ -7,12 +7,12 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use types::Result;
 
-use crate::ask::Question;
 use crate::meta::{AskedView, Meta};
-use crate::sql::tables::{DEFAULT_SCHEMA, view_of};
+use crate::query_context::QueryContext;
+use crate::sql::names::{DEFAULT_SCHEMA, view_of_table};
 
-pub(super) fn meta(plan: &LogicalPlan, question: &Question) -> Result<Meta> {
-    let registry = &question.stand.loaded.registry;
+pub(super) fn meta(plan: &LogicalPlan, context: &QueryContext) -> Result<Meta> {
+    let registry = &context.read_view.loaded.registry;
     // Without columns: only its states.
     let mut views: BTreeMap<&str, Option<BTreeSet<usize>>> = BTreeMap::new();
     let mut streams: Vec<Arc<str>> = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn meta(plan: &LogicalPlan, question: &Question) -> Result<Meta> {
             && scan.table_name.schema().is_none_or(|schema| schema == DEFAULT_SCHEMA)
         {
             let name = scan.table_name.table();
-            if let Some(view) = view_of(registry, name) {
+            if let Some(view) = view_of_table(registry, name) {
                 let columns = views.entry(&view.name).or_default();
                 if *view.name == *name {
                     let all = || (0..scan.source.schema().fields().len()).collect();
@@ -34,6 +34,6 @@ pub(super) fn meta(plan: &LogicalPlan, question: &Question) -> Result<Meta> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     let views: Vec<(&str, Option<Vec<usize>>)> = views.into_iter().map(|(view, columns)| (view, columns.map(Vec::from_iter))).collect();
-    let asked = views.iter().map(|(view, columns)| Ok(AskedView { view: question.stand.view(view)?, columns: columns.as_deref() }));
-    Ok(Meta::of(question, &asked.collect::<Result<Vec<_>>>()?, &streams))
+    let asked = views.iter().map(|(view, columns)| Ok(AskedView { view: context.read_view.view(view)?, columns: columns.as_deref() }));
+    Ok(Meta::new(context, &asked.collect::<Result<Vec<_>>>()?, &streams))
 }

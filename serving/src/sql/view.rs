@@ -19,12 +19,12 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use types::{Error, Result};
 
-use crate::archive::ArchiveLayer;
-use crate::aside::Waiting;
-use crate::ask::{Lookup, Question};
-use crate::edges;
-use crate::lookup::{Source, scan, scan_parts};
-use crate::sql::Queries;
+use crate::answerer::{AskedPart, StateSource, WantedPaths, answerer, scan_parts};
+use crate::archive::{ArchiveLayer, archive_layer};
+use crate::blocking_pool::CancelOnDrop;
+use crate::lookup::{self, KeyRows};
+use crate::query_context::QueryContext;
+use crate::query_runtime::QueryRuntime;
 use crate::sql::equality::keys_named;
 use crate::sql::source::SourceExec;
 
@@ -32,8 +32,8 @@ use crate::sql::source::SourceExec;
 const BATCH_ROWS: usize = 8_192;
 
 pub(super) struct ViewTable {
-    pub(super) queries: Queries,
-    pub(super) question: Question,
+    pub(super) runtime: QueryRuntime,
+    pub(super) context: QueryContext,
     pub(super) live: LiveView,
 }
 
@@ -68,7 +68,7 @@ impl TableProvider for ViewTable {
         let columns: Vec<usize> = projection.cloned().unwrap_or_else(all);
         let schema = Arc::new(self.schema().project(&columns)?);
         let keys = keys_named(&self.live.plan, filters);
-        self.question.fetch(self.question.stand.view(&self.live.name)?, keys.as_deref()).await?;
+        lookup::fetch(&self.context, self.context.read_view.view(&self.live.name)?, keys.as_deref()).await?;
         Ok(match keys {
             Some(keys) => self.lookup(keys, columns, schema),
             None => self.scan_all(columns, schema)?,
@@ -79,13 +79,13 @@ impl TableProvider for ViewTable {
 impl ViewTable {
     fn lookup(&self, keys: Vec<Vec<ScalarValue>>, columns: Vec<usize>, schema: SchemaRef) -> Arc<dyn ExecutionPlan> {
         let detail = format!("view={} keys={}{}", self.live.name, keys.len(), self.archive_note());
-        let (queries, question, view) = (self.queries.clone(), self.question.clone(), self.live.name.clone());
+        let (runtime, context, view) = (self.runtime.clone(), self.context.clone(), self.live.name.clone());
         let open = move |_| -> BoxStream<'static, Result<RecordBatch>> {
-            let (question, view, keys, columns) = (question.clone(), view.clone(), keys.clone(), columns.clone());
-            let lookup = Lookup { question, view, keys, columns, paths: 0, of: None };
-            let queries = queries.clone();
+            let (context, view, keys, columns) = (context.clone(), view.clone(), keys.clone(), columns.clone());
+            let key_rows = KeyRows { context, view, keys, columns, paths: WantedPaths::default() };
+            let runtime = runtime.clone();
             stream::once(async move {
-                let answers = lookup.run(&queries).await?;
+                let answers = key_rows.answer(&runtime).await?;
                 Ok(filter_record_batch(&answers.rows, &BooleanArray::from(answers.found))?)
             })
             .boxed()
@@ -94,30 +94,30 @@ impl ViewTable {
     }
 
     fn scan_all(&self, columns: Vec<usize>, schema: SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
-        let loaded = self.question.stand.view(&self.live.name)?;
-        let parts = match self.question.needs_archive(loaded) {
+        let loaded = self.context.read_view.view(&self.live.name)?;
+        let parts = match self.context.needs_archive(loaded) {
             true => 1,
-            false => scan_parts(&Source::Layers { stand: &self.question.stand, view: loaded }),
+            false => scan_parts(&StateSource::Layers { read_view: &self.context.read_view, view: loaded }),
         };
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         let detail = format!("view={} parts={parts} columns=[{}]{}", self.live.name, names.join(", "), self.archive_note());
-        let (queries, question, live) = (self.queries.clone(), self.question.clone(), self.live.clone());
-        let open = move |context: Arc<TaskContext>| {
-            let view = Scan { question: question.clone(), live: live.clone(), columns: columns.clone(), archive: None };
-            view.batches(queries.clone(), parts, context)
+        let (runtime, context, live) = (self.runtime.clone(), self.context.clone(), self.live.clone());
+        let open = move |task: Arc<TaskContext>| {
+            let view = Scan { context: context.clone(), live: live.clone(), columns: columns.clone(), archive: None };
+            view.batches(runtime.clone(), parts, task)
         };
         Ok(SourceExec::new("ViewScanExec", detail, schema, Arc::new(open)))
     }
 
     fn archive_note(&self) -> &'static str {
-        let loaded = self.question.stand.view(&self.live.name);
-        if loaded.is_ok_and(|loaded| self.question.needs_archive(loaded)) { " from=archive" } else { "" }
+        let loaded = self.context.read_view.view(&self.live.name);
+        if loaded.is_ok_and(|loaded| self.context.needs_archive(loaded)) { " from=archive" } else { "" }
     }
 }
 
 /// A scan under way.
 struct Scan {
-    question: Question,
+    context: QueryContext,
     live: LiveView,
     columns: Vec<usize>,
     archive: Option<ArchiveLayer>,
@@ -125,16 +125,16 @@ struct Scan {
 
 impl Scan {
     /// One part after the other: memory holds one part's rows at a time, and says so to the query's pool.
-    fn batches(mut self, queries: Queries, parts: u32, context: Arc<TaskContext>) -> BoxStream<'static, Result<RecordBatch>> {
+    fn batches(mut self, runtime: QueryRuntime, parts: u32, task: Arc<TaskContext>) -> BoxStream<'static, Result<RecordBatch>> {
         let begun = async move {
-            if self.question.needs_archive(self.question.stand.view(&self.live.name)?) {
-                self.archive = Some(self.question.archive(&queries, &self.live, None).await?);
+            if self.context.needs_archive(self.context.read_view.view(&self.live.name)?) {
+                self.archive = Some(archive_layer(&runtime, &self.live, &self.context, None).await?);
             }
-            let reservation = MemoryConsumer::new("ViewScanExec").register(context.memory_pool());
+            let reservation = MemoryConsumer::new("ViewScanExec").register(task.memory_pool());
             let scan = Arc::new(self);
             let merged = stream::iter(0..parts).then(move |part| {
-                let (scan, scans) = (scan.clone(), queries.scans().clone());
-                async move { scans.run(move |waiting| scan.part(part, waiting)).await }
+                let (scan, scans) = (scan.clone(), runtime.scans().clone());
+                async move { scans.run(move |cancelled| scan.part(part, cancelled)).await }
             });
             Ok::<_, Error>(merged.and_then(move |batch| {
                 let reserved = reservation.try_resize(batch.get_array_memory_size());
@@ -144,19 +144,15 @@ impl Scan {
         stream::once(begun).try_flatten().flat_map(|batch| stream::iter(pieces(batch))).boxed()
     }
 
-    fn part(&self, part: u32, waiting: &Waiting) -> Result<RecordBatch> {
-        let loaded = self.question.stand.view(&self.live.name)?;
-        let source = match &self.archive {
-            Some(layer) => Source::Archive(layer),
-            None => Source::Layers { stand: &self.question.stand, view: loaded },
-        };
-        let t = self.question.t(&self.live);
-        let Some(links) = &self.live.plan.links else { return scan(&self.live, &source, part, t, &self.columns) };
-        let (rows, estimated) = edges::scan((&self.live, links), &source, part, t, &self.columns, &|| waiting.check())?;
-        if estimated {
-            self.question.estimated.note(&self.live, &self.columns);
+    fn part(&self, part: u32, cancelled: &CancelOnDrop) -> Result<RecordBatch> {
+        let loaded = self.context.read_view.view(&self.live.name)?;
+        let source = StateSource::new(&self.context.read_view, loaded, self.archive.as_ref());
+        let asked = AskedPart { part, t: self.context.t(&self.live), wanted: &self.columns };
+        let scanned = answerer(&self.live).scan(&source, &asked, &|| cancelled.check())?;
+        if scanned.estimated {
+            self.context.estimated.note(&self.live, &self.columns);
         }
-        Ok(rows)
+        Ok(scanned.rows)
     }
 }
 

@@ -42,7 +42,7 @@ async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "counts"), ["a 2", "b 1"]);
     assert_eq!(
-        node.stand().unwrap().view("shares").map(|_| ()).unwrap_err().kind(),
+        node.read_view().unwrap().view("shares").map(|_| ()).unwrap_err().kind(),
         ErrorKind::Unavailable,
         "no answer, rather than a wrong one"
     );
@@ -74,8 +74,8 @@ async fn a_stream_and_its_views_change_while_events_come_in() {
             node.refresh().await.unwrap();
             let total =
                 |name: &str| table(&node, name).iter().map(|line| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap()).sum::<i64>();
-            let stand = node.stand().unwrap();
-            if stand.loaded.registry.served("colours").is_some() && stand.view("colours").is_ok() {
+            let read_view = node.read_view().unwrap();
+            if read_view.loaded.registry.served("colours").is_some() && read_view.view("colours").is_ok() {
                 assert!((total("counts") - total("colours")).abs() <= 10, "both views stand on about the same events");
             }
         }

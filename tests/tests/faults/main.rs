@@ -13,7 +13,7 @@ mod supernode;
 
 use basestream_tests::Harness;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
-use serving::{Node, Source, scan, scan_parts};
+use serving::{Node, StateSource, scan, scan_parts};
 use uuid::Uuid;
 
 /// Logs as RUST_LOG asks.
@@ -33,11 +33,11 @@ async fn put(lab: &Harness, records: Vec<DefinitionRecord>) {
 
 /// All rows of a view as sorted lines of text.
 fn table(node: &Node, name: &str) -> Vec<String> {
-    let stand = node.stand().unwrap();
-    let view = stand.view(name).unwrap();
+    let read_view = node.read_view().unwrap();
+    let view = read_view.view(name).unwrap();
     let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
-    let source = Source::Layers { stand: &stand, view };
-    let t = stand.t_of(&view.live);
+    let source = StateSource::Layers { read_view: &read_view, view };
+    let t = read_view.t_of(&view.live);
     let mut lines: Vec<String> = Vec::new();
     for part in 0..scan_parts(&source) {
         let rows = scan(&view.live, &source, part, t, &wanted).unwrap();

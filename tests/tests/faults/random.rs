@@ -24,7 +24,7 @@ use event_log::NewRecord;
 use jobs::verify::plain::{Moment, plain};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serving::{Node, ServingClock, Source, Stand, scan, scan_parts};
+use serving::{Node, ReadView, ServingClock, StateSource, scan, scan_parts};
 use types::files::FileKind;
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
@@ -255,14 +255,14 @@ impl Run {
 
     async fn check(&mut self, when: &str) {
         self.trace.push(format!("check {when}"));
-        let stand = self.node().stand().unwrap();
+        let read_view = self.node().read_view().unwrap();
         for (view, _) in VIEWS {
-            self.check_view(&stand, view, when).await;
+            self.check_view(&read_view, view, when).await;
         }
     }
 
-    async fn check_view(&self, stand: &Stand, name: &str, when: &str) {
-        let view = match stand.view(name) {
+    async fn check_view(&self, read_view: &ReadView, name: &str, when: &str) {
+        let view = match read_view.view(name) {
             Ok(view) => view,
             Err(error) => {
                 // A version that the speed layer has not taken up yet is no answer rather than a wrong one.
@@ -270,14 +270,14 @@ impl Run {
                 return;
             }
         };
-        let t = stand.t_of(&view.live);
-        let source = Source::Layers { stand, view };
+        let t = read_view.t_of(&view.live);
+        let source = StateSource::Layers { read_view, view };
         let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
         let parts: Vec<_> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).collect();
         let keys = view.live.plan.keys.len();
         let served = rows_of(&parts, keys);
-        let expected = rows_of(&self.expected(&view.live, &stand.vector, t).await, keys);
-        let about = || format!("{when}: {name} version {} at {}\n{}", view.live.version, stand.vector, self.trace.join("\n"));
+        let expected = rows_of(&self.expected(&view.live, &read_view.vector, t).await, keys);
+        let about = || format!("{when}: {name} version {} at {}\n{}", view.live.version, read_view.vector, self.trace.join("\n"));
         assert_eq!(served.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys, {}", about());
         for (key, columns) in &expected {
             for ((column, expected), (_, served)) in columns.iter().zip(&served[key]) {
@@ -312,16 +312,17 @@ impl Run {
         let began = Instant::now();
         loop {
             self.node().refresh().await.unwrap();
-            let stand = self.node().stand().unwrap();
-            if stand.vector.covers(&self.model.ends) && VIEWS.iter().all(|(view, _)| stand.view(view).is_ok()) {
+            let read_view = self.node().read_view().unwrap();
+            if read_view.vector.covers(&self.model.ends) && VIEWS.iter().all(|(view, _)| read_view.view(view).is_ok()) {
                 break;
             }
-            let refused: Vec<String> = VIEWS.iter().filter_map(|(view, _)| stand.view(view).err()).map(|error| error.to_string()).collect();
+            let refused: Vec<String> =
+                VIEWS.iter().filter_map(|(view, _)| read_view.view(view).err()).map(|error| error.to_string()).collect();
             let ends = &self.model.ends;
             assert!(
                 began.elapsed() < Duration::from_secs(20),
                 "not settled: {} of {ends}, {refused:?}\n{}",
-                stand.vector,
+                read_view.vector,
                 self.trace.join("\n")
             );
             if let Some(worker) = self.workers.values_mut().find(|worker| worker.task.is_finished()) {
@@ -335,7 +336,7 @@ impl Run {
         }
         self.refresh().await;
         self.check("after the last checkpoint").await;
-        assert_eq!(self.node().stand().unwrap().loaded.vector, self.model.ends);
+        assert_eq!(self.node().read_view().unwrap().loaded.vector, self.model.ends);
         for (view, _) in VIEWS {
             let t = if self.clock == ServingClock::Wall { RunTime::At(now()) } else { RunTime::EventClock };
             self.lab.batch(view, t).await.unwrap();

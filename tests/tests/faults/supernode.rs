@@ -83,9 +83,9 @@ async fn every_layer() {
     worker.finish().await.unwrap();
     run(&lab).await;
     node.refresh().await.unwrap();
-    let stand = node.stand().unwrap();
-    let loaded = stand.view(VIEW).unwrap();
-    assert!(loaded.snapshot.is_some() && loaded.layers.is_empty() && stand.fresh.is_empty(), "all of it is in the snapshot");
+    let read_view = node.read_view().unwrap();
+    let loaded = read_view.view(VIEW).unwrap();
+    assert!(loaded.snapshot.is_some() && loaded.layers.is_empty() && read_view.fresh.is_empty(), "all of it is in the snapshot");
     assert_eq!(answers(&node, "a snapshot").await, from_segments_and_fresh_layers, "the sample is the same");
     assert_eq!(joined(&lab, &node).await, from_segments_and_fresh_layers, "the rows of the join are the answers");
 
@@ -126,13 +126,13 @@ async fn show_the_rest(lab: &Harness, node: &Node, fresh: Fresh) -> Worker {
     let worker = start(lab, "two", 1 << 30, Some(fresh));
     until("the rest to be shown", async || {
         assert!(!worker.task.is_finished(), "the worker ended");
-        node.stand().unwrap().vector.covers(&ends)
+        node.read_view().unwrap().vector.covers(&ends)
     })
     .await;
-    let stand = node.stand().unwrap();
-    let loaded = stand.view(VIEW).unwrap();
+    let read_view = node.read_view().unwrap();
+    let loaded = read_view.view(VIEW).unwrap();
     let of_layers: usize = loaded.layers.iter().map(|layer| layer.run.rows()).sum();
-    let of_fresh: usize = stand.fresh_of(&loaded.live).map(|rows| rows.len()).sum();
+    let of_fresh: usize = read_view.fresh_of(&loaded.live).map(|rows| rows.len()).sum();
     assert!(loaded.snapshot.is_none() && of_layers >= COMMITTED, "{of_layers} edges in segments");
     assert!(of_fresh >= USERS - EARLY, "{of_fresh} edges in fresh layers");
     worker
@@ -214,7 +214,7 @@ async fn run(lab: &Harness) {
 
 /// The rows that the last run joined, each with its own flag.
 async fn joined(lab: &Harness, node: &Node) -> Answers {
-    let snapshot = node.stand().unwrap().view(VIEW).unwrap().snapshot.clone().unwrap();
+    let snapshot = node.read_view().unwrap().view(VIEW).unwrap().snapshot.clone().unwrap();
     let joined = snapshot.manifest.joined.as_ref().unwrap();
     assert!(joined.estimated, "the table is flagged as a whole");
     let mut rows = Answers::new();

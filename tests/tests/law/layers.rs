@@ -22,7 +22,7 @@ use engine::plan::planning_session;
 use event_log::NewRecord;
 use jobs::verify::plain::{Moment, plain};
 use proptest::prelude::*;
-use serving::{Node, ServingClock, Source, scan, scan_parts};
+use serving::{Node, ServingClock, StateSource, scan, scan_parts};
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
@@ -149,7 +149,7 @@ impl Installation {
     async fn work(&mut self, commits: bool) {
         let worker = self.lab.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
         let began = Instant::now();
-        while !self.node.stand().unwrap().vector.covers(&self.ends) {
+        while !self.node.read_view().unwrap().vector.covers(&self.ends) {
             assert!(
                 began.elapsed() < Duration::from_secs(30) && !worker.task.is_finished(),
                 "the worker does not get on: {:?}",
@@ -185,23 +185,23 @@ impl Installation {
 
     /// What the node answers now is the plain SELECT over the accepted events before its vector.
     async fn check(&self) {
-        let stand = self.node.stand().unwrap();
-        let view = match stand.view("v") {
+        let read_view = self.node.read_view().unwrap();
+        let view = match read_view.view("v") {
             Ok(view) => view,
             // The dead worker's layers do not know the new version: no answer rather than a wrong one.
             Err(error) => return assert_eq!(error.kind(), types::ErrorKind::Unavailable, "{error}"),
         };
-        let t = stand.t_of(&view.live);
-        let source = Source::Layers { stand: &stand, view };
+        let t = read_view.t_of(&view.live);
+        let source = StateSource::Layers { read_view: &read_view, view };
         let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
         let parts: Vec<_> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).collect();
         let keys = view.live.plan.keys.len();
         let served = rows_of(&parts, None, keys);
         let before: Vec<&(i32, i64, Row)> =
-            self.accepted.iter().filter(|(p, offset, _)| *offset < stand.vector.get(&PartitionId::new("s", *p)).0).collect();
+            self.accepted.iter().filter(|(p, offset, _)| *offset < read_view.vector.get(&PartitionId::new("s", *p)).0).collect();
         let inputs = Inputs::of(before.iter().map(|(_, _, row)| (row.x, row.f)));
         let expected = rows_of(&expected(&view.live, &before, t).await, None, keys);
-        let about = || format!("{} at {}\n{}", view.live.definition.sql, stand.vector, self.trace.join("\n"));
+        let about = || format!("{} at {}\n{}", view.live.definition.sql, read_view.vector, self.trace.join("\n"));
         assert_eq!(served.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys of {}", about());
         for (key, columns) in &expected {
             for ((name, expected), (_, served)) in columns.iter().zip(&served[key]) {

@@ -14,7 +14,7 @@ use engine::functions::Functions;
 use event_log::Log;
 use jobs::served::NodeServed;
 use jobs::verify::{Verifier, verify_log, verify_view};
-use serving::{Node, ServingClock, Source, scan, scan_parts};
+use serving::{Node, ServingClock, StateSource, scan, scan_parts};
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use types::vector::{PartitionId, Vector};
@@ -219,11 +219,11 @@ fn storage_at(url: &str, address: &str) -> ObjectStorage {
 
 /// All rows of the view that a node serves now, as text and sorted.
 pub fn table(node: &Node) -> Vec<String> {
-    let stand = node.stand().unwrap();
-    let view = stand.view("by_account").unwrap();
+    let read_view = node.read_view().unwrap();
+    let view = read_view.view("by_account").unwrap();
     let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
-    let source = Source::Layers { stand: &stand, view };
-    let t = stand.t_of(&view.live);
+    let source = StateSource::Layers { read_view: &read_view, view };
+    let t = read_view.t_of(&view.live);
     let mut lines = Vec::new();
     for part in 0..scan_parts(&source) {
         let rows = scan(&view.live, &source, part, t, &wanted).unwrap();

@@ -13,7 +13,7 @@ use engine::fresh::FreshLayer;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner};
 use engine::states::{KeyCodec, SortedRun, StateRows};
-use serving::{Checkpoints, LayerRun, Loaded, LoadedView, ServingClock, Source, Stand, scan};
+use serving::{Checkpoints, LayerRun, Loaded, LoadedView, ReadView, ServingClock, StateSource, scan};
 use tokio::sync::OnceCell;
 use types::Result;
 use types::vector::Vector;
@@ -62,7 +62,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> 
         on_top.push(Arc::new(FreshLayer { start: Vector::new(), end: Vector::new(), states, max_event_time: BTreeMap::new() }));
     }
     let loaded = LoadedView { live: live.clone(), snapshot: None, lost: None, layers };
-    let stand = Stand {
+    let read_view = ReadView {
         loaded: Arc::new(Loaded {
             state: Arc::new(CatalogState::default()),
             registry: Arc::new(Registry::default()),
@@ -77,7 +77,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> 
         complete_to: BTreeMap::new(),
     };
     let wanted: Vec<usize> = (0..live.plan.columns.len()).collect();
-    rows_of(&scan(live, &Source::Layers { stand: &stand, view: &loaded }, 0, 0, &wanted)?)
+    rows_of(&scan(live, &StateSource::Layers { read_view: &read_view, view: &loaded }, 0, 0, &wanted)?)
 }
 
 /// The edges of these places' events, each a state row of its own: what Partial makes of an event alone.

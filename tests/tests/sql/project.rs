@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use basestream_tests::{Lab, Worker};
+use basestream_tests::{Harness, Worker};
 use batch::RunTime;
 use definitions::Definitions;
 use definitions::parse::{parse_definitions, parse_stream};
@@ -30,7 +30,7 @@ const PARTITIONS: u32 = 2;
 const NEVER: Duration = Duration::from_secs(24 * 3600);
 
 pub struct Project {
-    lab: Lab,
+    lab: Harness,
     fresh: Fresh,
     node: Node,
     clock: Arc<AtomicI64>,
@@ -42,7 +42,7 @@ pub struct Project {
 
 impl Project {
     pub async fn new() -> Project {
-        let lab = Lab::new().await.unwrap();
+        let lab = Harness::new().await.unwrap();
         let (clock, fresh) = (Arc::new(AtomicI64::new(BEGIN)), Fresh::default());
         let read = clock.clone();
         let node = lab.node_by(ServingClock::Wall, Some(fresh.clone()), Arc::new(move || read.load(Ordering::Relaxed))).await.unwrap();

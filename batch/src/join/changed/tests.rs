@@ -39,7 +39,7 @@ impl World {
     }
 
     /// A snapshot's one bucket, made at `t`.
-    async fn edges(&self, logins: &[Login], t: Micros) -> Buckets {
+    async fn edges(&self, logins: &[Login], t: Micros) -> SnapshotEdges {
         let stream = parse::parse_stream(STREAM).unwrap();
         let schema = plan_schema(&stream);
         let times = || TimestampMicrosecondArray::from_iter_values(logins.iter().map(|login| NOW - login.2 * DAY)).with_timezone("UTC");
@@ -60,7 +60,7 @@ impl World {
         let states = partial.states("login", &[events]).await.unwrap();
         let merged = merge_rows(&self.view.plan, &self.view.codec, &states).unwrap();
         let rolled_up = rollup(&self.view.plan, &merged, &self.view.plan.floors(t)).unwrap();
-        Buckets(vec![(SortedRun::in_memory(rolled_up), None)])
+        SnapshotEdges(vec![(SortedRun::in_memory(rolled_up), None)])
     }
 
     /// The devices whose rows may have changed.

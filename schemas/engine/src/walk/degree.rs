@@ -52,7 +52,7 @@ pub(super) fn threshold(walk: &Walk<'_>, side: Side, layers: &[LayerRows<'_>]) -
     let most = walk.links.max_degree;
     let (mut smallest, mut known) = (BinaryHeap::with_capacity(most + 2), HashSet::with_capacity(most + 2));
     for (rows, range, _) in layers {
-        let alive = Alive::of(walk, side, rows)?;
+        let alive = Alive::in_longest_range(walk, side, rows)?;
         for from in range.clone().step_by(ROWS) {
             let hashes = hashes_of(walk, side, rows, from..(from + ROWS).min(range.end))?;
             for hash in hashes.into_iter().enumerate().filter(|(at, _)| alive.holds(from + at)).map(|(_, hash)| hash) {

@@ -28,7 +28,7 @@ pub(super) struct NodeAt<'a> {
 }
 
 impl<'a> NodeAt<'a> {
-    /// The node whose edges' encoded keys begin so; `place` tells their bucket.
+    /// The node whose edges' encoded keys begin so; their bucket is chosen by `place`.
     pub(super) fn find(walk: &Walk<'a>, prefix: &[u8], place: &[u8]) -> Self {
         let layers = walk.layers.beginning(prefix, place);
         let rows = layers.iter().map(|(_, rows, _)| rows.len()).sum();
@@ -208,7 +208,7 @@ pub(super) struct Alive<'a> {
 }
 
 impl<'a> Alive<'a> {
-    pub(super) fn of(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
+    pub(super) fn in_longest_range(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
         let longest = &walk.links.ranges[walk.links.existence];
         let seen = timestamps(rows.batch(), walk.plan.state_offset(walk.links.seen))?;
         Ok(Alive { seen: seen.values(), from: longest.range(side).at(walk.t).from })
@@ -248,7 +248,7 @@ impl<'a> Found<'a> {
     fn add_node(&mut self, walk: &Walk<'_>, side: Side, node: u32, layers: &[LayerRows<'a>], most: Option<u64>) -> Result<()> {
         let mut known: hashbrown::HashMap<&'a [u8], u32> = hashbrown::HashMap::new();
         for (rows, range, rolled_up) in layers {
-            let alive = Alive::of(walk, side, rows)?;
+            let alive = Alive::in_longest_range(walk, side, rows)?;
             let followed = most.map(|most| degree::followed(walk, side, rows, range.clone(), most)).transpose()?;
             let batch = self.batch(rows.batch());
             let keys = rows.keys();

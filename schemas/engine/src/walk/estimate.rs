@@ -88,7 +88,7 @@ impl Estimate {
         let estimated: Float64Array = (0..values.len())
             .map(|key| {
                 let value = numbers.filter(|numbers| numbers.is_valid(key)).map(|numbers| numbers.value(key))?;
-                let estimate = self.of(key, value);
+                let estimate = self.estimated(key, value);
                 Some(if whole { estimate.round() } else { estimate })
             })
             .collect();
@@ -96,7 +96,7 @@ impl Estimate {
         Ok(zip(&is_sampled, &estimated, values)?)
     }
 
-    fn of(&self, key: usize, value: f64) -> f64 {
+    fn estimated(&self, key: usize, value: f64) -> f64 {
         let (near, far) = self.thresholds[key].shares();
         match self.method {
             Method::Total => value / (near * far),

@@ -37,7 +37,7 @@ impl Numbers {
         self.ends.len() + 1
     }
 
-    pub(super) fn of(&mut self, values: &ArrayRef) -> Result<Ids> {
+    pub(super) fn ids_of(&mut self, values: &ArrayRef) -> Result<Ids> {
         let numbers = match values.as_string_opt::<i32>() {
             Some(texts) => texts.iter().map(|text| text.map_or(NULL, |text| self.number(text.as_bytes()))).collect(),
             None => {
@@ -92,11 +92,16 @@ impl Ids {
 pub(super) struct EndIds(HashMap<usize, Ids>);
 
 impl EndIds {
-    pub(super) fn of(walk: &Walk<'_>, numbers: &mut Numbers, edges: &EdgeSet<'_>, columns: impl Iterator<Item = usize>) -> Result<EndIds> {
+    pub(super) fn number(
+        walk: &Walk<'_>,
+        numbers: &mut Numbers,
+        edges: &EdgeSet<'_>,
+        columns: impl Iterator<Item = usize>,
+    ) -> Result<EndIds> {
         let mut of_columns = HashMap::new();
         for column in columns {
             if let Vacant(place) = of_columns.entry(column) {
-                place.insert(numbers.of(&edges.key(walk, column)?)?);
+                place.insert(numbers.ids_of(&edges.key(walk, column)?)?);
             }
         }
         Ok(EndIds(of_columns))

@@ -12,7 +12,7 @@ pub type LayerRows<'a> = (&'a StateRows, Range<usize>, bool);
 
 /// All layers of a view's edges.
 pub trait EdgeLayers: Sync {
-    /// The rows whose keys begin so; `place` tells the bucket of layers that have buckets.
+    /// The rows whose keys begin so; `place` is what the bucket is chosen by, in layers that have buckets.
     fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>>;
 
     /// The number of parts in which all keys are scanned.
@@ -39,9 +39,9 @@ impl EdgeLayers for SortedRun {
 
 /// A snapshot's buckets alone, in their order, each with its nodes where there is room to know them.
 #[derive(Default)]
-pub struct Buckets(pub Vec<(SortedRun, Option<NodeIndex>)>);
+pub struct SnapshotEdges(pub Vec<(SortedRun, Option<NodeIndex>)>);
 
-impl EdgeLayers for Buckets {
+impl EdgeLayers for SnapshotEdges {
     fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
         let hash = bucket_hash(place);
         let (run, nodes) = &self.0[bucket_of_hash(hash, self.parts()) as usize];

@@ -16,7 +16,7 @@ pub(super) struct LiveEdges(HashMap<Place, Vec<bool>>);
 
 impl LiveEdges {
     /// However often a place is asked, it is looked at once.
-    pub(super) fn of(walk: &Walk<'_>, edges: &EdgeSet<'_>, places: impl Iterator<Item = Place>) -> Result<LiveEdges> {
+    pub(super) fn at_places(walk: &Walk<'_>, edges: &EdgeSet<'_>, places: impl Iterator<Item = Place>) -> Result<LiveEdges> {
         let mut live = HashMap::new();
         for place in places {
             if let Vacant(vacant) = live.entry(place) {

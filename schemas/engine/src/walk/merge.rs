@@ -33,7 +33,7 @@ pub(super) struct Merging<'a> {
 }
 
 /// What pairs ask of the far edges at hand.
-struct FarHeld {
+struct FarEdges {
     live: LiveEdges,
     ends: EndIds,
     /// Far states by state and range, with the row of each far edge.
@@ -48,7 +48,7 @@ impl<'a> Merging<'a> {
         let exists: HashMap<usize, Vec<bool>> = ranges.into_iter().map(|range| (range, vec![false; rows])).collect();
         let values = uses.into_iter().map(|usage| Value::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
         let mut numbers = Numbers::default();
-        let near_ends = EndIds::of(walk, &mut numbers, near, end_columns(links, aggregates(&values), Side::Near))?;
+        let near_ends = EndIds::number(walk, &mut numbers, near, end_columns(links, aggregates(&values), Side::Near))?;
         let (near_live, copies) = (LiveEdges::default(), HashMap::new());
         let mut merging = Merging { walk: *walk, rows, exists, values, numbers, near: near_live, near_ends, copies };
         merging.near = merging.live(near, Side::Near)?;
@@ -65,12 +65,12 @@ impl<'a> Merging<'a> {
     fn live(&self, edges: &EdgeSet<'_>, side: Side) -> Result<LiveEdges> {
         let bare = self.exists.keys().map(|range| (0, *range));
         let of_values = self.values.iter().map(|value| (value.aggregate.condition(side), value.range));
-        LiveEdges::of(&self.walk, edges, bare.chain(of_values))
+        LiveEdges::at_places(&self.walk, edges, bare.chain(of_values))
     }
 
-    fn hold_far(&mut self, far: &EdgeSet<'_>) -> Result<FarHeld> {
+    fn read_far(&mut self, far: &EdgeSet<'_>) -> Result<FarEdges> {
         let (live, links) = (self.live(far, Side::Far)?, self.walk.links);
-        let ends = EndIds::of(&self.walk, &mut self.numbers, far, end_columns(links, aggregates(&self.values), Side::Far))?;
+        let ends = EndIds::number(&self.walk, &mut self.numbers, far, end_columns(links, aggregates(&self.values), Side::Far))?;
         let mut states = HashMap::new();
         for value in &self.values {
             if let Over::States { state, .. } = value.aggregate.over
@@ -79,12 +79,12 @@ impl<'a> Merging<'a> {
                 states.insert((state, value.range), far.states(&self.walk, state, &self.walk.links.ranges[value.range])?);
             }
         }
-        Ok(FarHeld { live, ends, states })
+        Ok(FarEdges { live, ends, states })
     }
 
     /// Takes the pairs of a meeting: of each key all in a row.
     pub(super) fn take(&mut self, meeting: &Meeting<'_>) -> Result<()> {
-        let (links, held) = (self.walk.links, self.hold_far(meeting.far)?);
+        let (links, held) = (self.walk.links, self.read_far(meeting.far)?);
         let ends = (&self.near_ends, &held.ends);
         let apart_in_where = apart(links, &links.apart, ends)?;
         for (range, exists) in &mut self.exists {

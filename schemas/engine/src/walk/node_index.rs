@@ -1,6 +1,6 @@
-//! Where the edges of each node begin in a bucket, by the hash that told the bucket.
+//! Where the edges of each node begin in a bucket, by the hash that chose the bucket.
 //!
-//! A search by halves looks at some twenty keys that lie far apart. That is little for one question, and was half of the time in which all
+//! A search by halves looks at some twenty keys that lie far apart. That is little for one query, and was half of the time in which all
 //! nodes are walked.
 
 use std::ops::Range;
@@ -19,7 +19,7 @@ use types::{Error, Result};
 #[derive(Debug, Default)]
 pub struct NodeIndex {
     firsts: HashTable<First>,
-    /// What told the bucket of the last node: it may go on in the next chunk.
+    /// What the bucket of the last node was chosen by: it may go on in the next chunk.
     last: Vec<u8>,
     chunks: u32,
 }
@@ -59,7 +59,7 @@ impl NodeIndex {
         self.firsts.allocation_size() + self.last.capacity()
     }
 
-    /// The rows of `run` whose keys begin so. The hash is that of what tells their bucket.
+    /// The rows of `run` whose keys begin so. The hash is that of what their bucket is chosen by.
     pub(super) fn find<'r>(&self, run: &'r SortedRun, prefix: &[u8], hash: u64) -> Vec<(&'r StateRows, Range<usize>)> {
         let begins =
             |first: &First| first.hash == hash && run.chunks()[first.chunk as usize].keys().value(first.row as usize).starts_with(prefix);

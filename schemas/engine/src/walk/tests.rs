@@ -64,7 +64,11 @@ struct World {
 
 impl World {
     /// Events just before now.
-    async fn of(view_sql: &str, created: impl Iterator<Item = (String, String)>, login: impl Iterator<Item = (String, String)>) -> World {
+    async fn seen_just_before(
+        view_sql: &str,
+        created: impl Iterator<Item = (String, String)>,
+        login: impl Iterator<Item = (String, String)>,
+    ) -> World {
         let just_before = || (0i64..).map(|at| NOW - 1 - at);
         World::at(view_sql, created.zip(just_before()), login.zip(just_before())).await
     }
@@ -138,7 +142,7 @@ async fn a_supernode_of_a_million_users_is_sampled_estimated_and_said_to_be() {
     // Each user of the hub logs in from a device of the user's own, and from one that all share.
     let created = (0..USERS).map(|at| (user(at), HUB.to_owned()));
     let logins = (0..USERS).flat_map(|at| [(user(at), format!("d{at}")), (user(at), "shared".to_owned())]);
-    let world = World::of(&view(columns, ""), created, logins).await;
+    let world = World::seen_just_before(&view(columns, ""), created, logins).await;
     assert_eq!(world.near_edges(HUB), KEPT, "what a walk holds is bounded by max_degree");
     let answers = world.ask(HUB);
     assert!(answers.estimated[0] && answers.found[0]);
@@ -154,7 +158,7 @@ async fn a_neighbour_with_several_near_end_points_is_one_neighbour_of_the_sample
     let columns = "count(DISTINCT l.device) AS devices, count(DISTINCT c.id) AS accounts";
     let created = (0..2 * USERS).map(|at| (user(at % USERS), HUB.to_owned()));
     let logins = (0..USERS).map(|at| (user(at), format!("d{at}")));
-    let answers = World::of(&view(columns, ", max_degree = 1000"), created, logins).await.ask(HUB);
+    let answers = World::seen_just_before(&view(columns, ", max_degree = 1000"), created, logins).await.ask(HUB);
     assert!(answers.estimated[0]);
     close(number(&answers, 1), USERS as f64, 0.15);
     close(number(&answers, 2), 2.0 * USERS as f64, 0.15);
@@ -167,7 +171,7 @@ async fn a_user_of_too_many_devices_thins_the_end_points_of_every_path_alike() {
     // One user has 5,000 devices, the others the first forty of them.
     let logins =
         (0..5_000).map(|at| (user(0), format!("d{at}"))).chain((1..50).flat_map(|of| (0..40).map(move |at| (user(of), format!("d{at}")))));
-    let world = World::of(&view(columns, ", max_degree = 1000"), created, logins).await;
+    let world = World::seen_just_before(&view(columns, ", max_degree = 1000"), created, logins).await;
     let answers = world.ask(HUB);
     assert!(answers.estimated[0]);
     close(number(&answers, 1), 5_000.0, 0.15);
@@ -179,13 +183,13 @@ async fn up_to_max_degree_nothing_is_estimated() {
     let columns = "count(DISTINCT l.device) AS devices, count(*) AS pairs";
     let created = || (0..100).map(|at| (user(at), HUB.to_owned()));
     let logins = || (0..100).flat_map(|of| (0..30).map(move |at| (user(of), format!("d{}", at * (of % 3 + 1)))));
-    let world = World::of(&view(columns, ", max_degree = 100"), created(), logins()).await;
+    let world = World::seen_just_before(&view(columns, ", max_degree = 100"), created(), logins()).await;
     let answers = world.ask(HUB);
     let expected: std::collections::BTreeSet<usize> = (0..100).flat_map(|of| (0..30).map(move |at| at * (of % 3 + 1))).collect();
     assert!(!answers.estimated[0]);
     assert_eq!((number(&answers, 1), number(&answers, 2)), (expected.len() as i64, 3_000));
     // One fewer, and it is.
-    let world = World::of(&view(columns, ", max_degree = 99"), created(), logins()).await;
+    let world = World::seen_just_before(&view(columns, ", max_degree = 99"), created(), logins()).await;
     assert!(world.ask(HUB).estimated[0]);
 }
 
@@ -208,7 +212,7 @@ async fn copies_by_doubling_are_what_adding_one_by_one_gives() {
     for times in [1usize, 2, 3, 7, 64, 100] {
         let created = (0..times).map(|_| (user(0), HUB.to_owned()));
         let logins = (0..5).map(|at| (user(0), format!("d{at}")));
-        let answers = World::of(&view(columns, ""), created, logins).await.ask(HUB);
+        let answers = World::seen_just_before(&view(columns, ""), created, logins).await.ask(HUB);
         assert_eq!((number(&answers, 1), number(&answers, 2)), (times as i64 * 5, 5));
     }
 }
@@ -219,7 +223,7 @@ async fn many_keys_at_once_are_answered_as_one_by_one() {
     // More near edges than are held at once: 40 devices of 3,000 users each.
     let created = (0..40).flat_map(|device| (0..3_000).map(move |at| (user(at * (device + 1)), format!("d{device}"))));
     let logins = (0..9_000).map(|at| (user(at * 13), format!("d{}", at % 97)));
-    let world = World::of(&view(columns, ""), created, logins).await;
+    let world = World::seen_just_before(&view(columns, ""), created, logins).await;
     let devices: Vec<String> = (0..40).map(|device| format!("d{device}")).collect();
     let all = world.ask_all(&devices);
     assert!(all.found.iter().any(|found| *found));
@@ -235,22 +239,39 @@ async fn a_walk_ends_between_two_batches_of_edges_when_it_is_told_to() {
     // One key, whose far edges are more than are held at once.
     let created = (0..40).map(|at| (user(at), HUB.to_owned()));
     let logins = (0..40 * 9_000).map(|at| (user(at % 40), format!("d{at}")));
-    let world = World::of(&view("count(DISTINCT l.device) AS devices", ""), created, logins).await;
+    let world = World::seen_just_before(&view("count(DISTINCT l.device) AS devices", ""), created, logins).await;
     let links = world.plan.links.clone().unwrap();
     let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![HUB]))];
     let asked = AtomicUsize::new(0);
-    let go_on = || match asked.fetch_add(1, Ordering::Relaxed) {
+    let cancel_check = || match asked.fetch_add(1, Ordering::Relaxed) {
         0 | 1 => Ok(()),
         _ => Err(Error::unavailable("nobody waits")),
     };
-    let walk = Walk::new(&world.plan, &world.codec, &links, &world.run, NOW).while_ok(&go_on);
+    let walk = Walk::new(&world.plan, &world.codec, &links, &world.run, NOW).cancelled_by(&cancel_check);
     let outcome = walk.rows(&groups, 1, &[0, 1]);
     assert_eq!(outcome.err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
 }
 
 #[tokio::test]
+async fn a_walk_within_its_edges_answers_as_any_and_one_edge_less_is_over_budget() {
+    // Two near edges, and three far edges of their nodes.
+    let created = (0..2).map(|at| (user(at), HUB.to_owned()));
+    let logins = [(user(0), "d0"), (user(0), "d1"), (user(1), "d2"), (user(2), "elsewhere")];
+    let logins = logins.into_iter().map(|(user, device)| (user, device.to_owned()));
+    let world = World::seen_just_before(&view("count(DISTINCT l.device) AS devices", ""), created, logins).await;
+    let links = world.plan.links.clone().unwrap();
+    let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![HUB]))];
+    let walk = Walk::new(&world.plan, &world.codec, &links, &world.run, NOW);
+    let within = |budget: usize| walk.rows_within(budget, &groups, 1, &[0, 1]).unwrap();
+    assert_eq!(within(5).map(|answers| number(&answers, 1)), Some(3));
+    assert!(within(4).is_none(), "the far edges are too many");
+    assert!(within(1).is_none(), "the near edges are too many");
+}
+
+#[tokio::test]
 async fn an_unknown_key_has_no_row_and_its_counts_are_0() {
-    let world = World::of(&view("count(*) AS pairs", ""), std::iter::empty(), std::iter::once((user(0), "d".to_owned()))).await;
+    let world =
+        World::seen_just_before(&view("count(*) AS pairs", ""), std::iter::empty(), std::iter::once((user(0), "d".to_owned()))).await;
     let answers = world.ask(HUB);
     assert!(!answers.found[0]);
     assert_eq!(number(&answers, 1), 0);

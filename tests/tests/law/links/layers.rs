@@ -148,7 +148,7 @@ impl Installation {
     async fn work(&mut self, commits: bool) {
         let worker = self.lab.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
         let began = Instant::now();
-        while !self.node.stand().unwrap().vector.covers(&self.ends) {
+        while !self.node.read_view().unwrap().vector.covers(&self.ends) {
             if began.elapsed() > Duration::from_secs(30) || worker.task.is_finished() {
                 self.fail(&"the worker does not get on");
             }

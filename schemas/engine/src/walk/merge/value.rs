@@ -36,7 +36,7 @@ enum Merge {
     Accumulate(Accumulate),
 }
 
-/// Pairs, told one after the other.
+/// Pairs, handed on one after the other.
 type Pairs<'p> = dyn Fn(&mut dyn FnMut(Pair)) + 'p;
 
 impl Value {
@@ -86,7 +86,7 @@ impl Value {
             }
             Merge::Accumulate(accumulate) => {
                 let values = values()?;
-                let mut ends = Held::new(|ends: &[(u32, u32)]| accumulate.update(&values, ends));
+                let mut ends = Batches::new(|ends: &[(u32, u32)]| accumulate.update(&values, ends));
                 pairs(&mut |pair| {
                     let edge = edge_of(&pair);
                     if is_new(&pair, edge) {
@@ -106,7 +106,7 @@ impl Value {
         pairs: &Pairs<'_>,
     ) -> Result<()> {
         let Merge::Accumulate(accumulate) = &mut self.merge else { return Ok(()) };
-        let mut copies = Held::new(|rows: &[(u32, u32, u64)]| accumulate.merge(fields, rows));
+        let mut copies = Batches::new(|rows: &[(u32, u32, u64)]| accumulate.merge(fields, rows));
         pairs(&mut |pair| {
             if let Some((row, times)) = times(&pair) {
                 copies.push((row, pair.group, times));
@@ -129,33 +129,33 @@ impl Value {
 }
 
 /// What pairs give, handed on a bounded number at a time.
-struct Held<T, F> {
-    held: Vec<T>,
+struct Batches<T, F> {
+    batch: Vec<T>,
     take: F,
     outcome: Result<()>,
 }
 
-impl<T, F: FnMut(&[T]) -> Result<()>> Held<T, F> {
+impl<T, F: FnMut(&[T]) -> Result<()>> Batches<T, F> {
     fn new(take: F) -> Self {
-        Self { held: Vec::new(), take, outcome: Ok(()) }
+        Self { batch: Vec::new(), take, outcome: Ok(()) }
     }
 
     fn push(&mut self, one: T) {
-        self.held.push(one);
-        if self.held.len() == PAIRS {
+        self.batch.push(one);
+        if self.batch.len() == PAIRS {
             self.hand_on();
         }
     }
 
     fn hand_on(&mut self) {
         if self.outcome.is_ok() {
-            self.outcome = (self.take)(&self.held);
+            self.outcome = (self.take)(&self.batch);
         }
-        self.held.clear();
+        self.batch.clear();
     }
 
     fn finish(mut self) -> Result<()> {
-        if !self.held.is_empty() {
+        if !self.batch.is_empty() {
             self.hand_on();
         }
         self.outcome
@@ -166,7 +166,7 @@ impl<T, F: FnMut(&[T]) -> Result<()>> Held<T, F> {
 struct Accumulate {
     function: Arc<AggregateFunctionExpr>,
     accumulator: Box<dyn GroupsAccumulator>,
-    /// Groups are numbered as they are met: accumulators take a group they were told of for one they have seen.
+    /// Groups are numbered as they are met: accumulators take every group number they were given for one with rows.
     group_of: Vec<Option<u32>>,
     groups: usize,
 }
@@ -206,7 +206,7 @@ impl Accumulate {
         loop {
             let odd: Vec<u32> = (0..left.len() as u32).filter(|row| left[*row as usize].1 % 2 == 1).collect();
             if !odd.is_empty() {
-                // Numbered no sooner: a group that waits for a later bit would be told of without a row of its own.
+                // Numbered no sooner: a group that waits for a later bit would be passed on without a row of its own.
                 let groups: Vec<usize> = odd.iter().map(|row| self.group(left[*row as usize].0)).collect();
                 self.accumulator.merge_batch(&chosen(&mut odd.into_iter(), &states)?, &groups, self.groups)?;
             }

@@ -28,7 +28,7 @@ struct OfUse<'m> {
 
 impl<'m> Counted<'m> {
     /// Of near and far edges: where they are live, and their end points.
-    pub(super) fn of(walk: &Walk<'m>, live: (&'m LiveEdges, &'m LiveEdges), ends: (&'m EndIds, &'m EndIds)) -> Result<Counted<'m>> {
+    pub(super) fn new(walk: &Walk<'m>, live: (&'m LiveEdges, &'m LiveEdges), ends: (&'m EndIds, &'m EndIds)) -> Result<Counted<'m>> {
         let links = walk.links;
         let mut of_uses = Vec::with_capacity(links.uses.len());
         for usage in &links.uses {

@@ -11,8 +11,8 @@ impl Installation {
 
     /// What the last run joined is the plain SELECT as of its cut and time, whichever rows it carried over.
     async fn check_materialised(&self) {
-        let Ok(stand) = self.node.stand() else { return };
-        let Some(snapshot) = stand.view("v").ok().and_then(|loaded| loaded.snapshot.clone()) else { return };
+        let Ok(read_view) = self.node.read_view() else { return };
+        let Some(snapshot) = read_view.view("v").ok().and_then(|loaded| loaded.snapshot.clone()) else { return };
         let (manifest, asked) = (&snapshot.manifest, self.node.query("SELECT * FROM v__batch", Vec::new()).await);
         let asked = asked.unwrap_or_else(|error| self.fail(&error));
         let meta = asked.meta.clone();
@@ -41,11 +41,11 @@ impl Installation {
 
     /// Each key by itself, among them one that is nowhere.
     async fn check_lookups(&self) {
-        let Ok(stand) = self.node.stand() else { return };
-        let Ok(loaded) = stand.view("v") else { return };
+        let Ok(read_view) = self.node.read_view() else { return };
+        let Ok(loaded) = read_view.view("v") else { return };
         let fields: Vec<_> = loaded.live.plan.columns.iter().map(|column| column.field.clone()).collect();
         let keys = self.versions[loaded.live.version as usize - 1].1;
-        let (vector, t) = (stand.vector.clone(), stand.t_of(&loaded.live));
+        let (vector, t) = (read_view.vector.clone(), read_view.t_of(&loaded.live));
         let (expected, _) = self.expected_at(loaded.live.version, &vector, t, false).await;
         let nowhere = vec!["987654".to_owned(); keys];
         for key in expected.keys().take(LOOKED_UP).chain([&nowhere]) {
@@ -104,9 +104,9 @@ impl Installation {
             functions: self.lab.functions.clone(),
             memory_limit: 64 << 20,
         };
-        let stand = self.node.stand().unwrap();
-        let of_run = stand.view("v").ok().and_then(|loaded| loaded.snapshot.as_ref()?.manifest.joined.as_ref().map(|joined| joined.t));
-        let t = stand.t_of(live).max(of_run.unwrap_or(Micros::MIN));
+        let read_view = self.node.read_view().unwrap();
+        let of_run = read_view.view("v").ok().and_then(|loaded| loaded.snapshot.as_ref()?.manifest.joined.as_ref().map(|joined| joined.t));
+        let t = read_view.t_of(live).max(of_run.unwrap_or(Micros::MIN));
         let line = jobs::ledger::view(&verifier, &state, live, t).await.unwrap_or_else(|error| self.fail(&error));
         assert!(line.balanced, "{line:?}\n{}", self.about());
     }

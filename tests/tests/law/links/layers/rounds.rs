@@ -88,7 +88,7 @@ fn apart() -> Vec<(usize, Event)> {
 
 impl Installation {
     fn joined(&self) -> Joined {
-        let snapshot = self.node.stand().unwrap().view("v").unwrap().snapshot.clone().unwrap();
+        let snapshot = self.node.read_view().unwrap().view("v").unwrap().snapshot.clone().unwrap();
         snapshot.manifest.joined.clone().unwrap()
     }
 }
@@ -124,7 +124,7 @@ fn what_cannot_be_read_of_the_join_before_is_walked_again() {
         // What is materialised cannot be asked while it is damaged: the run comes without a check before it.
         installation.append(0, &[link(5, "B", "c").1]).await;
         let worker = installation.lab.worker("one", Duration::from_secs(3_600), Some(installation.fresh.clone()));
-        while !installation.node.stand().unwrap().vector.covers(&installation.ends) {
+        while !installation.node.read_view().unwrap().vector.covers(&installation.ends) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         worker.finish().await.unwrap();

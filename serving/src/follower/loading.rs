@@ -2,30 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use catalog::{CatalogState, DefinitionKind, SnapshotRecord};
+use catalog::{CatalogState, DefinitionKind};
 use committed::damage::{Finder, report_damage};
 use committed::registry::{LiveView, Registry};
 use engine::fresh::ViewVersion;
-use storage::read_manifest;
-use tracing::{info, warn};
+use tracing::warn;
 use types::files::FileKind;
-use types::tiles::Micros;
 use types::{Error, ErrorKind, Result, failpoint};
 
-use super::Node;
-use crate::copy::SnapshotCopy;
+use super::Follower;
 use crate::layers::{self, LayerSource};
-use crate::stand::{Loaded, LoadedView, LostSnapshot};
+use crate::read_view::{Loaded, LoadedView};
 
-/// How long a snapshot that could not be loaded is left alone.
-const LOAD_AGAIN: Duration = Duration::from_secs(30);
-
-impl Node {
-    /// Loads the catalog's present state and makes it the one that queries stand on. While a file of a view that is served does not
-    /// come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
-    pub async fn refresh(&self) -> Result<()> {
+impl Follower {
+    /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served
+    /// does not come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
+    pub(crate) async fn refresh(&self) -> Result<()> {
         let _one = self.0.refreshing.lock().await;
         self.load().await
     }
@@ -70,7 +63,7 @@ impl Node {
         metrics::gauge!("basestream_serving_catalog_revision").set(state.revision as f64);
         show_dead_letters(&state);
         let loaded = Arc::new(Loaded { state: Arc::new(state), registry, vector: vector.clone(), views, failed });
-        self.lock_stood().push(Arc::downgrade(&loaded));
+        self.lock_in_use().push(Arc::downgrade(&loaded));
         *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
         if let Some(fresh) = &self.0.fresh {
             fresh.release(&vector);
@@ -94,71 +87,8 @@ impl Node {
         Ok(LoadedView { live: live.clone(), snapshot, lost, layers })
     }
 
-    /// The published snapshot. One that cannot be loaded is answered without: from the one before, where this node still has it, and
-    /// the checkpoints after its cut, or from all checkpoints.
-    async fn load_snapshot(
-        &self,
-        live: &LiveView,
-        known: Option<&LoadedView>,
-        state: &CatalogState,
-        damaged: &Mutex<Vec<Error>>,
-    ) -> Result<(Option<Arc<SnapshotCopy>>, Option<LostSnapshot>)> {
-        let Some(record) = state.snapshot(&live.name, live.version) else { return Ok((None, None)) };
-        let known_copy = known.and_then(|known| known.snapshot.clone());
-        let damage = known_copy.as_ref().filter(|copy| copy.manifest.run == record.run).and_then(|copy| copy.damage().map(Error::copied));
-        let held = known_copy.filter(|copy| copy.damage().is_none());
-        if held.as_ref().is_some_and(|copy| copy.manifest.run == record.run) {
-            return Ok((held, None));
-        }
-        let now = (self.0.wall)();
-        let known_lost = known.and_then(|known| known.lost).filter(|lost| lost.run == record.run);
-        if let Some(lost) = known_lost.filter(|lost| now.saturating_sub(lost.at) < LOAD_AGAIN.as_micros() as Micros) {
-            return Ok((held, Some(lost)));
-        }
-        let opened = match damage {
-            Some(error) => Err(error),
-            None => self.open_snapshot(live, record, state, self.0.settings.at_once && known.is_none()).await,
-        };
-        let error = match opened {
-            Ok(copy) => return Ok((copy, None)),
-            Err(error) => error,
-        };
-        if error.kind() != ErrorKind::Corrupt {
-            return Err(error);
-        }
-        warn!(view = %live.name, run = %record.run, %error, "a snapshot cannot be loaded; answering without it");
-        metrics::counter!("basestream_serving_load_failures_total", "view" => live.name.to_string()).increment(1);
-        damaged.lock().unwrap_or_else(PoisonError::into_inner).push(error);
-        Ok((held, Some(LostSnapshot { run: record.run, at: now })))
-    }
-
-    /// `None`: its states are of another format.
-    async fn open_snapshot(
-        &self,
-        live: &LiveView,
-        record: &SnapshotRecord,
-        state: &CatalogState,
-        at_once: bool,
-    ) -> Result<Option<Arc<SnapshotCopy>>> {
-        let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == record.manifest);
-        let file =
-            file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
-        let manifest = read_manifest(&self.0.storage, file).await?;
-        if manifest.stamp != live.plan.stamp {
-            warn!(view = %live.name, "the snapshot's states are of another format; answering from the archive until the next run");
-            return Ok(None);
-        }
-        let (storage, cache) = (&self.0.storage, &self.0.settings.cache);
-        let copy = match at_once {
-            true => SnapshotCopy::begin(storage, manifest, live, cache),
-            false => SnapshotCopy::open(storage, manifest, live, cache).await?,
-        };
-        info!(view = %live.name, version = live.version, run = %record.run, rows = copy.manifest.rows, "serving a new snapshot");
-        Ok(Some(Arc::new(copy)))
-    }
-
-    /// Tells the catalog of damage that an answer met, and hands the answer on.
-    pub(crate) async fn telling<T>(&self, answer: Result<T>) -> Result<T> {
+    /// Records damage that an answer met in the catalog, and hands the answer on.
+    pub(crate) async fn report_damage<T>(&self, answer: Result<T>) -> Result<T> {
         if let Err(error) = &answer
             && error.kind() == ErrorKind::Corrupt
             && let Some(loaded) = self.loaded()
@@ -168,10 +98,10 @@ impl Node {
         answer
     }
 
-    /// After an error of a question: true when a snapshot that it stood on turned out to be damaged while it was copied. The node then
-    /// stands on a state without it, and the question can be asked again.
-    pub(crate) async fn goes_on_without(&self, stood_on: &Loaded, error: &Error) -> Result<bool> {
-        if error.kind() != ErrorKind::Corrupt || !stood_on.is_damaged() {
+    /// After an error of a query: true when a snapshot that it read from turned out to be damaged while it was copied.
+    /// A state without it is loaded then, and the query can be asked again.
+    pub(crate) async fn reload_without_damaged(&self, read: &Loaded, error: &Error) -> Result<bool> {
+        if error.kind() != ErrorKind::Corrupt || !read.is_damaged() {
             return Ok(false);
         }
         let _one = self.0.refreshing.lock().await;

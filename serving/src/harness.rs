@@ -25,6 +25,7 @@ use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
 use crate::archive::archive_layer;
+use crate::query_context::QueryContext;
 use crate::{Node, NodeSettings, ServingClock};
 
 pub(crate) const PAYMENTS: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL, \
@@ -35,12 +36,12 @@ pub(crate) const TOTALS: &str = "CREATE VIEW totals AS SELECT count(*) AS n, sum
 pub(crate) const PAIRS: &str =
     "CREATE VIEW pairs AS SELECT device, status, count(*) AS n, approx_distinct(id) AS ids FROM payments GROUP BY device, status";
 
-/// 2026-03-02T12:00:00Z: the laboratory's now.
+/// 2026-03-02T12:00:00Z: the harness's now.
 pub(crate) const NOW: Micros = 1_772_452_800_000_000;
 
 const BUCKETS: u32 = 3;
 
-pub(crate) struct Lab {
+pub(crate) struct Harness {
     pub(crate) catalog: Catalog,
     pub(crate) storage: ObjectStorage,
     pub(crate) log: Arc<dyn Log>,
@@ -58,8 +59,8 @@ pub(crate) fn event(id: &str, ts: &str, device: &str, amount: &str, status: &str
     format!(r#"{{"id":"{id}","ts":"{ts}","device":{device},"amount":{amount},"status":"{status}"}}"#)
 }
 
-impl Lab {
-    pub(crate) async fn new() -> Lab {
+impl Harness {
+    pub(crate) async fn new() -> Harness {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::open("sqlite::memory:").await.unwrap();
         let storage = ObjectStorage::open("memory://").unwrap();
@@ -82,30 +83,32 @@ impl Lab {
             .await
             .unwrap();
         let stream = node.loaded().unwrap().registry.streams["payments"].definition.clone();
-        Lab { catalog, storage, log, node, fresh, next: Default::default(), stream, _folder: folder }
+        Harness { catalog, storage, log, node, fresh, next: Default::default(), stream, _folder: folder }
     }
 
     /// Some events in two checkpoints with a snapshot between them, so that an answer needs both sides.
-    pub(crate) async fn filled() -> Lab {
-        let lab = Lab::new().await;
-        lab.checkpoint(
-            0,
-            &[
-                event("1", "2026-03-02T11:30:00Z", "a", "10.00", "ok"),
-                event("2", "2026-03-01T10:00:00Z", "a", "5.50", "ok"),
-                event("3", "2026-03-01T10:20:00Z", "b", "1.25", "no"),
-            ],
-        )
-        .await;
-        lab.checkpoint(1, &[event("4", "2026-03-01T09:00:00Z", "", "7.00", "ok")]).await;
-        lab.snapshot("velocity").await;
-        lab.checkpoint(
-            0,
-            &[event("5", "2026-03-02T11:45:00Z", "a", "100.00", "ok"), event("6", "2026-03-02T11:50:00Z", "c<&", "2.00", "ok")],
-        )
-        .await;
-        lab.node.refresh().await.unwrap();
-        lab
+    pub(crate) async fn filled() -> Harness {
+        let harness = Harness::new().await;
+        harness
+            .checkpoint(
+                0,
+                &[
+                    event("1", "2026-03-02T11:30:00Z", "a", "10.00", "ok"),
+                    event("2", "2026-03-01T10:00:00Z", "a", "5.50", "ok"),
+                    event("3", "2026-03-01T10:20:00Z", "b", "1.25", "no"),
+                ],
+            )
+            .await;
+        harness.checkpoint(1, &[event("4", "2026-03-01T09:00:00Z", "", "7.00", "ok")]).await;
+        harness.snapshot("velocity").await;
+        harness
+            .checkpoint(
+                0,
+                &[event("5", "2026-03-02T11:45:00Z", "a", "100.00", "ok"), event("6", "2026-03-02T11:50:00Z", "c<&", "2.00", "ok")],
+            )
+            .await;
+        harness.node.refresh().await.unwrap();
+        harness
     }
 
     /// Archives events of one partition and commits them.
@@ -134,7 +137,7 @@ impl Lab {
         self.catalog.commit(checkpoint_commit(record, vec![file], &identities)).await.unwrap();
     }
 
-    /// A stream that no view reads, with so many records that were duplicates.
+    /// A stream that no view reads, with this many duplicate records.
     pub(crate) async fn other_stream(&self, name: &str, duplicates: i64) {
         let sql = PAYMENTS.replace("payments", name);
         let add = vec![definition(DefinitionKind::Stream, name, &sql)];
@@ -191,10 +194,11 @@ impl Lab {
     /// Publishes a snapshot of all that is committed.
     pub(crate) async fn snapshot(&self, view: &str) {
         self.node.refresh().await.unwrap();
-        let stand = self.node.stand().unwrap();
-        let live = stand.view(view).unwrap().live.clone();
-        let state = &stand.loaded.state;
-        let all = archive_layer(self.node.queries(), &live, state, NOW, None, None).await.unwrap();
+        let read_view = self.node.read_view().unwrap();
+        let live = read_view.view(view).unwrap().live.clone();
+        let context = QueryContext::new(self.node.read_view().unwrap(), None, &[view]).unwrap();
+        let state = &read_view.loaded.state;
+        let all = archive_layer(self.node.runtime(), &live, &context, None).await.unwrap();
         let (run, floors) = (Uuid::now_v7(), live.plan.floors(NOW));
         let (mut files, mut records): (Vec<_>, Vec<FileRecord>) = Default::default();
         let mut rows = 0;
@@ -233,7 +237,7 @@ impl Lab {
             files,
             floors,
             edges_from: Default::default(),
-            max_event_time: stand.max_event_time(&live),
+            max_event_time: read_view.max_event_time(&live),
             made_at: NOW,
             events: 0,
             expired: 0,

@@ -1,4 +1,5 @@
-//! The stand of a query: one catalog state, the layers that belong to it, and one time. A query, also over several views, has one.
+//! A read view: one catalog state, the layers that belong to it, and one time. A query, also over several views, reads
+//! from one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,9 +44,9 @@ pub struct LostSnapshot {
     pub at: Micros,
 }
 
-/// What a query stands on.
+/// What a query reads from.
 #[derive(Debug, Clone)]
-pub struct Stand {
+pub struct ReadView {
     pub loaded: Arc<Loaded>,
     pub fresh: Vec<Arc<FreshLayer>>,
     /// The committed vector with the fresh layers' ends: the answer's position.
@@ -64,7 +65,7 @@ pub enum ServingClock {
     Event,
 }
 
-impl Stand {
+impl ReadView {
     pub fn view(&self, name: &str) -> Result<&LoadedView> {
         let registry = &self.loaded.registry;
         let unknown = || no_view(name, registry.views.iter().map(|view| &*view.name), registry.streams.keys().map(|stream| &**stream));
@@ -76,6 +77,11 @@ impl Stand {
             return Err(Error::unavailable(message));
         }
         Ok(loaded)
+    }
+
+    /// The same without what is not checkpointed yet.
+    pub(crate) fn committed(&self) -> ReadView {
+        ReadView { fresh: Vec::new(), vector: self.loaded.vector.clone(), complete_to: BTreeMap::new(), ..self.clone() }
     }
 
     fn not_loaded(&self, version: &ViewVersion) -> Error {
@@ -109,7 +115,7 @@ impl Stand {
         committed.chain(fresh).max()
     }
 
-    /// The view's time when the question names none.
+    /// The view's time when the query names none.
     pub fn t_of(&self, view: &LiveView) -> Micros {
         match self.clock {
             ServingClock::Wall => self.now,
@@ -117,7 +123,8 @@ impl Stand {
         }
     }
 
-    /// Every event the log accepted before this time is counted: the minimum over the partitions of these views' streams.
+    /// Every event the log accepted before this time is counted: the minimum over the partitions of these views'
+    /// streams.
     pub fn complete_to_of(&self, view: &LiveView) -> Option<Micros> {
         let reads = |stream: &str| view.plan.reads(stream);
         self.loaded
@@ -148,7 +155,8 @@ impl LoadedView {
         self.snapshot.as_ref().map(|snapshot| snapshot.manifest.cut.clone()).unwrap_or_default()
     }
 
-    /// True when states answer at `t`: it is at or past the greatest event time they hold, and no tile it needs was dropped.
+    /// True when states answer at `t`: it is at or past the greatest event time they hold, and no tile it needs was
+    /// dropped.
     pub fn answers_at(&self, t: Micros, max_event_time: Option<Micros>) -> bool {
         max_event_time.is_none_or(|newest| t >= newest) && self.keeps(t)
     }

@@ -1,31 +1,33 @@
-//! Which of the paths that link a linked view's keys are told.
+//! Which of the paths that link a linked view's keys are returned.
 
 use committed::registry::LiveView;
 use engine::plan::OutputColumn;
 use types::{Error, Result};
 
+use crate::answerer::{WantedPaths, answerer};
+
 /// This many linking paths in one lookup at the most.
 pub const MAX_PATHS: usize = 10_000;
 
-/// The paths that a lookup tells of each key, the newest.
+/// The paths that a lookup returns for each key: the newest.
 #[derive(Debug, Clone, Default)]
 pub struct AskedPaths {
-    /// So many at the most; 0: none.
+    /// At most this many; 0 for none.
     pub most: usize,
     /// Only those that count in this column of the view.
     pub of: Option<String>,
 }
 
 impl AskedPaths {
-    /// Errors: `Input` for paths of a view without JOIN, and of a column in which no path can count; `Limit` where they could be more than
-    /// [`MAX_PATHS`].
+    /// Errors: `Input` for paths of a view without JOIN, and of a column in which no path can count; `Limit` where they
+    /// could be more than [`MAX_PATHS`].
     pub(super) fn check(&self, view: &LiveView, keys: usize) -> Result<()> {
         match (self.most, &self.of) {
             (0, None) => Ok(()),
             (0, Some(column)) => {
                 Err(Error::input(format!("paths that count in \"{column}\" are asked for, and not how many: expected at least one path")))
             }
-            _ if view.plan.links.is_none() => {
+            _ if !answerer(view).follows_links() => {
                 Err(Error::input(format!("the view \"{}\" has no JOIN, so that no paths link its keys: expected no paths", view.name)))
             }
             (most, _) if most.saturating_mul(keys) > MAX_PATHS => {
@@ -35,8 +37,13 @@ impl AskedPaths {
         }
     }
 
+    /// The same for a view, its column by index.
+    pub(super) fn of_view(&self, view: &LiveView) -> Result<WantedPaths> {
+        Ok(WantedPaths { most: self.most, counted_in: self.column(view)? })
+    }
+
     /// The column in which they are to count: an index of the plan's.
-    pub(super) fn column(&self, view: &LiveView) -> Result<Option<usize>> {
+    fn column(&self, view: &LiveView) -> Result<Option<usize>> {
         let Some(name) = &self.of else { return Ok(None) };
         let columns = &view.plan.columns;
         let found = columns.iter().position(|column| counts_paths(column) && column.field.name() == name);

@@ -1,5 +1,5 @@
-//! Work that takes a while: off the asynchronous threads, as much of it at once as there are processors, and told when nobody waits for
-//! it any more. A thread cannot be dropped as a future can.
+//! Blocking work: off the asynchronous threads, as many jobs at once as there are processors. A thread cannot be
+//! dropped as a future can: a job whose future is dropped is cancelled, and has to check for that.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use types::{Error, Result};
 
-/// Where such work is done. Cheap to clone; clones share the threads.
+/// Runs such work. Cheap to clone; clones share the limit.
 #[derive(Debug, Clone)]
-pub(crate) struct Aside(Arc<Semaphore>);
+pub(crate) struct BlockingPool(Arc<Semaphore>);
 
-/// Whether somebody waits for the outcome.
+/// Cancelled when the future is dropped that waits for the outcome.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(CancellationToken);
+pub(crate) struct CancelOnDrop(CancellationToken);
 
-impl Aside {
+impl BlockingPool {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Semaphore::new(available_parallelism().map_or(4, NonZero::get))))
     }
 
-    /// Does the work once it is its turn. Where the future is dropped, the work hears of it.
-    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce(&Waiting) -> Result<T> + Send + 'static) -> Result<T> {
+    /// Does the work once it is its turn.
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce(&CancelOnDrop) -> Result<T> + Send + 'static) -> Result<T> {
         let permit = self.0.clone().acquire_owned().await.map_err(|_| Error::internal("a semaphore was closed"))?;
-        let waiting = Waiting::default();
-        let _until_dropped = waiting.0.clone().drop_guard();
+        let cancelled = CancelOnDrop::default();
+        let _until_dropped = cancelled.0.clone().drop_guard();
         let outcome = tokio::task::spawn_blocking(move || {
             let _until_done = permit;
-            waiting.check()?;
-            work(&waiting)
+            cancelled.check()?;
+            work(&cancelled)
         });
         outcome.await?
     }
@@ -42,8 +42,8 @@ impl Aside {
     }
 }
 
-impl Waiting {
-    /// Errors: `Unavailable` once nobody waits. Nobody sees it.
+impl CancelOnDrop {
+    /// Errors: `Unavailable` once it is cancelled. No caller is left to see it.
     pub(crate) fn check(&self) -> Result<()> {
         match self.0.is_cancelled() {
             true => Err(Error::unavailable("nobody waits for the answer any more")),

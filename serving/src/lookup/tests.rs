@@ -4,10 +4,11 @@ use engine::events::parse_timestamp;
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use super::{Keys, Lookup, Question, SHORT_WALK};
+use super::{KeyRows, Keys};
+use crate::answerer::WantedPaths;
+use crate::harness::{Harness, NOW, event};
 use crate::json::rows;
-use crate::lab::{Lab, NOW, event};
-use crate::lookup::Answers;
+use crate::query_context::QueryContext;
 
 const ALIKE: &str = "CREATE VIEW alike AS SELECT mine.device, count(DISTINCT theirs.device) AS devices FROM payments mine \
     JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
@@ -20,93 +21,93 @@ fn json_keys(keys: &[Value]) -> Keys {
     Keys::Json(keys.iter().map(|key| key.as_object().cloned().unwrap()).collect())
 }
 
-async fn row(lab: &Lab, view: &str, keys: Keys, as_of: Option<&str>) -> (Value, bool) {
-    let response = lab.node.lookup(view, keys, as_of.map(|text| parse_timestamp(text).unwrap())).await.unwrap();
+async fn row(harness: &Harness, view: &str, keys: Keys, as_of: Option<&str>) -> (Value, bool) {
+    let response = harness.node.lookup(view, keys, as_of.map(|text| parse_timestamp(text).unwrap())).await.unwrap();
     (serde_json::from_str(rows(&response.rows).unwrap()[0].get()).unwrap(), response.found[0])
 }
 
 #[tokio::test]
 async fn a_lookup_adds_what_came_after_the_cut_to_the_snapshot() {
-    let lab = Lab::filled().await;
-    let (found, exists) = row(&lab, "velocity", text(&[("device", "a")]), None).await;
+    let harness = Harness::filled().await;
+    let (found, exists) = row(&harness, "velocity", text(&[("device", "a")]), None).await;
     assert!(exists);
     assert_eq!(
         found,
         json!({"device": "a", "n_1h": 2, "n_7d": 3, "amount_1h": "110.00", "amount_7d": "115.50", "last_seen": "2026-03-02T11:45:00Z"})
     );
-    lab.fresh(1, &[event("7", "2026-03-02T11:59:00Z", "a", "0.50", "ok")]).await;
-    let (found, _) = row(&lab, "velocity", text(&[("device", "a")]), None).await;
+    harness.fresh(1, &[event("7", "2026-03-02T11:59:00Z", "a", "0.50", "ok")]).await;
+    let (found, _) = row(&harness, "velocity", text(&[("device", "a")]), None).await;
     assert_eq!(found["amount_1h"], "110.50", "a layer that is not checkpointed counts at once");
 }
 
 #[tokio::test]
 async fn an_unknown_key_has_counts_of_zero_and_else_nulls() {
-    let lab = Lab::filled().await;
-    let (found, exists) = row(&lab, "velocity", text(&[("device", "nobody")]), None).await;
+    let harness = Harness::filled().await;
+    let (found, exists) = row(&harness, "velocity", text(&[("device", "nobody")]), None).await;
     assert!(!exists);
     assert_eq!(found, json!({"device": "nobody", "n_1h": 0, "n_7d": 0, "amount_1h": null, "amount_7d": null, "last_seen": null}));
 }
 
 #[tokio::test]
 async fn null_is_a_key_like_any_other() {
-    let lab = Lab::filled().await;
-    let (found, exists) = row(&lab, "velocity", json_keys(&[json!({"device": null})]), None).await;
+    let harness = Harness::filled().await;
+    let (found, exists) = row(&harness, "velocity", json_keys(&[json!({"device": null})]), None).await;
     assert!(exists);
     assert_eq!((&found["n_7d"], &found["amount_7d"]), (&json!(1), &json!("7.00")));
 }
 
 #[tokio::test]
 async fn a_view_without_keys_has_one_row() {
-    let lab = Lab::filled().await;
-    lab.snapshot("totals").await;
-    let (found, exists) = row(&lab, "totals", text(&[]), None).await;
+    let harness = Harness::filled().await;
+    harness.snapshot("totals").await;
+    let (found, exists) = row(&harness, "totals", text(&[]), None).await;
     assert!(exists);
     assert_eq!(found, json!({"n": 6, "amount": "125.75"}));
 }
 
 #[tokio::test]
 async fn a_past_time_is_answered_from_the_archive_and_the_answer_says_so() {
-    let lab = Lab::filled().await;
+    let harness = Harness::filled().await;
     let at = Some(parse_timestamp("2026-03-01T10:10:00Z").unwrap());
-    let response = lab.node.lookup("velocity", text(&[("device", "a")]), at).await.unwrap();
+    let response = harness.node.lookup("velocity", text(&[("device", "a")]), at).await.unwrap();
     assert!(response.meta.from_archive);
-    assert_eq!(response.meta.cut, lab.node.loaded().unwrap().vector);
+    assert_eq!(response.meta.cut, harness.node.loaded().unwrap().vector);
     assert_eq!(
         rows(&response.rows).unwrap()[0].get(),
         r#"{"device":"a","n_1h":1,"n_7d":1,"amount_1h":"5.50","amount_7d":"5.50","last_seen":"2026-03-01T10:00:00Z"}"#
     );
 
     let many = json_keys(&[json!({"device": "a"}), json!({"device": "b"}), json!({"device": null})]);
-    let response = lab.node.lookup("velocity", many, at).await.unwrap();
+    let response = harness.node.lookup("velocity", many, at).await.unwrap();
     assert_eq!(response.found, [true, false, true]);
 }
 
 #[tokio::test]
 async fn a_past_time_does_not_count_what_is_not_committed() {
-    let lab = Lab::filled().await;
-    lab.fresh(0, &[event("8", "2026-03-01T10:05:00Z", "a", "1000.00", "ok")]).await;
-    let (found, _) = row(&lab, "velocity", text(&[("device", "a")]), Some("2026-03-01T10:10:00Z")).await;
+    let harness = Harness::filled().await;
+    harness.fresh(0, &[event("8", "2026-03-01T10:05:00Z", "a", "1000.00", "ok")]).await;
+    let (found, _) = row(&harness, "velocity", text(&[("device", "a")]), Some("2026-03-01T10:10:00Z")).await;
     assert_eq!(found["amount_1h"], "5.50");
-    let (found, _) = row(&lab, "velocity", text(&[("device", "a")]), Some("2026-03-02T12:00:00Z")).await;
+    let (found, _) = row(&harness, "velocity", text(&[("device", "a")]), Some("2026-03-02T12:00:00Z")).await;
     assert_eq!(found["amount_7d"], "1115.50", "states answer a time past all events, fresh ones too");
 }
 
 #[tokio::test]
 async fn meta_names_the_position_the_time_and_what_is_approximate() {
-    let lab = Lab::filled().await;
-    let meta = lab.node.lookup("velocity", text(&[("device", "a")]), None).await.unwrap().meta;
+    let harness = Harness::filled().await;
+    let meta = harness.node.lookup("velocity", text(&[("device", "a")]), None).await.unwrap().meta;
     assert_eq!(meta.cut, "payments/0:5,payments/1:1".parse().unwrap());
     assert_eq!((meta.as_of, meta.complete_to, meta.snapshot_at), (NOW, Some(NOW), Some(NOW)));
     assert_eq!(meta.versions, [("velocity".into(), 1)].into());
     assert!(!meta.degraded && !meta.from_archive && meta.approximate.is_empty());
     let key = text(&[("device", "a"), ("status", "ok")]);
-    assert_eq!(lab.node.lookup("pairs", key, None).await.unwrap().meta.approximate, ["ids"]);
+    assert_eq!(harness.node.lookup("pairs", key, None).await.unwrap().meta.approximate, ["ids"]);
 }
 
 #[tokio::test]
 async fn keys_that_are_not_the_views_are_refused_by_name() {
-    let lab = Lab::filled().await;
-    let refused = async |view: &str, keys: Keys| lab.node.lookup(view, keys, None).await.unwrap_err();
+    let harness = Harness::filled().await;
+    let refused = async |view: &str, keys: Keys| harness.node.lookup(view, keys, None).await.unwrap_err();
     let cases = [
         ("velocity", text(&[]), "the key column \"device\" is missing: expected device TEXT"),
         ("velocity", text(&[("devise", "a")]), "\"devise\" is not a key column of the view: expected device TEXT"),
@@ -135,41 +136,30 @@ async fn keys_that_are_not_the_views_are_refused_by_name() {
 /// Otherwise one walk would stop every request of its thread.
 #[tokio::test]
 async fn walks_leave_the_asynchronous_threads_and_short_lookups_stay() {
-    let lab = Lab::filled().await;
-    lab.define_view("alike", ALIKE).await;
+    let harness = Harness::filled().await;
+    harness.define_view("alike", ALIKE).await;
     let key = || text(&[("device", "a")]);
-    let occupied = lab.node.queries().lookups().occupied();
+    let occupied = harness.node.runtime().lookups().occupied();
     let name = |device: &str| vec![("device".to_owned(), device.to_owned())];
-    let mut walk = Box::pin(lab.node.lookup("alike", Keys::Text(vec![name("a"), name("nowhere")]), None));
+    let mut walk = Box::pin(harness.node.lookup("alike", Keys::Text(vec![name("a"), name("nowhere")]), None));
     assert!(walk.as_mut().now_or_never().is_none(), "it was walked on the thread that asked");
-    assert!(lab.node.lookup("velocity", key(), None).now_or_never().is_some(), "a plain lookup waits for walks");
-    assert!(lab.node.lookup("alike", key(), None).now_or_never().is_some(), "a short walk waits for others");
+    assert!(harness.node.lookup("velocity", key(), None).now_or_never().is_some(), "a plain lookup waits for walks");
+    assert!(harness.node.lookup("alike", key(), None).now_or_never().is_some(), "a short walk waits for others");
     drop(occupied);
     assert_eq!(walk.await.unwrap().found, [true, false]);
 }
 
 #[tokio::test]
-async fn a_walk_of_one_key_that_turns_out_long_is_begun_again_elsewhere() {
-    let lab = Lab::filled().await;
-    lab.define_view("alike", ALIKE).await;
-    let question = Question::over(lab.node.stand().unwrap(), None, &["alike"]).unwrap();
-    let keys = vec![vec![ScalarValue::from("a")]];
-    let lookup = Lookup { question, view: "alike".into(), keys, columns: vec![0, 1], paths: 0, of: None };
-    let found = |answers: Option<Answers>| answers.map(|answers| answers.found);
-    assert_eq!(found(lookup.short_walk(None, SHORT_WALK).unwrap()), Some(vec![true]));
-    assert_eq!(found(lookup.short_walk(None, SHORT_WALK - 1).unwrap()), None);
-}
-
-#[tokio::test]
-async fn a_lookup_that_nobody_waits_for_looks_no_key_up() {
-    let lab = Lab::filled().await;
-    lab.define_view("alike", ALIKE).await;
+async fn a_cancelled_lookup_looks_no_key_up() {
+    let harness = Harness::filled().await;
+    harness.define_view("alike", ALIKE).await;
     for view in ["velocity", "alike"] {
-        let question = Question::over(lab.node.stand().unwrap(), None, &[view]).unwrap();
-        let keys = vec![vec![ScalarValue::from("a")]];
-        let lookup = Lookup { question, view: view.into(), keys, columns: vec![0, 1], paths: 0, of: None };
-        assert_eq!(lookup.merge(None, &|| Ok(())).ok().map(|answers| answers.found), Some(vec![true]));
-        let ended = lookup.merge(None, &|| Err(Error::unavailable("nobody waits"))).err();
+        let context = QueryContext::new(harness.node.read_view().unwrap(), None, &[view]).unwrap();
+        let (keys, paths) = (vec![vec![ScalarValue::from("a")]], WantedPaths::default());
+        let lookup = KeyRows { context, view: view.into(), keys, columns: vec![0, 1], paths };
+        let columns = lookup.key_columns().unwrap();
+        assert_eq!(lookup.rows(&columns, None, &|| Ok(())).ok().map(|answers| answers.found), Some(vec![true]));
+        let ended = lookup.rows(&columns, None, &|| Err(Error::unavailable("nobody waits"))).err();
         assert_eq!(ended.map(|error| error.kind()), Some(ErrorKind::Unavailable), "{view}");
     }
 }
@@ -183,7 +173,7 @@ mod types {
     use serde_json::{Value, json};
 
     use super::json_keys;
-    use crate::ask::Keys;
+    use crate::lookup::Keys;
 
     fn typed(data_type: DataType, value: Value) -> Result<ScalarValue, String> {
         let field: FieldRef = Arc::new(Field::new("k", data_type, true));

@@ -12,20 +12,20 @@ use engine::plan::{asking_session_builder, session_config};
 use storage::ObjectStorage;
 use types::{Error, Result};
 
-use crate::aside::Aside;
+use crate::blocking_pool::BlockingPool;
 
 /// What all queries of a node share. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Queries {
+pub(crate) struct QueryRuntime {
     functions: Functions,
     storage: ObjectStorage,
     runtime: Arc<RuntimeEnv>,
     memory_limit_bytes: usize,
-    lookups: Aside,
-    scans: Aside,
+    lookups: BlockingPool,
+    scans: BlockingPool,
 }
 
-impl Queries {
+impl QueryRuntime {
     pub(crate) fn new(functions: &Functions, storage: &ObjectStorage, memory_limit_bytes: usize, cache: &Path) -> Result<Self> {
         let folder = cache.join("spill");
         std::fs::create_dir_all(&folder).map_err(|error| Error::from(error).with("folder", folder.display()))?;
@@ -36,7 +36,7 @@ impl Queries {
             .build_arc()?;
         storage.register(&runtime);
         let (functions, storage) = (functions.clone(), storage.clone());
-        Ok(Self { functions, storage, runtime, memory_limit_bytes, lookups: Aside::new(), scans: Aside::new() })
+        Ok(Self { functions, storage, runtime, memory_limit_bytes, lookups: BlockingPool::new(), scans: BlockingPool::new() })
     }
 
     /// A session without tables.
@@ -59,12 +59,12 @@ impl Queries {
     }
 
     /// Where walks, and lookups of many keys, are answered.
-    pub(crate) fn lookups(&self) -> &Aside {
+    pub(crate) fn lookups(&self) -> &BlockingPool {
         &self.lookups
     }
 
     /// Where parts are scanned: not where lookups are answered, which would wait for whole parts.
-    pub(crate) fn scans(&self) -> &Aside {
+    pub(crate) fn scans(&self) -> &BlockingPool {
         &self.scans
     }
 }

@@ -1,5 +1,5 @@
-//! The lease that keeps files from being collected: those of the oldest state in use, for a long query may stand on one loaded long
-//! ago. It has a clock of its own, as a state can take longer to load than a lease lives.
+//! The lease that keeps files from being collected: those of the oldest state in use, for a long query may read one
+//! loaded long ago. It has a clock of its own, as a state can take longer to load than a lease lives.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tracing::warn;
 use types::Result;
 use types::vector::Vector;
 
-use super::Node;
-use crate::stand::{Loaded, LoadedView};
+use super::Follower;
+use crate::read_view::{Loaded, LoadedView};
 
 /// How long to wait at most after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
-impl Node {
-    /// Renews the lease three times in its life until told to stop.
+impl Follower {
+    /// Renews the lease three times in its life until `stop`.
     pub(super) async fn hold_files(&self, stop: &CancellationToken) {
         let every = self.0.settings.lease / 3;
         loop {
@@ -42,9 +42,9 @@ impl Node {
     }
 
     fn oldest_in_use(&self) -> Option<Vector> {
-        let mut stood = self.lock_stood();
-        stood.retain(|loaded| loaded.strong_count() > 0);
-        let cuts: Vec<Vector> = stood.iter().filter_map(Weak::upgrade).map(|loaded| oldest_cut(&loaded)).collect();
+        let mut in_use = self.lock_in_use();
+        in_use.retain(|loaded| loaded.strong_count() > 0);
+        let cuts: Vec<Vector> = in_use.iter().filter_map(Weak::upgrade).map(|loaded| oldest_cut(&loaded)).collect();
         let newest = cuts.last()?;
         let least = |partition| cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or_default();
         Some(newest.iter().map(|(partition, _)| (partition.clone(), least(partition))).collect())

@@ -7,13 +7,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use types::{ErrorKind, Result};
 
-use super::Node;
+use super::Follower;
 
 /// How long to wait after a catalog state that could not be read or loaded.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
-impl Node {
-    /// Until told to stop.
+impl Follower {
+    /// Until `stop`.
     pub(super) async fn follow(&self, stop: &CancellationToken) {
         // The state that is loaded is looked at once more: not all of it may have been there.
         let mut seen = None;
@@ -26,7 +26,8 @@ impl Node {
                 () = tokio::time::sleep(wait) => {}
             }
             wait = self.0.settings.poll;
-            // All of it may be dropped: a state is stood on only once all of it is loaded, and half a copy goes with its folder.
+            // All of it may be dropped: a state is read only once all of it is loaded, and half a copy goes with its
+            // folder.
             let looked = tokio::select! {
                 () = stop.cancelled() => return,
                 looked = self.look(&mut seen) => looked,

@@ -51,7 +51,7 @@ impl Keys {
     }
 }
 
-/// One column per key of the view.
+/// One column for each key of the view.
 pub(super) fn columns(fields: &[FieldRef], keys: &[Vec<ScalarValue>]) -> Result<Vec<ArrayRef>> {
     if keys.is_empty() {
         return Ok(fields.iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect());

@@ -1,0 +1,107 @@
+//! The two answerers. A view with GROUP BY over one stream merges the states of its keys ([`grouped`]); a view over a
+//! JOIN walks the edges that leave them ([`linked`]). [`answerer`] is the one place that decides which: lookups, scans
+//! and copies ask the trait.
+
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
+use committed::registry::LiveView;
+use engine::walk::CancelCheck;
+use types::Result;
+use types::tiles::Micros;
+
+mod edge_layers;
+mod grouped;
+mod linked;
+mod source;
+
+use grouped::Grouped;
+use linked::Linked;
+
+pub use source::{StateSource, scan_parts};
+
+/// Makes the rows of one view from its states.
+pub(crate) trait Answerer: Send + Sync {
+    /// Whether a key's row depends on the states of other keys, which links lead to. Only such views have paths.
+    fn follows_links(&self) -> bool;
+
+    /// The buckets of a snapshot that the rows of these keys are made of.
+    fn needed_buckets(&self, columns: &[ArrayRef], keys: usize) -> Result<NeededBuckets>;
+
+    /// The rows of some keys.
+    ///
+    /// Errors: `Unavailable` where a bucket that is needed is not copied yet. Those of `cancel_check`, which is called
+    /// again and again.
+    fn rows(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, cancel_check: &CancelCheck<'_>) -> Result<Answers>;
+
+    /// The same for the thread that asks, if it takes little time; `None` where it would hold up other requests.
+    fn rows_if_quick(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>) -> Result<Option<Answers>>;
+
+    /// All rows of one part that exist. Errors: as those of [`Answerer::rows`].
+    fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned>;
+}
+
+/// How a view is answered.
+pub(crate) fn answerer(view: &LiveView) -> Box<dyn Answerer + '_> {
+    match &view.plan.links {
+        Some(links) => Box::new(Linked { view, links }),
+        None => Box::new(Grouped { view }),
+    }
+}
+
+/// The keys of a lookup, and what is asked of their rows.
+pub(crate) struct AskedKeys<'a> {
+    /// One for each key of the view, in the order of its keys.
+    pub(crate) columns: &'a [ArrayRef],
+    pub(crate) keys: usize,
+    pub(crate) t: Micros,
+    /// Indices of the plan's columns.
+    pub(crate) wanted: &'a [usize],
+    pub(crate) paths: WantedPaths,
+}
+
+/// Which linking paths are asked of each key.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct WantedPaths {
+    /// At most this many; 0 for none.
+    pub(crate) most: usize,
+    /// Only those that count in this column (an index of the plan's).
+    pub(crate) counted_in: Option<usize>,
+}
+
+/// One part of a scan.
+pub(crate) struct AskedPart<'a> {
+    pub(crate) part: u32,
+    pub(crate) t: Micros,
+    /// Indices of the plan's columns.
+    pub(crate) wanted: &'a [usize],
+}
+
+/// Which buckets have to be copied before keys are looked up.
+pub(crate) enum NeededBuckets {
+    /// Those of these encoded keys.
+    OfKeys(BinaryArray),
+    All,
+}
+
+/// The answers of a lookup, in the order of the keys asked.
+pub(crate) struct Answers {
+    pub(crate) rows: RecordBatch,
+    pub(crate) found: Vec<bool>,
+    /// Nodes had more neighbours than are followed: their values are estimates.
+    pub(crate) estimated: bool,
+    /// Linking paths, where they were asked for.
+    pub(crate) paths: Option<RecordBatch>,
+}
+
+/// The rows of one part.
+pub(crate) struct Scanned {
+    pub(crate) rows: RecordBatch,
+    /// One of them is an estimate.
+    pub(crate) estimated: bool,
+}
+
+/// All rows of one part that exist at `t`; `wanted` are indices of the plan's columns.
+///
+/// Errors: `Unavailable` where the part's bucket is not copied yet; a view over a JOIN needs all of them.
+pub fn scan(view: &LiveView, source: &StateSource<'_>, part: u32, t: Micros, wanted: &[usize]) -> Result<RecordBatch> {
+    Ok(answerer(view).scan(source, &AskedPart { part, t, wanted }, &|| Ok(()))?.rows)
+}

@@ -1,0 +1,102 @@
+//! Answering a view over a JOIN: a walk along its edges, from the keys asked to the end points that are counted.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::Schema;
+use committed::registry::LiveView;
+use engine::plan::links::LinkPlan;
+use engine::walk::{CancelCheck, Walk, Walked};
+use types::Result;
+
+use super::edge_layers::ViewEdges;
+use super::grouped::check_types;
+use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, WantedPaths};
+
+/// A walk of one key over at most this many edges, which takes some thirty milliseconds, stays on the thread that asks:
+/// another thread would come later than the answer of most.
+const QUICK_EDGES: usize = 262_144;
+
+pub(super) struct Linked<'v> {
+    pub(super) view: &'v LiveView,
+    pub(super) links: &'v LinkPlan,
+}
+
+impl Answerer for Linked<'_> {
+    fn follows_links(&self) -> bool {
+        true
+    }
+
+    fn needed_buckets(&self, _: &[ArrayRef], _: usize) -> Result<NeededBuckets> {
+        Ok(NeededBuckets::All)
+    }
+
+    fn rows(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, cancel_check: &CancelCheck<'_>) -> Result<Answers> {
+        let edges = ViewEdges::new(source, self.view)?;
+        let walk = self.view.walk(self.links, &edges, asked.t).cancelled_by(cancel_check);
+        let walked = walk.rows(&self.groups(asked)?, asked.keys, asked.wanted)?;
+        let paths = match asked.paths.most {
+            0 => None,
+            _ => paths(&walk, asked, cancel_check)?,
+        };
+        Ok(answers(walked, paths))
+    }
+
+    fn rows_if_quick(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>) -> Result<Option<Answers>> {
+        self.rows_within(QUICK_EDGES, source, asked)
+    }
+
+    fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned> {
+        let fields: Vec<_> = asked.wanted.iter().map(|column| self.view.plan.columns[*column].field.clone()).collect();
+        let (mut batches, mut any_estimated) = (Vec::new(), false);
+        let edges = ViewEdges::new(source, self.view)?;
+        let walk = self.view.walk(self.links, &edges, asked.t).cancelled_by(cancel_check);
+        walk.scan(asked.part, asked.wanted, &|_| true, &mut |batch, estimated| {
+            batches.push(batch);
+            any_estimated |= estimated.true_count() > 0;
+            Ok(())
+        })?;
+        Ok(Scanned { rows: concat_batches(&Arc::new(Schema::new(fields)), &batches)?, estimated: any_estimated })
+    }
+}
+
+impl Linked<'_> {
+    /// The row of one key, if its walk takes at most this many edges.
+    pub(super) fn rows_within(&self, edges: usize, source: &StateSource<'_>, asked: &AskedKeys<'_>) -> Result<Option<Answers>> {
+        if asked.keys != 1 || asked.paths.most > 0 {
+            return Ok(None);
+        }
+        let layers = ViewEdges::new(source, self.view)?;
+        let walk = self.view.walk(self.links, &layers, asked.t);
+        let walked = walk.rows_within(edges, &self.groups(asked)?, asked.keys, asked.wanted)?;
+        Ok(walked.map(|walked| answers(walked, None)))
+    }
+
+    /// The keys asked as the edges hold them.
+    fn groups(&self, asked: &AskedKeys<'_>) -> Result<Vec<ArrayRef>> {
+        check_types(self.view, asked.columns)?;
+        let codec = self.view.codec.nodes()?;
+        let encoded = codec.near(asked.columns, asked.keys)?;
+        codec.groups_of(&encoded.iter().flatten().collect::<Vec<_>>())
+    }
+}
+
+fn answers(Walked { rows, found, estimated }: Walked, paths: Option<RecordBatch>) -> Answers {
+    Answers { rows, found, estimated: estimated.contains(&true), paths }
+}
+
+/// The newest paths of each key, in the order of the keys.
+fn paths(walk: &Walk<'_>, asked: &AskedKeys<'_>, cancel_check: &CancelCheck<'_>) -> Result<Option<RecordBatch>> {
+    let WantedPaths { most, counted_in } = asked.paths;
+    let mut paths = Vec::with_capacity(asked.keys);
+    for key in 0..asked.keys {
+        cancel_check()?;
+        let of_key: Vec<ArrayRef> = asked.columns.iter().map(|column| column.slice(key, 1)).collect();
+        paths.push(walk.paths(&of_key, most, counted_in)?);
+    }
+    Ok(paths.first().map(|first| concat_batches(&first.schema(), &paths)).transpose()?)
+}
+
+#[cfg(test)]
+mod tests;

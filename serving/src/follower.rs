@@ -1,0 +1,159 @@
+//! Following the catalog: each of its states is loaded (snapshots copied, checkpoints' states read), and queries read
+//! the newest that is loaded ([`ReadView`]).
+//!
+//! ```text
+//! following: the catalog moved --> loading: its views --snapshot: keep, open or leave out--> Loaded --> read_view
+//! lease: keeps the files of every state in use
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use catalog::Catalog;
+use committed::segment::SegmentSession;
+use datafusion::prelude::SessionContext;
+use engine::fresh::{Chain, Fresh};
+use engine::functions::Functions;
+use storage::ObjectStorage;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use types::tiles::{Clock, Micros};
+use types::{Error, Result};
+
+use crate::read_view::{Loaded, ReadView, ServingClock};
+
+mod following;
+mod lease;
+mod loading;
+mod snapshot;
+
+/// How a node serves.
+#[derive(Clone)]
+pub struct NodeSettings {
+    /// Names this node in leases.
+    pub name: String,
+    pub clock: ServingClock,
+    /// Views are served before their first snapshot is copied: what a lookup needs is fetched then, the rest by
+    /// [`Node::run`](crate::Node::run). A snapshot that takes the place of another is copied whole before it is used.
+    /// Otherwise [`Node::open`](crate::Node::open) copies all of them.
+    pub at_once: bool,
+    /// The folder of local copies; this node's own.
+    pub cache: PathBuf,
+    /// How often the catalog is asked whether it moved.
+    pub poll: Duration,
+    /// How long the lease lives that keeps the files of this node's state from being collected.
+    pub lease: Duration,
+    /// What all SQL queries under way may hold in memory together; past it they spill into the cache folder.
+    pub memory_limit_bytes: usize,
+}
+
+/// A cheap-to-clone handle.
+#[derive(Clone)]
+pub(crate) struct Follower(Arc<Inner>);
+
+struct Inner {
+    catalog: Catalog,
+    storage: ObjectStorage,
+    functions: Functions,
+    fresh: Option<Fresh>,
+    settings: NodeSettings,
+    wall: Clock,
+    /// Notified when a snapshot that is being copied turns out to be damaged.
+    damaged: Arc<Notify>,
+    session: SegmentSession,
+    loaded: RwLock<Option<Arc<Loaded>>>,
+    /// States that were loaded; queries may still read those that live.
+    in_use: Mutex<Vec<Weak<Loaded>>>,
+    /// One refresh at a time; guards nothing else.
+    refreshing: tokio::sync::Mutex<()>,
+    last_now: AtomicI64,
+}
+
+impl Follower {
+    /// With nothing loaded yet.
+    pub(crate) fn new(
+        catalog: Catalog,
+        storage: ObjectStorage,
+        functions: Functions,
+        fresh: Option<Fresh>,
+        settings: NodeSettings,
+        wall: Clock,
+    ) -> Result<Follower> {
+        let session = SegmentSession::new(&functions, settings.memory_limit_bytes)?;
+        storage.register(&session.context().runtime_env());
+        Ok(Follower(Arc::new(Inner {
+            catalog,
+            storage,
+            functions,
+            fresh,
+            settings,
+            wall,
+            damaged: Arc::default(),
+            session,
+            loaded: RwLock::new(None),
+            in_use: Mutex::default(),
+            refreshing: tokio::sync::Mutex::new(()),
+            last_now: AtomicI64::new(i64::MIN),
+        })))
+    }
+
+    /// Follows the catalog and holds the lease until `stop`.
+    pub(crate) async fn run(&self, stop: CancellationToken) {
+        tokio::join!(self.follow(&stop), self.hold_files(&stop));
+        self.release_files().await;
+    }
+
+    /// What a query begun now reads from.
+    pub(crate) fn read_view(&self) -> Result<ReadView> {
+        // Held until the fresh layers are taken: a refresh releases the layers that its own state has passed.
+        let current = self.0.loaded.read().unwrap_or_else(PoisonError::into_inner);
+        let loaded = current.clone().ok_or_else(|| Error::unavailable("the node has not loaded a catalog state yet: try again"))?;
+        let alone = || Chain::at(loaded.vector.clone());
+        let chain = self.0.fresh.as_ref().map_or_else(alone, |fresh| fresh.after(&loaded.vector));
+        drop(current);
+        let Chain { layers: fresh, end: vector, complete_to } = chain;
+        Ok(ReadView { loaded, fresh, vector, now: self.now(), clock: self.0.settings.clock, complete_to })
+    }
+
+    pub(crate) fn loaded(&self) -> Option<Arc<Loaded>> {
+        self.0.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.0.catalog
+    }
+
+    pub(crate) fn storage(&self) -> &ObjectStorage {
+        &self.0.storage
+    }
+
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.0.functions
+    }
+
+    pub(crate) fn session(&self) -> &SessionContext {
+        self.0.session.context()
+    }
+
+    /// The wall clock, never going back in this process.
+    fn now(&self) -> Micros {
+        let wall = (self.0.wall)();
+        self.0.last_now.fetch_max(wall, Ordering::Relaxed).max(wall)
+    }
+
+    fn lock_in_use(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Loaded>>> {
+        self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Empties a cache folder of what an earlier process left there.
+pub fn clean_cache(cache: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(cache) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::from(error).with("folder", cache.display())),
+    }
+    std::fs::create_dir_all(cache).map_err(|error| Error::from(error).with("folder", cache.display()))
+}

@@ -1,0 +1,89 @@
+//! What one query is answered from: one read view and one time, for all views that it asks.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use committed::registry::LiveView;
+use engine::plan::ColumnKind;
+use types::Result;
+use types::tiles::Micros;
+
+use crate::read_view::{LoadedView, ReadView, ServingClock};
+
+/// Cheap to clone; clones share what turns out to be estimated.
+#[derive(Debug, Clone)]
+pub(crate) struct QueryContext {
+    pub(crate) read_view: Arc<ReadView>,
+    pub(crate) as_of: Option<Micros>,
+    pub(crate) estimated: Arc<EstimatedColumns>,
+}
+
+impl QueryContext {
+    /// The context of a query of these views. If one of them must be computed from the archive, which holds what is
+    /// committed, all of them are answered at the committed vector: an answer has one position.
+    pub(crate) fn new(read_view: ReadView, as_of: Option<Micros>, views: &[impl AsRef<str>]) -> Result<QueryContext> {
+        let context = QueryContext { read_view: Arc::new(read_view), as_of, estimated: Arc::default() };
+        let mut archive = false;
+        for view in views {
+            archive |= context.needs_archive(context.read_view.view(view.as_ref())?);
+        }
+        if !archive {
+            return Ok(context);
+        }
+        Ok(QueryContext { read_view: Arc::new(context.read_view.committed()), ..context })
+    }
+
+    /// The time at which a view is answered.
+    pub(crate) fn t(&self, view: &LiveView) -> Micros {
+        self.as_of.unwrap_or_else(|| self.read_view.t_of(view))
+    }
+
+    /// The time of a query that asks no view.
+    pub(crate) fn t_without_view(&self) -> Micros {
+        let read_view = &self.read_view;
+        self.as_of.unwrap_or_else(|| match read_view.clock {
+            ServingClock::Wall => read_view.now,
+            ServingClock::Event => read_view.loaded.state.partitions.values().filter_map(|p| p.max_event_time).max().unwrap_or_default(),
+        })
+    }
+
+    /// Also without `as_of`, when the snapshot was made for a later time (by another clock).
+    pub(crate) fn needs_archive(&self, view: &LoadedView) -> bool {
+        match self.as_of {
+            Some(t) => !view.answers_at(t, self.read_view.max_event_time(&view.live)),
+            None => !view.keeps(self.t(&view.live)),
+        }
+    }
+
+    /// True when the published snapshot cannot be read (it is damaged, or of another format): the answer is made
+    /// without it.
+    pub(crate) fn is_degraded(&self, view: &LoadedView) -> bool {
+        let published = self.read_view.loaded.state.snapshot(&view.live.name, view.live.version);
+        published.is_some_and(|published| view.snapshot.as_ref().is_none_or(|copy| copy.manifest.run != published.run))
+    }
+
+    /// Waits until all of a view's snapshot is copied.
+    pub(crate) async fn fetch_all(&self, view: &str) -> Result<()> {
+        match self.read_view.view(view)?.copying() {
+            Some(copy) => copy.fetch_all().await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The columns that turned out to be estimates while an answer was made: a node had more neighbours than are followed.
+#[derive(Debug, Default)]
+pub(crate) struct EstimatedColumns(Mutex<BTreeSet<String>>);
+
+impl EstimatedColumns {
+    /// Notes the values among these columns of a view.
+    pub(crate) fn note(&self, view: &LiveView, columns: &[usize]) {
+        let values = columns.iter().map(|column| &view.plan.columns[*column]).filter(|column| matches!(column.kind, ColumnKind::Value(_)));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(values.map(|column| column.field.name().clone()));
+    }
+
+    /// The names noted so far.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}

@@ -1,0 +1,30 @@
+//! The names of a query's tables.
+
+use committed::registry::{LiveView, Registry};
+
+pub(super) const DEFAULT_CATALOG: &str = "datafusion";
+pub(super) const DEFAULT_SCHEMA: &str = "public";
+pub(super) const SYSTEM_SCHEMA: &str = "system";
+pub(super) const INFORMATION_SCHEMA: &str = "information_schema";
+/// How the names of a view's states end.
+const BATCH: &str = "__batch";
+const SPEED: &str = "__speed";
+const EDGES: &str = "__edges";
+
+/// The view that a table is of: it is the view's answer, or its states.
+pub(super) fn view_of_table<'a>(registry: &'a Registry, table: &str) -> Option<&'a LiveView> {
+    let of_states = || [BATCH, SPEED, EDGES].iter().find_map(|end| table.strip_suffix(*end)).and_then(|view| registry.served(view));
+    registry.served(table).or_else(of_states)
+}
+
+pub(super) fn batch_name(view: &str) -> String {
+    format!("{view}{BATCH}")
+}
+
+pub(super) fn speed_name(view: &str) -> String {
+    format!("{view}{SPEED}")
+}
+
+pub(super) fn edges_name(view: &str) -> String {
+    format!("{view}{EDGES}")
+}
