@@ -1,36 +1,44 @@
-# `just` lists the recipes. `just verify` is what a change has to pass; `.ci/run` is the same with real services, from a clean clone.
+# `just` lists the recipes. `just verify` is what CI runs without services; `.ci/run` is that and more, from a clean clone.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
 _default:
     @{{ just_executable() }} --list --unsorted
 
-# format, lint, test, doc
-verify: (fmt "--check") duplicates lint test doc
+# what CI runs without services: format, duplicates, lint, test, doc, docs, dependencies
+verify: (fmt "--check") duplicates lint test doc docs dependencies
 
-# all tests; those that need services are left out unless `just services up` ran and its `env` file was sourced
+# all tests that need no service and no oracle; the others are reported as ignored, with the reason
 test *arguments:
     cargo test --workspace {{arguments}}
 
 # the tests against Kafka, PostgreSQL and S3 (after `just services up`)
-test-services *arguments:
-    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace -- purchases_on kills_on_kafka on_real_services kafka::tests::broker catalog::sql storage::store {{arguments}}
+test-services *arguments: oracle
+    tests/services/test services {{arguments}}
 
 # restarts, broken connections and lost replies of Kafka, PostgreSQL and S3 (after `just services up`)
 test-outages *arguments:
-    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace --test outages {{arguments}}
+    tests/services/test outages {{arguments}}
+
+# the tests whose answers DuckDB gives as well
+test-oracle *arguments: oracle
+    tests/services/test oracle {{arguments}}
+
+# the suites that know a clock, at the turn of a year and on 29 February (after `just test`; needs libfaketime)
+test-dates:
+    .ci/dates
 
 # ten times what one `up` sustains, for BASESTREAM_OVERLOAD_SECONDS (300), then until lag is 0 (after `just services up`)
 overload:
-    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && BASESTREAM_REQUIRE_SERVICES=1 cargo test --workspace --test outages -- --ignored --nocapture ten_times
+    . "${BASESTREAM_SERVICES_DIR:-.services}/env" && cargo test --workspace --test outages -- --ignored --nocapture ten_times
 
 # processes killed at named steps and at random, at least so many; with the services' `env` sourced on the engines too
 kills count="500" *arguments: oracle
-    BASESTREAM_REQUIRE_ORACLE=1 BASESTREAM_KILLS={{count}} cargo test --workspace --test kills --test cli -- kills_on --nocapture {{arguments}}
+    BASESTREAM_KILLS={{count}} cargo test --workspace --test kills --test cli -- --ignored --nocapture kills_on_the_embedded ${BASESTREAM_TEST_KAFKA:+kills_on_kafka} {{arguments}}
 
 # from SIGKILL of the speed layer to the next committed checkpoint: min, median, max
 recovery *arguments:
-    cargo test --workspace --test kills --test cli -- --ignored --nocapture recovery {{arguments}}
+    cargo test --workspace --test kills --test cli -- --ignored --nocapture recovery_on_the_embedded ${BASESTREAM_TEST_KAFKA:+recovery_on_kafka} {{arguments}}
 
 # the oracle of the kills, and peers of the benchmarks: Python with DuckDB and Polars, in the cache folder
 oracle:
@@ -64,7 +72,7 @@ docs *arguments:
 duplicates:
     .ci/duplicates
 
-# licences, banned duplicates, sources, known vulnerabilities (needs `cargo install cargo-deny cargo-audit --locked`)
+# licences, banned duplicates, sources, known vulnerabilities; installs cargo-deny and cargo-audit when they are missing
 dependencies:
     .ci/dependencies
 

@@ -115,7 +115,7 @@ impl Harness {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Err(Error::unavailable("the speed layer did not reach the log's end in 30 s"))
+        Err(Error::unavailable("timed out: the speed layer did not reach the log's end in 30 s"))
     }
 
     pub async fn batch(&self, view: &str, t: batch::RunTime) -> Result<RunRecord> {

@@ -120,7 +120,7 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Err(Error::internal(format!("{} did not end within 60 s of SIGTERM", self.name)))
+        Err(Error::internal(format!("timed out: {} did not end within 60 s of SIGTERM", self.name)))
     }
 }
 

@@ -242,8 +242,9 @@ async fn login(urls: &basestream_tests::process::Urls) -> (String, sqlx::PgPool)
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn no_secret_is_shown_or_stored_on_real_services_nor_when_they_refuse_the_login() {
-    let Some(urls) = engines("secrets").await else { return };
+    let urls = engines("secrets").await;
     let (catalog, pool) = login(&urls).await;
     let topic = format!("secrets_{}", uuid::Uuid::now_v7().simple());
     let log = format!(
@@ -292,7 +293,7 @@ async fn wait_until_ready(url: &str) {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{url} was not ready in 30 s");
+    panic!("timed out: {url} was not ready in 30 s");
 }
 
 /// Answers and errors of every path.

@@ -164,7 +164,7 @@ pub(super) fn values_of(from: usize, to: usize) -> Vec<Bytes> {
 pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(30), "{what} did not come about");
+        assert!(began.elapsed() < Duration::from_secs(30), "timed out: {what} did not come about in 30 s");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

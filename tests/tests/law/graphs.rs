@@ -33,11 +33,13 @@ const FULL: &str = "CREATE VIEW device_logins WITH (windows = '7d, 30d') AS SELE
 type Choose = fn(&mut StdRng) -> (usize, usize);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the oracle: just test-oracle"]
 async fn links_over_a_uniform_graph_are_what_duckdb_joins() {
     compare("uniform", |random| (random.random_range(0..400), random.random_range(0..200))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the oracle: just test-oracle"]
 async fn links_over_a_power_law_graph_are_what_duckdb_joins() {
     // The inverse of a Pareto distribution's tail: few users and devices have most of the events.
     fn skewed(random: &mut StdRng, most: usize) -> usize {
@@ -48,12 +50,13 @@ async fn links_over_a_power_law_graph_are_what_duckdb_joins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the oracle: just test-oracle"]
 async fn links_over_a_star_are_what_duckdb_joins() {
     compare("star", |random| (random.random_range(0..400), if random.random_bool(0.7) { 0 } else { random.random_range(1..400) })).await;
 }
 
 async fn compare(name: &str, choose: Choose) {
-    let Some(python) = basestream_tests::oracle::python() else { return };
+    let python = basestream_tests::oracle::needed();
     let seed = rand::random();
     let mut random = StdRng::seed_from_u64(seed);
     let project = project("300ms");

@@ -130,7 +130,7 @@ impl Engines {
             if at.as_ref().is_ok_and(is_at_end) {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "the log's end was not reached: {at:?}");
+            assert!(began.elapsed() < PATIENCE, "timed out: the log's end was not reached: {at:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

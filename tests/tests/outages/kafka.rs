@@ -19,9 +19,10 @@ use crate::{SERVICES, show_logs, until};
 const CHECKPOINTS: Duration = Duration::from_millis(200);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn a_broker_that_is_killed_and_comes_back_is_gone_on_with() {
     show_logs();
-    let Some(urls) = engines("broker").await else { return };
+    let urls = engines("broker").await;
     let _alone = SERVICES.write().await;
     let engines = Arc::new(Engines::open(urls, 4, Routes::default()).await);
     let fresh = Fresh::default();
@@ -54,11 +55,12 @@ async fn a_broker_that_is_killed_and_comes_back_is_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn broken_slow_and_silent_connections_to_the_broker_are_gone_on_with() {
     show_logs();
-    let Some(urls) = engines("broker_connections").await else { return };
+    let urls = engines("broker_connections").await;
     let names = ["BASESTREAM_TEST_TOXIPROXY", "BASESTREAM_TEST_KAFKA_PROXIED", "BASESTREAM_TEST_KAFKA_BEHIND"];
-    let Some([toxiproxy, proxied, behind]) = needed("broker_connections", names) else { return };
+    let [toxiproxy, proxied, behind] = needed(names);
     let _shared = SERVICES.read().await;
     let proxy = Proxy::at(&toxiproxy, &proxied, &behind).await;
     let engines = Engines::open(urls, 4, Routes { kafka: Some(proxied), ..Routes::default() }).await;
@@ -92,9 +94,10 @@ async fn broken_slow_and_silent_connections_to_the_broker_are_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn partitions_that_are_added_are_read_from_their_beginning() {
     show_logs();
-    let Some(urls) = engines("partitions").await else { return };
+    let urls = engines("partitions").await;
     let _shared = SERVICES.read().await;
     let brokers = urls.log.trim_start_matches("kafka://").to_owned();
     let engines = Engines::open(urls, 1, Routes::default()).await;

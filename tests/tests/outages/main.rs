@@ -1,7 +1,7 @@
 //! Faults of the engines themselves: brokers and databases that are killed, connections that are cut, replies that are lost or slow,
 //! groups that rebalance, logs that lost what was not read yet. Each test asserts that its fault fired.
 //!
-//! They need Kafka, PostgreSQL and S3 (`just services up`, then source the `env` file); without they are left out.
+//! They need Kafka, PostgreSQL and S3: `just services up`, then `just test-outages`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,11 +28,11 @@ fn show_logs() {
     let _ = logs.try_init();
 }
 
-/// Polls until it holds; a minute and a half is too long.
+/// Polls until it holds; a minute and a half is too long. (`.ci/late` knows the words that the message begins with.)
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = std::time::Instant::now();
     while !holds().await {
-        assert!(began.elapsed().as_secs() < 90, "waited 90 s for {what}");
+        assert!(began.elapsed().as_secs() < 90, "timed out: waited 90 s for {what}");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }

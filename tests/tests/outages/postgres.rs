@@ -18,9 +18,10 @@ use crate::{SERVICES, show_logs, until};
 const CHECKPOINTS: Duration = Duration::from_millis(150);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn a_server_that_restarts_costs_no_answer_and_no_event() {
     show_logs();
-    let Some(urls) = engines("restart").await else { return };
+    let urls = engines("restart").await;
     let _alone = SERVICES.write().await;
     let engines = Arc::new(Engines::open(urls, 4, Routes::default()).await);
     let worker = engines.worker("one", CHECKPOINTS, None);
@@ -50,10 +51,11 @@ async fn a_server_that_restarts_costs_no_answer_and_no_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
     show_logs();
-    let Some(urls) = engines("lost_reply").await else { return };
-    let Some([toxiproxy]) = needed("lost_reply", ["BASESTREAM_TEST_TOXIPROXY"]) else { return };
+    let urls = engines("lost_reply").await;
+    let [toxiproxy] = needed(["BASESTREAM_TEST_TOXIPROXY"]);
     let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, address_of(&urls.catalog)).await;
     let direct = sqlx::PgPool::connect(&urls.catalog).await.unwrap();
@@ -86,10 +88,11 @@ async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn checkpoints_and_runs_whose_replies_are_lost_count_once() {
     show_logs();
-    let Some(urls) = engines("lost_replies").await else { return };
-    let Some([toxiproxy]) = needed("lost_replies", ["BASESTREAM_TEST_TOXIPROXY"]) else { return };
+    let urls = engines("lost_replies").await;
+    let [toxiproxy] = needed(["BASESTREAM_TEST_TOXIPROXY"]);
     let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, address_of(&urls.catalog)).await;
     let direct = sqlx::PgPool::connect(&urls.catalog).await.unwrap();
@@ -121,10 +124,11 @@ async fn checkpoints_and_runs_whose_replies_are_lost_count_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn late_replies_and_a_silent_server_are_waited_for_and_lookups_go_on() {
     show_logs();
-    let Some(urls) = engines("silent").await else { return };
-    let Some([toxiproxy]) = needed("silent", ["BASESTREAM_TEST_TOXIPROXY"]) else { return };
+    let urls = engines("silent").await;
+    let [toxiproxy] = needed(["BASESTREAM_TEST_TOXIPROXY"]);
     let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, address_of(&urls.catalog)).await;
     let engines = Arc::new(Engines::open(urls, 2, Routes { postgres: Some(proxy.address.clone()), ..Routes::default() }).await);

@@ -20,10 +20,11 @@ use crate::{SERVICES, show_logs, until};
 const CHECKPOINTS: Duration = Duration::from_millis(200);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn refusals_and_lost_replies_of_the_object_storage_lose_nothing_and_name_nothing_half() {
     show_logs();
-    let Some(urls) = engines("s3_errors").await else { return };
-    let Some([s3]) = needed("s3_errors", ["AWS_ENDPOINT"]) else { return };
+    let urls = engines("s3_errors").await;
+    let [s3] = needed(["AWS_ENDPOINT"]);
     let _shared = SERVICES.read().await;
     let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
     let engines = Arc::new(Engines::open(urls, 4, Routes { s3: Some(address), ..Routes::default() }).await);
@@ -56,10 +57,11 @@ async fn refusals_and_lost_replies_of_the_object_storage_lose_nothing_and_name_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn a_node_that_cannot_read_a_new_file_answers_from_the_state_before_and_goes_on_by_itself() {
     show_logs();
-    let Some(urls) = engines("s3_reads").await else { return };
-    let Some([s3]) = needed("s3_reads", ["AWS_ENDPOINT"]) else { return };
+    let urls = engines("s3_reads").await;
+    let [s3] = needed(["AWS_ENDPOINT"]);
     let _shared = SERVICES.read().await;
     let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
     let engines = Engines::open(urls, 2, Routes { s3: Some(address), ..Routes::default() }).await;
@@ -92,10 +94,11 @@ async fn a_node_that_cannot_read_a_new_file_answers_from_the_state_before_and_go
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn connections_that_break_inside_an_object_leave_nothing_half() {
     show_logs();
-    let Some(urls) = engines("s3_cuts").await else { return };
-    let Some([toxiproxy, s3]) = needed("s3_cuts", ["BASESTREAM_TEST_TOXIPROXY", "AWS_ENDPOINT"]) else { return };
+    let urls = engines("s3_cuts").await;
+    let [toxiproxy, s3] = needed(["BASESTREAM_TEST_TOXIPROXY", "AWS_ENDPOINT"]);
     let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, s3.trim_start_matches("http://")).await;
     let engines = Engines::open(urls, 2, Routes { s3: Some(proxy.address.clone()), ..Routes::default() }).await;
@@ -133,10 +136,11 @@ async fn connections_that_break_inside_an_object_leave_nothing_half() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn a_slow_object_storage_with_breaking_connections_is_worked_with() {
     show_logs();
-    let Some(urls) = engines("s3_slow").await else { return };
-    let Some([toxiproxy, s3]) = needed("s3_slow", ["BASESTREAM_TEST_TOXIPROXY", "AWS_ENDPOINT"]) else { return };
+    let urls = engines("s3_slow").await;
+    let [toxiproxy, s3] = needed(["BASESTREAM_TEST_TOXIPROXY", "AWS_ENDPOINT"]);
     let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, s3.trim_start_matches("http://")).await;
     let engines = Arc::new(Engines::open(urls, 4, Routes { s3: Some(proxy.address.clone()), ..Routes::default() }).await);
@@ -171,10 +175,11 @@ async fn a_slow_object_storage_with_breaking_connections_is_worked_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
 async fn a_run_that_fails_on_the_object_storage_leaves_what_is_served() {
     show_logs();
-    let Some(urls) = engines("s3_run").await else { return };
-    let Some([s3]) = needed("s3_run", ["AWS_ENDPOINT"]) else { return };
+    let urls = engines("s3_run").await;
+    let [s3] = needed(["AWS_ENDPOINT"]);
     let _shared = SERVICES.read().await;
     let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
     let engines = Engines::open(urls, 2, Routes { s3: Some(address), ..Routes::default() }).await;

@@ -6,111 +6,122 @@ fn name() -> ObjectName {
     ObjectName::States { checkpoint: Uuid::new_v4() }
 }
 
-/// The storages at hand: memory, a folder, and a bucket when BASESTREAM_TEST_S3 (with AWS_*) names one.
-fn storages() -> (tempfile::TempDir, Vec<ObjectStorage>) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut urls = vec!["memory://".to_string(), Url::from_directory_path(folder.path().join("new")).unwrap().to_string()];
-    if let Ok(bucket) = std::env::var("BASESTREAM_TEST_S3") {
-        urls.push(format!("{}/{}", bucket.trim_end_matches('/'), Uuid::new_v4()));
-    }
-    let opened = urls.iter().map(|url| ObjectStorage::open(url).unwrap()).collect();
-    (folder, opened)
+/// Makes each of the named functions (`async fn(&ObjectStorage)`) a test in memory, in a folder, and in the bucket that
+/// BASESTREAM_TEST_S3 (with AWS_*) names.
+macro_rules! on_every_storage {
+    ($($name:ident),* $(,)?) => {
+        mod in_memory {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(&crate::ObjectStorage::open("memory://").unwrap()).await;
+            })*
+        }
+        mod in_a_folder {
+            $(#[tokio::test]
+            async fn $name() {
+                let folder = tempfile::tempdir().unwrap();
+                super::$name(&super::in_folder(&folder)).await;
+            })*
+        }
+        mod on_s3 {
+            $(#[tokio::test]
+            #[ignore = "needs services: just test-services"]
+            async fn $name() {
+                let bucket = std::env::var("BASESTREAM_TEST_S3").expect("BASESTREAM_TEST_S3 names a bucket: just services up");
+                let url = format!("{}/{}", bucket.trim_end_matches('/'), uuid::Uuid::new_v4());
+                super::$name(&crate::ObjectStorage::open(&url).unwrap()).await;
+            })*
+        }
+    };
 }
 
-#[tokio::test]
-async fn what_is_stored_is_read_listed_and_deleted() {
-    let (_folder, storages) = storages();
-    for storage in storages {
-        let name = name();
-        let path = name.to_string();
-        let stored = storage.put_new(&name, Bytes::from_static(b"hello")).await.unwrap();
-        assert_eq!(stored, Stored { bytes: 5, checksum: crc32fast::hash(b"hello") });
-        assert_eq!(storage.get(&path).await.unwrap(), "hello");
-        assert_eq!(storage.get_checked(&path, stored.bytes, stored.checksum).await.unwrap(), "hello");
-        assert_eq!(storage.get_range(&path, 1..3).await.unwrap(), "el");
-        let listed = storage.list("states").await.unwrap();
-        assert_eq!(listed.iter().map(|l| (l.path.as_str(), l.bytes)).collect::<Vec<_>>(), [(path.as_str(), 5)]);
-        assert_eq!(storage.list("").await.unwrap(), listed);
-        assert_eq!(storage.list("stat").await.unwrap(), []);
-        storage.delete(&path).await.unwrap();
-        storage.delete(&path).await.unwrap();
-        assert_eq!(storage.list("").await.unwrap(), []);
+on_every_storage!(
+    what_is_stored_is_read_listed_and_deleted,
+    the_same_content_may_be_stored_again_and_other_content_may_not,
+    a_missing_or_damaged_file_is_named,
+    an_upload_is_invisible_until_it_is_finished,
+    an_upload_that_is_aborted_or_dropped_leaves_nothing,
+    a_large_object_goes_up_in_parts,
+);
+
+fn in_folder(folder: &tempfile::TempDir) -> ObjectStorage {
+    ObjectStorage::open(Url::from_directory_path(folder.path().join("new")).unwrap().as_str()).unwrap()
+}
+
+async fn what_is_stored_is_read_listed_and_deleted(storage: &ObjectStorage) {
+    let name = name();
+    let path = name.to_string();
+    let stored = storage.put_new(&name, Bytes::from_static(b"hello")).await.unwrap();
+    assert_eq!(stored, Stored { bytes: 5, checksum: crc32fast::hash(b"hello") });
+    assert_eq!(storage.get(&path).await.unwrap(), "hello");
+    assert_eq!(storage.get_checked(&path, stored.bytes, stored.checksum).await.unwrap(), "hello");
+    assert_eq!(storage.get_range(&path, 1..3).await.unwrap(), "el");
+    let listed = storage.list("states").await.unwrap();
+    assert_eq!(listed.iter().map(|l| (l.path.as_str(), l.bytes)).collect::<Vec<_>>(), [(path.as_str(), 5)]);
+    assert_eq!(storage.list("").await.unwrap(), listed);
+    assert_eq!(storage.list("stat").await.unwrap(), []);
+    storage.delete(&path).await.unwrap();
+    storage.delete(&path).await.unwrap();
+    assert_eq!(storage.list("").await.unwrap(), []);
+}
+
+async fn the_same_content_may_be_stored_again_and_other_content_may_not(storage: &ObjectStorage) {
+    let name = name();
+    storage.put_new(&name, Bytes::from_static(b"one")).await.unwrap();
+    storage.put_new(&name, Bytes::from_static(b"one")).await.unwrap();
+    let error = storage.put_new(&name, Bytes::from_static(b"two")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains(&name.to_string()));
+    assert_eq!(storage.get(&name.to_string()).await.unwrap(), "one");
+}
+
+async fn a_missing_or_damaged_file_is_named(storage: &ObjectStorage) {
+    let name = name();
+    let path = name.to_string();
+    for error in [storage.get(&path).await.unwrap_err(), storage.get_range(&path, 0..1).await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains(&path));
+    }
+    let stored = storage.put_new(&name, Bytes::from_static(b"content")).await.unwrap();
+    let errors = [
+        storage.get_checked(&path, 8, stored.checksum).await.unwrap_err(),
+        storage.get_checked(&path, 7, stored.checksum ^ 1).await.unwrap_err(),
+        storage.get_range(&path, 5..9).await.unwrap_err(),
+        storage.get_range(&path, 50..51).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(["found", "expected", path.as_str()].iter().all(|part| error.to_string().contains(part)), "{error}");
     }
 }
 
-#[tokio::test]
-async fn the_same_content_may_be_stored_again_and_other_content_may_not() {
-    let (_folder, storages) = storages();
-    for storage in storages {
-        let name = name();
-        storage.put_new(&name, Bytes::from_static(b"one")).await.unwrap();
-        storage.put_new(&name, Bytes::from_static(b"one")).await.unwrap();
-        let error = storage.put_new(&name, Bytes::from_static(b"two")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Conflict);
-        assert!(error.to_string().contains(&name.to_string()));
-        assert_eq!(storage.get(&name.to_string()).await.unwrap(), "one");
+async fn an_upload_is_invisible_until_it_is_finished(storage: &ObjectStorage) {
+    let name = name();
+    let part = Bytes::from(vec![7u8; 5 * 1024 * 1024 + 1]);
+    let mut upload = storage.upload_writer(&name).await.unwrap();
+    let mut whole = Vec::new();
+    for _ in 0..5 {
+        upload.write(part.clone()).await.unwrap();
+        whole.extend_from_slice(&part);
     }
+    assert_eq!(storage.list("").await.unwrap(), []);
+    let stored = upload.finish().await.unwrap();
+    assert_eq!(stored, Stored { bytes: whole.len() as i64, checksum: crc32fast::hash(&whole) });
+    assert_eq!(storage.get_checked(&name.to_string(), stored.bytes, stored.checksum).await.unwrap(), whole);
+    storage.delete(&name.to_string()).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_missing_or_damaged_file_is_named() {
-    let (_folder, storages) = storages();
-    for storage in storages {
-        let name = name();
-        let path = name.to_string();
-        for error in [storage.get(&path).await.unwrap_err(), storage.get_range(&path, 0..1).await.unwrap_err()] {
-            assert_eq!(error.kind(), ErrorKind::NotFound);
-            assert!(error.to_string().contains(&path));
-        }
-        let stored = storage.put_new(&name, Bytes::from_static(b"content")).await.unwrap();
-        let errors = [
-            storage.get_checked(&path, 8, stored.checksum).await.unwrap_err(),
-            storage.get_checked(&path, 7, stored.checksum ^ 1).await.unwrap_err(),
-            storage.get_range(&path, 5..9).await.unwrap_err(),
-            storage.get_range(&path, 50..51).await.unwrap_err(),
-        ];
-        for error in errors {
-            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-            assert!(["found", "expected", path.as_str()].iter().all(|part| error.to_string().contains(part)), "{error}");
+async fn an_upload_that_is_aborted_or_dropped_leaves_nothing(storage: &ObjectStorage) {
+    for bytes in [10, MULTIPART_ABOVE_BYTES + 1] {
+        for abort in [true, false] {
+            let mut upload = storage.upload_writer(&name()).await.unwrap();
+            upload.write(Bytes::from(vec![1; bytes])).await.unwrap();
+            if abort { upload.abort().await } else { drop(upload) }
         }
     }
-}
-
-#[tokio::test]
-async fn an_upload_is_invisible_until_it_is_finished() {
-    let (_folder, storages) = storages();
-    for storage in storages {
-        let name = name();
-        let part = Bytes::from(vec![7u8; 5 * 1024 * 1024 + 1]);
-        let mut upload = storage.upload_writer(&name).await.unwrap();
-        let mut whole = Vec::new();
-        for _ in 0..5 {
-            upload.write(part.clone()).await.unwrap();
-            whole.extend_from_slice(&part);
-        }
-        assert_eq!(storage.list("").await.unwrap(), []);
-        let stored = upload.finish().await.unwrap();
-        assert_eq!(stored, Stored { bytes: whole.len() as i64, checksum: crc32fast::hash(&whole) });
-        assert_eq!(storage.get_checked(&name.to_string(), stored.bytes, stored.checksum).await.unwrap(), whole);
-        storage.delete(&name.to_string()).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn an_upload_that_is_aborted_or_dropped_leaves_nothing() {
-    let (_folder, storages) = storages();
-    for storage in storages {
-        for bytes in [10, MULTIPART_ABOVE_BYTES + 1] {
-            for abort in [true, false] {
-                let mut upload = storage.upload_writer(&name()).await.unwrap();
-                upload.write(Bytes::from(vec![1; bytes])).await.unwrap();
-                if abort { upload.abort().await } else { drop(upload) }
-            }
-        }
-        assert_eq!(storage.list("").await.unwrap(), []);
-        if let Some(local) = &storage.local {
-            assert_eq!(std::fs::read_dir(local.folder.root().join(PARTIAL_FOLDER)).unwrap().count(), 0);
-        }
+    assert_eq!(storage.list("").await.unwrap(), []);
+    if let Some(local) = &storage.local {
+        assert_eq!(std::fs::read_dir(local.folder.root().join(PARTIAL_FOLDER)).unwrap().count(), 0);
     }
 }
 
@@ -122,16 +133,12 @@ fn an_endpoint_with_a_password_is_refused_without_showing_it() {
     assert!(error.contains("AWS_ENDPOINT_URL") && !error.contains("hush"), "{error}");
 }
 
-#[tokio::test]
-async fn a_large_object_goes_up_in_parts() {
-    let (_folder, storages) = storages();
-    for storage in storages {
-        let name = name();
-        let content = Bytes::from((0..MULTIPART_ABOVE_BYTES + 4321).map(|i| (i % 251) as u8).collect::<Vec<_>>());
-        let stored = storage.put_new(&name, content.clone()).await.unwrap();
-        assert_eq!(storage.get_checked(&name.to_string(), stored.bytes, stored.checksum).await.unwrap(), content);
-        storage.delete(&name.to_string()).await.unwrap();
-    }
+async fn a_large_object_goes_up_in_parts(storage: &ObjectStorage) {
+    let name = name();
+    let content = Bytes::from((0..MULTIPART_ABOVE_BYTES + 4321).map(|i| (i % 251) as u8).collect::<Vec<_>>());
+    let stored = storage.put_new(&name, content.clone()).await.unwrap();
+    assert_eq!(storage.get_checked(&name.to_string(), stored.bytes, stored.checksum).await.unwrap(), content);
+    storage.delete(&name.to_string()).await.unwrap();
 }
 
 #[test]
@@ -145,18 +152,17 @@ fn a_url_that_is_no_storage_is_answered_with_what_was_expected() {
 
 #[tokio::test]
 async fn what_a_crashed_writer_left_is_not_seen_and_is_swept() {
-    let (_folder, storages) = storages();
-    for storage in storages {
-        let Some(local) = &storage.local else { continue };
-        // A crash runs no destructors.
-        let (mut file, partial) = local.folder.create_partial().unwrap();
-        std::io::Write::write_all(&mut file, b"half a file").unwrap();
-        std::mem::forget(partial);
-        let again = ObjectStorage::open(Url::from_directory_path(local.folder.root()).unwrap().as_str()).unwrap();
-        assert_eq!(again.list("").await.unwrap(), []);
-        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
-        assert_eq!(again.remove_partial_files(tomorrow, Duration::from_secs(3600)).await.unwrap(), 1);
-    }
+    let folder = tempfile::tempdir().unwrap();
+    let storage = in_folder(&folder);
+    let local = storage.local.as_ref().unwrap();
+    // A crash runs no destructors.
+    let (mut file, partial) = local.folder.create_partial().unwrap();
+    std::io::Write::write_all(&mut file, b"half a file").unwrap();
+    std::mem::forget(partial);
+    let again = ObjectStorage::open(Url::from_directory_path(local.folder.root()).unwrap().as_str()).unwrap();
+    assert_eq!(again.list("").await.unwrap(), []);
+    let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+    assert_eq!(again.remove_partial_files(tomorrow, Duration::from_secs(3600)).await.unwrap(), 1);
 }
 
 #[tokio::test]

@@ -97,8 +97,9 @@ async fn a_file_that_is_no_catalog_is_corrupt() {
 
 /// Connections are killed while checkpoints are committed: each happens exactly once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs services: just test-services"]
 async fn retried_commits_happen_once_while_connections_are_killed() {
-    let Some(place) = Place::postgres().await else { return };
+    let place = Place::postgres().await;
     let Kind::Postgres { server, database } = &place.engine else { unreachable!() };
     let (server, database) = (server.clone(), database.clone());
     let killing = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Against a real broker, where `BASESTREAM_TEST_KAFKA` names one; otherwise these tests say nothing.
+//! Against the real broker that `BASESTREAM_TEST_KAFKA` names (`just services up`).
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::Consumer as _;
@@ -6,10 +6,10 @@ use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 
 use super::*;
 
-async fn real_log(properties: &[(&str, &str)]) -> Option<Arc<dyn Log>> {
-    let url = std::env::var("BASESTREAM_TEST_KAFKA").ok()?;
+async fn real_log(properties: &[(&str, &str)]) -> Arc<dyn Log> {
+    let url = std::env::var("BASESTREAM_TEST_KAFKA").expect("BASESTREAM_TEST_KAFKA names a broker: just services up");
     let properties = properties.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-    Some(crate::open(&url, &properties).await.unwrap())
+    crate::open(&url, &properties).await.unwrap()
 }
 
 fn addresses() -> String {
@@ -25,8 +25,9 @@ fn in_group(worker: &str, group: &str, topics: &[&str]) -> Subscription {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn a_topic_is_made_once_and_known_at_once() {
-    let Some(log) = real_log(&[]).await else { return };
+    let log = real_log(&[]).await;
     let topic = fresh_name("made");
     assert_eq!(log.bounds(&topic).await.unwrap(), []);
     assert_eq!(log.identity(&topic).await.unwrap_err().kind(), ErrorKind::NotFound);
@@ -41,8 +42,9 @@ async fn a_topic_is_made_once_and_known_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn the_position_passes_over_the_markers_of_transactions() {
-    let Some(log) = real_log(&[]).await else { return };
+    let log = real_log(&[]).await;
     let topic = fresh_name("transactions");
     log.create_topic(&topic, 1).await.unwrap();
     let send_transactions = {
@@ -77,8 +79,9 @@ async fn the_position_passes_over_the_markers_of_transactions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn three_workers_come_and_go_without_loss_or_overlap() {
-    let Some(log) = real_log(&[("heartbeat.interval.ms", "300")]).await else { return };
+    let log = real_log(&[("heartbeat.interval.ms", "300")]).await;
     let (events, logins) = (fresh_name("events"), fresh_name("logins"));
     log.create_topic(&events, 6).await.unwrap();
     log.create_topic(&logins, 4).await.unwrap();
@@ -116,8 +119,9 @@ async fn three_workers_come_and_go_without_loss_or_overlap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn a_start_that_expired_fails_and_names_the_range() {
-    let Some(log) = real_log(&[]).await else { return };
+    let log = real_log(&[]).await;
     let topic = fresh_name("expired");
     log.create_topic(&topic, 1).await.unwrap();
     log.append(&topic, numbered(0, 10)).await.unwrap();
@@ -130,8 +134,9 @@ async fn a_start_that_expired_fails_and_names_the_range() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn records_that_expire_under_a_consumer_fail_it_and_name_the_range() {
-    let Some(log) = real_log(&[("queued.min.messages", "1"), ("fetch.message.max.bytes", "1000")]).await else { return };
+    let log = real_log(&[("queued.min.messages", "1"), ("fetch.message.max.bytes", "1000")]).await;
     let topic = fresh_name("outrun");
     log.create_topic(&topic, 1).await.unwrap();
     for start in (0..2000).step_by(100) {
@@ -153,8 +158,9 @@ async fn records_that_expire_under_a_consumer_fail_it_and_name_the_range() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn new_partitions_are_assigned_to_who_consumes() {
-    let Some(log) = real_log(&[("topic.metadata.refresh.interval.ms", "500")]).await else { return };
+    let log = real_log(&[("topic.metadata.refresh.interval.ms", "500")]).await;
     let topic = fresh_name("growing");
     log.create_topic(&topic, 1).await.unwrap();
     let (catalog, stop) = (Arc::new(Catalog::default()), CancellationToken::new());
@@ -165,7 +171,7 @@ async fn new_partitions_are_assigned_to_who_consumes() {
     let grown = rdkafka::admin::NewPartitions::new(&topic, 3);
     admin.create_partitions([&grown], &AdminOptions::new()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let fresh = real_log(&[]).await.unwrap();
+    let fresh = real_log(&[]).await;
     fresh.append(&topic, numbered(100, 400)).await.unwrap();
     until("all records", || catalog.count() == 400).await;
     stop.cancel();
@@ -174,9 +180,10 @@ async fn new_partitions_are_assigned_to_who_consumes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn a_worker_that_stalls_loses_its_partitions_and_hears_of_it() {
     let stall = [("max.poll.interval.ms", "6000"), ("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "300")];
-    let Some(log) = real_log(&stall).await else { return };
+    let log = real_log(&stall).await;
     let topic = fresh_name("stalled");
     log.create_topic(&topic, 2).await.unwrap();
     log.append(&topic, numbered(0, 5000)).await.unwrap();
@@ -204,8 +211,9 @@ async fn a_worker_that_stalls_loses_its_partitions_and_hears_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn settings_that_the_group_refuses_fail_the_consumer() {
-    let Some(log) = real_log(&[("session.timeout.ms", "100"), ("heartbeat.interval.ms", "50")]).await else { return };
+    let log = real_log(&[("session.timeout.ms", "100"), ("heartbeat.interval.ms", "50")]).await;
     let topic = fresh_name("refused");
     log.create_topic(&topic, 1).await.unwrap();
     let told = work(log, in_group("a", &topic, &[&topic]), Arc::default(), CancellationToken::new()).await;
@@ -214,8 +222,9 @@ async fn settings_that_the_group_refuses_fail_the_consumer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn the_group_stores_no_offsets() {
-    let Some(log) = real_log(&[]).await else { return };
+    let log = real_log(&[]).await;
     let topic = fresh_name("stored");
     log.create_topic(&topic, 1).await.unwrap();
     log.append(&topic, numbered(0, 100)).await.unwrap();
