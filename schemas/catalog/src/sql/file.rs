@@ -36,7 +36,7 @@ pub(super) async fn put(session: &mut Session, file: &FileRecord, revision: Revi
             subject = excluded.subject, bytes = excluded.bytes, row_count = excluded.row_count, checksum = excluded.checksum,
             min_event_time = excluded.min_event_time, max_event_time = excluded.max_event_time, doomed = excluded.doomed,
             revision = excluded.revision
-        WHERE file.marked_for_deletion = 0";
+        WHERE file.doomed = 0";
     let values = values![
         file.path.as_str(),
         word_of(&file.kind, &KINDS)?,
@@ -60,7 +60,7 @@ pub(super) async fn put(session: &mut Session, file: &FileRecord, revision: Revi
 /// How many are marked for deletion, and when the first of them was. The commit that marked it is known for a day.
 pub(super) async fn marked_for_deletion(session: &mut Session) -> Result<Option<(i64, Micros)>> {
     let sql = "SELECT COUNT(*) AS files, MIN(COALESCE(commits.committed_at, 0)) AS since
-        FROM file LEFT JOIN commits ON commits.revision = file.revision WHERE file.marked_for_deletion = 1";
+        FROM file LEFT JOIN commits ON commits.revision = file.revision WHERE file.doomed = 1";
     let Some(row) = session.row(sql, values![]).await? else { return Ok(None) };
     let files = row.integer("files")?;
     Ok(row.integer_or_null("since")?.filter(|_| files > 0).map(|since| (files, since)))
