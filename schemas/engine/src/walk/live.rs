@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry::Vacant;
 
+use crate::plan::links::{ConditionIndex, PairRangeIndex};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use types::{Error, Result};
 
-/// A condition (index) in a range (index).
-pub(super) type Place = (usize, usize);
+/// A condition in a range.
+pub(super) type Place = (ConditionIndex, PairRangeIndex);
 
 /// Whether each edge of a set is live, by place.
 #[derive(Default)]
@@ -16,12 +17,12 @@ pub(super) struct LiveEdges(HashMap<Place, Vec<bool>>);
 
 impl LiveEdges {
     /// However often a place is asked, it is looked at once.
-    pub(super) fn of(walk: &Walk<'_>, edges: &EdgeSet<'_>, places: impl Iterator<Item = Place>) -> Result<LiveEdges> {
+    pub(super) fn for_places(walk: &Walk<'_>, edges: &EdgeSet<'_>, places: impl Iterator<Item = Place>) -> Result<LiveEdges> {
         let mut live = HashMap::new();
         for place in places {
             if let Vacant(vacant) = live.entry(place) {
                 let (condition, range) = place;
-                vacant.insert(edges.live(walk, condition, &walk.links.ranges[range])?);
+                vacant.insert(edges.live(walk, condition, walk.links.range(range))?);
             }
         }
         Ok(LiveEdges(live))

@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, ListBuilder, RecordBatch
 use arrow::compute::{concat, take};
 use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 
-use crate::plan::links::Side;
+use crate::plan::links::{ConditionIndex, Side};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
@@ -41,7 +41,7 @@ impl Walk<'_> {
         let near = EdgeSet::gather(self, Side::Near, self.keys_at(groups, 1)?.iter())?;
         let nodes = self.nodes(&near)?;
         let thresholds = near.thresholds(1);
-        let near_live = LiveEdges::of(self, &near, places(self.links, Side::Near))?;
+        let near_live = LiveEdges::for_places(self, &near, places(self.links, Side::Near))?;
         let mut newest: Vec<Path> = Vec::new();
         self.meet(&near, &nodes, &thresholds, &mut |meeting| {
             newest.extend(self.newest_paths(meeting, &near_live, most, of)?);
@@ -55,13 +55,13 @@ impl Walk<'_> {
     /// The same of a meeting's pairs.
     fn newest_paths(&self, meeting: &Meeting<'_>, near_live: &LiveEdges, most: usize, of: Option<usize>) -> Result<Vec<Path>> {
         let (links, near, far) = (self.links, meeting.near, meeting.far);
-        let far_live = LiveEdges::of(self, far, places(links, Side::Far))?;
+        let far_live = LiveEdges::for_places(self, far, places(links, Side::Far))?;
         let mut numbers = Numbers::default();
         let near_ends = EndIds::of(self, &mut numbers, near, end_columns(links, links.aggregates.iter(), Side::Near))?;
         let far_ends = EndIds::of(self, &mut numbers, far, end_columns(links, links.aggregates.iter(), Side::Far))?;
         let counted = Counted::of(self, (near_live, &far_live), (&near_ends, &far_ends))?;
         let linked_at = linked_at(near.seen(self)?, far.seen(self)?);
-        let existing = (0, links.existence);
+        let existing = (ConditionIndex::NONE, links.existence);
         let live = (near_live.at(existing)?, far_live.at(existing)?);
         let mut found = Vec::new();
         meeting.pairs(live, &apart(links, &links.apart, (&near_ends, &far_ends))?, |pair| {
