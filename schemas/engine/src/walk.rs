@@ -13,7 +13,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 
 use crate::plan::ViewPlan;
-use crate::plan::links::{LinkPlan, Side};
+use crate::plan::links::{ConditionIndex, LinkPlan, Side};
 use crate::states::KeyCodec;
 use crate::states::values::Values;
 use types::Result;
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
     fn nodes(&self, near: &EdgeSet<'_>) -> Result<Nodes<'a>> {
         let codec = self.codec.nodes()?;
         let prefixes = codec.far(&near.keys(self, &self.links.layout.via)?, near.len())?;
-        let live = near.live(self, 0, &self.links.ranges[self.links.existence])?;
+        let live = near.live(self, ConditionIndex::NONE, self.links.longest_range())?;
         let mut nodes = Nodes::default();
         let mut known: hashbrown::HashMap<&[u8], usize> = hashbrown::HashMap::with_capacity(near.len());
         for edge in (0..near.len()).filter(|edge| live[*edge]) {

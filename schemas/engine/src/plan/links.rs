@@ -38,6 +38,23 @@ pub(super) use split::has_join;
 /// Neighbours that a walk follows from one node, where WITH (max_degree = ..) does not say.
 pub const MAX_DEGREE: usize = 10_000;
 
+/// An index into [`LinkPlan::conditions`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConditionIndex(pub usize);
+
+impl ConditionIndex {
+    /// The condition that every edge meets.
+    pub const NONE: ConditionIndex = ConditionIndex(0);
+}
+
+/// An index into [`LinkPlan::ranges`]. The ranges that edges are kept over ([`ViewPlan::ranges`]) are others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PairRangeIndex(pub usize);
+
+/// An index into the uses of the edges' own plan ([`ViewPlan::uses`]). What the columns need ([`LinkPlan::uses`]) are others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EdgeUseIndex(pub usize);
+
 /// What a linked view's users see, and how its edges are walked to answer them.
 #[derive(Debug, Clone)]
 pub struct LinkPlan {
@@ -59,7 +76,7 @@ pub struct LinkPlan {
     pub apart: Vec<usize>,
     /// What columns are asked over. The one at `existence` decides which keys have a row.
     pub ranges: Vec<PairRange>,
-    pub existence: usize,
+    pub existence: PairRangeIndex,
     pub aggregates: Vec<LinkAggregate>,
     /// The values that the columns need: `state` is an index into `aggregates`, `range` into `ranges`.
     pub uses: Vec<Use>,
@@ -134,9 +151,8 @@ pub struct LinkAggregate {
     /// The call as its user wrote it, without `within`.
     pub sql: String,
     pub function: String,
-    /// Indices into [`LinkPlan::conditions`].
-    pub near: usize,
-    pub far: usize,
+    pub near: ConditionIndex,
+    pub far: ConditionIndex,
     /// Indices into [`LinkPlan::ends`], besides [`LinkPlan::apart`].
     pub apart: Vec<usize>,
     pub over: Over,
@@ -144,8 +160,8 @@ pub struct LinkAggregate {
 }
 
 impl LinkAggregate {
-    /// A side's condition: an index into [`LinkPlan::conditions`].
-    pub fn condition(&self, side: Side) -> usize {
+    /// A side's condition.
+    pub fn condition(&self, side: Side) -> ConditionIndex {
         match side {
             Side::Near => self.near,
             Side::Far => self.far,
@@ -197,16 +213,25 @@ impl Reach for PairRange {
 }
 
 impl LinkPlan {
+    pub fn range(&self, index: PairRangeIndex) -> &PairRange {
+        &self.ranges[index.0]
+    }
+
+    /// The range that decides which keys have a row: per side the longest.
+    pub fn longest_range(&self) -> &PairRange {
+        self.range(self.existence)
+    }
+
     /// The edge plan's use that says which edges of a side, under a condition, lie in a range.
     ///
     /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]: the number of
     /// events.
-    pub(crate) fn edge_use(&self, edges: &ViewPlan, condition: usize, range: &Range) -> Result<usize> {
-        self.state_use(edges, self.conditions[condition].state, range)
+    pub(crate) fn edge_use(&self, edges: &ViewPlan, condition: ConditionIndex, range: &Range) -> Result<EdgeUseIndex> {
+        self.state_use(edges, self.conditions[condition.0].state, range)
     }
 
     /// The edge plan's use of when edges were last seen.
-    pub(crate) fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<usize> {
+    pub(crate) fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<EdgeUseIndex> {
         self.state_use(edges, self.seen, range)
     }
 
@@ -219,17 +244,19 @@ impl LinkPlan {
     /// Before what no event can count any more at `t` or later: the left edges of either side's longest range. Where rows are kept by
     /// tile, the floors of the tiles tell it.
     pub fn edges_from(&self, t: Micros) -> EdgesFrom {
-        let longest = &self.ranges[self.existence];
+        let longest = self.longest_range();
         match self.kind {
             EdgeKind::Liveness => EdgesFrom { near: longest.near.at(t).from, far: longest.far.at(t).from },
             EdgeKind::Full => EdgesFrom::default(),
         }
     }
 
-    fn state_use(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<usize> {
+    fn state_use(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<EdgeUseIndex> {
         let usage = self.edge_range(edges, range).map(|range| Use { state, range });
         let found = usage.and_then(|usage| edges.uses.iter().position(|known| *known == usage));
-        found.ok_or_else(|| Error::internal("a linked view asks for what its edges do not keep").with("view", &edges.view))
+        found
+            .map(EdgeUseIndex)
+            .ok_or_else(|| Error::internal("a linked view asks for what its edges do not keep").with("view", &edges.view))
     }
 }
 
@@ -271,7 +298,7 @@ pub(super) fn plan(
         apart: (0..edges.apart).collect(),
         ends: edges.ends.clone(),
         ranges: fanned.ranges,
-        existence: fanned.existence,
+        existence: PairRangeIndex(fanned.existence),
         aggregates,
         uses: fanned.uses,
         value_schema,

@@ -9,7 +9,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, TimestampMicrosecondAr
 use arrow::compute::interleave;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
-use crate::plan::links::{EdgeKind, PairRange, Side};
+use crate::plan::links::{ConditionIndex, EdgeKind, EdgeUseIndex, PairRange, Side};
 use crate::states::ranges::{merged, merged_states};
 use crate::states::{Pieces, StateRows};
 use crate::walk::degree;
@@ -61,8 +61,8 @@ pub(super) struct EdgeSet<'a> {
     found: Found<'a>,
     /// [`EdgeKind::Full`]: the rows to be merged.
     pieces: Pieces<'a>,
-    /// Merged values by their index among the edge plan's uses.
-    values: HashMap<usize, ArrayRef>,
+    /// Merged values by the edge plan's use.
+    values: HashMap<EdgeUseIndex, ArrayRef>,
 }
 
 impl<'a> EdgeSet<'a> {
@@ -90,7 +90,7 @@ impl<'a> EdgeSet<'a> {
         let uses = uses_of(walk, self.side)?;
         if walk.links.kind == EdgeKind::Liveness {
             for usage in uses {
-                let seen = self.found.last_seen(plan.state_offset(plan.uses[usage].state), self.len())?;
+                let seen = self.found.last_seen(plan.state_offset(plan.uses[usage.0].state), self.len())?;
                 self.values.insert(usage, seen);
             }
             return Ok(());
@@ -98,7 +98,8 @@ impl<'a> EdgeSet<'a> {
         for rows in &self.found.rows {
             self.pieces.add(self.found.batches[rows.batch], rows.from..rows.to, rows.edge, rows.rolled_up);
         }
-        let merged = merged(plan, &self.pieces, self.len(), walk.t, &uses)?;
+        let indices: Vec<usize> = uses.iter().map(|usage| usage.0).collect();
+        let merged = merged(plan, &self.pieces, self.len(), walk.t, &indices)?;
         self.values = uses.into_iter().zip(merged).collect();
         Ok(())
     }
@@ -129,7 +130,7 @@ impl<'a> EdgeSet<'a> {
     }
 
     /// Whether each edge has an event in its side's range that meets a condition.
-    pub(super) fn live(&self, walk: &Walk<'_>, condition: usize, range: &PairRange) -> Result<Vec<bool>> {
+    pub(super) fn live(&self, walk: &Walk<'_>, condition: ConditionIndex, range: &PairRange) -> Result<Vec<bool>> {
         let range = range.range(self.side);
         let value = self.value(walk.links.edge_use(walk.plan, condition, range)?)?;
         Ok(match walk.links.kind {
@@ -143,14 +144,14 @@ impl<'a> EdgeSet<'a> {
     }
 
     /// How many events of each edge meet a condition in its side's range.
-    pub(super) fn counts(&self, walk: &Walk<'_>, condition: usize, range: &PairRange) -> Result<Vec<u64>> {
+    pub(super) fn counts(&self, walk: &Walk<'_>, condition: ConditionIndex, range: &PairRange) -> Result<Vec<u64>> {
         let value = self.value(walk.links.edge_use(walk.plan, condition, range.range(self.side))?)?;
         Ok(value.as_primitive::<Int64Type>().iter().map(|count| count.unwrap_or_default().max(0) as u64).collect())
     }
 
     /// When each edge was last seen, in its side's longest range.
     pub(super) fn seen(&self, walk: &Walk<'_>) -> Result<&ArrayRef> {
-        let longest = &walk.links.ranges[walk.links.existence];
+        let longest = walk.links.longest_range();
         self.value(walk.links.seen_use(walk.plan, longest.range(self.side))?)
     }
 
@@ -178,23 +179,23 @@ impl<'a> EdgeSet<'a> {
         (0..nodes).map(|node| Threshold { near: near(node), far: u64::MAX }).collect()
     }
 
-    fn value(&self, usage: usize) -> Result<&ArrayRef> {
+    fn value(&self, usage: EdgeUseIndex) -> Result<&ArrayRef> {
         self.values.get(&usage).ok_or_else(|| Error::internal("a walk asks for what it did not merge"))
     }
 }
 
 /// The edge plan's uses that a side's edges are asked for.
-fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<usize>> {
+fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<EdgeUseIndex>> {
     let mut uses = Vec::new();
     for range in &walk.links.ranges {
         let range = range.range(side);
         for (index, condition) in walk.links.conditions.iter().enumerate() {
             if condition.side.is_none_or(|of| of == side) {
-                uses.push(walk.links.edge_use(walk.plan, index, range)?);
+                uses.push(walk.links.edge_use(walk.plan, ConditionIndex(index), range)?);
             }
         }
     }
-    let longest = &walk.links.ranges[walk.links.existence];
+    let longest = walk.links.longest_range();
     uses.push(walk.links.seen_use(walk.plan, longest.range(side))?);
     uses.sort_unstable();
     uses.dedup();
@@ -209,7 +210,7 @@ pub(super) struct Alive<'a> {
 
 impl<'a> Alive<'a> {
     pub(super) fn in_longest_range(walk: &Walk<'_>, side: Side, rows: &'a StateRows) -> Result<Alive<'a>> {
-        let longest = &walk.links.ranges[walk.links.existence];
+        let longest = walk.links.longest_range();
         let seen = timestamps(rows.batch(), walk.plan.state_offset(walk.links.seen))?;
         Ok(Alive { seen: seen.values(), from: longest.range(side).at(walk.t).from })
     }

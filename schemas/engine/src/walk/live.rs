@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry::Vacant;
 
+use crate::plan::links::{ConditionIndex, PairRangeIndex};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use types::{Error, Result};
 
-/// A condition (index) in a range (index).
-pub(super) type Place = (usize, usize);
+/// A condition in a range.
+pub(super) type Place = (ConditionIndex, PairRangeIndex);
 
 /// Whether each edge of a set is live, by place.
 #[derive(Default)]
@@ -21,7 +22,7 @@ impl LiveEdges {
         for place in places {
             if let Vacant(vacant) = live.entry(place) {
                 let (condition, range) = place;
-                vacant.insert(edges.live(walk, condition, &walk.links.ranges[range])?);
+                vacant.insert(edges.live(walk, condition, walk.links.range(range))?);
             }
         }
         Ok(LiveEdges(live))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow::compute::cast;
 
-use crate::plan::links::{LinkAggregate, Over, Side};
+use crate::plan::links::{ConditionIndex, LinkAggregate, Over, PairRangeIndex, Side};
 use crate::states::answer::Need;
 use crate::walk::Walk;
 use crate::walk::degree::Threshold;
@@ -24,7 +24,7 @@ pub(super) struct Merging<'a> {
     walk: Walk<'a>,
     rows: usize,
     /// Per range that is needed, whether each key has a pair in it.
-    exists: HashMap<usize, Vec<bool>>,
+    exists: HashMap<PairRangeIndex, Vec<bool>>,
     values: Vec<Value>,
     numbers: Numbers,
     near: LiveEdges,
@@ -37,15 +37,15 @@ struct FarEdges {
     live: LiveEdges,
     ends: EndIds,
     /// Far states by state and range, with the row of each far edge.
-    states: HashMap<Place, (Vec<ArrayRef>, Vec<Option<u32>>)>,
+    states: HashMap<(usize, PairRangeIndex), (Vec<ArrayRef>, Vec<Option<u32>>)>,
 }
 
 impl<'a> Merging<'a> {
     /// Keys of which a sample is followed (`thresholds`, one for each key) have their values estimated.
     pub(super) fn new(walk: &Walk<'a>, near: &EdgeSet<'_>, wanted: &[usize], thresholds: &[Threshold]) -> Result<Merging<'a>> {
         let (links, rows) = (walk.links, thresholds.len());
-        let Need { ranges, uses } = Need::for_columns(walk.plan, links.existence, wanted);
-        let exists: HashMap<usize, Vec<bool>> = ranges.into_iter().map(|range| (range, vec![false; rows])).collect();
+        let Need { ranges, uses } = Need::for_columns(walk.plan, links.existence.0, wanted);
+        let exists = ranges.into_iter().map(|range| (PairRangeIndex(range), vec![false; rows])).collect();
         let values = uses.into_iter().map(|usage| Value::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
         let mut numbers = Numbers::default();
         let near_ends = EndIds::number(walk, &mut numbers, near, end_columns(links, aggregates(&values), Side::Near))?;
@@ -55,7 +55,7 @@ impl<'a> Merging<'a> {
         for value in &merging.values {
             let place = (value.aggregate.near, value.range);
             if let Over::States { idempotent: false, .. } = value.aggregate.over {
-                merging.copies.insert(place, near.counts(walk, place.0, &links.ranges[place.1])?);
+                merging.copies.insert(place, near.counts(walk, place.0, links.range(place.1))?);
             }
         }
         Ok(merging)
@@ -63,7 +63,7 @@ impl<'a> Merging<'a> {
 
     /// Whether edges are live at all, and under each value's condition.
     fn live(&self, edges: &EdgeSet<'_>, side: Side) -> Result<LiveEdges> {
-        let bare = self.exists.keys().map(|range| (0, *range));
+        let bare = self.exists.keys().map(|range| (ConditionIndex::NONE, *range));
         let of_values = self.values.iter().map(|value| (value.aggregate.condition(side), value.range));
         LiveEdges::at_places(&self.walk, edges, bare.chain(of_values))
     }
@@ -76,7 +76,7 @@ impl<'a> Merging<'a> {
             if let Over::States { state, .. } = value.aggregate.over
                 && !states.contains_key(&(state, value.range))
             {
-                states.insert((state, value.range), far.states(&self.walk, state, &self.walk.links.ranges[value.range])?);
+                states.insert((state, value.range), far.states(&self.walk, state, links.range(value.range))?);
             }
         }
         Ok(FarEdges { live, ends, states })
@@ -88,7 +88,8 @@ impl<'a> Merging<'a> {
         let ends = (&self.near_ends, &held.ends);
         let apart_in_where = apart(links, &links.apart, ends)?;
         for (range, exists) in &mut self.exists {
-            let live = (self.near.at((0, *range))?, held.live.at((0, *range))?);
+            let place = (ConditionIndex::NONE, *range);
+            let live = (self.near.at(place)?, held.live.at(place)?);
             meeting.pairs(live, &apart_in_where, |pair| exists[pair.group as usize] = true);
         }
         for value in &mut self.values {
@@ -124,7 +125,7 @@ impl<'a> Merging<'a> {
         let mut columns: Vec<ArrayRef> = groups.to_vec();
         columns.push(Arc::new(TimestampMicrosecondArray::from_value(self.walk.t, self.rows).with_timezone("UTC")));
         for range in 0..links.ranges.len() {
-            let exists = self.exists.get(&range);
+            let exists = self.exists.get(&PairRangeIndex(range));
             let events = exists.map(|exists| exists.iter().map(|exists| i64::from(*exists)).collect::<Int64Array>());
             columns.push(Arc::new(events.unwrap_or_else(|| Int64Array::from_value(0, self.rows))));
         }

@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, ListBuilder, RecordBatch
 use arrow::compute::{concat, take};
 use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 
-use crate::plan::links::Side;
+use crate::plan::links::{ConditionIndex, Side};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use crate::walk::ids::{EndIds, Numbers, apart, end_columns};
@@ -61,7 +61,7 @@ impl Walk<'_> {
         let far_ends = EndIds::number(self, &mut numbers, far, end_columns(links, links.aggregates.iter(), Side::Far))?;
         let counted = Counted::new(self, (near_live, &far_live), (&near_ends, &far_ends))?;
         let linked_at = linked_at(near.seen(self)?, far.seen(self)?);
-        let existing = (0, links.existence);
+        let existing = (ConditionIndex::NONE, links.existence);
         let live = (near_live.at(existing)?, far_live.at(existing)?);
         let mut found = Vec::new();
         meeting.pairs(live, &apart(links, &links.apart, (&near_ends, &far_ends))?, |pair| {

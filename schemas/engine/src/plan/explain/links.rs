@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 use super::edges_text;
-use crate::plan::links::{EdgeKind, LinkPlan};
+use crate::plan::links::{EdgeKind, LinkPlan, PairRangeIndex};
 use crate::plan::{ColumnKind, ViewPlan};
 use types::tiles::EdgesFrom;
 
@@ -48,7 +48,8 @@ pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
         match &column.kind {
             ColumnKind::Key(_) => lines.push(format!("{near}.{name}")),
             ColumnKind::Value(value) => {
-                let ranges: Vec<String> = value.ranges.iter().map(|range| over(links, *range)).filter(|over| !over.is_empty()).collect();
+                let ranges: Vec<String> =
+                    value.ranges.iter().map(|range| over(links, PairRangeIndex(*range))).filter(|over| !over.is_empty()).collect();
                 let ranges = if ranges.is_empty() { "all time".to_owned() } else { ranges.join("; ") };
                 lines.push(format!("{} AS {name} /* {} */", value.sql, ranges));
             }
@@ -66,8 +67,8 @@ pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
 }
 
 /// A range as conditions on either edge: on when it was last seen, or on its tiles. Empty for all time.
-fn over(links: &LinkPlan, range: usize) -> String {
-    let range = &links.ranges[range];
+fn over(links: &LinkPlan, range: PairRangeIndex) -> String {
+    let range = links.range(range);
     let column = match links.kind {
         EdgeKind::Liveness => format!("s{}", links.seen),
         EdgeKind::Full => "tile".to_owned(),

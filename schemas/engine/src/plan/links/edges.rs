@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr, lit};
 use crate::plan::columns::{StateCall, events_state, position_or_push, qualified_sql_of};
 use crate::plan::links::calls::{Argument, LinkCall};
 use crate::plan::links::split::Joined;
-use crate::plan::links::{Condition, EdgeKind, EdgeLayout, EndPoint, Ends, Side};
+use crate::plan::links::{Condition, ConditionIndex, EdgeKind, EdgeLayout, EndPoint, Ends, Side};
 use types::columns::EVENT_TIME;
 use types::{Error, Result};
 
@@ -42,8 +42,8 @@ pub(super) struct Edges<'a> {
 }
 
 struct Placed {
-    near: usize,
-    far: usize,
+    near: ConditionIndex,
+    far: ConditionIndex,
     apart: Vec<usize>,
     over: PlacedOver,
 }
@@ -157,7 +157,7 @@ impl<'a> Edges<'a> {
     }
 
     /// The condition of this side, with the state that says which edges meet it.
-    fn condition(&mut self, condition: Option<(Side, &Expr)>) -> Result<usize> {
+    fn condition(&mut self, condition: Option<(Side, &Expr)>) -> Result<ConditionIndex> {
         let flag = condition.map(|(side, expr)| self.flag(side, expr));
         let (call, sql) = match self.kind {
             EdgeKind::Liveness => (last_seen(), "max(event_time)".to_owned()),
@@ -173,10 +173,10 @@ impl<'a> Edges<'a> {
         };
         let condition = Condition { side: condition.map(|(side, _)| side), state };
         let known = self.conditions.iter().position(|known| known.state == condition.state && known.side == condition.side);
-        Ok(known.unwrap_or_else(|| {
+        Ok(ConditionIndex(known.unwrap_or_else(|| {
             self.conditions.push(condition);
             self.conditions.len() - 1
-        }))
+        })))
     }
 
     /// The state of the far edges that a call merges.

@@ -97,7 +97,7 @@ async fn each_side_has_its_own_range_and_a_row_needs_the_longest_of_both() {
     .await;
     let range = |near, far| PairRange { near: trailing(near), far: trailing(far) };
     assert_eq!(links.ranges, [range(7, 7), range(365, 1), range(365, 7)]);
-    assert_eq!(links.existence, 2);
+    assert_eq!(links.existence.0, 2);
 }
 
 fn trailing(days: u64) -> Range {

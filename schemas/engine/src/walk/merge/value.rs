@@ -7,7 +7,7 @@ use arrow::compute::{cast, concat, take};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-use crate::plan::links::{LinkAggregate, Over, Side};
+use crate::plan::links::{LinkAggregate, Over, PairRangeIndex, Side};
 use crate::states::merge::groups_accumulator;
 use crate::walk::Walk;
 use crate::walk::degree::Threshold;
@@ -22,7 +22,7 @@ const PAIRS: usize = 65_536;
 pub(super) struct Value {
     /// The index among the view's uses.
     pub(super) usage: usize,
-    pub(super) range: usize,
+    pub(super) range: PairRangeIndex,
     pub(super) aggregate: LinkAggregate,
     merge: Merge,
     /// Per end point, the key (plus 1) that took it last: pairs come key after key, and each key takes an end point once.
@@ -53,7 +53,7 @@ impl Value {
             false => Merge::Accumulate(Accumulate::new(function, thresholds.len())?),
         };
         let estimate = thresholds.iter().any(Threshold::is_sampled).then(|| Estimate::new(&links.layout, &aggregate, thresholds));
-        Ok(Value { usage, range: links.uses[usage].range, aggregate, merge, taken: Vec::new(), estimate })
+        Ok(Value { usage, range: PairRangeIndex(links.uses[usage].range), aggregate, merge, taken: Vec::new(), estimate })
     }
 
     /// Takes the end points of pairs on one side: `ids` are their numbers, below `known`; `values` what they stand for.
