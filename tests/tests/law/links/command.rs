@@ -1,6 +1,7 @@
 //! `basestream verify` of a linked view as its users run it: in this process, against a running node, and with the log.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
 use std::time::{Duration, Instant};
 
 use basestream_tests::process::{Project, free_port};
@@ -140,14 +141,25 @@ fn verify_joined(project: &Project, when: &str) {
     }
 }
 
+fn is_ready(http: &str) -> bool {
+    let mut answer = String::new();
+    let asked = std::net::TcpStream::connect(http).and_then(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /readyz HTTP/1.0\r\nhost: localhost\r\n\r\n")?;
+        stream.read_to_string(&mut answer)
+    });
+    asked.is_ok() && answer.split_whitespace().nth(1) == Some("200")
+}
+
 #[test]
 fn the_command_verifies_linked_views_fresh_and_after_runs() {
     let project = project();
     project.ok(&["check"]).unwrap();
     let up = project.start("up").unwrap();
     let began = Instant::now();
-    while std::net::TcpStream::connect(&project.http).is_err() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{}", project.log_of("up"));
+    // The address is taken before definitions are applied: a listening port is not enough.
+    while !is_ready(&project.http) {
+        assert!(began.elapsed() < Duration::from_secs(60), "timed out: {}", project.log_of("up"));
         std::thread::sleep(Duration::from_millis(100));
     }
     ingest(&project, 1);
