@@ -19,7 +19,7 @@ pub enum Expect {
     LogIdentity { partition: PartitionId, identity: String },
     /// `owner` holds the lease at `epoch` and it has not expired at `now`.
     Lease { name: String, owner: String, epoch: i64, now: Micros },
-    /// The lease is free: absent, expired at `now`, or `owner`'s own.
+    /// The lease is free: absent, expired at `now`, or already `owner`'s.
     LeaseFree { name: String, owner: String, now: Micros },
     /// The view version's published snapshot (if any) has a cut that `cut` covers.
     CutNotBehind { view: Arc<str>, version: u32, cut: Vector },
@@ -27,7 +27,7 @@ pub enum Expect {
     NewestVersion { kind: DefinitionKind, name: Arc<str>, version: Option<u32> },
     /// No file of these paths is marked for deletion, and none was made before the time that the collector gave up on.
     NotMarkedForDeletion { paths: Vec<String> },
-    /// The run is in progress: nobody has ended it, or closed it because its process died.
+    /// The run is in progress: it was neither ended, nor closed because its process died.
     Running { run: Uuid },
     /// The catalog names each of these files, and none is marked for deletion.
     Named { paths: Vec<String> },
@@ -37,7 +37,7 @@ pub enum Expect {
     Revision(Revision),
 }
 
-/// A record to be written: inserted, or replacing the one of the same key.
+/// A record to write: inserted, or replacing the record with the same key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Add {
     Definition(DefinitionRecord),
@@ -54,7 +54,7 @@ pub enum Add {
     Mark(MarkRecord),
 }
 
-/// A record to be deleted.
+/// A record to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remove {
     /// Marks the file for deletion; [`Remove::File`] deletes the row after the file.

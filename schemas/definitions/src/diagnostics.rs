@@ -18,9 +18,9 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// `None` for a definition created in code.
     pub file: Option<PathBuf>,
-    /// Counted from 1; 0 when the whole file is meant.
+    /// Counted from 1; 0 refers to the whole file.
     pub line: usize,
-    /// Characters, counted from 1; 0 when the whole line or file is meant.
+    /// Characters, counted from 1; 0 refers to the whole line or file.
     pub column: usize,
     /// What was found.
     pub message: String,

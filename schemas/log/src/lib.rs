@@ -54,7 +54,7 @@ impl fmt::Display for TopicPartition {
 pub struct Fetched {
     pub source: TopicPartition,
     pub records: Vec<Record>,
-    /// The next offset to be read. May be past the last record (control records, compaction).
+    /// The next offset to read. May be past the last record (control records, compaction).
     pub position: Offset,
     /// True if the position was at the partition's end when this was fetched.
     pub at_end: bool,

@@ -1,5 +1,4 @@
-//! Makes names survive a power loss: a file's name is durable once its folder is synced, and a folder's once its parent
-//! is.
+//! Makes file and folder names survive a power loss: a name is durable once the folder that contains it is synced.
 
 use std::fs;
 use std::io::{ErrorKind, Result};

@@ -11,9 +11,9 @@ pub enum ErrorKind {
     NotFound,
     /// Another process was faster (a fence, a lease, a compare-and-advance): read again, then decide.
     Conflict,
-    /// A service did not answer: try again later.
+    /// A service did not respond: try again later.
     Unavailable,
-    /// Stored data is damaged or of an unknown format: do not merge it, rebuild it.
+    /// Stored data is damaged or has an unknown format: do not merge it, rebuild it.
     Corrupt,
     /// A limit was reached (memory, state size, queue): ask for less or raise the limit.
     Limit,

@@ -51,7 +51,7 @@ impl Id {
     }
 }
 
-/// How far back an id makes a duplicate.
+/// The time within which a repeated id is a duplicate.
 #[derive(Debug, Clone, Copy)]
 struct Window(Micros);
 

@@ -28,7 +28,7 @@ pub struct CollectionPlan {
     pub mark_for_deletion: Vec<String>,
     /// Paths that an earlier collection marked: their files can be deleted.
     pub delete: Vec<String>,
-    /// Snapshots of retired view versions that nobody reads.
+    /// Snapshots of retired view versions that are no longer read.
     pub withdraw: Vec<(Arc<str>, u32)>,
     /// Checkpoints past retention that have no file left.
     #[serde(serialize_with = "uuid_text::list::serialize")]

@@ -147,7 +147,7 @@ fn sqlite_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        // NORMAL may lose the last commits at a power loss.
+        // NORMAL may lose the last commits in a power loss.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(PATIENCE)

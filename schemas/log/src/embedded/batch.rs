@@ -1,4 +1,4 @@
-//! How a record batch is stored: one BLOB, format 1.
+//! Encodes and decodes a stored record batch: one BLOB, format 1.
 //!
 //! The BLOB holds the records in order. Each record is a flag byte (1 has a key, 2 has a value), then the length and
 //! bytes of the key and of the value where present, then the number of headers and, for each, the length and bytes of

@@ -35,7 +35,7 @@ impl Filters {
     /// Builds the filter of a range that has none; returns true if it has one now.
     pub(super) fn fill(&self, index: usize, highs: &mut Vec<u64>) -> bool {
         highs.dedup();
-        // Its size is known in advance, nearly.
+        // Its approximate size is known before it is built.
         let expected = highs.len() * 5 / 4 + 1_024;
         if !self.share.reserve(expected) {
             return false;
