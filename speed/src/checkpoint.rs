@@ -1,4 +1,5 @@
-//! A checkpoint: files first, under fresh names, durable; then one transaction that records them and advances the partitions.
+//! Writes a checkpoint: first the files, durable and under fresh names, then one transaction that records them and
+//! advances the partitions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,21 +17,21 @@ use types::{Error, Result, failpoint};
 
 use crate::epoch::SealedEpoch;
 
-/// A checkpoint under way. Dropped, it is given up.
+/// A checkpoint in progress. Dropping it gives it up.
 pub(crate) struct Checkpoint {
-    /// Where its partitions stood before.
+    /// Its partitions' positions before it.
     pub(crate) starts: Vector,
-    /// `None` once its outcome was told.
+    /// `None` after its outcome was returned.
     commit: Option<AbortOnDropHandle<Result<(CheckpointRecord, Duration)>>>,
 }
 
 impl Checkpoint {
-    /// Begins to write and commit an epoch. `views`: all that its layers may have states of.
+    /// Begins to write and commit an epoch. `views` are all views that its layers may have states of.
     pub(crate) fn begin(sealed: SealedEpoch, views: Vec<LiveView>, storage: ObjectStorage, catalog: Catalog) -> Self {
         let starts = sealed.record.ranges.iter().map(|range| (range.partition.clone(), range.start)).collect();
         let began = Instant::now();
         let commit = tokio::spawn(async move {
-            // Encoding takes a thread of its own: those that answer questions go on.
+            // Encoding runs on a separate thread, so that the threads that serve queries continue.
             let files = tokio::task::spawn_blocking(move || {
                 let files = Handle::current().block_on(write(&sealed, &views, &storage));
                 files.map(|files| (sealed, files))
@@ -45,8 +46,8 @@ impl Checkpoint {
         Self { starts, commit: Some(AbortOnDropHandle::new(commit)) }
     }
 
-    /// Until it is committed: what was, and how long it took. `Conflict`: somebody else owns one of its partitions; nothing of it is
-    /// counted. May be given up and called again.
+    /// Waits until it is committed; returns its record and how long it took. `Conflict`: another worker owns one of its
+    /// partitions, and none of it is counted. May be cancelled and called again.
     pub(crate) async fn committed(&mut self) -> Result<(CheckpointRecord, Duration)> {
         let commit = self.commit.as_mut().ok_or_else(|| Error::internal("the outcome of a checkpoint was told before"))?;
         let outcome = commit.await;
@@ -54,8 +55,8 @@ impl Checkpoint {
         outcome.map_err(Error::from)?
     }
 
-    /// Ends it. A transaction that the catalog has already been sent may still be committed: then whoever goes on from the position before
-    /// it is refused, once.
+    /// Cancels it. A transaction that was already sent to the catalog may still be committed: then a worker that
+    /// continues from the position before it is refused, once.
     pub(crate) async fn give_up(self) {
         if let Some(commit) = self.commit {
             commit.abort();
@@ -64,7 +65,7 @@ impl Checkpoint {
     }
 }
 
-/// All files of an epoch, durable.
+/// Writes all files of an epoch, durably.
 async fn write(sealed: &SealedEpoch, views: &[LiveView], storage: &ObjectStorage) -> Result<Vec<FileRecord>> {
     let id = sealed.record.id;
     failpoint::hit("checkpoint.before_archive")?;
@@ -81,8 +82,8 @@ async fn write(sealed: &SealedEpoch, views: &[LiveView], storage: &ObjectStorage
     Ok(files)
 }
 
-/// One states object with a section for every live view that reads these streams, also when the view got no event. A view that
-/// failed on one gets none: a reader rebuilds what it does not find.
+/// Writes one states object with a section for every live view that reads these streams, even if the view got no event.
+/// A view that failed on an event gets none: a reader recomputes a missing section.
 async fn write_states(sealed: &SealedEpoch, views: &[LiveView], storage: &ObjectStorage) -> Result<Option<FileRecord>> {
     let record = &sealed.record;
     let mut streams: Vec<Arc<str>> = record.ranges.iter().map(|range| range.partition.stream.clone()).collect();

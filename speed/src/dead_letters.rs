@@ -1,4 +1,4 @@
-//! Collecting dead letters: the raw record with its place and the reason.
+//! Collects dead letters: the raw record with its place and the reason.
 
 use std::sync::Arc;
 
@@ -38,7 +38,8 @@ impl DeadLetters {
         self.headers.append_option(headers);
     }
 
-    /// About how many bytes of memory they take, all that is kept of a record: checkpoints are due by it.
+    /// Returns about how many bytes of memory they take, including everything kept of each record. Checkpoints are due
+    /// by it.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

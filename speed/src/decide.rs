@@ -1,5 +1,5 @@
-//! What becomes of a record: accepted, a duplicate, or a dead letter. A function of the partition's records up to that one, decided
-//! once; nothing behind it looks at a clock or an id again.
+//! Decides whether a record is accepted, a duplicate, or a dead letter. The decision is a function of the partition's
+//! records up to that one and is made once; no later step looks at a clock or an id again.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub use ids::{DedupCost, DedupSettings, IdSpace};
 
 use ids::RecentIds;
 
-/// What a record is.
+/// The outcome for a record.
 #[derive(Debug)]
 pub enum Decision<'a> {
     Accept(Event<'a>),
@@ -23,7 +23,7 @@ pub enum Decision<'a> {
     DeadLetter(String),
 }
 
-/// One partition's memory: its clock and the ids of the last `dedup_within`.
+/// One partition's state for decisions: its clock and the ids of the last `dedup_within`.
 #[derive(Debug)]
 pub struct Decider {
     /// The running maximum of record timestamps: the partition's time.
@@ -34,7 +34,7 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Goes on from a partition's committed values; its ids are then handed in with [`Decider::remember`].
+    /// Continues from a partition's committed values; its ids are then passed in with [`Decider::remember`].
     pub fn new(
         clock: Option<Micros>,
         max_event_time: Option<Micros>,
@@ -46,12 +46,13 @@ impl Decider {
         Self { clock, max_event_time, max_future_us: micros(max_future), ids }
     }
 
-    /// Takes the id of an event that was accepted before. Errors as [`Decider::decide`].
+    /// Adds the id of an event that was accepted earlier. Errors as in [`Decider::decide`].
     pub fn remember(&mut self, id: &str, timestamp: Micros) -> Result<()> {
         self.ids.remember(id, timestamp, self.clock.unwrap_or(timestamp))
     }
 
-    /// Errors: `Unavailable` when ids cannot be written to disk or read back. The record is then undecided.
+    /// Decides a record. Errors: `Unavailable` when ids cannot be written to disk or read back. The record is then
+    /// undecided.
     pub fn decide<'a>(&mut self, decoder: &Decoder, record: &'a Record) -> Result<Decision<'a>> {
         let clock = self.clock.map_or(record.timestamp, |clock| clock.max(record.timestamp));
         self.clock = Some(clock);
@@ -84,7 +85,7 @@ impl Decider {
         self.max_event_time
     }
 
-    /// How many ids are kept.
+    /// Returns how many ids are kept.
     pub fn ids(&self) -> usize {
         self.ids.len()
     }

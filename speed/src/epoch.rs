@@ -1,4 +1,5 @@
-//! A worker's uncommitted work, an epoch. It is committed whole or dropped whole. While one is committed, sealed, the next one grows.
+//! A worker's uncommitted work, an epoch. It is committed whole or dropped whole. While a sealed epoch is being
+//! committed, the next one grows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ mod tiers;
 
 use tiers::merged_from;
 
-/// A partition a worker holds, with what it accepted since the last micro-batch.
+/// A partition that a worker holds, with what it accepted since the last micro-batch.
 pub(crate) struct AssignedPartition {
     pub(crate) state: PartitionState,
     definition_version: u32,
@@ -39,13 +40,13 @@ impl AssignedPartition {
     }
 }
 
-/// An epoch of which a checkpoint is made: nothing is added to it any more.
+/// An epoch that becomes a checkpoint: nothing is added to it any more.
 pub(crate) struct SealedEpoch {
     pub(crate) record: CheckpointRecord,
-    /// The logs that its partitions belong to.
+    /// The identities of its partitions' logs.
     pub(crate) identities: BTreeMap<PartitionId, String>,
     pub(crate) marks: Vec<MarkRecord>,
-    /// Per stream its definition's version and its events: the partitions one after the other, each in log order.
+    /// Per stream, its definition's version and its events: partition by partition, each in log order.
     pub(crate) archive: BTreeMap<Arc<str>, (u32, Vec<RecordBatch>)>,
     pub(crate) dead_letters: Vec<(Arc<str>, RecordBatch)>,
     pub(crate) layers: Vec<Arc<FreshLayer>>,
@@ -66,7 +67,7 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    /// Decides the records of one fetch and adds what is accepted to the open micro-batch.
+    /// Decides the records of one fetch and adds accepted ones to the open micro-batch.
     pub(crate) fn take(&mut self, fetched: &Fetched, now: Instant) -> Result<()> {
         let Some(assigned) = self.assigned.get_mut(&fetched.source) else { return Ok(()) };
         let AssignedPartition { state, decoder, open, .. } = assigned;
@@ -90,7 +91,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// Closes the open micro-batch: its states become a fresh layer that readers see at once.
+    /// Closes the open micro-batch: its states become a fresh layer, which readers see at once.
     pub(crate) async fn close_micro_batch(&mut self, views: &mut Views, fresh: Option<&Fresh>) -> Result<()> {
         if self.open_since.take().is_none() {
             self.publish_completeness(fresh);
@@ -125,7 +126,8 @@ impl Epoch {
         self.merge_layers(views, fresh)
     }
 
-    /// Merges layers of like size, as an LSM tree does: an epoch has few of them however many micro-batches it saw.
+    /// Merges layers of similar size, as an LSM tree does: an epoch has few layers, whatever its number of
+    /// micro-batches.
     fn merge_layers(&mut self, views: &Views, fresh: Option<&Fresh>) -> Result<()> {
         loop {
             let sizes: Vec<usize> = self.layers.iter().map(|layer| rows(layer)).collect();
@@ -164,7 +166,8 @@ impl Epoch {
         self.bytes + self.layers.iter().map(|layer| layer.memory_bytes()).sum::<usize>()
     }
 
-    /// Takes what there is for a checkpoint; the next epoch begins where it ends. `None`: no partition moved since the last one.
+    /// Takes the uncommitted work for a checkpoint; the next epoch begins where it ends. `None` if no partition moved
+    /// since the last one.
     pub(crate) fn seal(&mut self, id: Uuid, worker: &str, now: Micros) -> Result<Option<SealedEpoch>> {
         if !self.has_work() {
             return Ok(None);
@@ -187,7 +190,7 @@ impl Epoch {
         Ok(Some(sealed))
     }
 
-    /// True when a partition moved since the last epoch was sealed.
+    /// True if a partition moved since the last epoch was sealed.
     fn has_work(&self) -> bool {
         self.partitions().any(PartitionState::has_work)
     }

@@ -1,7 +1,8 @@
-//! The speed layer: the log in, checkpoints out.
+//! The speed layer: reads the log and writes checkpoints.
 //!
-//! A worker decides each record once ([`Decider`]), turns micro-batches of accepted events into fresh layers of states, and commits
-//! archive, dead letters and states of its partitions as one epoch, the checkpoint. It needs no old states to go on: states merge.
+//! A worker decides each record once ([`Decider`]), turns micro-batches of accepted events into fresh layers of states,
+//! and commits archive, dead letters and states of its partitions as one epoch, the checkpoint. It needs no old states
+//! to continue, because states merge.
 //!
 //! ```text
 //! log --decide--> accepted events --Partial--> fresh layers --checkpoint--> archive, dead letters, states object

@@ -1,6 +1,6 @@
-//! A partition in a worker's hands: how far its records are decided, and what they were found to be.
+//! The state of a partition that a worker holds: how far its records are decided, and the counts of each outcome.
 //!
-//! Nothing here touches a store, a clock or the network: the worker and the simulation drive the same partitions.
+//! Nothing here uses a store, a clock or the network, so the worker and the simulation share this code.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use uuid::Uuid;
 
 use crate::decide::{Decider, Decision};
 
-/// What is uncommitted of one partition: the records at `[start, position)`.
+/// The uncommitted part of one partition: the records at `[start, position)`.
 #[derive(Debug)]
 pub struct PartitionState {
     pub id: PartitionId,
-    /// The log that its offsets belong to.
+    /// The identity of the log that its offsets belong to.
     pub identity: String,
-    /// The committed position; the epoch began here.
+    /// The committed position, where the epoch began.
     pub start: Offset,
     /// The next offset to be read.
     pub position: Offset,
@@ -35,7 +35,7 @@ pub struct PartitionState {
     open_from: Offset,
 }
 
-/// What became of a partition's records in the epoch.
+/// The outcomes of a partition's records in the epoch.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     archived: i64,
@@ -49,7 +49,8 @@ impl PartitionState {
         Self { id, identity, start, position: start, decider, counts: Counts::default(), complete_to: None, mark: None, open_from: start }
     }
 
-    /// Decides the records of one fetch that were not read before, handing each decision on. True when the position moved.
+    /// Decides the records of one fetch that were not read before, and passes each decision on. True if the position
+    /// moved.
     pub fn take(
         &mut self,
         decoder: &Decoder,
@@ -75,13 +76,13 @@ impl PartitionState {
         Ok(moved)
     }
 
-    /// Closes the open micro-batch; answers its offsets when it has any.
+    /// Closes the open micro-batch; returns its offsets if it has any.
     pub fn close(&mut self) -> Option<(Offset, Offset)> {
         let from = std::mem::replace(&mut self.open_from, self.position);
         (from < self.position).then_some((from, self.position))
     }
 
-    /// Until when the log is read, as far as readers see it: `None` while a micro-batch is open.
+    /// Returns the time up to which the log is read, as far as readers see it; `None` while a micro-batch is open.
     pub fn complete_to(&self) -> Option<Micros> {
         self.complete_to.filter(|_| self.open_from == self.position)
     }
@@ -90,23 +91,23 @@ impl PartitionState {
         self.decider.max_event_time()
     }
 
-    /// True when it moved since the last commit.
+    /// True if it moved since the last commit.
     pub fn has_work(&self) -> bool {
         self.position > self.start
     }
 
-    /// What is uncommitted belongs to a checkpoint now: the next epoch begins where it ends.
+    /// The uncommitted work belongs to a checkpoint now: the next epoch begins where it ends.
     pub fn begin_next_epoch(&mut self) {
         self.start = self.position;
         self.counts = Counts::default();
     }
 
-    /// The last record before its position, where one was read.
+    /// Returns the last record before its position, if one was read.
     pub fn mark(&self) -> Option<&MarkRecord> {
         self.mark.as_ref()
     }
 
-    /// What became of the uncommitted records.
+    /// Returns the outcomes of the uncommitted records.
     pub(crate) fn range(&self) -> CheckpointRange {
         let counted = self.counts.archived + self.counts.duplicate + self.counts.dead_lettered;
         CheckpointRange {
@@ -124,7 +125,8 @@ impl PartitionState {
     }
 }
 
-/// The checkpoint of these partitions, and the logs that their partitions belong to: all that moved, in one record.
+/// Returns the checkpoint of these partitions and the identities of their logs: all partitions that moved, in one
+/// record.
 pub fn checkpoint_record<'c>(
     partitions: impl IntoIterator<Item = &'c PartitionState>,
     id: Uuid,

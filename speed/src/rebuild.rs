@@ -1,8 +1,9 @@
-//! Deciding the records of a checkpoint again, as the worker that committed it did: for an archive or dead-letter file that is lost.
+//! Decides the records of a checkpoint again, as the worker that committed it did, to rebuild a lost archive or
+//! dead-letter file.
 //!
-//! What a record is follows from its partition's records up to it. So the log's records of the checkpoint's exact ranges, the
-//! partition's values before them and the ids accepted before them make the same events again, or, where something of that has
-//! changed, other counts: then the result is refused.
+//! The outcome of a record follows from its partition's records up to it. So the log's records of the checkpoint's
+//! exact ranges, the partition's values before them and the ids accepted before them produce the same events again. If
+//! any of that has changed, the counts differ and the result is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::recover::reread_ids;
 const READ_RECORDS: usize = 8_192;
 const BATCH_ROWS: usize = 32_768;
 
-/// What the records of a checkpoint's ranges in one stream are.
+/// The outcomes of the records in a checkpoint's ranges of one stream.
 #[derive(Debug, Default)]
 pub struct Redecided {
     /// The accepted events, partition by partition in log order.
@@ -33,12 +34,12 @@ pub struct Redecided {
     pub dead_letters: Option<RecordBatch>,
 }
 
-/// What records are decided again with.
+/// The inputs for deciding records again.
 pub struct Redecide<'a> {
     pub storage: &'a ObjectStorage,
     pub log: &'a dyn Log,
     pub state: &'a CatalogState,
-    /// As it was when the checkpoint was made.
+    /// The setting when the checkpoint was written.
     pub max_future: Duration,
     pub ids: &'a IdSpace,
 }
@@ -51,11 +52,11 @@ pub struct Before {
 }
 
 impl Redecide<'_> {
-    /// Reads the ranges that a checkpoint has of a stream, decides their records by `definition` and holds the counts against those
-    /// that were recorded.
+    /// Reads the ranges that a checkpoint has of a stream, decides their records by `definition` and compares the
+    /// counts with the recorded ones.
     ///
-    /// Errors: `NotFound` when the log no longer has a range, `Corrupt` when an archive file before it cannot be read or when the
-    /// counts are others; they name partition and range.
+    /// Errors: `NotFound` when the log no longer has a range, `Corrupt` when an archive file before it cannot be read
+    /// or when the counts differ; they name partition and range.
     pub async fn stream(&self, definition: &Arc<StreamDefinition>, checkpoint: &CheckpointRecord) -> Result<Redecided> {
         let decoder = Decoder::new(definition.clone())?;
         let mut redecided = Redecided::default();
@@ -108,7 +109,7 @@ impl Redecide<'_> {
         check_counts(range, &partition.range())
     }
 
-    /// Reads on from `position`, and nothing past `end`.
+    /// Reads from `position` on, but nothing at or past `end`.
     async fn read(&self, source: &TopicPartition, position: Offset, end: Offset) -> Result<Fetched> {
         let mut fetched = self.log.read(source, position, READ_RECORDS).await?;
         if fetched.position <= position {
@@ -120,7 +121,7 @@ impl Redecide<'_> {
     }
 }
 
-/// The values of a partition at `start`, from the checkpoint that ends there (or before a gap that ends there).
+/// Returns the values of a partition at `start`, from the checkpoint that ends there (or before a gap that ends there).
 pub(crate) fn values_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> Result<Before> {
     let ranges = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges);
     let previous = ranges.filter(|range| range.partition == *partition && range.end <= start).max_by_key(|range| range.end);
@@ -136,7 +137,7 @@ pub(crate) fn values_before(state: &CatalogState, partition: &PartitionId, start
     Ok(previous.map(|range| Before { clock: range.clock, max_event_time: range.max_event_time }).unwrap_or_default())
 }
 
-/// The state as it was for this partition when `start` was its position.
+/// Returns the state as it was for this partition when its position was `start`.
 fn checkpoints_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> CatalogState {
     let is_before =
         |checkpoint: &&CheckpointRecord| checkpoint.ranges.iter().any(|range| range.partition == *partition && range.end <= start);

@@ -1,4 +1,5 @@
-//! Taking over a partition: where it stands, and the ids of its last `dedup_within`, reread from the archive.
+//! Restores a partition that is taken over: its position, and the ids of its last `dedup_within`, reread from the
+//! archive.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +20,12 @@ use uuid::Uuid;
 
 use crate::decide::Decider;
 
-/// Where to start a partition that the log bounds like this. `Err`: going on would lose records in silence.
+/// Decides where to start a partition for which the log has these bounds. `Err`: continuing would silently lose
+/// records.
 ///
-/// With `accept_gap` a log that expired past the committed offset is gone on with behind the gap. So is another log whose offsets are
-/// all at or after the committed one. A log that has other records at offsets that are archived is never gone on with: rows are chosen
-/// by partition and offset.
+/// With `accept_gap`, a log that expired past the committed offset is continued after the gap. So is a different log
+/// whose offsets are all at or after the committed one. A log that has other records at archived offsets is never
+/// continued: rows are chosen by partition and offset.
 pub fn start_of(
     known: Option<&PartitionRecord>,
     id: &PartitionId,
@@ -71,14 +73,14 @@ pub fn start_of(
     Ok(Start::At(committed))
 }
 
-/// Why `--accept-gap` does not go on with a log that begins anew below the committed offset.
+/// Why `--accept-gap` does not continue with a log that begins anew below the committed offset.
 pub(crate) const OTHER_RECORDS: &str = "restore the log, or point log.url at the right one; or define the stream under a new name on this topic. `--accept-gap` \
     cannot help: the log would give other records the offsets of records that are archived";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     At(Offset),
-    /// Behind offsets that the log does not have: they are recorded as a gap.
+    /// After offsets that the log does not have; they are recorded as a gap.
     AfterGap {
         start: Offset,
         end: Offset,
@@ -86,7 +88,7 @@ pub enum Start {
     },
 }
 
-/// The commit that moves a partition over a gap. The partition's clock does not move: nothing was read.
+/// Returns the commit that moves a partition over a gap. The partition's clock does not move, as nothing was read.
 pub(crate) fn gap_commit(
     id: Uuid,
     known: Option<&PartitionRecord>,
@@ -109,7 +111,7 @@ pub(crate) fn gap_commit(
     Commit { id, add: vec![Add::Gap(gap)], advance: vec![advance], ..Commit::default() }
 }
 
-/// The archive files that can hold events of a partition whose records are of `oldest` or later.
+/// Returns the archive files that can hold events of a partition whose records are of `oldest` or later.
 pub fn files_since<'s>(state: &'s CatalogState, id: &PartitionId, oldest: Micros) -> Vec<&'s FileRecord> {
     let is_recent = |range: &CheckpointRange| range.partition == *id && range.clock.is_some_and(|clock| clock >= oldest);
     let recent: BTreeSet<Uuid> =
@@ -120,13 +122,13 @@ pub fn files_since<'s>(state: &'s CatalogState, id: &PartitionId, oldest: Micros
             && file.subject.as_ref() == Some(&id.stream)
             && file.checkpoint.is_some_and(|id| recent.contains(&id))
     };
-    // By checkpoint is by time, about: ids of one time stay together, and leave together.
+    // Checkpoint order is roughly time order: ids of one time stay together, and expire together.
     let mut files: Vec<&FileRecord> = state.files.iter().filter(of_stream).collect();
     files.sort_by_key(|file| file.checkpoint);
     files
 }
 
-/// Hands the ids that were accepted within `dedup_within` of the partition's clock to its decider, as they are read.
+/// Passes the ids that were accepted within `dedup_within` of the partition's clock to its decider, as they are read.
 pub(crate) async fn reread_ids(
     storage: &ObjectStorage,
     state: &CatalogState,

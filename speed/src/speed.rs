@@ -1,4 +1,4 @@
-//! The speed layer of one process: subscriptions one after the other, each with a worker that begins from the catalog.
+//! The speed layer of one process: a sequence of subscriptions, each with a worker that begins from the catalog.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use types::{Error, ErrorKind, Result};
 use crate::decide::DedupSettings;
 use crate::worker::Worker;
 
-/// How often a worker asks whether definitions changed.
+/// How often a worker checks whether definitions changed.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub struct SpeedSettings {
-    /// Names this worker; unique among those of one group.
+    /// The name of this worker, unique in its group.
     pub worker: String,
     /// The consumer group.
     pub group: String,
@@ -33,10 +33,10 @@ pub struct SpeedSettings {
     pub checkpoint_bytes: usize,
     /// How far an event may be dated after its partition's clock.
     pub max_future: Duration,
-    /// Partitions of a topic that is made because it does not exist.
+    /// Partitions of a topic that is created because it does not exist.
     pub partitions: u32,
     pub dedup: DedupSettings,
-    /// Go on behind offsets that the log no longer has, and record them as lost.
+    /// Continue after offsets that the log no longer has, and record them as lost.
     pub accept_gap: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Speed {
     pub storage: ObjectStorage,
     pub log: Arc<dyn Log>,
     pub functions: Functions,
-    /// Where fresh layers are shown to a serving node of this process.
+    /// Where a serving node in this process reads fresh layers.
     pub fresh: Option<Fresh>,
     pub settings: SpeedSettings,
     pub clock: Clock,
@@ -62,8 +62,8 @@ pub(crate) enum Ended {
 }
 
 impl Speed {
-    /// Works until told to stop, then checkpoints and lets go. Fails when going on would lose records, or by mistake in a
-    /// definition.
+    /// Works until stopped, then checkpoints and releases its partitions. Fails if continuing would lose records, or on
+    /// a mistake in a definition.
     pub async fn run(&self, stop: CancellationToken) -> Result<()> {
         let session = planning_session(&self.functions)?;
         while !stop.is_cancelled() {
@@ -81,7 +81,7 @@ impl Speed {
         Ok(())
     }
 
-    /// Tells the catalog of a damaged file, and the caller what to do about it.
+    /// Reports a damaged file to the catalog, and returns the error with what to do about it.
     async fn report(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::Corrupt || error.fact("file").is_none() {
             return error;
@@ -93,7 +93,7 @@ impl Speed {
         with_help(error)
     }
 
-    /// One subscription, from joining to leaving.
+    /// Runs one subscription, from joining to leaving.
     async fn follow(&self, session: &SessionContext, stop: &CancellationToken) -> Result<Ended> {
         let state = self.catalog.state().await?;
         let registry = Registry::load(&state, &self.functions).await?;

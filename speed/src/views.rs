@@ -1,4 +1,4 @@
-//! The views a worker keeps up: one Partial per live view version.
+//! The views that a worker computes states for: one Partial per live view version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct Views {
 struct Kept {
     view: LiveView,
     partial: Partial,
-    /// It failed on an event of the epoch.
+    /// True if it failed on an event of the epoch.
     fails: bool,
 }
 
@@ -32,8 +32,9 @@ impl Views {
         Ok(Self { kept })
     }
 
-    /// The states that these events add, an entry for each view version that reads one of the streams. A view whose expressions
-    /// fail on an event (a division by zero, a text that is no number) goes without until the next epoch, and the others go on.
+    /// Returns the states that these events add, with an entry for each view version that reads one of the streams. A
+    /// view whose expressions fail on an event (a division by zero, a text that is no number) gets no states until the
+    /// next epoch; the other views continue.
     pub(crate) async fn states(&mut self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> BTreeMap<ViewVersion, Arc<StateRows>> {
         let mut made = BTreeMap::new();
         for kept in self.kept.iter_mut().filter(|kept| !kept.fails && kept.reads_any(events)) {
@@ -49,7 +50,7 @@ impl Views {
         made
     }
 
-    /// A new epoch begins: views that failed in the last one are tried again.
+    /// Begins a new epoch: views that failed in the last one are tried again.
     pub(crate) fn try_again(&mut self) {
         self.kept.iter_mut().for_each(|kept| kept.fails = false);
     }

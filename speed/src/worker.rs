@@ -1,4 +1,4 @@
-//! The speed worker: follows its consumer's events one after the other, closes micro-batches, commits checkpoints.
+//! The speed worker: handles its consumer's events in order, closes micro-batches, commits checkpoints.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ mod taking_over;
 
 use committing::{MICRO_BATCH, committed};
 
-/// The worker of one subscription. What it does besides dispatching is in the files of its folder.
+/// The worker of one subscription. Its own file only dispatches; the steps are in the files of its folder.
 pub(crate) struct Worker<'a> {
     speed: &'a Speed,
     session: &'a SessionContext,
@@ -36,7 +36,7 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Holds nothing yet. `registry` was made of the catalog state of `revision`.
+    /// Creates a worker without partitions. `registry` comes from the catalog state of `revision`.
     pub(crate) async fn new(speed: &'a Speed, session: &'a SessionContext, registry: Registry, revision: Revision) -> Result<Self> {
         let views = Views::new(&registry, session).await?;
         let ids = IdSpace::new(speed.settings.dedup.clone());
@@ -70,7 +70,7 @@ impl<'a> Worker<'a> {
                 return Ok(if stop.is_cancelled() { Ended::Stopped } else { Ended::Resubscribe });
             };
             if self.handle(event).await? {
-                // Somebody else has work of ours: all of it is dropped, and the catalog says where to go on.
+                // Another worker owns our partitions: drop all uncommitted work and continue where the catalog says.
                 return Ok(Ended::Resubscribe);
             }
             self.maybe_flush(consumer.events.is_empty()).await?;
@@ -78,7 +78,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Handles one event; true when ownership was lost.
+    /// Handles one event; returns true if ownership was lost.
     async fn handle(&mut self, event: LogEvent) -> Result<bool> {
         match event {
             LogEvent::Fetched(fetched) => {
@@ -116,7 +116,7 @@ impl<'a> Worker<'a> {
 
     fn next_wake(&self) -> Duration {
         let interval = self.speed.settings.checkpoint_interval;
-        // While one is under way its end is waited for.
+        // While a checkpoint is in progress, the worker waits for its end.
         let began = self.epoch.began.filter(|_| self.under_way.is_none());
         let checkpoint = began.map_or(POLL_INTERVAL, |began| interval.saturating_sub(began.elapsed()));
         let micro_batch = self.epoch.open_since.map_or(POLL_INTERVAL, |since| MICRO_BATCH.saturating_sub(since.elapsed()));

@@ -1,4 +1,4 @@
-//! The one write: what it expects, adds, removes and advances.
+//! A commit, the catalog's only kind of write: what it expects, adds, removes and advances.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use uuid::Uuid;
 
 use crate::records::*;
 
-/// A fact that must be so for a commit to happen; otherwise the commit changes nothing and fails as a conflict.
+/// A condition for a commit. If it does not hold, the commit changes nothing and fails as a conflict.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expect {
-    /// The partition's committed position is this (a partition that is absent stands at 0).
+    /// The partition's committed position is `offset` (an absent partition is at 0).
     NextOffset { partition: PartitionId, offset: Offset },
     /// The partition is absent or belongs to this log.
     LogIdentity { partition: PartitionId, identity: String },
     /// `owner` holds the lease at `epoch` and it has not expired at `now`.
     Lease { name: String, owner: String, epoch: i64, now: Micros },
-    /// The lease is free: absent, expired at `now`, or `owner`'s own.
+    /// The lease is free: absent, expired at `now`, or already `owner`'s.
     LeaseFree { name: String, owner: String, now: Micros },
     /// The view version's published snapshot (if any) has a cut that `cut` covers.
     CutNotBehind { view: Arc<str>, version: u32, cut: Vector },
@@ -27,7 +27,7 @@ pub enum Expect {
     NewestVersion { kind: DefinitionKind, name: Arc<str>, version: Option<u32> },
     /// No file of these paths is marked for deletion, and none was made before the time that the collector gave up on.
     NotMarkedForDeletion { paths: Vec<String> },
-    /// The run is under way: nobody ended it, nobody closed it for its dead process.
+    /// The run is in progress: it was neither ended, nor closed because its process died.
     Running { run: Uuid },
     /// The catalog names each of these files, and none is marked for deletion.
     Named { paths: Vec<String> },
@@ -37,7 +37,7 @@ pub enum Expect {
     Revision(Revision),
 }
 
-/// A record to be written: inserted, or replacing the one of the same key.
+/// A record to write: inserted, or replacing the record with the same key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Add {
     Definition(DefinitionRecord),
@@ -49,15 +49,15 @@ pub enum Add {
     Gap(GapRecord),
     Ingest(IngestRecord),
     Replay(ReplayRecord),
-    /// Left out when the file is not named any more, or known as damaged already.
+    /// Ignored if the file is no longer named, or already known as damaged.
     Damage(DamageRecord),
     Mark(MarkRecord),
 }
 
-/// A record to be deleted.
+/// A record to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remove {
-    /// Marks it for deletion; the row goes with [`Remove::File`] after the file is deleted.
+    /// Marks the file for deletion; [`Remove::File`] deletes the row after the file.
     MarkForDeletion(String),
     File(String),
     /// Files of checkpoints made before this time and not named yet: no transaction may name them any more.
@@ -71,11 +71,11 @@ pub enum Remove {
         name: String,
         owner: String,
     },
-    /// The file is whole after all.
+    /// The file is intact after all.
     Damage(String),
 }
 
-/// Moves a partition's committed position; its start is expected by the same commit.
+/// Moves a partition's committed position. The commit expects its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advance {
     pub partition: PartitionId,
@@ -87,7 +87,7 @@ pub struct Advance {
     pub complete_to: Option<Micros>,
 }
 
-/// One write: all of it or nothing. `id` lets a writer whose reply was lost recognise its own commit.
+/// One write, all or nothing. `id` lets a writer whose reply was lost recognise its own commit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Commit {
     pub id: Uuid,
@@ -98,7 +98,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// The steps before and after this commit at which a test may interfere; most kinds of commits have none.
+    /// Returns the failpoints before and after this commit; `None` for most kinds of commits.
     pub(crate) fn failpoints(&self) -> Option<(&'static str, &'static str)> {
         let adds = |kind: fn(&Add) -> bool| self.add.iter().any(kind);
         let removes = |kind: fn(&Remove) -> bool| self.remove.iter().any(kind);

@@ -1,4 +1,4 @@
-//! Decisions over a catalog state: pure functions from what was read to the commit or plan to carry out. No clock, no I/O.
+//! Decisions over a catalog state: pure functions from the state to the commit or plan to carry out. No clock, no I/O.
 
 mod checkpoint;
 mod collect;

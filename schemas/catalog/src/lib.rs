@@ -1,4 +1,4 @@
-//! The catalog: the one place that says what is committed. Every write is one verb, [`Catalog::commit`]; every read is one
+//! The catalog: the one place that says what is committed. Every write is a [`Catalog::commit`], and every read is one
 //! consistent [`CatalogState`].
 
 mod commit;

@@ -1,4 +1,4 @@
-//! What the catalog holds: its records.
+//! The catalog's records.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use types::uuid_text;
 use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
-/// A number that grows by one with every commit: catalog states are totally ordered by it.
+/// A number that grows by one with every commit and totally orders the catalog states.
 pub type Revision = i64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,13 +18,14 @@ pub enum DefinitionKind {
     View,
 }
 
-/// One version of a definition. A view's new version is `Building` beside the old until its first snapshot is published.
+/// One version of a definition. A view's new version is `Building` next to the old one until its first snapshot is
+/// published.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefinitionRecord {
     pub kind: DefinitionKind,
     pub name: Arc<str>,
     pub version: u32,
-    /// The text of the definition, as written by its user.
+    /// The definition's text, as the user wrote it.
     pub sql: String,
     pub status: DefinitionStatus,
     pub created_at: Micros,
@@ -33,26 +34,26 @@ pub struct DefinitionRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefinitionStatus {
-    /// Kept up by the speed layer, not yet served.
+    /// Updated by the speed layer, not yet served.
     Building,
-    /// The version that is served.
+    /// The version being served.
     Active,
     /// Replaced or dropped; kept for history.
     Retired,
 }
 
-/// A partition's committed position. Advanced by compare-and-advance alone.
+/// A partition's committed position. It moves by compare-and-advance only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionRecord {
     pub id: PartitionId,
     pub next_offset: Offset,
-    /// The identity of the log this position belongs to.
+    /// The identity of the log that this position belongs to.
     pub log_identity: String,
     /// The partition's clock: the greatest record timestamp before `next_offset`.
     pub clock: Option<Micros>,
     /// The greatest event time of all accepted events before `next_offset`.
     pub max_event_time: Option<Micros>,
-    /// Every record the log took before this time is before `next_offset`.
+    /// Every record that the log received before this time is before `next_offset`.
     pub complete_to: Option<Micros>,
 }
 
@@ -65,7 +66,7 @@ pub struct CheckpointRange {
     pub archived: i64,
     pub duplicate: i64,
     pub dead_lettered: i64,
-    /// Offsets that delivered no record.
+    /// Offsets without a record.
     pub absent: i64,
     /// The partition's values after this checkpoint.
     pub clock: Option<Micros>,
@@ -73,7 +74,7 @@ pub struct CheckpointRange {
     pub complete_to: Option<Micros>,
 }
 
-/// A commit of one worker: ranges of its partitions, and the files that hold them.
+/// One worker's commit: ranges of its partitions, and the files that hold them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
     #[serde(with = "uuid_text")]
@@ -86,7 +87,7 @@ pub struct CheckpointRecord {
     pub ranges: Vec<CheckpointRange>,
 }
 
-/// The snapshot that a view version is served from.
+/// The snapshot from which a view version is served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotRecord {
     pub view: Arc<str>,
@@ -102,14 +103,14 @@ pub struct SnapshotRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunStatus {
-    /// Asked for (HTTP, command) and not yet begun.
+    /// Requested (HTTP, command) and not yet begun.
     Requested,
     Running,
     Succeeded,
     Failed,
 }
 
-/// One batch run. While it is `Running` its cut is pinned.
+/// One batch run. Its cut is pinned while it is `Running`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     #[serde(with = "uuid_text")]
@@ -117,7 +118,7 @@ pub struct RunRecord {
     pub view: Arc<str>,
     pub version: u32,
     pub status: RunStatus,
-    /// The time of the schedule this run answers, when it has one.
+    /// The scheduled time of this run, if it has one.
     pub scheduled_for: Option<Micros>,
     pub attempt: u32,
     pub started_at: Option<Micros>,
@@ -130,15 +131,15 @@ pub struct RunRecord {
     pub error: Option<String>,
 }
 
-/// A named right that expires: a run of a view, a partition of the embedded log, a serving node's pin.
+/// A named right that expires: a view's run, a partition of the embedded log, a serving node's pin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRecord {
     pub name: String,
     pub owner: String,
-    /// Grows with every change of owner: a fencing token.
+    /// A fencing token: grows with every change of owner.
     pub epoch: i64,
     pub expires_at: Micros,
-    /// What the holder needs kept: the oldest vector its work stands on.
+    /// The oldest vector that the holder's work depends on.
     pub pin: Option<Vector>,
 }
 
@@ -152,7 +153,7 @@ pub struct GapRecord {
     pub accepted_at: Micros,
 }
 
-/// A file that somebody found missing or damaged. Gone when the file is marked for deletion, or found whole again.
+/// A file that was found missing or damaged. Removed when the file is marked for deletion or found intact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamageRecord {
     pub path: String,
@@ -166,14 +167,14 @@ pub struct DamageRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IngestRecord {
     pub stream: Arc<str>,
-    /// Names the file's content, not its path.
+    /// Identifies the file's content, not its path.
     pub fingerprint: String,
-    /// Records (lines, rows) of it that are in the log.
+    /// The number of its records (lines, rows) that are in the log.
     pub records_done: i64,
     pub updated_at: Micros,
 }
 
-/// Dead letters that were appended to the log again, as new records. The range holds no other dead letter than replayed ones.
+/// Dead letters that were appended to the log again, as new records. All dead letters in the range were replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayRecord {
     pub partition: PartitionId,
@@ -183,7 +184,7 @@ pub struct ReplayRecord {
 }
 
 impl RunRecord {
-    /// A run that is asked for.
+    /// Returns a requested run.
     pub fn requested(view: Arc<str>, version: u32) -> RunRecord {
         RunRecord {
             id: Uuid::now_v7(),
@@ -205,12 +206,12 @@ impl RunRecord {
 }
 
 impl CheckpointRecord {
-    /// True when all of this checkpoint is before `vector`.
+    /// True if all of this checkpoint is before `vector`.
     pub fn is_within(&self, vector: &Vector) -> bool {
         self.ranges.iter().all(|range| range.end <= vector.get(&range.partition))
     }
 
-    /// True when all of this checkpoint is at or after `vector`.
+    /// True if all of this checkpoint is at or after `vector`.
     pub fn is_after(&self, vector: &Vector) -> bool {
         self.ranges.iter().all(|range| range.start >= vector.get(&range.partition))
     }

@@ -1,7 +1,7 @@
 //! The catalog in a database: SQLite or PostgreSQL, with the same tables and the same SQL.
 //!
-//! A commit first takes the next revision: on PostgreSQL the lock on that one row, on SQLite `BEGIN IMMEDIATE`, puts all
-//! commits in one order. A state is read in one transaction that sees one moment.
+//! A commit first takes the next revision, which puts all commits in one order: by the lock on that one row in
+//! PostgreSQL, by `BEGIN IMMEDIATE` in SQLite. A state is read in one transaction that sees one point in time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,27 +41,27 @@ mod expect;
 mod leasing;
 mod state;
 
-/// How long [`Catalog::commit_with_retry`] goes on.
+/// How long [`Catalog::commit_with_retry`] retries.
 const RETRY: Duration = Duration::from_secs(10);
-/// How long a server may take for one transaction; after that its outcome counts as unknown.
+/// How long a server may take for one transaction; after this time its outcome counts as unknown.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// A handle on the catalog; cheap to clone.
+/// A handle to the catalog, cheap to clone.
 #[derive(Clone)]
 pub struct Catalog {
     engine: Engine,
     identity: Arc<str>,
     shown: Arc<str>,
-    /// The newest state that this handle has read: the next one is read on top of it.
+    /// The newest state that this handle has read: the next read builds on it.
     last: Arc<Mutex<Option<Arc<CatalogState>>>>,
 }
 
 impl Catalog {
-    /// Opens the catalog at `url`, and makes or migrates it where needed: `sqlite:///path/catalog.db` (the folder is made
-    /// too), `sqlite::memory:` (lives as long as its handles) or `postgres://user:password@host:port/database`.
+    /// Opens the catalog at `url`, and creates or migrates it if needed: `sqlite:///path/catalog.db` (creates the
+    /// folder too), `sqlite::memory:` (lives as long as its handles) or `postgres://user:password@host:port/database`.
     ///
-    /// Errors: `Input` for a wrong URL or refused credentials, `Unavailable` for a server that does not answer, `Corrupt`
-    /// for a format that a newer version wrote. No message holds the password.
+    /// Errors: `Input` for a wrong URL or refused credentials, `Unavailable` for a server that does not respond,
+    /// `Corrupt` for a format that a newer version wrote. No message contains the password.
     pub async fn open(url: &str) -> Result<Catalog> {
         let engine = Engine::open(url).await?;
         let shown = engine::shown(url);
@@ -69,30 +69,30 @@ impl Catalog {
         Ok(Catalog { engine, identity: identity.into(), shown: shown.into(), last: Arc::default() })
     }
 
-    /// Names this catalog; made once, when it was created.
+    /// Identifies this catalog; set once, when it was created.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// A handle on the same catalog that shares nothing of what this one has read, as another process would have.
+    /// Returns a handle to the same catalog that shares nothing that this one has read, as in another process.
     pub fn apart(&self) -> Catalog {
         Catalog { last: Arc::default(), ..self.clone() }
     }
 
-    /// Everything, as of one moment.
+    /// Reads everything, as of one point in time.
     pub async fn state(&self) -> Result<CatalogState> {
         self.within_limit(self.state_now()).await
     }
 
-    /// The revision of the last commit: a cheap way to see whether anything changed.
+    /// Reads the revision of the last commit: a cheap way to detect changes.
     pub async fn revision(&self) -> Result<Revision> {
         self.within_limit(self.engine.number(meta::REVISION)).await
     }
 
-    /// Carries out all of a commit or nothing, and answers its revision. A commit whose (non-nil) id is already known
-    /// answers its former revision and changes nothing, so that a writer whose reply was lost can simply ask again.
+    /// Carries out all of a commit or nothing, and returns its revision. For a (non-nil) id that is already committed
+    /// it changes nothing and returns the earlier revision, so a writer whose reply was lost can simply retry.
     ///
-    /// Errors: `Conflict` when an expectation is not met, `Unavailable` when the outcome is not known.
+    /// Errors: `Conflict` when an expectation is not met, `Unavailable` when the outcome is unknown.
     pub async fn commit(&self, commit: Commit) -> Result<Revision> {
         let (before, after) = commit.failpoints().unzip();
         before.map_or(Ok(()), failpoint::hit)?;
@@ -101,7 +101,8 @@ impl Catalog {
         Ok(revision)
     }
 
-    /// Like [`Catalog::commit`], and again for about ten seconds while the database does not answer. A conflict is final.
+    /// Same as [`Catalog::commit`], but retries for about ten seconds while the database does not respond. A conflict
+    /// is final.
     pub async fn commit_with_retry(&self, mut commit: Commit) -> Result<Revision> {
         if commit.id.is_nil() {
             commit.id = Uuid::new_v4();
@@ -119,41 +120,42 @@ impl Catalog {
             .await
     }
 
-    /// Begins a batch run: reads the catalog and pins what it read, in one transaction that is ordered with all commits.
-    /// Answers the state as of that point and the run as stored, `Running`, its cut that state's vector.
+    /// Begins a batch run: reads the catalog and pins what it read, in one transaction that is ordered with all
+    /// commits. Returns the state at that point and the run as stored: `Running`, with that state's vector as its cut.
     pub async fn begin_run(&self, run: RunRecord, expect: Vec<Expect>) -> Result<(CatalogState, RunRecord)> {
         self.within_limit(self.begin_run_now(run, &expect)).await
     }
 
-    /// How far `ingest` got in the file of this content.
+    /// Returns how far `ingest` got in the file with this content.
     pub async fn ingest_progress(&self, stream: &str, fingerprint: &str) -> Result<Option<IngestRecord>> {
         let mut session = self.engine.read().await?;
         let found = ingest::get(&mut session, stream, fingerprint).await;
         session.finish(found).await
     }
 
-    /// Which dead letters of a stream were replayed, in the order of partitions and offsets.
+    /// Returns which dead letters of a stream were replayed, ordered by partition and offset.
     pub async fn replays(&self, stream: &str) -> Result<Vec<ReplayRecord>> {
         let mut session = self.engine.read().await?;
         let found = replay::of_stream(&mut session, stream).await;
         session.finish(found).await
     }
 
-    /// How many files are marked for deletion, and since when the oldest (0: for more than a day); `None` without one.
+    /// Returns how many files are marked for deletion, and since when the oldest is (0: for more than a day); `None` if
+    /// no file is.
     pub async fn marked_for_deletion(&self) -> Result<Option<(i64, Micros)>> {
         let mut session = self.engine.read().await?;
         let found = file::marked_for_deletion(&mut session).await;
         session.finish(found).await
     }
 
-    /// The runs of one view, or of all, newest first.
+    /// Returns the runs of one view, or of all, newest first.
     pub async fn runs(&self, view: Option<&str>, limit: usize) -> Result<Vec<RunRecord>> {
         let mut session = self.engine.read().await?;
         let found = run::history(&mut session, view, i64::try_from(limit).unwrap_or(i64::MAX)).await;
         session.finish(found).await
     }
 
-    /// Waits for what is under way and lets go of the database. All clones of this handle are closed with it.
+    /// Waits for operations in progress and disconnects from the database. Closes all clones of this handle as well.
     pub async fn close(&self) {
         self.engine.close().await;
     }
@@ -193,7 +195,7 @@ impl Catalog {
         session.finish(begun).await
     }
 
-    /// A server can vanish without a word; a file cannot (and a simulation's clock must not end a statement).
+    /// A server can disappear without an error, a file cannot (and a simulation's clock must not end a statement).
     async fn within_limit<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         if !self.engine.is_remote() {
             return work.await;
@@ -215,7 +217,7 @@ async fn begin(session: &mut Session, run: RunRecord, expect: &[Expect], last: O
     for expected in expect {
         expect::check(session, expected, revision).await?;
     }
-    // One that was asked for may have been carried out by another process since the caller looked.
+    // Another process may have carried out a requested run since the caller looked.
     if let Some(ended @ (RunStatus::Succeeded | RunStatus::Failed)) = run::status(session, run.id).await? {
         let found = format!("{ended:?}").to_lowercase();
         return Err(Error::conflict("the run has ended already").with("run", run.id).with("view", &run.view).with("found", found));

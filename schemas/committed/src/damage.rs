@@ -1,4 +1,5 @@
-//! Telling the catalog of damaged files: whoever finds one says so, and the scheduler and `repair` act on it.
+//! Reports damaged files to the catalog: whichever process finds one records it, and the scheduler and `repair` act on
+//! it.
 
 use catalog::{Add, Catalog, CatalogState, Commit, DamageRecord};
 use storage::{ObjectStorage, check_file};
@@ -13,8 +14,8 @@ pub struct Finder<'a> {
     pub now: Micros,
 }
 
-/// Holds the files that these errors name against their checksums, and records those that are damaged indeed. What cannot be
-/// recorded is logged: the error itself is the caller's to tell.
+/// Checks the files that these errors name against their checksums, and records those that are really damaged. What
+/// cannot be recorded is logged; reporting the error itself is left to the caller.
 pub async fn report_damage(catalog: &Catalog, storage: &ObjectStorage, state: &CatalogState, errors: &[Error], finder: Finder<'_>) {
     for path in suspects(state, errors) {
         let Some(file) = state.files.iter().find(|file| file.path == path) else { continue };
@@ -33,7 +34,7 @@ pub async fn report_damage(catalog: &Catalog, storage: &ObjectStorage, state: &C
     }
 }
 
-/// An error of a file that cannot be read, with what to do about it; other errors as they are.
+/// Adds to the error of an unreadable file what to do about it; returns other errors unchanged.
 pub fn with_help(error: Error) -> Error {
     let of_a_file = error.kind() == ErrorKind::Corrupt && error.fact("file").is_some();
     match of_a_file && error.fact("help").is_none() {
@@ -42,7 +43,7 @@ pub fn with_help(error: Error) -> Error {
     }
 }
 
-/// The files that errors call damaged, that the catalog names, and that it does not know of yet.
+/// Returns the files that errors call damaged, that the catalog names, and whose damage it does not know of yet.
 fn suspects<'e>(state: &CatalogState, errors: &'e [Error]) -> Vec<&'e str> {
     let mut paths: Vec<&str> =
         errors.iter().filter(|error| error.kind() == ErrorKind::Corrupt).filter_map(|error| error.fact("file")).collect();

@@ -1,5 +1,5 @@
-//! What a catalog state means: the views and streams it defines, planned ([`registry`]); the states of each of its checkpoints, from the
-//! states object or from the archive ([`segment`]); and how a damaged file is reported ([`damage`]).
+//! Interprets a catalog state: plans the views and streams it defines ([`registry`]), reads the states of each of its
+//! checkpoints from the states object or from the archive ([`segment`]), and reports damaged files ([`damage`]).
 
 pub mod damage;
 pub mod registry;

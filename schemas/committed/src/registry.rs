@@ -1,4 +1,5 @@
-//! The registry: what the definitions in the catalog mean. Every process works by the catalog, not by its files.
+//! The registry: the catalog's definitions, parsed and planned. Every process works from the catalog, not from its
+//! files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use types::suggest::nearest;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// A view version that is kept up.
+/// A live view version: served, or being built.
 #[derive(Debug, Clone)]
 pub struct LiveView {
     pub name: Arc<str>,
@@ -27,13 +28,13 @@ pub struct LiveView {
 }
 
 impl LiveView {
-    /// A walk over this linked view's edges at `t`.
+    /// Returns a walk over this linked view's edges at `t`.
     pub fn walk<'a>(&'a self, links: &'a LinkPlan, edges: &'a dyn EdgeLayers, t: Micros) -> Walk<'a> {
         Walk::new(&self.plan, &self.codec, links, edges, t)
     }
 }
 
-/// A stream as it is decoded now.
+/// A stream as it is currently decoded.
 #[derive(Debug, Clone)]
 pub struct LiveStream {
     pub version: u32,
@@ -46,7 +47,7 @@ pub struct Registry {
     pub streams: BTreeMap<Arc<str>, LiveStream>,
     /// Views that keep states: served versions and those being built.
     pub views: Vec<LiveView>,
-    /// Names the definitions this registry was made from, so that a reader knows when to load anew.
+    /// Identifies the definitions behind this registry, so that a reader knows when to reload.
     pub fingerprint: Vec<(Arc<str>, u32, DefinitionStatus)>,
 }
 
@@ -63,7 +64,7 @@ impl Registry {
             records.iter().map(|r| parse::parse_view(&r.sql).map_err(|error| stored(r, &error))).collect::<Result<Vec<_>>>()?;
         let mut views = Vec::new();
         for (record, definition) in records.iter().zip(&definitions) {
-            // The other views as this one sees them: the newest live version of each.
+            // The views that this view can use: the newest live version of each.
             let others = records.iter().zip(&definitions).filter(|(r, _)| r.name != record.name).map(|(_, d)| d.clone());
             let project = Definitions {
                 streams: streams.values().map(|stream: &LiveStream| (*stream.definition).clone()).collect(),
@@ -89,12 +90,12 @@ impl Registry {
         Ok(Registry { streams, views, fingerprint: fingerprint(state) })
     }
 
-    /// True when a catalog state holds other live definitions than this registry.
+    /// True if a catalog state has other live definitions than this registry.
     pub fn is_stale(&self, state: &CatalogState) -> bool {
         self.fingerprint != fingerprint(state)
     }
 
-    /// The version of a view that is served: the active one, or the one being built when there is no other.
+    /// Returns the version of a view that is served: the active one, or the one being built if there is no other.
     pub fn served(&self, name: &str) -> Option<&LiveView> {
         let of_name = || self.views.iter().filter(|view| &*view.name == name);
         of_name().find(|view| view.status == DefinitionStatus::Active).or_else(|| of_name().max_by_key(|view| view.version))
@@ -104,13 +105,13 @@ impl Registry {
         self.views.iter().find(|view| &*view.name == name && view.version == version)
     }
 
-    /// Plans and codecs by view version.
+    /// Returns plans and codecs by view version.
     pub fn plans(&self) -> BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)> {
         self.views.iter().map(|view| ((view.name.clone(), view.version), (view.plan.clone(), view.codec.clone()))).collect()
     }
 }
 
-/// What is said of a name that no view has. A stream's name is told as one.
+/// Returns the error for a name that no view has. It says so if the name is a stream's.
 pub fn no_view<'a>(name: &str, views: impl IntoIterator<Item = &'a str>, streams: impl IntoIterator<Item = &'a str>) -> Error {
     let views: BTreeSet<&str> = views.into_iter().collect();
     let near = nearest(name, views.iter().copied()).map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default();

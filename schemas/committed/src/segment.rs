@@ -1,5 +1,5 @@
-//! A checkpoint's states for one view version, wherever they come from: the section of its states object, or, where that is
-//! missing, of another format or damaged, the archive. A segment is a cache of Partial(its archive file).
+//! Reads a checkpoint's states for one view version: from the section of its states object or, if that is missing,
+//! damaged or of another format, from the archive. A segment is a cache of Partial(its archive file).
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct Segment {
     pub damaged: Option<Error>,
 }
 
-/// What segments are computed with: a session whose operators, and rows under way that, stay under a limit.
+/// Computes segments: a session whose operators, and the rows in progress next to them, stay under a limit.
 pub struct SegmentSession {
     context: SessionContext,
     memory_limit_bytes: usize,
@@ -57,9 +57,9 @@ impl SegmentSession {
     }
 }
 
-/// Reads a segment, or computes it from the archive where its states object lacks it or cannot be read.
+/// Reads a segment, or computes it from the archive if its states object lacks it or cannot be read.
 ///
-/// Errors: `Corrupt` when the archive is damaged as well, `Limit` when the states do not fit the session's limit.
+/// Errors: `Corrupt` when the archive is damaged as well, `Limit` when the states exceed the session's limit.
 pub async fn segment_rows(
     storage: &ObjectStorage,
     session: &SegmentSession,
@@ -99,7 +99,7 @@ async fn section(storage: &ObjectStorage, view: &LiveView, file: &FileRecord) ->
     Ok(Some(batches.iter().map(|batch| conform(view.plan.state_schema(), batch)).collect::<Result<_>>()?))
 }
 
-/// Batch by batch, merged as they come: memory holds what the segment takes, not what its events take.
+/// Merges batch by batch as they arrive, so that memory holds the segment and not its events.
 async fn from_archive(storage: &ObjectStorage, session: &SegmentSession, view: &LiveView, files: &[&FileRecord]) -> Result<StateRows> {
     let mut partial = Partial::new(view.plan.clone(), &session.context).await?;
     let mut gather = Gather::new(&view.plan, &view.codec, session.memory_limit_bytes);

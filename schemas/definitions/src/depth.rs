@@ -1,25 +1,25 @@
-//! How deep a text may nest, found before anything parses it. A parser makes a tree of a chain such as `a + b + c`; a tree without
-//! end takes a stack without end, in the parser, the planner, or where it is dropped.
+//! Limits how deeply a text may nest, before anything parses it. A parser builds a tree from a chain such as
+//! `a + b + c`, and an unbounded tree takes an unbounded stack: in the parser, in the planner, or when it is dropped.
 //!
-//! What bounds a tree is counted in words and symbols, whatever they mean: no operator can be forgotten.
+//! Words and symbols are counted, whatever they mean, so that no operator can be forgotten.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use types::{Error, Result};
 
-/// Words and symbols between two brackets, of one item of a list; from FROM on its commas count as well.
+/// Words and symbols between two brackets, in one item of a list; after FROM, across commas as well.
 pub(crate) const MAX_STRETCH: usize = 1_024;
-/// Brackets in brackets.
+/// Nested brackets.
 pub(crate) const MAX_BRACKETS: usize = 64;
-/// Parts of a query that WITH names.
+/// Queries that WITH names.
 pub(crate) const MAX_PARTS: usize = 128;
-/// EXPLAIN of EXPLAIN.
+/// Nested EXPLAINs.
 pub(crate) const MAX_EXPLAINS: usize = 4;
-/// Words and symbols of one text.
+/// Words and symbols in one text.
 pub(crate) const MAX_TOKENS: usize = 200_000;
 
-/// Where a text passes a limit, and which.
+/// Where a text exceeds a limit, and which limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TooDeep {
     pub location: Location,
@@ -27,7 +27,7 @@ pub struct TooDeep {
     pub help: &'static str,
 }
 
-/// Finds the first place at which a text passes a limit.
+/// Returns the first place at which a text exceeds a limit.
 pub(crate) fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) -> Option<TooDeep> {
     let mut text = Text { stretches: vec![Stretch::default()], ..Text::default() };
     let mut tokens = tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).peekable();
@@ -40,7 +40,8 @@ pub(crate) fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) 
     None
 }
 
-/// As `too_deep`, for a text. Errors: `Input` with line and column. A text that is not SQL is the parser's to refuse.
+/// Same as `too_deep`, for a text. Errors: `Input` with line and column. Accepts a text that is not SQL: the parser
+/// refuses it.
 pub fn check_depth(sql: &str) -> Result<()> {
     let mut tokens = Vec::new();
     let _ = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);
@@ -53,15 +54,15 @@ struct Text {
     tokens: usize,
     parts: usize,
     explains: usize,
-    /// What is open, the innermost last.
+    /// The open brackets, innermost last.
     stretches: Vec<Stretch>,
 }
 
-/// What stands between two brackets.
+/// The content between two brackets.
 #[derive(Debug, Default)]
 struct Stretch {
     tokens: usize,
-    /// Types in types, as in `ARRAY<ARRAY<..` and `INT[][]..`; what is subscripted counts as well.
+    /// Nested types, as in `ARRAY<ARRAY<..` and `INT[][]..`; subscripts count as well.
     types: usize,
     is_past_from: bool,
 }

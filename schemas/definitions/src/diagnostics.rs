@@ -1,4 +1,4 @@
-//! Diagnostics: a user's mistakes, each with its place, what was found and what would be right.
+//! Diagnostics: a user's mistakes, each with its place, what was found and how to fix it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use types::{Error, Result};
 
-/// All mistakes found in one go, in the order of their places once [`Diagnostics::sort`] has run.
+/// All mistakes found in one pass, ordered by place after [`Diagnostics::sort`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
@@ -16,17 +16,17 @@ pub struct Diagnostics(pub Vec<Diagnostic>);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     pub severity: Severity,
-    /// Absent for a definition made in code.
+    /// `None` for a definition created in code.
     pub file: Option<PathBuf>,
-    /// Counted from 1; 0 when the whole file is meant.
+    /// Counted from 1; 0 refers to the whole file.
     pub line: usize,
-    /// Characters, counted from 1; 0 when the whole line or file is meant.
+    /// Characters, counted from 1; 0 refers to the whole line or file.
     pub column: usize,
     /// What was found.
     pub message: String,
     /// What was expected, or what to write instead.
     pub help: Option<String>,
-    /// The definition that is left out for this mistake, where its name can be seen.
+    /// The definition that is left out because of this mistake, if its name is known.
     #[serde(skip)]
     pub left_out: Option<String>,
 }
@@ -36,7 +36,7 @@ pub struct Diagnostic {
 pub enum Severity {
     /// The definition cannot be used.
     Error,
-    /// It can be used, and is probably not what was meant.
+    /// The definition can be used, but is probably not what was meant.
     Warning,
     Note,
 }
@@ -70,7 +70,7 @@ impl Diagnostics {
         self.0.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    /// Brings the diagnostics of each file into the order of their places; files keep the order they came in.
+    /// Sorts the diagnostics of each file by place; files keep their order.
     pub fn sort(&mut self) {
         let mut files: Vec<Option<PathBuf>> = Vec::new();
         for diagnostic in &self.0 {
@@ -82,7 +82,7 @@ impl Diagnostics {
         self.0.sort_by_key(|diagnostic| (rank(&diagnostic.file), diagnostic.line, diagnostic.column));
     }
 
-    /// An input error whose text is all of these, when there is an error among them.
+    /// Returns an input error with the text of all diagnostics if any of them is an error.
     pub fn into_result(self) -> Result<()> {
         match self.has_errors() {
             true => Err(Error::input(self.to_string())),
@@ -110,7 +110,8 @@ impl<'a> IntoIterator for &'a Diagnostics {
 }
 
 impl Diagnostic {
-    /// An error at a place of a text without a file; [`Diagnostic::in_file`] and [`Diagnostic::help`] add the rest.
+    /// Creates an error at a place in a text without a file; [`Diagnostic::in_file`] and [`Diagnostic::help`] add the
+    /// rest.
     pub fn error(line: usize, column: usize, message: impl Into<String>) -> Self {
         Self { severity: Severity::Error, file: None, line, column, message: message.into(), help: None, left_out: None }
     }

@@ -1,6 +1,6 @@
 //! Durations and sizes as users write them: `10m`, `90d`, `500ms`; `256MiB`, `1GB`.
 //!
-//! One whole number and one unit, nothing else: what is written is what is meant, and it can name a column (`txns_90d`).
+//! Each is one whole number and one unit, so that the text is unambiguous and can name a column (`txns_90d`).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use types::{Error, Result};
 
 /// Parses `500ms`, `10s`, `10m` or `10min`, `1h`, `90d`, `1w`. Days are 24 hours, weeks 7 days.
 ///
-/// Refused: zero, fractions, combinations (`1h30m`), and what does not fit into microseconds of 64 bits (292,000 years).
+/// Refused: zero, fractions, combinations (`1h30m`), and more than 63 bits of microseconds (292,000 years).
 pub fn parse_duration(text: &str) -> Result<Duration> {
     let (number, unit) = split(text, "duration", "a whole number and a unit (ms, s, m, h, d, w), such as '10m' or '90d'")?;
     let unit_us: u64 = match unit {
@@ -55,8 +55,8 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64> {
     }
 }
 
-/// Writes a duration so that [`parse_duration`] reads it back: the largest unit that divides it (`90d`, `1h`, `1500ms`).
-/// Anything finer than a millisecond is cut off.
+/// Formats a duration so that [`parse_duration`] reads it back, in the largest unit that divides it (`90d`, `1h`,
+/// `1500ms`). Anything finer than a millisecond is cut off.
 pub fn format_duration(duration: Duration) -> String {
     const UNITS: [(u128, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
     let ms = duration.as_millis();
@@ -68,7 +68,7 @@ pub fn format_duration(duration: Duration) -> String {
     format!("{ms}ms")
 }
 
-/// Writes a size so that `parse_bytes` reads it back: the largest binary unit that divides it.
+/// Formats a size so that `parse_bytes` reads it back, in the largest binary unit that divides it.
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (unit_bytes, unit) in UNITS {
@@ -79,7 +79,7 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// The number in front and the letters behind it. Spaces around the whole are ignored, spaces within are not.
+/// Returns the leading number and the letters after it. Ignores surrounding spaces; inner spaces are an error.
 fn split<'a>(text: &'a str, what: &str, expected: &str) -> Result<(u64, &'a str)> {
     let trimmed = text.trim();
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();

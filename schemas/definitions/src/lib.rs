@@ -1,4 +1,4 @@
-//! What users write: streams and views in SQL, and `basestream.toml` ([`settings`]).
+//! What users write: streams and views in SQL, and settings in `basestream.toml` ([`settings`]).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ pub mod settings;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use schedule::Schedule;
 
-/// Where a definition stands in its file: `file` may be absent (a definition made in code).
+/// Where a definition is in its file: `file` is absent for a definition created in code.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
     pub file: Option<PathBuf>,
-    /// Line of the definition's first character in the file, counted from 1.
+    /// The line of the definition's first character, counted from 1.
     pub line: usize,
 }
 
@@ -37,20 +37,20 @@ pub struct StreamDefinition {
     pub topic: Arc<str>,
     /// The column that holds the event time: TIMESTAMPTZ or DATE, NOT NULL.
     pub event_time: String,
-    /// The column whose value names an event, for deduplication.
+    /// The column that identifies an event, for deduplication.
     pub id: Option<String>,
     pub dedup_within: Option<Duration>,
     /// The column by which our producers partition.
     pub key: Option<String>,
     pub retention: Option<Duration>,
-    /// Keep the raw key, value and headers in the archive.
+    /// Whether the archive keeps the raw key, value and headers.
     pub keep_raw: bool,
     /// The statement's text.
     pub sql: String,
     pub origin: Origin,
 }
 
-/// One column of a stream: where it is found in a JSON record, and what it becomes.
+/// One column of a stream: where it is in a JSON record, and its type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     pub name: String,
@@ -85,16 +85,16 @@ pub enum ColumnType {
     Date,
     /// Microseconds, UTC.
     TimestampTz,
-    /// Kept as its lower-case text with hyphens.
+    /// Stored as lower-case text with hyphens.
     Uuid,
     Bytea,
-    /// Kept as its text.
+    /// Stored as text.
     Json,
     Array(Box<ColumnType>),
 }
 
 impl ColumnType {
-    /// The Arrow type that holds it.
+    /// Returns the Arrow type that holds it.
     pub fn arrow(&self) -> DataType {
         match self {
             ColumnType::Text | ColumnType::Uuid | ColumnType::Json => DataType::Utf8,
@@ -137,11 +137,11 @@ impl Column {
     }
 }
 
-/// `CREATE VIEW`: one plain SELECT, and how it is kept.
+/// `CREATE VIEW`: one plain SELECT, and how its states are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ViewDefinition {
     pub name: Arc<str>,
-    /// The SELECT's text, and where it begins in the statement (line and column counted from 1, in the file).
+    /// The SELECT's text, and where it begins in the file (line and column, counted from 1).
     pub select: String,
     pub select_line: usize,
     pub select_column: usize,
@@ -150,7 +150,7 @@ pub struct ViewDefinition {
     pub schedule: Option<Schedule>,
     /// Overrides the hop of every window.
     pub precision: Option<Level>,
-    /// Of a view over a JOIN: past this many neighbours of one node its walk samples.
+    /// For a view over a JOIN: a walk samples the neighbours of a node that has more than this many.
     pub max_degree: Option<u32>,
     /// The statement's text.
     pub sql: String,
@@ -164,7 +164,7 @@ pub struct NamedWindow {
     pub length: Duration,
 }
 
-/// Everything in one project's `streams/` and `views/`.
+/// All definitions in a project's `streams/` and `views/`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Definitions {
     pub streams: Vec<StreamDefinition>,

@@ -1,8 +1,9 @@
-//! From SQL text to definitions: `CREATE STREAM` and `CREATE VIEW`, several in a file, every mistake with its line and column.
+//! Parses SQL text into definitions: `CREATE STREAM` and `CREATE VIEW`, several in a file, every mistake with its line
+//! and column.
 //!
-//! The way: [`tokens`] cuts the text, [`statement`] finds the statements and reads their heads, [`stream`] and [`view`] read what is
-//! theirs, [`conflicts`] holds definitions against each other. What is wrong is recorded and stepped over, so that one
-//! pass finds all mistakes; a definition with a mistake is left out of the result.
+//! [`tokens`] cuts the text, [`statement`] finds the statements and reads their heads, [`stream`] and [`view`] read the
+//! rest of each, and [`conflicts`] compares definitions with each other. Mistakes are recorded and skipped, so that one
+//! pass finds all of them; a definition with a mistake is left out of the result.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ mod stream;
 mod tokens;
 mod view;
 
-/// Parses files' texts. The definitions without errors come back in the order written, with every mistake in all files.
+/// Parses files' texts. Returns the definitions without errors in the order written, and every mistake in all files.
 pub fn parse_definitions(sources: &[(Option<PathBuf>, String)]) -> (Definitions, Diagnostics) {
     let mut definitions = Definitions::default();
     let mut diagnostics = Diagnostics::new();
@@ -43,7 +44,7 @@ pub fn parse_definitions(sources: &[(Option<PathBuf>, String)]) -> (Definitions,
     (definitions, diagnostics)
 }
 
-/// Parses one `CREATE STREAM`, as the catalog keeps it. Errors: `Input`, its text is all diagnostics.
+/// Parses one `CREATE STREAM`, as the catalog stores it. Errors: `Input` with the text of all diagnostics.
 pub fn parse_stream(sql: &str) -> Result<StreamDefinition> {
     match parse_one(sql)? {
         Found::Stream { definition, .. } => Ok(definition),
@@ -51,7 +52,7 @@ pub fn parse_stream(sql: &str) -> Result<StreamDefinition> {
     }
 }
 
-/// Parses one `CREATE VIEW`, as the catalog keeps it. Errors: `Input`, its text is all diagnostics.
+/// Parses one `CREATE VIEW`, as the catalog stores it. Errors: `Input` with the text of all diagnostics.
 pub fn parse_view(sql: &str) -> Result<ViewDefinition> {
     match parse_one(sql)? {
         Found::View { definition, .. } => Ok(definition),
@@ -61,8 +62,8 @@ pub fn parse_view(sql: &str) -> Result<ViewDefinition> {
 
 /// Reads a project's `streams/*.sql` and `views/*.sql`, each sorted by name. Diagnostics name files relative to `dir`.
 ///
-/// Errors: `NotFound` when there is neither folder, `Unavailable` when a file cannot be read. A file that is not UTF-8, or that holds
-/// a definition of the other kind, is a diagnostic.
+/// Errors: `NotFound` when neither folder exists, `Unavailable` when a file cannot be read. A file that is not UTF-8,
+/// or that holds a definition of the other kind, becomes a diagnostic.
 pub fn load_project(dir: &Path) -> Result<(Definitions, Diagnostics)> {
     let mut sources = Vec::new();
     let mut unreadable = Vec::new();
@@ -108,7 +109,7 @@ fn parse_one(sql: &str) -> Result<Found> {
     }
 }
 
-/// The `.sql` files of a folder, sorted by name; none when the folder is absent.
+/// Returns the `.sql` files of a folder, sorted by name; none if the folder is absent.
 fn sql_files(dir: &Path, folder: &str) -> Result<Vec<PathBuf>> {
     let path = dir.join(folder);
     if !path.is_dir() {
@@ -133,7 +134,7 @@ fn not_utf8(file: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     at.error("found bytes that are not UTF-8").help("save the file as UTF-8").in_file(Some(file))
 }
 
-/// Warnings for streams under `views/` and views under `streams/`: they work, and are hard to find.
+/// Returns warnings for streams under `views/` and views under `streams/`: they work, but are hard to find.
 fn misplaced(definitions: &Definitions) -> Vec<Diagnostic> {
     let streams = definitions.streams.iter().map(|stream| ("stream", &stream.name, &stream.origin, "streams"));
     let views = definitions.views.iter().map(|view| ("view", &view.name, &view.origin, "views"));

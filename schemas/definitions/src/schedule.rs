@@ -1,6 +1,6 @@
-//! When a view's batch runs are due: every so often, or by Unix cron in a time zone.
+//! Schedules: when a view's batch runs are due, at a fixed interval or by Unix cron in a time zone.
 //!
-//! The way: [`expression`] reads the five or six fields, [`local_time`] finds the next instant by the wall clock of the zone.
+//! [`expression`] reads the five or six fields, and [`local_time`] finds the next instant by the zone's wall clock.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,22 +18,23 @@ mod local_time;
 /// When runs are due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Schedule {
-    /// At the multiples of this since 1970-01-01 UTC: `1h` is every full hour, however long a process has been up.
+    /// At the multiples of this since 1970-01-01 UTC: `1h` is every full hour, whenever the process started.
     Every(Duration),
-    /// Unix cron by the wall clock of a time zone; made by the parser, which checks it.
+    /// Unix cron by the wall clock of a time zone. Only the parser creates it, as it checks the expression.
     Cron { expression: String, timezone: Tz },
 }
 
 impl Schedule {
-    /// A cron schedule: five fields (minute, hour, day of month, month, weekday) or six with seconds in front.
+    /// Parses a cron schedule: five fields (minute, hour, day of month, month, weekday), or six with seconds first.
     ///
-    /// Fields hold `*`, numbers, ranges `1-5`, lists `1,15`, steps `*/15` or `10-40/10`, and names of months and weekdays. Weekdays
-    /// count from Sunday = 0; 7 is Sunday too. When day of month and weekday are both restricted (neither begins with `*`) a day
-    /// matches if *either* does, as cron(5) has it. (The cron crate by itself wants both, counts Sunday as 1 and wants seconds first.)
+    /// Fields hold `*`, numbers, ranges `1-5`, lists `1,15`, steps `*/15` or `10-40/10`, and names of months and
+    /// weekdays. Weekdays count from Sunday = 0; 7 is Sunday too. When day of month and weekday are both restricted
+    /// (neither begins with `*`), a day matches if *either* does, as in cron(5). (The cron crate itself requires both,
+    /// counts Sunday as 1 and requires seconds.)
     ///
-    /// When the clocks change, no run is lost or doubled: with restricted hours a time in the hour that is left out runs
-    /// once, when the clocks have moved on, and a time in the hour that comes twice runs the first time. A schedule of every hour
-    /// goes on by the clock through both passes of that hour.
+    /// When the clocks change, no run is lost or doubled. If the hours are restricted, a time in the skipped hour runs
+    /// once, right after the change, and a time in the repeated hour runs the first time only. A schedule of every hour
+    /// follows the clock through both passes of that hour.
     pub(crate) fn cron(expression: &str, timezone: Tz) -> Result<Schedule> {
         let expression = expression.trim();
         let fields = Expression::parse(expression)?;
@@ -45,8 +46,8 @@ impl Schedule {
         }
     }
 
-    /// The first due time after `after`, and after `last` (the due time of the last run), so that a clock that was set back does
-    /// not repeat a run. `None` when there is none up to the year 2100.
+    /// Returns the first due time after both `after` and `last` (the due time of the last run), so that a clock that
+    /// was set back does not repeat a run. `None` if there is none up to the year 2100.
     pub(crate) fn next_after(&self, after: DateTime<Utc>, last: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
         let after = last.map_or(after, |last| last.max(after));
         match self {
@@ -63,7 +64,7 @@ impl Schedule {
         }
     }
 
-    /// The newest due time in `(since, now]`: however many runs were missed, they are caught up by one.
+    /// Returns the newest due time in `(since, now]`: one run makes up for all missed ones.
     pub fn latest_due(&self, since: DateTime<Utc>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match self {
             Schedule::Every(length) => {
@@ -80,14 +81,14 @@ impl Schedule {
         }
     }
 
-    /// The next `count` due times after `after`, for people to read.
+    /// Returns the next `count` due times after `after`, for display.
     pub fn upcoming(&self, after: DateTime<Utc>, count: usize) -> Vec<DateTime<Utc>> {
         std::iter::successors(self.next_after(after, None), |last| self.next_after(*last, None)).take(count).collect()
     }
 }
 
-/// The newest value in `(since, now]` of a rising sequence given by its `next`, found by halving: a few dozen steps
-/// also for a schedule of every second that slept for a year.
+/// Returns the newest value in `(since, now]` of a rising sequence given by its `next`, by bisection: a few dozen steps
+/// even for a schedule of every second that slept for a year.
 fn latest_not_after(next: impl Fn(i64) -> Option<i64>, since: i64, now: i64) -> Option<i64> {
     let due_after = |time: i64| next(time).filter(|due| *due <= now);
     let mut latest = due_after(since)?;

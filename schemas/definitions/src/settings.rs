@@ -1,9 +1,10 @@
-//! Settings: `basestream.toml`, where a project runs.
+//! Settings: `basestream.toml`, which says where a project runs.
 //!
-//! Every key has a default, so every section and the keys in it are optional. In any string `${NAME}` is an environment variable and
-//! `${file:/path}` a file's content without its last newline (`$${` is a plain `${`). Every key is overridden by an environment
-//! variable `BASESTREAM__SECTION__KEY`, read as a TOML value or else as a string; `BASESTREAM__LOG__PROPERTIES__SASL_PASSWORD`
-//! is librdkafka's `sasl.password`. Relative paths, alone or in `file:data`, count from the file's folder.
+//! Every key has a default, so every section and every key is optional. In any string `${NAME}` is an environment
+//! variable and `${file:/path}` a file's content without its last newline (`$${` is a plain `${`). Every key can be
+//! overridden by an environment variable `BASESTREAM__SECTION__KEY`, which is read as a TOML value or else as a string;
+//! `BASESTREAM__LOG__PROPERTIES__SASL_PASSWORD` is librdkafka's `sasl.password`. Relative paths, alone or in
+//! `file:data`, are relative to the file's folder.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,14 +24,14 @@ mod variables;
 pub use urls::ServiceUrl;
 pub use variables::Variables;
 
-/// The file's name unless another is asked for.
+/// The default name of the file.
 pub const FILE_NAME: &str = "basestream.toml";
 
-/// Where a project runs. Nothing secret is in its `Debug` text.
+/// Where a project runs. The `Debug` text contains no secrets.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The folder of the file: `streams/` and `views/` lie in it. Absolute.
+    /// The folder of the file, which also holds `streams/` and `views/`. Absolute.
     #[serde(skip)]
     pub project: PathBuf,
     pub storage: StorageSettings,
@@ -41,20 +42,22 @@ pub struct Settings {
     pub serving: ServingSettings,
 }
 
-/// `[storage]`: the object storage, home of archive, states and snapshots.
+/// `[storage]`: the object storage, which holds archive, states and snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageSettings {
-    /// A folder, `file:///folder`, `s3://bucket/prefix` or what object_store takes. Default: `./data/storage`.
+    /// A folder, `file:///folder`, `s3://bucket/prefix` or another URL that object_store accepts. Default:
+    /// `./data/storage`.
     #[serde(deserialize_with = "fields::storage_url")]
     pub url: ServiceUrl,
 }
 
-/// `[catalog]`: what is committed.
+/// `[catalog]`: the database of everything that is committed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CatalogSettings {
-    /// `sqlite:///path/catalog.db` or `postgres://user:password@host:port/database`. Default: `sqlite:./data/catalog.db`.
+    /// `sqlite:///path/catalog.db` or `postgres://user:password@host:port/database`. Default:
+    /// `sqlite:./data/catalog.db`.
     #[serde(deserialize_with = "fields::catalog_url")]
     pub url: ServiceUrl,
 }
@@ -66,11 +69,11 @@ pub struct LogSettings {
     /// A folder, `file:///folder` (the embedded log) or `kafka://host:9092,host:9092`. Default: `./data/log`.
     #[serde(deserialize_with = "fields::log_url")]
     pub url: ServiceUrl,
-    /// Partitions of a topic that is made because it does not exist. Default: 4.
+    /// Partitions of a topic that is created because it does not exist. Default: 4.
     #[serde(deserialize_with = "fields::partitions")]
     pub partitions: u32,
-    /// Passed to librdkafka, Kafka only. `security.protocol = "SASL_SSL"` may be written with or without quotes around the key.
-    /// Default: none.
+    /// Passed to librdkafka, Kafka only. `security.protocol = "SASL_SSL"` may be written with or without quotes around
+    /// the key. Default: none.
     #[serde(deserialize_with = "fields::properties")]
     pub properties: BTreeMap<String, String>,
 }
@@ -82,25 +85,25 @@ pub struct SpeedSettings {
     /// The consumer group: workers of one group share the partitions. Default: `basestream`.
     #[serde(deserialize_with = "fields::text")]
     pub group: String,
-    /// Workers of one process, among which its partitions are spread: each follows its own and commits its own checkpoints. Default:
-    /// one for each core, four at most.
+    /// Workers of one process, which share its partitions: each follows its own and commits its own checkpoints.
+    /// Default: one per core, at most 4.
     #[serde(deserialize_with = "fields::workers")]
     pub workers: u32,
-    /// A checkpoint is committed at the latest after this. Default: `10s`.
+    /// A checkpoint is committed after this time at the latest. Default: `10s`.
     #[serde(deserialize_with = "fields::duration")]
     pub checkpoint_interval: Duration,
-    /// What may wait for checkpoints (bytes, of all workers of a process): a worker begins one at half of its share, as it holds that until
-    /// it is committed. Default: `256MiB`.
+    /// Limit on uncheckpointed data (bytes, all workers of a process together). A worker begins a checkpoint at half of
+    /// its share, as it holds that data until the commit. Default: `256MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub checkpoint_bytes: u64,
-    /// How far an event may be dated after its partition's clock; what is further goes to the dead letters. Default: `10m`.
+    /// How far an event may be dated after its partition's clock; later ones become dead letters. Default: `10m`.
     #[serde(deserialize_with = "fields::duration")]
     pub max_future: Duration,
-    /// Memory for the ids that make duplicates known, of all partitions of a process (bytes); what does not fit goes to files in
-    /// `serving.cache_dir`. Default: `256MiB`.
+    /// Memory for the ids that identify duplicates (bytes, all partitions of a process together); what does not fit
+    /// goes to files in `serving.cache_dir`. Default: `256MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub dedup_memory: u64,
-    /// `--accept-gap`: go on behind offsets that the log no longer has. Asked for once, by a person: never kept in a file.
+    /// `--accept-gap`: continue after offsets that the log no longer has. Given once, by a person, and never in a file.
     #[serde(skip)]
     pub accept_gap: bool,
 }
@@ -109,20 +112,20 @@ pub struct SpeedSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchSettings {
-    /// Memory of one run (bytes); what does not fit is spilled. Default: `4GiB`.
+    /// Memory of one run (bytes); the rest is spilled. Default: `4GiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub memory_limit: u64,
-    /// Cores that one run may keep busy. Default: one for each core, 4 at most.
+    /// Cores that one run may use. Default: one per core, at most 4.
     #[serde(deserialize_with = "fields::workers")]
     pub threads: u32,
-    /// Where spilled data goes. Default: absent or empty, the system's temporary folder.
+    /// The folder for spilled data. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub temp_dir: Option<PathBuf>,
-    /// How long a run's lease lives without being renewed: so long after a run's process died another may run the view.
-    /// Default: `30s`.
+    /// How long a run's lease lives without being renewed: if a run's process dies, another may run the view after this
+    /// time. Default: `30s`.
     #[serde(deserialize_with = "fields::duration")]
     pub lease: Duration,
-    /// How often the scheduler collects files that nobody needs. Default: `1m`.
+    /// How often the scheduler deletes files that are no longer needed. Default: `1m`.
     #[serde(deserialize_with = "fields::duration")]
     pub collect_every: Duration,
 }
@@ -131,26 +134,27 @@ pub struct BatchSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServingSettings {
-    /// Where HTTP is answered, `host:port`. Default: `127.0.0.1:8080`.
+    /// The address of the HTTP server, `host:port`. Default: `127.0.0.1:8080`.
     #[serde(deserialize_with = "fields::address")]
     pub http: String,
-    /// Where the PostgreSQL protocol is answered, `host:port`. Default: absent or empty, nowhere.
+    /// The address of the PostgreSQL protocol server, `host:port`. Default: absent or empty, none.
     #[serde(deserialize_with = "fields::optional_address")]
     pub postgres: Option<String>,
-    /// What time `t` is without `as_of`: `wall` or `event`. Default: `wall`.
+    /// Which clock gives `t` without `as_of`: `wall` or `event`. Default: `wall`.
     pub clock: ClockKind,
-    /// Memory of queries (bytes). Default: `2GiB`.
+    /// Memory for queries (bytes). Default: `2GiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub memory_limit: u64,
-    /// How long a node's pin lives without being renewed: so long are the files kept that a dead node stood on. Default: `60s`.
+    /// How long a node's pin lives without being renewed: the files that a dead node used are kept for this time.
+    /// Default: `60s`.
     #[serde(deserialize_with = "fields::duration")]
     pub lease: Duration,
-    /// Where local copies of snapshots lie. Default: absent or empty, the system's temporary folder.
+    /// The folder for local copies of snapshots. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub cache_dir: Option<PathBuf>,
 }
 
-/// Which clock tells an answer its time `t`.
+/// The clock that gives an answer its time `t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockKind {
@@ -161,9 +165,10 @@ pub enum ClockKind {
 }
 
 impl Settings {
-    /// Reads the file at `path`, with the variables in it and over it.
+    /// Reads the file at `path`, substitutes variables and applies overrides.
     ///
-    /// Errors: `NotFound` when there is no such file, `Input` for what is wrong in it, with file, line and column or the variable's name.
+    /// Errors: `NotFound` when the file does not exist, `Input` for mistakes in it, with file, line and column or the
+    /// variable's name.
     pub fn load(path: &Path, variables: &Variables) -> Result<Settings> {
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
@@ -177,7 +182,7 @@ impl Settings {
         Self::parse(&text, path, variables)
     }
 
-    /// What `load` does, for a text that is at hand. `path` names it in errors, and its folder is the project's.
+    /// Same as `load`, for a text in memory. `path` is its name in errors, and its folder is the project's.
     pub fn parse(text: &str, path: &Path, variables: &Variables) -> Result<Settings> {
         let absolute = std::path::absolute(path).map_err(|error| Error::from(error).with("file", path.display()))?;
         let project = absolute.parent().unwrap_or(&absolute).to_path_buf();
@@ -185,7 +190,7 @@ impl Settings {
         Ok(settings.in_project(project))
     }
 
-    /// The defaults for a project in this folder.
+    /// Returns the defaults for a project in this folder.
     pub fn defaults(project: &Path) -> Settings {
         Settings::default().in_project(project.to_path_buf())
     }
@@ -201,7 +206,7 @@ impl Settings {
         self
     }
 
-    /// The folder of local copies: the one asked for, or the project's.
+    /// Returns the folder of local copies: the configured one, or the project's.
     pub fn cache_dir(&self) -> PathBuf {
         self.serving.cache_dir.clone().unwrap_or_else(|| self.project.join("data").join("cache"))
     }
@@ -225,8 +230,8 @@ impl Default for LogSettings {
     }
 }
 
-/// Past so many workers of a process, or cores of a run, a user decides: each worker has a consumer of its own, each core its share of
-/// the memory.
+/// Defaults go up to this many workers of a process, or cores of a run; more is the user's choice: each worker has its
+/// own consumer, each core its share of the memory.
 const MOST_DEFAULT_WORKERS: usize = 4;
 
 impl Default for SpeedSettings {

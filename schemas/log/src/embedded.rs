@@ -1,7 +1,8 @@
-//! The embedded log: one SQLite file, `log.db`, in a folder. Several processes on one machine append to it and read it at once.
+//! The embedded log: one SQLite file, `log.db`, in a folder. Several processes on one machine append to it and read it
+//! at the same time.
 //!
-//! A row per record batch; an append is durable when it returns (WAL with `synchronous=FULL`). Appends that wait share one
-//! transaction. Offsets are dense: the log has no gaps, and it keeps everything.
+//! A row holds a record batch. An append is durable when it returns (WAL with `synchronous=FULL`). Waiting appends
+//! share one transaction. Offsets are dense: the log has no gaps, and it keeps everything.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +38,7 @@ pub struct EmbeddedLog {
 }
 
 impl EmbeddedLog {
-    /// Opens the log in `folder`, making it when missing. It takes no properties.
+    /// Opens the log in `folder`, creating it if missing. It takes no properties.
     pub async fn open(folder: &Path, properties: &BTreeMap<String, String>) -> Result<EmbeddedLog> {
         if let Some(name) = properties.keys().next() {
             return Err(Error::input("the embedded log takes no properties").with("found", name).with("folder", folder.display()));

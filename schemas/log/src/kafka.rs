@@ -1,7 +1,7 @@
-//! The log in Apache Kafka, by librdkafka.
+//! The log in Apache Kafka, through librdkafka.
 //!
-//! Offsets are the catalog's: the group commits none, so that a start position that the log no longer has is an error and not a
-//! silent jump. Reading is `read_committed`; offsets have gaps where a log holds transactions or is compacted.
+//! The catalog holds the offsets and the group commits none, so a start position that the log no longer has is an error
+//! and not a silent jump. Reads are `read_committed`; offsets have gaps where a topic has transactions or is compacted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -32,7 +32,7 @@ use cluster::Cluster;
 use producer::Appender;
 use settings::Settings;
 
-/// How long a topic's number of partitions is believed by the producer.
+/// How long the producer caches a topic's number of partitions.
 const PARTITIONS_KNOWN: Duration = Duration::from_secs(10);
 
 /// The log in one Kafka cluster.
@@ -44,8 +44,9 @@ pub struct KafkaLog {
 }
 
 impl KafkaLog {
-    /// Checks the addresses (`host:port,host:port`) and the librdkafka properties, and makes the client for metadata. Reaches no
-    /// broker yet. Errors: `Input` for what librdkafka refuses and for properties that our promises rest on.
+    /// Checks the addresses (`host:port,host:port`) and the librdkafka properties, and creates the metadata client.
+    /// Does not connect to a broker yet. Errors: `Input` for what librdkafka refuses and for properties that our
+    /// guarantees depend on.
     pub fn open(addresses: &str, properties: &BTreeMap<String, String>) -> Result<KafkaLog> {
         let settings = Settings::new(addresses, properties)?;
         let cluster = Arc::new(Cluster::new(&settings)?);
@@ -53,7 +54,7 @@ impl KafkaLog {
         Ok(KafkaLog { settings, cluster, appender, partitions: Mutex::default() })
     }
 
-    /// Calls the cluster on a thread that may block.
+    /// Runs a blocking call to the cluster on a thread that may block.
     async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Cluster) -> Result<T> + Send + 'static) -> Result<T> {
         let cluster = self.cluster.clone();
         tokio::task::spawn_blocking(move || question(&cluster)).await?
@@ -72,7 +73,7 @@ impl KafkaLog {
         Ok(partitions)
     }
 
-    /// Asks the brokers for a new topic, replicated as they do by default. That it exists already is fine.
+    /// Creates a topic with the brokers' default replication. A topic that already exists is no error.
     async fn make_topic(&self, topic: &str, partitions: i32) -> Result<()> {
         let admin = AdminClient::from_config_and_context(&self.settings.metadata(), Quiet::default()).map_err(settings::refusal)?;
         let fresh = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));

@@ -1,8 +1,8 @@
-//! The event log: a durable, partitioned sequence of records per topic. Two engines behind one trait: [`embedded`] (SQLite)
-//! and [`kafka`].
+//! The event log: a durable, partitioned sequence of records per topic. Two engines behind one trait: [`embedded`]
+//! (SQLite) and [`kafka`].
 //!
-//! A consumer delivers a totally ordered stream of [`LogEvent`]s. Ownership changes come in the same order as records, so a
-//! worker that handles events one after the other has handled everything before a revoke when it sees the revoke. Start
+//! A consumer delivers a totally ordered stream of [`LogEvent`]s. Ownership changes come in the same order as records,
+//! so a worker that handles events in order has handled everything before a revoke when it sees the revoke. Start
 //! offsets come from the worker (the catalog), never from the log's own groups.
 
 use std::collections::BTreeMap;
@@ -26,13 +26,13 @@ mod mark;
 
 pub use mark::{check_mark, mark_of};
 
-/// What a producer hands to the log.
+/// A record that a producer passes to the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewRecord {
     pub key: Option<Bytes>,
     pub value: Option<Bytes>,
     pub headers: Vec<(String, Bytes)>,
-    /// Partition by this when the key is null (the event's id); random when both are absent.
+    /// The partition is chosen by this if the key is null (the event's id), or at random if both are absent.
     pub partition_by: Option<Bytes>,
 }
 
@@ -49,40 +49,40 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// Records of one partition in offset order, with the consumer's position behind them.
+/// Records of one partition in offset order, and the consumer's position after them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
     pub source: TopicPartition,
     pub records: Vec<Record>,
-    /// The next offset to be read. May be past the last record (control records, compaction).
+    /// The next offset to read. May be past the last record (control records, compaction).
     pub position: Offset,
-    /// True when the position stood at the partition's end when this was fetched.
+    /// True if the position was at the partition's end when this was fetched.
     pub at_end: bool,
-    /// When the fetch began, by this machine's clock: at the end, every record before it is delivered.
+    /// When the fetch began, by this machine's clock. At the end, every record before this time has been delivered.
     pub fetched_at: Micros,
 }
 
-/// What a consumer tells its worker, in order.
+/// What a consumer reports to its worker, in order.
 #[derive(Debug)]
 pub enum LogEvent {
-    /// These partitions are ours from now on. Answer with the offset to start each at.
+    /// These partitions are ours from now on. Reply with the offset at which to start each.
     Assigned {
         partitions: Vec<TopicPartition>,
         start: oneshot::Sender<Result<Vec<(TopicPartition, Offset)>>>,
     },
-    /// We are to let go of these. Commit first, then answer; the consumer holds the partitions until then.
+    /// We must release these. Commit first, then reply; the consumer holds the partitions until then.
     Revoked {
         partitions: Vec<TopicPartition>,
         done: oneshot::Sender<()>,
     },
-    /// These went to somebody else already: drop all uncommitted work, then answer with the catalog's offsets of what is kept,
-    /// from which the consumer goes on.
+    /// These already went to another worker: drop all uncommitted work, then reply with the catalog's offsets of the
+    /// partitions that are kept. The consumer continues from there.
     Lost {
         partitions: Vec<TopicPartition>,
         kept: oneshot::Sender<Result<Vec<(TopicPartition, Offset)>>>,
     },
     Fetched(Fetched),
-    /// The consumer ended with an error (start offset expired, log shortened, broker gone for good).
+    /// The consumer ended with an error (start offset expired, log shortened, broker permanently gone).
     Failed(types::Error),
 }
 
@@ -90,19 +90,19 @@ pub enum LogEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionBounds {
     pub partition: i32,
-    /// The first offset still there.
+    /// The first offset that is still there.
     pub begin: Offset,
-    /// The offset that the next record will get (of a transactional log: the end of what is committed).
+    /// The offset that the next record will get (for a transactional log: the end of what is committed).
     pub end: Offset,
 }
 
-/// A consumer: events in, and a way to end it. Dropping it ends it too.
+/// A consumer: a stream of events, and a way to end it. Dropping it ends it too.
 pub struct Consumer {
     pub events: mpsc::Receiver<LogEvent>,
     pub stop: tokio_util::sync::CancellationToken,
 }
 
-/// Who consumes what.
+/// Which worker consumes which topics.
 #[derive(Debug, Clone)]
 pub struct Subscription {
     /// The consumer group: workers of one group share the partitions.
@@ -110,42 +110,43 @@ pub struct Subscription {
     /// This worker's name, unique in the group.
     pub worker: String,
     pub topics: Vec<Arc<str>>,
-    /// How many `Fetched` may wait unread.
+    /// How many `Fetched` may wait in the queue.
     pub queue: usize,
-    /// At most this many records in one `Fetched`.
+    /// The maximum number of records in one `Fetched`.
     pub max_records: usize,
-    /// How long a fetch may wait to fill before it is handed over.
+    /// How long a fetch may wait to fill before it is delivered.
     pub max_wait: Duration,
 }
 
 /// A durable, partitioned log.
 #[async_trait]
 pub trait Log: Send + Sync + fmt::Debug {
-    /// Creates the topic with `partitions` partitions unless it exists; answers how many it has.
+    /// Creates the topic with `partitions` partitions unless it exists; returns how many it has.
     async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32>;
 
-    /// The bounds of each partition, in order; empty when there is no such topic.
+    /// Returns the bounds of each partition, in order; empty if there is no such topic.
     async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>>;
 
-    /// A text that changes when the topic is made anew (the catalog refuses a log of another identity).
+    /// Returns a text that changes when the topic is recreated (the catalog refuses a log with another identity).
     async fn identity(&self, topic: &str) -> Result<String>;
 
-    /// Appends durably: when this returns, the records survive a power loss (embedded) or are acknowledged by all in-sync
-    /// replicas (Kafka). Answers each record's partition and offset, in the order given.
+    /// Appends durably: when this returns, the records survive a power loss (embedded) or are acknowledged by all
+    /// in-sync replicas (Kafka). Returns each record's partition and offset, in the order given.
     async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>>;
 
-    /// Reads up to `max_records` records of one partition from `from` on, without a group: for verification and replay.
+    /// Reads up to `max_records` records of one partition, starting at `from`, without a group: for verification and
+    /// replay.
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched>;
 
     /// Joins a group and starts delivering.
     async fn subscribe(&self, subscription: Subscription) -> Result<Consumer>;
 }
 
-/// Opens the log that `url` names: `file:///dir` is the embedded one in that folder (made when missing), `kafka://host:port,..` is
-/// Apache Kafka. `properties` are librdkafka settings and fit Kafka alone.
+/// Opens the log at `url`: `file:///dir` is the embedded log in that folder (created if missing),
+/// `kafka://host:port,..` is Apache Kafka. `properties` are librdkafka settings, valid for Kafka only.
 ///
-/// Opening a Kafka log checks the settings and reaches no broker yet. Errors: `Input` for a URL or property that is wrong,
-/// `Unavailable` when the folder cannot be written, `Corrupt` for a log file of an unknown format.
+/// Opening a Kafka log checks the settings and does not connect to a broker yet. Errors: `Input` for a wrong URL or
+/// property, `Unavailable` when the folder cannot be written, `Corrupt` for a log file of an unknown format.
 pub async fn open(url: &str, properties: &BTreeMap<String, String>) -> Result<Arc<dyn Log>> {
     match url.split_once("://") {
         Some(("file", _)) => Ok(Arc::new(embedded::EmbeddedLog::open(&folder_of(url)?, properties).await?)),
@@ -162,7 +163,7 @@ fn folder_of(url: &str) -> Result<std::path::PathBuf> {
     parsed.to_file_path().map_err(|()| wrong())
 }
 
-/// The offset from which somebody wants to read is not in the log (any more).
+/// Returns the error for a start offset that is not in the log (any more).
 pub(crate) fn outside(source: &TopicPartition, offset: Offset, begin: Offset, end: Offset) -> Error {
     let what = if offset < begin { "the offset expired from the log" } else { "the log ends before the offset" };
     Error::not_found(what)
@@ -172,7 +173,7 @@ pub(crate) fn outside(source: &TopicPartition, offset: Offset, begin: Offset, en
         .with("the log has", format!("{begin}..{end}"))
 }
 
-/// Pairs each partition with its offset out of a worker's reply.
+/// Pairs each partition with its offset in a worker's reply.
 pub(crate) fn offsets_for(partitions: &[TopicPartition], reply: Vec<(TopicPartition, Offset)>) -> Result<Vec<(TopicPartition, Offset)>> {
     let by_source: BTreeMap<TopicPartition, Offset> = reply.into_iter().collect();
     let offset_of = |source: &TopicPartition| match by_source.get(source) {
@@ -187,7 +188,7 @@ pub(crate) fn random_of(seed: u64, index: usize) -> u64 {
     (seed ^ index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
 }
 
-/// The partition of a record: by `key`, by `partition_by` where the key is null, else `random`.
+/// Returns the partition of a record: by `key`, by `partition_by` if the key is null, else by `random`.
 pub(crate) fn partition_for(record: &NewRecord, partitions: u32, random: u64) -> i32 {
     let hash = match record.key.as_ref().or(record.partition_by.as_ref()) {
         Some(bytes) => xxhash_rust::xxh3::xxh3_64(bytes),

@@ -1,5 +1,5 @@
-//! Recognising a log by the last record that was read of it: a topic that was made anew under its name, or whose end was lost and
-//! written again, has another record at that offset (or none).
+//! Recognises a log by the last record that was read from it. A topic that was recreated under its name, or whose end
+//! was lost and written again, has another record at that offset (or none).
 
 use crc32fast::Hasher;
 
@@ -9,15 +9,15 @@ use types::record::Record;
 use types::vector::PartitionId;
 use types::{Error, Result};
 
-/// What is remembered of a record.
+/// Returns the mark of a record.
 pub fn mark_of(partition: &PartitionId, record: &Record) -> MarkRecord {
     MarkRecord { partition: partition.clone(), offset: record.offset, timestamp: record.timestamp, checksum: checksum(record) }
 }
 
-/// Refuses a log that has another record where the marked one was.
+/// Refuses a log that has another record at the mark's offset.
 ///
-/// A record that expired, or that was compacted away, says nothing. Errors: `Input` with partition and offset; `Unavailable` when the
-/// log does not answer.
+/// A record that expired or was compacted away proves nothing, and is accepted. Errors: `Input` with partition and
+/// offset; `Unavailable` when the log does not answer.
 pub async fn check_mark(log: &dyn Log, source: &TopicPartition, mark: &MarkRecord, bounds: &PartitionBounds) -> Result<()> {
     if mark.offset < bounds.begin || mark.offset >= bounds.end {
         return Ok(());
@@ -37,7 +37,7 @@ pub async fn check_mark(log: &dyn Log, source: &TopicPartition, mark: &MarkRecor
     .with("expected", shown(mark.timestamp, mark.checksum)))
 }
 
-/// Of key, value and headers; each with its length, so that no two records read alike.
+/// Returns the checksum of key, value and headers. Each comes with its length, so that no two records read alike.
 fn checksum(record: &Record) -> u32 {
     let mut hasher = Hasher::new();
     let mut part = |bytes: Option<&[u8]>| {

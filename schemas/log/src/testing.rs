@@ -1,4 +1,5 @@
-//! A small worker and catalog for the tests of both engines: commits by compare-and-advance, as the speed layer does.
+//! A small worker and catalog for the tests of both engines. They commit by compare-and-advance, as the speed layer
+//! does.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,20 +13,20 @@ use types::Error;
 use types::record::Record;
 use types::vector::Offset;
 
-/// What is committed: each partition's next offset and the records before it.
+/// The committed data: each partition's next offset and the records before it.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     partitions: Mutex<BTreeMap<TopicPartition, (Offset, Vec<Record>)>>,
 }
 
-/// What a worker has in hand of one partition.
+/// A worker's uncommitted records of one partition.
 struct Epoch {
     start: Offset,
     end: Offset,
     records: Vec<Record>,
 }
 
-/// What a worker was told.
+/// The events that a worker received.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     pub(super) assigned: usize,
@@ -69,8 +70,8 @@ impl Catalog {
     }
 }
 
-/// Works until stopped: commits when 100 records are in hand, at each partition's end, and before it lets go. A commit that is
-/// refused (a zombie was faster) begins a new consumer, which starts where the catalog is.
+/// Works until stopped. Commits at 100 uncommitted records, at each partition's end, and before it releases partitions.
+/// After a refused commit (another worker was faster) it begins a new consumer, which starts where the catalog is.
 pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog: Arc<Catalog>, stop: CancellationToken) -> Observed {
     let mut told = Observed::default();
     while !stop.is_cancelled() && told.failed.is_none() {
@@ -92,7 +93,7 @@ pub(super) async fn work(log: Arc<dyn Log>, subscription: Subscription, catalog:
     told
 }
 
-/// Answers false when a commit was refused.
+/// Returns false if a commit was refused.
 fn handle(event: LogEvent, units: &mut BTreeMap<TopicPartition, Epoch>, catalog: &Catalog, told: &mut Observed) -> bool {
     let unit_at = |start| Epoch { start, end: start, records: Vec::new() };
     match event {
@@ -150,7 +151,7 @@ pub(super) fn source(topic: &str, partition: i32) -> TopicPartition {
     TopicPartition { topic: topic.into(), partition }
 }
 
-/// Records with distinct keys and values, `from..to`.
+/// Returns records with distinct keys and values, `from..to`.
 pub(super) fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
     let text = |number: usize| Some(Bytes::from(format!("{number:08}")));
     (from..to).map(|number| NewRecord { key: text(number), value: text(number), ..NewRecord::default() }).collect()

@@ -1,7 +1,7 @@
 //! The archive: the accepted events of a stream in log order, one file per checkpoint.
 //!
-//! A file's rows have the columns of the stream's event schema at the definition version that its metadata names
-//! (`basestream.definition_version`), among them `__event_time`, `__partition` and `__offset`.
+//! A file's rows have the columns of the stream's event schema at the definition version in the file's metadata
+//! (`basestream.definition_version`), including `__event_time`, `__partition` and `__offset`.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ use types::tiles::Micros;
 use types::vector::{Offset, Vector};
 use types::{Error, Result};
 
-/// The rows of one stream from one vector up to another: in each partition the offsets `[from, to)`. A partition that is
-/// absent stands at 0, so that one absent from `to` has no rows in it.
+/// The rows of one stream from one vector to another: the offsets `[from, to)` of each partition. An absent partition
+/// is at 0, so a partition that is absent from `to` has no rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetRanges {
     pub stream: Arc<str>,
@@ -37,7 +37,7 @@ pub struct OffsetRanges {
     pub to: Vector,
 }
 
-/// Writes a checkpoint's archive file of one stream; the rows come sorted by partition and offset. Durable when it returns.
+/// Writes a checkpoint's archive file of one stream, from rows sorted by partition and offset. Durable when it returns.
 pub async fn write_archive(
     storage: &ObjectStorage,
     stream: &Arc<str>,
@@ -49,7 +49,7 @@ pub async fn write_archive(
     write_archive_as(storage, &name, definition_version, batches).await
 }
 
-/// [`write_archive`] under another name, such as [`ObjectName::RebuiltArchive`].
+/// Same as [`write_archive`], under another name, such as [`ObjectName::RebuiltArchive`].
 pub async fn write_archive_as(
     storage: &ObjectStorage,
     name: &ObjectName,
@@ -69,7 +69,7 @@ pub async fn write_archive_as(
     Ok(name.record(stored, rows, event_times))
 }
 
-/// The definition version that an archive file was written with.
+/// Returns the definition version with which an archive file was written.
 pub async fn definition_version(storage: &ObjectStorage, file: &FileRecord) -> Result<u32> {
     let metadata = VerifiedReader::new(storage.clone(), file.into()).metadata().await?;
     let version = own_metadata(metadata.file_metadata()).into_iter().find(|(key, _)| key == "definition_version");
@@ -77,19 +77,19 @@ pub async fn definition_version(storage: &ObjectStorage, file: &FileRecord) -> R
     version.ok_or_else(|| Error::corrupt("an archive file does not name its definition's version").with("file", &file.path))
 }
 
-/// The rows of an archive file, `columns` (default: all) in the file's order.
+/// Reads the rows of an archive file, `columns` (default: all) in the file's order.
 pub async fn read_archive(storage: &ObjectStorage, file: &FileRecord, columns: Option<&[String]>) -> Result<BatchStream> {
     read_file(storage, file.into(), columns).await
 }
 
-/// The rows of an archive file as `target` has them; columns that its definition did not have yet are NULL.
+/// Reads the rows of an archive file in the schema `target`; columns that its definition did not have yet are NULL.
 pub async fn read_archive_as(storage: &ObjectStorage, file: &FileRecord, target: SchemaRef) -> Result<BatchStream> {
     read_file_as(storage, file.into(), target).await
 }
 
-/// A plan for the rows of `ranges` in `files`, as `schema` (which has `__partition` and `__offset`) has them; of its columns
-/// those of `projection` (default: all), in that order. Rows are chosen by partition and offset, never by file: files
-/// without such rows do no harm. The plan has up to `partitions` partitions.
+/// Returns a plan for the rows of `ranges` in `files`, in the schema `schema` (which has `__partition` and `__offset`),
+/// with the columns of `projection` (default: all) in that order. Rows are chosen by partition and offset, never by
+/// file: files without such rows do no harm. The plan has up to `partitions` partitions.
 pub fn archive_plan(
     storage: &ObjectStorage,
     files: &[FileRecord],
@@ -117,13 +117,13 @@ pub fn archive_plan(
 }
 
 impl OffsetRanges {
-    /// The partitions that have rows, each with its first offset and the one after its last.
+    /// Returns the partitions that have rows, each with its first offset and the offset after its last.
     pub fn bounds(&self) -> Vec<(i32, Offset, Offset)> {
         let of_stream = self.to.iter().filter(|(id, _)| id.stream == self.stream);
         of_stream.map(|(id, to)| (id.partition, self.from.get(id), to)).filter(|(_, from, to)| from < to).collect()
     }
 
-    /// Chooses the rows of these ranges; `None` when there are none.
+    /// Returns the predicate for the rows of these ranges; `None` if there are none.
     fn predicate(&self, schema: &SchemaRef) -> Result<Option<Arc<dyn PhysicalExpr>>> {
         let (partition, offset) = (col(PARTITION, schema)?, col(OFFSET, schema)?);
         let compare = |column: &Arc<dyn PhysicalExpr>, operator, value| binary(column.clone(), operator, Arc::new(Literal::new(value)));
@@ -139,7 +139,7 @@ impl OffsetRanges {
     }
 }
 
-/// A balanced tree of ORs: a stream may have a thousand partitions, and expressions are walked by recursion.
+/// Builds a balanced tree of ORs: a stream may have a thousand partitions, and expressions are traversed recursively.
 fn any_of(mut terms: Vec<Arc<dyn PhysicalExpr>>) -> Option<Arc<dyn PhysicalExpr>> {
     while terms.len() > 1 {
         terms = terms
@@ -157,12 +157,12 @@ fn binary(left: Arc<dyn PhysicalExpr>, operator: Operator, right: Arc<dyn Physic
     Arc::new(BinaryExpr::new(left, operator, right))
 }
 
-/// Events come about in the order of these.
+/// Returns the columns by which events are roughly ordered.
 fn growing_columns(schema: &SchemaRef) -> Vec<String> {
     [OFFSET, EVENT_TIME, TIMESTAMP].into_iter().filter(|name| schema.field_with_name(name).is_ok()).map(str::to_owned).collect()
 }
 
-/// The least and the greatest event time; `None` without rows.
+/// Returns the least and the greatest event time; `None` without rows.
 fn event_time_bounds(batches: &[RecordBatch]) -> Result<Option<(Micros, Micros)>> {
     let mut bounds: Option<(Micros, Micros)> = None;
     for batch in batches {

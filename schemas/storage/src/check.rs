@@ -1,4 +1,5 @@
-//! Is a stored file what was written? Every byte is read and held against the catalog's checksum, without holding the file.
+//! Checks that a stored file is what was written: reads every byte and compares the checksum with the catalog's,
+//! without holding the file in memory.
 
 use crc32fast::Hasher;
 use futures::TryStreamExt;
@@ -11,10 +12,11 @@ use crate::verified::VerifiedReader;
 use types::files::{FileKind, FileRecord};
 use types::{ErrorKind, Result};
 
-/// Reads all of a file; `progress` hears how many bytes were read each time.
+/// Reads the whole file; `progress` gets the number of bytes after each read.
 ///
-/// Errors: `Corrupt` for a file that is missing, of another length or of other bytes, with the path, what was found and expected, and
-/// the bytes or the section that are wrong where the file's own checksums tell; `Unavailable` when the storage does not answer.
+/// Errors: `Corrupt` for a file that is missing or has another length or other bytes, with the path, what was found and
+/// expected, and the wrong bytes or section if the file's own checksums identify them; `Unavailable` when the storage
+/// does not respond.
 pub async fn check_file(storage: &ObjectStorage, file: &FileRecord, progress: impl Fn(u64)) -> Result<()> {
     let found = checksum_of(storage, file, progress).await?;
     if found == file.checksum {
@@ -26,7 +28,7 @@ pub async fn check_file(storage: &ObjectStorage, file: &FileRecord, progress: im
     }
 }
 
-/// The CRC-32 of a file that is as long as it should be.
+/// Returns the CRC-32 of a file that has the expected length.
 async fn checksum_of(storage: &ObjectStorage, file: &FileRecord, progress: impl Fn(u64)) -> Result<u32> {
     let failed = |error| known_to_be_there(about(error, &file.path), &file.path, file.bytes);
     let got = storage.store.get(&object_path(&file.path)?).await.map_err(failed)?;
@@ -43,7 +45,7 @@ async fn checksum_of(storage: &ObjectStorage, file: &FileRecord, progress: impl 
     Ok(hasher.finalize())
 }
 
-/// The first column chunk or section that is not what the file's own table says.
+/// Checks each column chunk or section against the file's own table, up to the first wrong one.
 async fn check_parts(storage: &ObjectStorage, file: &FileRecord) -> Result<()> {
     match file.kind {
         FileKind::Archive | FileKind::DeadLetters | FileKind::Snapshot => {

@@ -1,4 +1,4 @@
-//! Dead letters: records that could not become events, kept with the reason and with all they consisted of.
+//! Dead letters: records that could not become events, kept in full and with the reason.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,8 +14,8 @@ use types::files::ObjectName;
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
 
-/// `source` (the topic), `partition`, `offset`, `timestamp` (the record's), `reason`, and the record's raw `key`, `value`
-/// and `headers`.
+/// `source` (the topic), `partition`, `offset`, `timestamp` (the record's), `reason`, and the record's raw `key`,
+/// `value` and `headers`.
 pub fn dead_letter_schema() -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
         Arc::new(Schema::new(vec![
@@ -42,7 +42,7 @@ pub async fn write_dead_letters(
     write_dead_letters_as(storage, &ObjectName::DeadLetters { stream: stream.clone(), checkpoint }, batches).await
 }
 
-/// [`write_dead_letters`] under another name, such as [`ObjectName::RebuiltDeadLetters`].
+/// Same as [`write_dead_letters`], under another name, such as [`ObjectName::RebuiltDeadLetters`].
 pub async fn write_dead_letters_as(storage: &ObjectStorage, name: &ObjectName, batches: Vec<RecordBatch>) -> Result<FileRecord> {
     let stream = name.subject().ok_or_else(|| Error::internal("dead letters are those of a stream").with("file", name))?;
     if batches.iter().any(|batch| batch.schema() != dead_letter_schema()) {
@@ -55,7 +55,7 @@ pub async fn write_dead_letters_as(storage: &ObjectStorage, name: &ObjectName, b
     Ok(name.record(stored, rows, None))
 }
 
-/// The dead letters of one file.
+/// Reads the dead letters of one file.
 pub async fn read_dead_letters(storage: &ObjectStorage, file: &FileRecord) -> Result<BatchStream> {
     read_file_as(storage, file.into(), dead_letter_schema()).await
 }

@@ -1,8 +1,8 @@
-//! A stored file as the catalog knows it, and the errors for one that is not so.
+//! A stored file as the catalog knows it, and the errors for a file that differs.
 
 use types::{Error, ErrorKind, Result};
 
-/// A file of the object storage and what is known of it.
+/// A file of the object storage and what is known about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownFile {
     pub path: String,
@@ -11,7 +11,7 @@ pub struct KnownFile {
     pub checksum: u32,
 }
 
-/// The store's error, with the object's name.
+/// Returns the store's error, with the object's name.
 pub(super) fn about(error: object_store::Error, path: &str) -> Error {
     match error {
         object_store::Error::NotFound { .. } => Error::not_found("the object storage has no such file").with("file", path),
@@ -20,7 +20,7 @@ pub(super) fn about(error: object_store::Error, path: &str) -> Error {
     }
 }
 
-/// A file that the catalog names and the storage does not have is damage, not a wrong question.
+/// Converts "not found" for a file that the catalog names: the file is damaged, the request was not wrong.
 pub(super) fn known_to_be_there(error: Error, path: &str, bytes: i64) -> Error {
     match error.kind() {
         ErrorKind::NotFound => Error::corrupt("a stored file is missing")
@@ -31,7 +31,7 @@ pub(super) fn known_to_be_there(error: Error, path: &str, bytes: i64) -> Error {
     }
 }
 
-/// The error for a stored file that is not what was written.
+/// Returns the error for a stored file that is not what was written.
 pub(super) fn damaged(path: &str, what: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("a stored file is damaged in {what}")).with("file", path).with("found", found).with("expected", expected)
 }

@@ -1,7 +1,7 @@
 //! Object storage: the files that hold archives, states and snapshots, in a folder or in a bucket.
 //!
-//! Files are written once under fresh names, durable before a catalog transaction names them, and every byte that is
-//! read back is held against the checksum the catalog keeps. Damage is an error of the kind `Corrupt` that names the
+//! Files are written once, under fresh names, and are durable before a catalog transaction names them. Every byte that
+//! is read back is checked against the catalog's checksum. Damage is an error of the kind `Corrupt` that names the
 //! file, never a wrong answer.
 
 mod archive;

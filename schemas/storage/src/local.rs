@@ -1,6 +1,6 @@
-//! Durable local files: written aside, synchronised, and linked to their name in one step.
+//! Durable local files: each is written in a separate folder, synced, and linked to its name in one step.
 //!
-//! `object_store` 0.13 never synchronises local files, so a power loss could take a file that the catalog names.
+//! `object_store` 0.13 never syncs local files, so a power loss could destroy a file that the catalog names.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind as IoKind, Write};
@@ -12,23 +12,23 @@ use uuid::Uuid;
 use types::durable::{make_folder, sync_folder, sync_folders};
 use types::{Error, Result};
 
-/// Where unfinished files are kept. It is on the same file system as the finished ones, and never listed.
+/// The folder of unfinished files. It is on the same file system as the finished ones, and never listed.
 pub(super) const PARTIAL_FOLDER: &str = ".partial";
 
-/// A folder that is an object storage. Its functions block: call them off the runtime's threads.
+/// A folder used as object storage. Its functions block: call them outside the runtime's threads.
 #[derive(Debug, Clone)]
 pub(super) struct LocalFolder {
     root: PathBuf,
 }
 
-/// A file without a name yet; it is removed unless published.
+/// A file that has no name yet; it is removed unless published.
 #[derive(Debug)]
 pub(super) struct PartialFile {
     path: PathBuf,
 }
 
 impl LocalFolder {
-    /// Makes the folder when it is not there.
+    /// Opens the folder, creating it if missing.
     pub(super) fn open(root: &FilePath) -> Result<Self> {
         let failed = |error: std::io::Error| Error::from(error).with("folder", root.display());
         make_folder(&root.join(PARTIAL_FOLDER)).map_err(failed)?;
@@ -39,7 +39,7 @@ impl LocalFolder {
         &self.root
     }
 
-    /// Writes a whole file under a name that must be new.
+    /// Writes a whole file under a new name.
     pub(super) fn write_new(&self, target: &FilePath, content: &[u8]) -> Result<()> {
         let (mut file, partial) = self.create_partial()?;
         file.write_all(content).map_err(|error| Error::from(error).with("file", target.display()))?;
@@ -52,7 +52,7 @@ impl LocalFolder {
         Ok((file, PartialFile { path }))
     }
 
-    /// Gives a written file its name. When this returns, the file and its name survive a power loss; when the name is
+    /// Gives a written file its name. When this returns, the file and its name survive a power loss. If the name is
     /// taken, nothing changes and the error is a conflict.
     pub(super) fn publish(&self, file: &File, partial: PartialFile, target: &FilePath) -> Result<()> {
         let failed = |error: std::io::Error| match error.kind() {
@@ -64,7 +64,7 @@ impl LocalFolder {
         self.sync_name(target).map_err(failed)
     }
 
-    /// Synchronises the folders in which a file's name stands, up to the root.
+    /// Syncs the folders above a file's name, up to the root.
     pub(super) fn sync_name(&self, target: &FilePath) -> std::io::Result<()> {
         match target.parent() {
             Some(folder) => sync_folders(folder, &self.root),
@@ -72,10 +72,10 @@ impl LocalFolder {
         }
     }
 
-    /// After a deletion: removes the file's folder when it became empty, and makes the deletion durable.
+    /// After a deletion: removes the file's folder if it is empty now, and makes the deletion durable.
     pub(super) fn tidy_after_delete(&self, target: &FilePath) {
         let Some(folder) = target.parent().filter(|folder| folder.starts_with(&self.root) && *folder != self.root) else { return };
-        // Fails on a folder that is not empty, which is what we want; a file that comes back is only an orphan.
+        // Fails on a folder that is not empty, as intended; a deleted file that reappears is only an orphan.
         let removed = fs::remove_dir(folder).is_ok();
         let changed = if removed { folder.parent().unwrap_or(folder) } else { folder };
         if let Err(error) = sync_folder(changed) {
@@ -83,7 +83,7 @@ impl LocalFolder {
         }
     }
 
-    /// Removes what crashed writers left behind: unfinished files that nobody wrote to for `age`.
+    /// Removes what crashed writers left behind: unfinished files that were not written to for `age`.
     pub(super) fn remove_partial_files(&self, now: SystemTime, age: Duration) -> Result<u64> {
         let mut removed = 0;
         for entry in fs::read_dir(self.root.join(PARTIAL_FOLDER))? {
@@ -107,8 +107,8 @@ impl Drop for PartialFile {
     }
 }
 
-/// A hard link appears in one step and never replaces a file. The folder may be removed by a collector between its
-/// making and the link, so a missing folder is made again.
+/// A hard link is created in one step and never replaces a file. The collector may remove the folder between its
+/// creation and the link, so a missing folder is created again.
 fn link_to_new_name(partial: &FilePath, target: &FilePath) -> std::io::Result<()> {
     let mut attempts = 0;
     loop {
@@ -126,7 +126,7 @@ fn link_to_new_name(partial: &FilePath, target: &FilePath) -> std::io::Result<()
     }
 }
 
-/// For file systems without hard links. Names are fresh, so that the look before the rename is enough.
+/// For file systems without hard links. Names are fresh, so checking for the name before the rename is enough.
 fn rename_to_new_name(partial: &FilePath, target: &FilePath) -> std::io::Result<()> {
     if target.try_exists()? {
         return Err(IoKind::AlreadyExists.into());

@@ -1,8 +1,9 @@
-//! How our Parquet files are written, and what they say about themselves.
+//! Writes our Parquet files and their metadata.
 //!
-//! zstd level 1, dictionaries, statistics and a page index; in the key-value metadata `basestream.format` (the version of
-//! what is described here), whatever the writer adds under `basestream.<key>`, and `basestream.pieces`: the length and
-//! CRC-32 of each column chunk, which is how [`verified`](crate::verified) finds damage without reading a whole file.
+//! Files use zstd level 1, dictionaries, statistics and a page index. Their key-value metadata has `basestream.format`
+//! (the version of this description), what the writer adds under `basestream.<key>`, and `basestream.pieces`: the
+//! length and CRC-32 of each column chunk, by which [`verified`](crate::verified) finds damage without reading a whole
+//! file.
 
 use std::collections::BTreeMap;
 
@@ -22,27 +23,28 @@ use types::files::ObjectName;
 use types::files::Stored;
 use types::{Error, Result};
 
-/// Raised when an older release could misread what we write.
+/// Incremented when an older release could misread what we write.
 pub(crate) const PARQUET_FORMAT: u32 = 1;
 
 const KEY_PREFIX: &str = "basestream.";
 const FORMAT_KEY: &str = "format";
 const PIECES_KEY: &str = "pieces";
-/// A row group ends here even when it has few rows.
+/// A row group ends at this size even if it has few rows.
 const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
 
-/// A dictionary that grows past this is of values that hardly repeat, and is given up: to look each one up costs more than it saves.
+/// A dictionary that grows past this is given up: its values hardly repeat, and looking up each one costs more than it
+/// saves.
 const DICTIONARY_BYTES: usize = 256 * 1024;
 
-/// What differs between our Parquet files.
+/// The options in which our Parquet files differ.
 #[derive(Debug, Clone)]
 pub struct ParquetOptions {
     pub row_group_rows: usize,
     /// Written under `basestream.<key>`.
     pub metadata: Vec<(String, String)>,
-    /// Columns that grow from row to row: stored as differences.
+    /// Columns that grow from row to row; they are delta-encoded.
     pub growing_columns: Vec<String>,
-    /// Columns of long texts that nobody filters by: without dictionary and statistics.
+    /// Columns of long texts that are never filtered by; they have no dictionary and no statistics.
     pub opaque_columns: Vec<String>,
 }
 
@@ -83,7 +85,7 @@ impl ParquetOptions {
     }
 }
 
-/// A whole file in memory.
+/// Returns a whole file in memory.
 pub(crate) fn write_parquet(batches: &[RecordBatch], schema: SchemaRef, options: &ParquetOptions) -> Result<Bytes> {
     let mut encoder = ParquetEncoder::new(schema, options)?;
     let mut parts = batches.iter().map(|batch| encoder.push(batch)).collect::<Result<Vec<_>>>()?;
@@ -91,7 +93,8 @@ pub(crate) fn write_parquet(batches: &[RecordBatch], schema: SchemaRef, options:
     Ok(parts.concat().into())
 }
 
-/// Reads a whole file whose bytes were checked before: its `basestream.` metadata (keys without the prefix) and its rows.
+/// Reads a whole file whose bytes are already checked. Returns its `basestream.` metadata (keys without the prefix) and
+/// its rows.
 #[cfg(test)]
 pub(crate) fn read_parquet(file: Bytes) -> Result<(BTreeMap<String, String>, Vec<RecordBatch>)> {
     let builder = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file)?;
@@ -101,9 +104,9 @@ pub(crate) fn read_parquet(file: Bytes) -> Result<(BTreeMap<String, String>, Vec
     Ok((metadata, batches))
 }
 
-/// Writes a file that may be larger than memory, row group by row group, straight to the object storage.
+/// Writes a file that may be larger than memory to the object storage, one row group at a time.
 pub struct ParquetUpload {
-    /// Absent while it is at work, and after it failed.
+    /// `None` while it is encoding, and after it failed.
     encoder: Option<ParquetEncoder>,
     upload: UploadWriter,
 }
@@ -121,7 +124,7 @@ impl ParquetUpload {
         if encoded.is_empty() { Ok(()) } else { self.upload.write(encoded).await }
     }
 
-    /// Off the runtime's threads: to encode and to compress takes milliseconds.
+    /// Runs outside the runtime's threads: encoding and compression take milliseconds.
     async fn encode<T: Send + 'static>(&mut self, work: impl FnOnce(ParquetEncoder) -> Result<T> + Send + 'static) -> Result<T> {
         let encoder = self.encoder.take().ok_or_else(|| Error::internal("a file is written to after an error"));
         let encoded = match encoder {
@@ -131,7 +134,7 @@ impl ParquetUpload {
         encoded.map_err(|error| error.with("file", self.upload.path()))
     }
 
-    /// Makes the file visible; answers what was stored and its number of rows.
+    /// Makes the file visible; returns what was stored and its number of rows.
     pub async fn finish(mut self) -> Result<(Stored, i64)> {
         let (rest, rows) = self.encode(ParquetEncoder::finish).await?;
         self.upload.write(rest).await?;
@@ -139,7 +142,7 @@ impl ParquetUpload {
     }
 }
 
-/// Turns batches into the bytes of a file, piece by piece.
+/// Encodes batches into the bytes of a file, piece by piece.
 struct ParquetEncoder {
     writer: ArrowWriter<Vec<u8>>,
     pieces: Vec<Piece>,
@@ -152,7 +155,7 @@ impl ParquetEncoder {
         Ok(Self { writer, pieces: Vec::new(), rows: 0 })
     }
 
-    /// Takes rows; answers the bytes of the row groups that became full (mostly none).
+    /// Adds rows; returns the bytes of the row groups that became full (usually none).
     fn push(&mut self, batch: &RecordBatch) -> Result<Bytes> {
         let before = self.writer.flushed_row_groups().len();
         self.writer.write(batch).map_err(not_written)?;
@@ -160,7 +163,7 @@ impl ParquetEncoder {
         if self.writer.flushed_row_groups().len() == before { Ok(Bytes::new()) } else { self.drain(before) }
     }
 
-    /// The last bytes of the file, and the number of its rows.
+    /// Returns the last bytes of the file, and its number of rows.
     fn finish(mut self) -> Result<(Bytes, i64)> {
         let before = self.writer.flushed_row_groups().len();
         self.writer.flush().map_err(not_written)?;
@@ -172,11 +175,11 @@ impl ParquetEncoder {
         Ok((rest.into(), self.rows))
     }
 
-    /// Takes the bytes written so far and notes the pieces of the row groups after the first `known` ones.
+    /// Takes the bytes written so far and records the pieces of the row groups after the first `known` ones.
     fn drain(&mut self, known: usize) -> Result<Bytes> {
         self.writer.sync()?;
         let encoded = self.writer.inner_mut();
-        // The next row group is about as large.
+        // The next row group will have about the same size.
         let next = Vec::with_capacity(encoded.len());
         let encoded = Bytes::from(std::mem::replace(encoded, next));
         let base = self.pieces.last().map_or(0, |piece| piece.range.end);
@@ -195,7 +198,7 @@ impl ParquetEncoder {
     }
 }
 
-/// The `basestream.` part of a file's metadata, without the prefix and the checksums.
+/// Returns the `basestream.` part of a file's metadata, without the prefix and the checksums.
 pub(super) fn own_metadata(file: &FileMetaData) -> BTreeMap<String, String> {
     let all = file.key_value_metadata().into_iter().flatten();
     all.filter_map(|entry| Some((entry.key.strip_prefix(KEY_PREFIX)?.to_string(), entry.value.clone().unwrap_or_default())))
@@ -212,7 +215,7 @@ pub(super) fn check_format(metadata: &BTreeMap<String, String>) -> Result<()> {
     }
 }
 
-/// The error for a file that we cannot read yet.
+/// Returns the error for a file of a newer format.
 pub(super) fn newer_release(found: u32, ours: u32) -> Error {
     Error::input("the file was made by a newer release of basestream").with("format", found).with("expected at most", ours)
 }
@@ -221,7 +224,7 @@ fn key_value(key: &str, value: String) -> KeyValue {
     KeyValue::new(format!("{KEY_PREFIX}{key}"), value)
 }
 
-/// An error while writing is no damage of a stored file.
+/// An error while writing does not mean that a stored file is damaged.
 fn not_written(error: parquet::errors::ParquetError) -> Error {
     Error::internal(format!("a Parquet file was not written: {error}"))
 }

@@ -1,8 +1,8 @@
 //! The table of pieces in a Parquet file's footer: the length and the CRC-32 of each column chunk.
 //!
-//! Its text, the value of the key `basestream.pieces`, is `basestream-pieces[<length>:<crc>,..]`, both in hexadecimal, in the
-//! order of the file; the first piece begins at byte 0. It is found by its text, so that nothing of a footer is interpreted
-//! before it is checked.
+//! The table is the value of the key `basestream.pieces`: `basestream-pieces[<length>:<crc>,..]`, both in hexadecimal,
+//! in file order; the first piece begins at byte 0. It is found by a text search, so that no part of a footer is
+//! interpreted before it is checked.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ pub(super) struct Piece {
     pub(super) checksum: u32,
 }
 
-/// The table of pieces in the footer's bytes: the last text that is one and fits in the file.
+/// Finds the table of pieces in the footer's bytes: the last text that is a table and fits in the file.
 pub(super) fn find_table(file: &KnownFile, footer: &[u8]) -> Result<Vec<Piece>> {
     let body = file.bytes as u64 - footer.len() as u64;
     let marker = TABLE_START.as_bytes();
@@ -34,7 +34,7 @@ pub(super) fn find_table(file: &KnownFile, footer: &[u8]) -> Result<Vec<Piece>> 
         .ok_or_else(|| damaged(&file.path, "its table of pieces", "none", TABLE_START))
 }
 
-/// The checksums of the pieces and of what follows them make the file's.
+/// Checks that the checksums of the pieces and of the tail combine to the file's.
 pub(super) fn check_combined(file: &KnownFile, pieces: &[Piece], tail: &Bytes) -> Result<()> {
     let mut combined = Hasher::new();
     for piece in pieces {
@@ -49,14 +49,14 @@ pub(super) fn check_combined(file: &KnownFile, pieces: &[Piece], tail: &Bytes) -
 }
 
 impl Piece {
-    /// The text of the table.
+    /// Formats the table.
     pub(super) fn table(pieces: &[Piece]) -> String {
         let entries: Vec<String> =
             pieces.iter().map(|piece| format!("{:x}:{:x}", piece.range.end - piece.range.start, piece.checksum)).collect();
         format!("{TABLE_START}{}{TABLE_END}", entries.join(","))
     }
 
-    /// Reads a table at the beginning of `bytes`.
+    /// Parses a table at the beginning of `bytes`.
     pub(super) fn parse_table(bytes: &[u8]) -> Option<Vec<Piece>> {
         let inside = bytes.strip_prefix(TABLE_START.as_bytes())?;
         let end = inside.iter().position(|byte| *byte == TABLE_END as u8)?;

@@ -1,4 +1,4 @@
-//! Reading our Parquet files: one as a stream, or many as a DataFusion plan. Both check every byte they read.
+//! Reads our Parquet files: one file as a stream, or many as a DataFusion plan. Both check every byte they read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::verified::{VerifiedReader, from_parquet};
 use types::files::FileRecord;
 use types::{Error, Result};
 
-/// Batches of one file, in the order of its rows.
+/// Batches of one file, in row order.
 pub type BatchStream = BoxStream<'static, Result<RecordBatch>>;
 
 impl From<&FileRecord> for KnownFile {
@@ -35,7 +35,7 @@ impl From<&FileRecord> for KnownFile {
     }
 }
 
-/// The rows of one file; `columns` (default: all) in the order of the file. A column it does not have is an error.
+/// Reads the rows of one file; `columns` (default: all) in the file's order. Errors for a column that the file lacks.
 pub(crate) async fn read_file(storage: &ObjectStorage, file: KnownFile, columns: Option<&[String]>) -> Result<BatchStream> {
     let path: Arc<str> = file.path.as_str().into();
     let builder = begin(VerifiedReader::new(storage.clone(), file), &path).await?;
@@ -47,8 +47,8 @@ pub(crate) async fn read_file(storage: &ObjectStorage, file: KnownFile, columns:
     Ok(stream.map(move |batch| batch.map_err(|error| from_parquet(error, &path))).boxed())
 }
 
-/// The rows of one file as `target` has them: its columns in its order, NULL where the file (of an older definition) lacks
-/// one. A column of another type is an error that names it.
+/// Reads the rows of one file in the schema `target`: its columns in its order, NULL where the file (of an older
+/// definition) lacks one. A column of another type is an error that names it.
 pub async fn read_file_as(storage: &ObjectStorage, file: KnownFile, target: SchemaRef) -> Result<BatchStream> {
     let path: Arc<str> = file.path.as_str().into();
     let reader = VerifiedReader::new(storage.clone(), file).expecting(target.clone());
@@ -62,8 +62,9 @@ pub async fn read_file_as(storage: &ObjectStorage, file: KnownFile, target: Sche
         .boxed())
 }
 
-/// A plan that scans files as `table` has them, `projection` (indices in `table`) of it, in up to `partitions` parts.
-/// `pruning` (over `table`) lets it skip row groups that cannot match; rows that do not match may still come.
+/// Returns a plan that scans files in the schema `table`, with the columns `projection` (indices in `table`), in up to
+/// `partitions` parts. `pruning` (over `table`) lets it skip row groups that cannot match; the result may still contain
+/// rows that do not match.
 ///
 /// The storage must be registered where the plan runs ([`ObjectStorage::register`]).
 pub fn scan_files(
@@ -90,7 +91,7 @@ pub fn scan_files(
     Ok(DataSourceExec::from_data_source(config))
 }
 
-/// Deals the files out, each to the group with the fewest bytes so far. Within a group they keep their order.
+/// Distributes the files, each to the group with the fewest bytes so far. Files keep their order within a group.
 fn file_groups(files: &[KnownFile], partitions: usize) -> Result<Vec<FileGroup>> {
     let mut groups: Vec<(i64, Vec<PartitionedFile>)> = vec![(0, Vec::new()); partitions.clamp(1, files.len().max(1))];
     for file in files {
@@ -111,7 +112,7 @@ fn partitioned_file(file: &KnownFile) -> Result<PartitionedFile> {
     }))
 }
 
-/// Gives DataFusion's Parquet scans readers that check what they read.
+/// Provides DataFusion's Parquet scans with readers that check what they read.
 #[derive(Debug)]
 struct VerifiedReaders {
     storage: ObjectStorage,
@@ -156,7 +157,7 @@ fn project(
     builder.with_projection(mask).build().map_err(|error| from_parquet(error, path))
 }
 
-/// The columns of `target` from a batch that has some of them.
+/// Returns the columns of `target` from a batch that has some of them.
 fn shape(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch> {
     let rows = batch.num_rows();
     let column = |name: &str| batch.column_by_name(name).cloned();

@@ -1,4 +1,5 @@
-//! A snapshot: what a batch run publishes. Hash buckets of keys, each a sorted Parquet file, and a manifest that names them.
+//! A snapshot, which a batch run publishes: hash buckets of keys, each a sorted Parquet file, and a manifest that names
+//! them.
 
 use std::sync::Arc;
 
@@ -19,19 +20,19 @@ use types::tiles::{Floors, Micros};
 use types::vector::Vector;
 use types::{Error, Result};
 
-/// Raised when an older release could misread what we write; fields that it may ignore are no reason. The second says before what events
-/// of links are left out ([`Manifest::edges_from`]).
+/// Incremented when an older release could misread what we write; fields that it may ignore do not count. Format 2 adds
+/// the event times before which events of links are left out ([`Manifest::edges_from`]).
 pub const MANIFEST_FORMAT: u32 = 2;
 
 /// See [`Joined::format`].
 pub const JOIN_FORMAT: u32 = 1;
 
-/// A column of a joined file, after the view's: whether the row is an estimate.
+/// The column after the view's own in a joined file: whether the row is an estimate.
 pub const ESTIMATED: &str = "__estimated";
 
 const ROW_GROUP_ROWS: usize = 64 * 1024;
 
-/// Says what a snapshot is and names its files. Stored as JSON; unknown fields are ignored.
+/// Describes a snapshot and names its files. Stored as JSON; unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: u32,
@@ -40,45 +41,45 @@ pub struct Manifest {
     pub version: u32,
     #[serde(with = "uuid_text")]
     pub run: Uuid,
-    /// The snapshot holds the events of the archive before this vector.
+    /// The snapshot holds the archived events before this vector.
     pub cut: Vector,
     /// Names the format of the states.
     pub stamp: String,
     /// The number of hash buckets that keys are spread over ([`bucket_of`]).
     pub bucket_count: u32,
-    /// In the order of the buckets; a bucket without rows has no file.
+    /// In bucket order; a bucket without rows has no file.
     pub files: Vec<BucketFile>,
-    /// The least tile start that is kept of each level; `None` keeps all.
+    /// For each level, the least tile start that is kept; `None` keeps all.
     pub floors: Floors,
-    /// Of edges that say when they were last seen: before what no event is kept.
+    /// For edges with a last-seen time: the event times before which no event is kept.
     #[serde(default, skip_serializing_if = "is_default")]
     pub edges_from: EdgesFrom,
     /// The greatest event time of all events in the snapshot.
     pub max_event_time: Option<Micros>,
     pub made_at: Micros,
-    /// Events of the archive that the snapshot stands for, those that WHERE left out included.
+    /// Archived events that the snapshot covers, including those that WHERE excluded.
     pub events: i64,
-    /// Always 0: the ledger counts what was dropped. Older releases need the field.
+    /// Always 0: the ledger counts dropped events. Older releases need the field.
     pub expired: i64,
     /// State rows in all files.
     pub rows: i64,
-    /// The join of a linked view, materialised.
+    /// The materialised join of a linked view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined: Option<Joined>,
 }
 
-/// A linked view's rows as of a snapshot's cut: what a scan of the view along the snapshot's edges answers at `t`.
+/// A linked view's rows as of a snapshot's cut: the result of a scan of the view at `t`, over the snapshot's edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Joined {
-    /// Raised when walks answer otherwise than before: rows of another format are not carried over.
+    /// Incremented when walks return other results than before: rows of another format are not carried over.
     pub format: u32,
     pub t: Micros,
-    /// In the order of the buckets, of which a key's near edges tell its own.
+    /// In bucket order. A key is in the same bucket as its near edges.
     pub files: Vec<BucketFile>,
     pub rows: i64,
-    /// Of these, rows carried over from the snapshot before: no edge that they depend on changed.
+    /// How many of these rows were carried over from the previous snapshot: no edge that they depend on changed.
     pub carried: i64,
-    /// Some rows are estimates: nodes had more neighbours than a walk follows.
+    /// True if some rows are estimates: nodes had more neighbours than a walk follows.
     pub estimated: bool,
 }
 
@@ -92,7 +93,7 @@ pub struct BucketFile {
     pub rows: i64,
 }
 
-/// Stores a manifest beside its buckets. Durable when it returns.
+/// Stores a manifest next to its buckets. Durable when it returns.
 pub async fn write_manifest(storage: &ObjectStorage, manifest: &Manifest) -> Result<FileRecord> {
     manifest.check()?;
     let name = manifest.name();
@@ -100,19 +101,19 @@ pub async fn write_manifest(storage: &ObjectStorage, manifest: &Manifest) -> Res
     Ok(name.record(stored, manifest.rows, None))
 }
 
-/// Reads a manifest, checked against the catalog's record of it.
+/// Reads a manifest and checks it against the catalog's record.
 pub async fn read_manifest(storage: &ObjectStorage, file: &FileRecord) -> Result<Manifest> {
     let content = storage.get_checked(&file.path, file.bytes, file.checksum).await?;
     Manifest::parse(&content).map_err(|error| error.with("file", &file.path))
 }
 
-/// The rows of a bucket in the order they were written, checked.
+/// Reads the rows of a bucket, checked, in the order in which they were written.
 pub async fn read_bucket(storage: &ObjectStorage, file: &BucketFile) -> Result<BatchStream> {
     read_file(storage, file.into(), None).await
 }
 
 impl Manifest {
-    /// The first format that says all there is to say.
+    /// Returns the first format that can represent the manifest.
     pub fn format_of(edges_from: &EdgesFrom) -> u32 {
         if is_default(edges_from) { 1 } else { MANIFEST_FORMAT }
     }
@@ -121,14 +122,14 @@ impl Manifest {
         ObjectName::Manifest { view: self.view.clone(), version: self.version, run: self.run }
     }
 
-    /// The file of a bucket; `None` when the bucket has no rows.
+    /// Returns the file of a bucket; `None` if the bucket has no rows.
     pub fn file_of(&self, bucket: u32) -> Option<&BucketFile> {
         let place = self.files.binary_search_by_key(&bucket, |file| file.bucket).ok()?;
         self.files.get(place)
     }
 
     fn parse(content: &[u8]) -> Result<Manifest> {
-        // Read first: what a newer release writes may not read as ours.
+        // Parsed first: a newer release's manifest may not parse as ours.
         #[derive(Deserialize)]
         struct Format {
             format: u32,
@@ -142,7 +143,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Each bucket at most once, in order, and within the count.
+    /// Checks that each bucket occurs at most once, in order, and within the count.
     fn check(&self) -> Result<()> {
         let in_order = self.files.windows(2).all(|pair| pair[0].bucket < pair[1].bucket);
         let within = self.files.last().is_none_or(|file| file.bucket < self.bucket_count);
@@ -156,7 +157,7 @@ impl Manifest {
     }
 }
 
-/// Writes one bucket's file as a stream of sorted batches; nothing is seen of it before it is finished.
+/// Writes one bucket's file from a stream of sorted batches; nothing is visible before it is finished.
 pub struct BucketWriter {
     name: ObjectName,
     bucket: u32,
@@ -164,7 +165,7 @@ pub struct BucketWriter {
 }
 
 impl BucketWriter {
-    /// `metadata` is kept in the file under `basestream.<key>`.
+    /// Begins a file with `metadata` under `basestream.<key>`.
     pub async fn begin(
         storage: &ObjectStorage,
         (name, bucket): (ObjectName, u32),
@@ -181,7 +182,7 @@ impl BucketWriter {
         self.upload.push(batch).await
     }
 
-    /// Makes the file visible, durably: its entry in the manifest and its record in the catalog.
+    /// Makes the file visible and durable; returns its entry in the manifest and its record for the catalog.
     pub async fn finish(self) -> Result<(BucketFile, FileRecord)> {
         let (stored, rows) = self.upload.finish().await?;
         let entry = BucketFile { bucket: self.bucket, path: self.name.to_string(), bytes: stored.bytes, crc32: stored.checksum, rows };
@@ -189,7 +190,7 @@ impl BucketWriter {
     }
 }
 
-/// The states that are amounts or times: they hardly repeat, and a bucket is read whole.
+/// Returns the states that are amounts or times: they hardly repeat, and a bucket is always read whole.
 fn measures(schema: &SchemaRef) -> Vec<String> {
     let states = schema.fields().iter().skip_while(|field| field.name() != TILE).skip(1);
     let measured = states.filter(|field| {

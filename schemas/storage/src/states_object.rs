@@ -1,4 +1,4 @@
-//! The states object: what a checkpoint holds of each view version's states, a section (the *segment*) per view version.
+//! The states object: the states that a checkpoint holds, with a section (the *segment*) per view version.
 
 use std::io::Cursor;
 
@@ -22,7 +22,7 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
-/// Raised when an older release could misread what we write.
+/// Incremented when an older release could misread what we write.
 pub(crate) const STATES_FORMAT: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"BSSTATES";
@@ -34,29 +34,29 @@ const FIRST_READ_BYTES: u64 = 64 * 1024;
 pub struct Section {
     pub view: String,
     pub version: u32,
-    /// Names the format of the states: a reader that does not know it rebuilds the section from the archive.
+    /// Names the format of the states: a reader that does not know it recomputes the section from the archive.
     pub stamp: String,
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
 }
 
-/// Where a section stands in its object, and what it holds.
+/// A section's position in its object, and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SectionMeta {
     pub view: String,
     pub version: u32,
     pub stamp: String,
-    /// In bytes from the object's start.
+    /// In bytes from the start of the object.
     pub offset: u64,
     pub length: u64,
     pub crc32: u32,
     pub rows: u64,
-    /// The least and the greatest value of the column `__tile`, when there are any.
+    /// The least and the greatest value of the column `__tile`, if there are any.
     pub min_tile: Option<Micros>,
     pub max_tile: Option<Micros>,
 }
 
-/// The offsets `[start, end)` of a partition that an object's states stand for.
+/// The offsets `[start, end)` of a partition that an object's states cover.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentRange {
     pub partition: PartitionId,
@@ -85,8 +85,8 @@ struct Footer {
 /// magic          8 bytes   "BSSTATES"
 /// ```
 ///
-/// The catalog's checksum of the object is the combination of the sections' and that of the rest, so that opening an object
-/// proves its footer, and reading a section proves the section, without reading the others.
+/// The catalog's checksum of the object is the combination of the sections' checksums and that of the rest, so opening
+/// an object verifies its footer, and reading a section verifies that section without reading the others.
 #[derive(Debug, Clone)]
 pub struct StatesObject {
     storage: ObjectStorage,
@@ -95,7 +95,7 @@ pub struct StatesObject {
     footer: Footer,
 }
 
-/// Writes an object with these sections. Durable when it returns; the record's rows are those of all sections.
+/// Writes an object with these sections. Durable when it returns. The record's row count is that of all sections.
 pub async fn write_states_object(
     storage: &ObjectStorage,
     name: &ObjectName,
@@ -132,7 +132,7 @@ impl StatesObject {
         &self.footer.sections
     }
 
-    /// The offsets that the states stand for.
+    /// Returns the offsets that the states cover.
     pub fn ranges(&self) -> &[SegmentRange] {
         &self.footer.ranges
     }
@@ -141,7 +141,7 @@ impl StatesObject {
         self.footer.sections.iter().find(|section| section.view == view && section.version == version)
     }
 
-    /// The states of a section of this object, checked.
+    /// Reads the states of a section of this object, checked.
     pub async fn read_section(&self, section: &SectionMeta) -> Result<Vec<RecordBatch>> {
         let about = |error: Error| error.with("section", format_args!("{}-{}", section.view, section.version));
         let end = section.offset.saturating_add(section.length);
@@ -203,7 +203,7 @@ fn decode_section(content: Bytes) -> Result<Vec<RecordBatch>, arrow::error::Arro
     FileReader::try_new(Cursor::new(content), None)?.collect()
 }
 
-/// The length of the footer with its trailer, as the trailer says.
+/// Returns the length of the footer including its trailer, as the trailer gives it.
 fn footer_length(file: &FileRecord, tail: &[u8]) -> Result<usize> {
     let Some([length @ .., _, _, _, _, m0, m1, m2, m3, m4, m5, m6, m7]) = tail.last_chunk::<TRAILER_BYTES>() else {
         return Err(damaged(&file.path, "its length in bytes", tail.len(), "more"));
@@ -219,7 +219,7 @@ fn footer_length(file: &FileRecord, tail: &[u8]) -> Result<usize> {
     Ok(footer)
 }
 
-/// Interprets a footer (with its trailer) after its checksums were found right.
+/// Parses a footer (with its trailer) whose checksums are verified.
 fn read_footer(file: &FileRecord, bytes: &[u8]) -> Result<Footer> {
     let (json, trailer) = bytes.split_at(bytes.len() - TRAILER_BYTES);
     let expected = u32::from_le_bytes([trailer[4], trailer[5], trailer[6], trailer[7]]);
@@ -237,13 +237,13 @@ fn read_footer(file: &FileRecord, bytes: &[u8]) -> Result<Footer> {
     Ok(footer)
 }
 
-/// Read first: what a newer release writes may not read as a [`Footer`].
+/// Parsed first: a newer release's footer may not parse as a [`Footer`].
 #[derive(Deserialize)]
 struct Format {
     format: u32,
 }
 
-/// The sections fill the object up to the footer, and all checksums combine to the catalog's.
+/// Checks that the sections fill the object up to the footer, and that all checksums combine to the catalog's.
 fn check_whole(file: &FileRecord, footer: &Footer, footer_bytes: &[u8]) -> Result<()> {
     let mut combined = Hasher::new();
     combined.update(MAGIC);

@@ -1,4 +1,4 @@
-//! The handle of an object storage: a folder, a bucket, or memory.
+//! The handle to an object storage: a folder, a bucket, or memory.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -28,13 +28,13 @@ mod upload;
 
 pub use upload::UploadWriter;
 
-/// Objects of buckets that are larger than this go up in parts.
+/// In buckets, objects larger than this are uploaded in parts.
 pub(super) const MULTIPART_ABOVE_BYTES: usize = 16 * 1024 * 1024;
 
-/// How often a put whose outcome is not known is repeated.
+/// How often a put with an unknown outcome is retried.
 const PUT_AGAIN: usize = 3;
 
-/// A cheap-to-clone handle. All names are relative to the URL it was opened with.
+/// A handle that is cheap to clone. All names are relative to the URL it was opened with.
 #[derive(Debug, Clone)]
 pub struct ObjectStorage {
     pub(super) store: Arc<dyn ObjectStore>,
@@ -42,7 +42,7 @@ pub struct ObjectStorage {
     url: ObjectStoreUrl,
 }
 
-/// An object that a listing found.
+/// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub path: String,
@@ -50,7 +50,7 @@ pub struct Listed {
     pub modified: SystemTime,
 }
 
-/// The durable way to write local files, beside `object_store`'s way to read them.
+/// Writes local files durably, next to `object_store`'s way to read them.
 #[derive(Debug, Clone)]
 pub(super) struct LocalStore {
     pub(super) folder: LocalFolder,
@@ -58,9 +58,9 @@ pub(super) struct LocalStore {
 }
 
 impl ObjectStorage {
-    /// Opens `file:///folder` (made when missing), `s3://bucket/prefix`, `gs://..`, `az://..` and their kin, or `memory://`,
-    /// which starts empty. Buckets take their options from the environment: `AWS_*`, `GOOGLE_*`, `AZURE_*` (such as
-    /// AWS_ENDPOINT, AWS_ALLOW_HTTP).
+    /// Opens `file:///folder` (created if missing), `s3://bucket/prefix`, `gs://..`, `az://..` and similar URLs, or
+    /// `memory://`, which starts empty. Buckets take their options from the environment: `AWS_*`, `GOOGLE_*`, `AZURE_*`
+    /// (such as AWS_ENDPOINT, AWS_ALLOW_HTTP).
     pub fn open(url: &str) -> Result<ObjectStorage> {
         let wrong = |why: String| Error::input(format!("storage url \"{}\": {}", redacted_url(url), redacted_text(&why)));
         let parsed = Url::parse(url)
@@ -74,7 +74,7 @@ impl ObjectStorage {
                 let files = Arc::new(LocalFileSystem::new_with_prefix(folder.root())?);
                 Self::new(files.clone(), Some(LocalStore { folder, files }), &address)
             }
-            // Each opening is a storage of its own.
+            // Each call opens a separate storage.
             ObjectStoreScheme::Memory => {
                 Self::new(Arc::new(object_store::memory::InMemory::new()), None, &Uuid::new_v4().simple().to_string())
             }
@@ -87,7 +87,7 @@ impl ObjectStorage {
         }
     }
 
-    /// A storage over a given store: for tests that wrap one to make it fail.
+    /// Returns a storage over a given store, for tests that wrap one to make it fail.
     pub fn over(store: Arc<dyn ObjectStore>) -> Result<ObjectStorage> {
         Self::new(store, None, &Uuid::new_v4().simple().to_string())
     }
@@ -97,10 +97,10 @@ impl ObjectStorage {
         Ok(ObjectStorage { store, local, url })
     }
 
-    /// Stores an object under a name that is new. When this returns, the object survives a power loss.
+    /// Stores an object under a new name. When this returns, the object survives a power loss.
     ///
-    /// A name that is taken by the very same content is fine (an earlier attempt whose reply was lost); by other content
-    /// it is a conflict. Only buckets' objects over 16 MiB are not looked at before: their names must be fresh.
+    /// A name that is taken by the same content is fine (an earlier attempt whose reply was lost); with other content
+    /// it is a conflict. Only objects over 16 MiB in buckets are not checked first: their names must be fresh.
     pub async fn put_new(&self, name: &ObjectName, content: Bytes) -> Result<Stored> {
         let stored = Stored { bytes: content.len() as i64, checksum: crc32fast::hash(&content) };
         let path = name.to_string();
@@ -130,8 +130,8 @@ impl ObjectStorage {
             return tokio::task::spawn_blocking(move || folder.write_new(&target, &content)).await?;
         }
         let location = object_path(path)?;
-        // `object_store` repeats what was refused, but not a put whose connection broke: it may have happened. Here that is a conflict
-        // with the same content, which is recognised.
+        // `object_store` retries refused puts, but not a put whose connection broke, as it may have succeeded. Here a
+        // retry is safe: if it did succeed, the conflict is with the same content, which is recognised.
         let delays = ExponentialBuilder::default().with_max_times(PUT_AGAIN).with_jitter();
         (|| async {
             let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
@@ -150,18 +150,18 @@ impl ObjectStorage {
         tokio::task::spawn_blocking(move || folder.sync_name(&target)).await?.map_err(|error| Error::from(error).with("file", path))
     }
 
-    /// A writer for an object that is too large to be held in memory. The object appears when it is finished.
+    /// Returns a writer for an object that is too large for memory. The object appears when it is finished.
     pub(crate) async fn upload_writer(&self, name: &ObjectName) -> Result<UploadWriter> {
         UploadWriter::new(self.clone(), name.to_string()).await
     }
 
-    /// A whole object, unchecked.
+    /// Reads a whole object, unchecked.
     pub async fn get(&self, path: &str) -> Result<Bytes> {
         let got = self.store.get(&object_path(path)?).await.map_err(|error| about(error, path))?;
         got.bytes().await.map_err(|error| about(error, path))
     }
 
-    /// A whole object, held against what the catalog knows of it.
+    /// Reads a whole object and checks it against the catalog's length and checksum.
     pub async fn get_checked(&self, path: &str, bytes: i64, checksum: u32) -> Result<Bytes> {
         let content = self.get(path).await.map_err(|error| known_to_be_there(error, path, bytes))?;
         check_length(path, content.len() as u64, bytes)?;
@@ -172,13 +172,13 @@ impl ObjectStorage {
         Ok(content)
     }
 
-    /// The bytes `range` of an object, unchecked but for their number.
+    /// Reads the bytes `range` of an object; only their number is checked.
     pub(crate) async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
         let mut parts = self.get_ranges(path, std::slice::from_ref(&range)).await?;
         parts.pop().ok_or_else(|| Error::internal("the object storage answered no range").with("file", path))
     }
 
-    /// Several ranges of an object in few requests, in the order asked.
+    /// Reads several ranges of an object in few requests, and returns them in the given order.
     pub async fn get_ranges(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let location = object_path(path)?;
         let parts = match self.store.get_ranges(&location, ranges).await {
@@ -194,7 +194,7 @@ impl ObjectStorage {
         Ok(parts)
     }
 
-    /// A range that reaches past the end is damage (the object is shorter than it was), all else is the store's error.
+    /// A range past the end means damage (the object became shorter); everything else is the store's error.
     async fn explain_range_error(&self, path: &str, ranges: &[Range<u64>], error: object_store::Error) -> Error {
         let end = ranges.iter().map(|range| range.end).max().unwrap_or_default();
         match self.length(path).await {
@@ -203,13 +203,13 @@ impl ObjectStorage {
         }
     }
 
-    /// The length of an object in bytes.
+    /// Returns the length of an object in bytes.
     pub async fn length(&self, path: &str) -> Result<u64> {
         let meta = self.store.head(&object_path(path)?).await.map_err(|error| about(error, path))?;
         Ok(meta.size)
     }
 
-    /// Deletes an object; one that is not there is fine.
+    /// Deletes an object; a missing object is fine.
     pub async fn delete(&self, path: &str) -> Result<()> {
         match self.store.delete(&object_path(path)?).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
@@ -222,7 +222,7 @@ impl ObjectStorage {
         Ok(())
     }
 
-    /// All objects in the folder `prefix` and below (`""`: all), sorted by name.
+    /// Lists all objects in the folder `prefix` and below (`""`: all), sorted by name.
     pub async fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
         let folder = (!prefix.is_empty()).then(|| object_path(prefix)).transpose()?;
         let found: Vec<_> = self.store.list(folder.as_ref()).try_collect().await.map_err(|error| about(error, prefix))?;
@@ -235,25 +235,25 @@ impl ObjectStorage {
         Ok(listed)
     }
 
-    /// Removes the unfinished files of crashed writers that are older than `age`; answers how many. In buckets the
-    /// unfinished parts are the business of the bucket's life-cycle rule.
+    /// Removes the unfinished files of crashed writers that are older than `age`; returns how many. In buckets, a
+    /// life-cycle rule of the bucket must remove unfinished parts.
     pub async fn remove_partial_files(&self, now: SystemTime, age: Duration) -> Result<u64> {
         let Some(local) = &self.local else { return Ok(0) };
         let folder = local.folder.clone();
         tokio::task::spawn_blocking(move || folder.remove_partial_files(now, age)).await?
     }
 
-    /// The store itself, for reading. Its paths are our object names: the URL's prefix is already applied.
+    /// Returns the store itself, for reading. Its paths are our object names: the URL's prefix is already applied.
     pub fn object_store(&self) -> Arc<dyn ObjectStore> {
         self.store.clone()
     }
 
-    /// The address under which DataFusion's plans find this storage.
+    /// Returns the URL under which DataFusion's plans find this storage.
     pub(crate) fn object_store_url(&self) -> &ObjectStoreUrl {
         &self.url
     }
 
-    /// Lets the plans that run in `runtime` read this storage.
+    /// Registers this storage for the plans that run in `runtime`.
     pub fn register(&self, runtime: &RuntimeEnv) {
         runtime.register_object_store(self.url.as_ref(), self.store.clone());
     }
@@ -269,7 +269,7 @@ pub(super) fn object_path(path: &str) -> Result<Path> {
     Path::parse(path).map_err(|error| Error::input(format!("\"{path}\" cannot name an object: {error}")))
 }
 
-/// `object_store` ignores the ones it does not know.
+/// `object_store` ignores options that it does not know.
 fn cloud_options() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
@@ -277,7 +277,7 @@ fn cloud_options() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Libraries log the endpoints they connect to, and none of these services takes a password there.
+/// Libraries log the endpoints they connect to, and none of these services accepts a password there.
 fn check_endpoints(options: &[(String, String)]) -> Result<()> {
     let holds_credentials = |url: &str| Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some());
     match options.iter().find(|(name, value)| name.to_ascii_uppercase().contains("ENDPOINT") && holds_credentials(value)) {

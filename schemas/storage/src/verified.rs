@@ -1,9 +1,9 @@
-//! Reading Parquet files from the object storage with every byte held against the catalog's checksum.
+//! Reads Parquet files from the object storage and checks every byte against the catalog's checksum.
 //!
-//! A file's checksum is that of its pieces and its tail, put together: the footer holds the length and the CRC-32 of each
-//! column chunk (a *piece*), the tail (page index and footer) is read whole. If the CRC-32s of the pieces and of the tail
-//! combine to the catalog's checksum, the table is right, and each piece can be checked when it is read. So a scan that
-//! reads two columns of a large file checks these two columns, and never needs the file in memory.
+//! A file's checksum combines those of its pieces and its tail. The footer holds the length and the CRC-32 of each
+//! column chunk (a *piece*), and the tail (page index and footer) is read whole. If the CRC-32s of the pieces and of
+//! the tail combine to the catalog's checksum, the table is right, and each piece can be checked when it is read. So a
+//! scan that reads two columns of a large file checks these two columns, and never needs the whole file in memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ use crate::pieces::{Piece, check_combined, find_table};
 use crate::store::ObjectStorage;
 use types::{Error, Result};
 
-/// Read in the first request; files up to this size need no other.
+/// The number of bytes in the first request; files up to this size need no other.
 const FIRST_READ_BYTES: u64 = 512 * 1024;
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Reads one file; cheap to clone, and clones share what was read of its tail.
+/// Reads one file. Cheap to clone; clones share the tail.
 #[derive(Debug, Clone)]
 pub struct VerifiedReader {
     storage: ObjectStorage,
     file: Arc<KnownFile>,
-    /// What the reader's caller takes the file's columns for.
+    /// The schema that the caller expects.
     expected: Option<SchemaRef>,
     opened: Option<Arc<Opened>>,
 }
@@ -43,7 +43,7 @@ pub struct VerifiedReader {
 #[derive(Debug)]
 struct Opened {
     pieces: Vec<Piece>,
-    /// The file from `tail_start` on.
+    /// The file's bytes from `tail_start` on.
     tail: Bytes,
     tail_start: u64,
     metadata: Arc<ParquetMetaData>,
@@ -54,13 +54,14 @@ impl VerifiedReader {
         Self { storage, file: Arc::new(file), expected: None, opened: None }
     }
 
-    /// Refuses a file whose columns do not fit `schema`: another type, or a column that is missing and must not be NULL.
+    /// Makes the reader refuse a file whose columns do not fit `schema`: another type, or a missing column that must
+    /// not be NULL.
     pub fn expecting(mut self, schema: SchemaRef) -> Self {
         self.expected = Some(schema);
         self
     }
 
-    /// The file's footer, checked.
+    /// Returns the file's footer, checked.
     pub async fn metadata(&mut self) -> Result<Arc<ParquetMetaData>> {
         Ok(self.opened().await?.metadata.clone())
     }
@@ -97,7 +98,7 @@ impl VerifiedReader {
         ranges.iter().map(|range| read.slice(range).ok_or_else(|| self.outside(range))).collect()
     }
 
-    /// Reads every piece of the file, one after the other.
+    /// Reads every piece of the file in turn.
     pub(super) async fn check_all(&mut self) -> Result<()> {
         let opened = self.opened().await?;
         for piece in &opened.pieces {
@@ -121,7 +122,7 @@ impl VerifiedReader {
     }
 }
 
-/// The pieces that a read fetched.
+/// The pieces that a read has fetched.
 struct Read<'a> {
     opened: &'a Opened,
     needed: &'a [usize],
@@ -129,7 +130,7 @@ struct Read<'a> {
 }
 
 impl Read<'_> {
-    /// The bytes of a range, copied only when it spans several pieces; `None` when it leaves the file.
+    /// Returns the bytes of a range, copied only if it spans several pieces; `None` if it exceeds the file.
     fn slice(&self, range: &Range<u64>) -> Option<Bytes> {
         if range.start >= range.end {
             return Some(Bytes::new());
@@ -148,7 +149,7 @@ impl Read<'_> {
 }
 
 impl Opened {
-    /// The indices of the pieces that `range` touches.
+    /// Returns the indices of the pieces that `range` touches.
     fn pieces_of(&self, range: &Range<u64>) -> Range<usize> {
         if range.start >= range.end {
             return 0..0;
@@ -159,7 +160,7 @@ impl Opened {
     }
 }
 
-/// The part of `content`, which stands at `start` in its file, that lies in `range`.
+/// Returns the part of `content`, which begins at `start` in its file, that lies in `range`.
 fn overlap(content: &Bytes, start: u64, range: &Range<u64>) -> Option<Bytes> {
     let from = range.start.max(start) - start;
     let to = range.end.min(start + content.len() as u64).checked_sub(start)?;
@@ -183,7 +184,7 @@ impl AsyncFileReader for VerifiedReader {
     }
 }
 
-/// Reads and checks a file's tail, then interprets it.
+/// Reads and checks a file's tail, then parses it.
 async fn open(storage: &ObjectStorage, file: &KnownFile) -> Result<Opened> {
     let length = u64::try_from(file.bytes).unwrap_or_default();
     if length < 12 {
@@ -209,7 +210,7 @@ async fn open(storage: &ObjectStorage, file: &KnownFile) -> Result<Opened> {
     Ok(Opened { pieces, tail, tail_start, metadata: Arc::new(metadata) })
 }
 
-/// The length of the footer with its 8 closing bytes, as these say.
+/// Returns the length of the footer including its last 8 bytes, which give it.
 fn footer_length(file: &KnownFile, tail: &Bytes) -> Result<u64> {
     match tail.last_chunk::<8>() {
         Some([a, b, c, d, magic @ ..]) if magic == MAGIC => {
@@ -227,12 +228,12 @@ fn parse_footer(tail: &Bytes, length: u64) -> parquet::errors::Result<ParquetMet
     reader.finish()
 }
 
-/// The Arrow schema that a file was written with.
+/// Returns the Arrow schema with which a file was written.
 pub(super) fn arrow_schema(file: &FileMetaData) -> Result<Schema> {
     Ok(parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata())?)
 }
 
-/// A file of an older definition may lack columns, which read as NULL; what it has must be of the expected type.
+/// A file of an older definition may lack columns, which read as NULL; its other columns must have the expected types.
 fn check_columns(found: &Schema, expected: &Schema) -> Result<()> {
     for field in expected.fields() {
         let column = match found.field_with_name(field.name()) {
@@ -252,12 +253,12 @@ fn check_columns(found: &Schema, expected: &Schema) -> Result<()> {
     Ok(())
 }
 
-/// Wrapped twice, so that `Error::from(DataFusionError)` finds our kind again below DataFusion's wrapping.
+/// Wrapped twice, so that `Error::from(DataFusionError)` finds our error kind below DataFusion's wrapping.
 fn to_parquet(error: Error) -> ParquetError {
     ParquetError::External(Box::new(DataFusionError::from(error)))
 }
 
-/// Our error again from a Parquet stream; what is not ours is damage.
+/// Unwraps our error from a Parquet stream; any other error means damage.
 pub(super) fn from_parquet(error: ParquetError, path: &str) -> Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<DataFusionError>() {

@@ -1,4 +1,4 @@
-//! One error for all layers: what happened, in the user's words, and what the caller can do about it.
+//! The error type of all layers: what happened, in the user's words, and what the caller can do about it.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ pub enum ErrorKind {
     Input,
     /// The named thing does not exist.
     NotFound,
-    /// Somebody else was faster (a fence, a lease, a compare-and-advance): read again, then decide.
+    /// Another process was faster (a fence, a lease, a compare-and-advance): read again, then decide.
     Conflict,
-    /// A service did not answer: try again later.
+    /// A service did not respond: try again later.
     Unavailable,
-    /// Stored data is damaged or of an unknown format: do not merge it, rebuild it.
+    /// Stored data is damaged or has an unknown format: do not merge it, rebuild it.
     Corrupt,
-    /// A bound was reached (memory, state size, queue): ask for less or raise the bound.
+    /// A limit was reached (memory, state size, queue): ask for less or raise the limit.
     Limit,
-    /// Not to be expected: a defect.
+    /// A defect.
     Internal,
 }
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// An error with its kind, a factual message, context as key and value, and its source.
+/// An error: its kind, a factual message, key/value context, and its source.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -69,7 +69,7 @@ impl Error {
         Self::new(ErrorKind::Internal, message)
     }
 
-    /// Adds one fact: `.with("file", path)`.
+    /// Adds one piece of context: `.with("file", path)`.
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
         self.0.context.push((key, value.to_string()));
         self
@@ -85,7 +85,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The message alone, without context and source.
+    /// Returns the message without context and source.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -94,12 +94,12 @@ impl Error {
         &self.0.context
     }
 
-    /// The first fact of this name.
+    /// Returns the first context value with this key.
     pub fn fact(&self, key: &str) -> Option<&str> {
         self.0.context.iter().find(|(of, _)| *of == key).map(|(_, value)| value.as_str())
     }
 
-    /// Our own error, where DataFusion carries one.
+    /// Returns the [`Error`] that a DataFusion error carries, if any.
     pub fn inside(error: &datafusion::error::DataFusionError) -> Option<Error> {
         match error.find_root() {
             datafusion::error::DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(Error::copied),
@@ -107,7 +107,7 @@ impl Error {
         }
     }
 
-    /// The same error again, its source as text: for one that several are told.
+    /// Returns a copy of this error with its source as text, for an error that is returned to several callers.
     pub fn copied(&self) -> Error {
         let source = self.0.source.as_ref().map(|source| source.to_string().into());
         let context = self.0.context.clone();
@@ -195,7 +195,7 @@ impl From<object_store::Error> for Error {
             object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => ErrorKind::Conflict,
             _ => ErrorKind::Unavailable,
         };
-        // It may repeat an endpoint with a password in it.
+        // The message may repeat an endpoint that contains a password.
         Error::new(kind, crate::redact::redacted_text(&error.to_string()))
     }
 }

@@ -1,24 +1,25 @@
-//! Named steps at which a test may kill, stop or delay this process, or have a reply lost.
+//! Failpoints: named steps at which a test may kill, stop or delay this process, or lose a reply.
 //!
-//! Without the feature `failpoints`, which only the dev-dependencies of `tests` switch on, a step is nothing. With it `FAILPOINTS` says
-//! what happens where, in the syntax of the crate `fail` (which is not used: its own dependencies would be another choice of features
-//! for all of DataFusion): `FAILPOINTS="checkpoint.before_commit=2*off->1*return(kill)"` lets two checkpoints pass and dies in the
-//! third. Terms are `[percent%][count*]off` or `..return(argument)`; what `return` may ask for:
+//! Without the feature `failpoints`, which only the dev-dependencies of `tests` enable, a step does nothing. With it,
+//! `FAILPOINTS` says what happens where, in the syntax of the crate `fail` (which is not used: its dependencies would
+//! change the feature selection for all of DataFusion): `FAILPOINTS="checkpoint.before_commit=2*off->1*return(kill)"`
+//! lets two checkpoints pass and kills the process in the third. A term is `[percent%][count*]off` or
+//! `..return(argument)`. The arguments of `return`:
 //!
 //! | argument | what happens |
 //! |---|---|
 //! | `kill` | SIGKILL to this process |
-//! | `stop` | SIGSTOP: it goes on when somebody sends SIGCONT |
+//! | `stop` | SIGSTOP: the process continues on SIGCONT |
 //! | `delay:MS` | the step takes this long |
-//! | `unavailable` | the step fails as `Unavailable`; behind a commit: it happened, and its reply is lost |
+//! | `unavailable` | the step fails as `Unavailable`; after a commit: the commit happened, and its reply is lost |
 //!
-//! Each step at which something happened is a line in the file that `BASESTREAM_FAILPOINTS_FIRED` names, so that a test can see that
-//! its fault fired.
+//! Each step that took effect appends a line to the file that `BASESTREAM_FAILPOINTS_FIRED` names, so that a test can
+//! check that its fault fired.
 
 #[cfg(not(feature = "failpoints"))]
 use crate::Result;
 
-/// The speed layer, from taking partitions over to letting them go.
+/// The speed layer, from taking partitions over to releasing them.
 pub const SPEED: [&str; 9] = [
     "speed.assign",
     "speed.ids_reread",
@@ -47,7 +48,7 @@ pub const APPEND: [&str; 2] = ["append.before_commit", "append.after_commit"];
 /// `basestream ingest`.
 pub const INGEST: [&str; 1] = ["ingest.between_batches"];
 
-/// Passes a step: nothing, or what the test asked for.
+/// Passes a step. Does nothing in this build.
 #[cfg(not(feature = "failpoints"))]
 #[inline(always)]
 pub fn hit(_: &'static str) -> Result<()> {

@@ -1,4 +1,5 @@
-//! What the object storage holds, as the catalog records it: each object's [name](ObjectName), kind, size and checksum.
+//! Objects in the object storage as the catalog records them: each object's [name](ObjectName), kind, size and
+//! checksum.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub struct FileRecord {
     pub checkpoint: Option<Uuid>,
     #[serde(default, with = "crate::uuid_text::optional")]
     pub run: Option<Uuid>,
-    /// The stream of an archive or dead-letter file; empty for states, the view of a snapshot's file.
+    /// The stream of an archive or dead-letter file, the view of a snapshot's file; empty for states.
     pub subject: Option<Arc<str>>,
     pub bytes: i64,
     pub rows: i64,
@@ -38,12 +39,12 @@ pub struct FileRecord {
     pub checksum: u32,
     pub min_event_time: Option<Micros>,
     pub max_event_time: Option<Micros>,
-    /// The collector will delete it: no transaction may name it any more.
+    /// No transaction may name it any more, and the collector will delete it.
     #[serde(default)]
     pub marked_for_deletion: bool,
 }
 
-/// What is known of a stored object: enough to recognise it when it is read.
+/// A stored object's facts: enough to recognise it when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
     pub bytes: i64,

@@ -1,8 +1,8 @@
-//! The types in which every layer speaks, and nothing that knows definitions, files or a database.
+//! The types that every layer shares. They know nothing of definitions, files or a database.
 //!
-//! An [`Error`] says what its caller can do. A [`vector`] says how far the log is read, [`tiles`] how time is cut into buckets and
-//! windows. A [`record`] is what the log delivers; [`files`] names what the object storage holds; [`columns`] names what the system
-//! adds to a user's own columns.
+//! An [`Error`] says what its caller can do. A [`vector`] says how far the log is read, and [`tiles`] how time is cut
+//! into buckets and windows. A [`record`] is what the log delivers. [`files`] names what the object storage holds, and
+//! [`columns`] names the columns that the system adds to a user's own.
 
 pub mod columns;
 pub mod durable;

@@ -1,12 +1,12 @@
-//! URLs, and texts that hold URLs, without their secrets: for messages and logs.
+//! Redacts secrets in URLs, and in texts that contain URLs, for messages and logs.
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 pub const HIDDEN: &str = "***";
 
-/// The URL as it may be printed: passwords in front of the host, and parameters that hold a secret, are hidden.
+/// Returns the URL in printable form: passwords before the host and parameters that hold a secret are hidden.
 pub fn redacted_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    // To the last '@': a password may hold others, or a '/' or '?', that were not encoded, and none of it may be seen.
+    // Up to the last '@': a password may contain others, or an unencoded '/' or '?', and no part of it may be shown.
     let credentials = rest.rsplit_once('@').and_then(|(who, behind)| Some((who.split_once(':')?.0, behind)));
     let mut shown = match credentials {
         Some((user, behind)) if !rest.starts_with('/') => format!("{scheme}://{user}:{HIDDEN}@{behind}"),
@@ -26,7 +26,7 @@ pub fn redacted_url(url: &str) -> String {
     shown
 }
 
-/// A text of somebody else's (an error, a log line) with every URL in it as it may be printed.
+/// Redacts every URL in a text that is not ours (an error, a log line).
 pub fn redacted_text(text: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
     let mut shown = String::with_capacity(text.len());
@@ -38,7 +38,7 @@ pub fn redacted_text(text: &str) -> String {
     shown
 }
 
-/// True for names whose value is not for other eyes.
+/// True for names whose value is secret.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["password", "passwd", "secret", "token", "credential", "jaas", "key.pem", "private", "access_key", "signature", "oauthbearer.config"]

@@ -1,4 +1,4 @@
-//! DataFusion's errors about somebody's SQL in plain words: what was found, what was expected, and where.
+//! Turns DataFusion's errors about a user's SQL into plain words: what was found, what was expected, and where.
 
 use std::collections::BTreeSet;
 
@@ -12,19 +12,19 @@ use known::known_names;
 
 mod known;
 
-/// How many columns are listed as expected.
+/// The maximum number of columns listed as expected.
 const LISTED: usize = 30;
 
-/// What most functions take, whatever its type.
+/// The argument that most functions take, whatever its numeric type.
 const NUMBER: &str = "a number";
 
-/// How a text becomes one; who knows the argument puts it in the place of the dots.
+/// How to convert a text to a number. A caller that knows the argument replaces the dots with it.
 pub const CAST: &str = "CAST(.. AS DECIMAL(18,2))";
 
 /// A line and a column, counted from 1.
 pub type SqlPlace = (usize, usize);
 
-/// What the error says, and the place in the SQL where it names one.
+/// Returns the message, and the place in the SQL if the error names one.
 pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
     let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
     let place = span.map(|span| (span.start.line as usize, span.start.column as usize));
@@ -52,7 +52,7 @@ pub(crate) fn plain(error: &DataFusionError) -> (String, Option<SqlPlace>) {
     (first_lower(message), place)
 }
 
-/// The parser's own message: `expected an expression, found FROM`, and the place off its end.
+/// Returns the parser's own message (`expected an expression, found FROM`) and the place that was at its end.
 pub fn parser_text(text: &str) -> (String, Option<SqlPlace>) {
     let place = |tail: &str| {
         let (line, column) = tail.split_once(", Column: ")?;
@@ -110,7 +110,7 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
 
 const NO_RELATION: &str = "there is no stream or view \"";
 
-/// The name that a message says no stream or view has.
+/// Returns the name if the message says that no stream or view has it.
 pub fn unknown_relation(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once(NO_RELATION)?;
     Some(rest.split_once('"')?.0)
@@ -120,7 +120,7 @@ fn same_name(name: &str) -> String {
     format!("two columns are called \"{name}\": expected different names (.. AS another)")
 }
 
-/// What the planner says, by the shapes its messages have; functions of ours say themselves what they take.
+/// Rewrites the planner's messages by their shapes. Our own functions already say what they take.
 fn planning(text: &str) -> String {
     let text = without_prefixes(text);
     let between = |before: &str, after: &str| {
@@ -134,7 +134,7 @@ fn planning(text: &str) -> String {
         return wrong_arguments(&text, call);
     }
     if let Some(name) = between("Invalid function '", "'") {
-        // DataFusion's own suggestion may be far off; it knows functions that a caller has added.
+        // DataFusion's own suggestion may be far off, but it knows functions that a caller has added.
         let near = nearest(name, known_names().chain(between("Did you mean '", "'")));
         let near = near.map_or(String::new(), |near| format!(": did you mean \"{near}\"?"));
         return format!("there is no function \"{name}\"{near}");
@@ -164,7 +164,7 @@ fn wrong_arguments(text: &str, call: &str) -> String {
         }
     }
     let of_a_number = call.split_once('(').map(|(name, _)| format!("{name}({NUMBER})"));
-    // A duration may stand beside it, which no column of a stream is.
+    // A form with a duration may be listed as well: no stream column has that type.
     let is_of_a_number = of_a_number.is_some_and(|of_a_number| forms.contains(&of_a_number));
     let expected = if is_of_a_number { NUMBER.to_owned() } else { in_our_types(&forms.join(" or ")) };
     let found = in_our_types(call);
@@ -172,7 +172,7 @@ fn wrong_arguments(text: &str, call: &str) -> String {
     format!("found {found}, expected {expected}{cast}")
 }
 
-/// `sum(UInt64)` is `sum(a number)`, and so are its other forms.
+/// Rewrites `sum(UInt64)` to `sum(a number)`, and likewise its other forms.
 fn with_numbers(form: &str) -> String {
     let form = form.replace("Numeric(1)", NUMBER).replace("Numeric(2)", &format!("{NUMBER}, {NUMBER}"));
     word_by_word(&form, |word| match word {
@@ -183,13 +183,13 @@ fn with_numbers(form: &str) -> String {
     })
 }
 
-/// One error around another is named by the outer one's kind, and so on.
+/// Removes the kind names that nested errors put in front of the message.
 fn without_prefixes(text: &str) -> String {
     let prefixes = ["Error during planning: ", "Execution error: ", "Internal error: "];
     prefixes.iter().fold(text.to_owned(), |text, prefix| text.replace(prefix, ""))
 }
 
-/// A sentence as messages are; words in capitals stay.
+/// Starts the sentence in lower case, as messages do; words in capitals stay.
 fn first_lower(text: String) -> String {
     let mut characters = text.chars();
     match (characters.next(), characters.next()) {
@@ -200,7 +200,7 @@ fn first_lower(text: String) -> String {
     }
 }
 
-/// Arrow's names of types as definitions have them.
+/// Replaces Arrow's type names with those used in definitions.
 fn in_our_types(text: &str) -> String {
     const OURS: [(&str, &str); 9] = [
         ("LargeUtf8", "TEXT"),
@@ -217,7 +217,7 @@ fn in_our_types(text: &str) -> String {
     word_by_word(&text, |word| OURS.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours))
 }
 
-/// The text with each of its words (letters and digits) as `write` has it.
+/// Returns the text with `write` applied to each of its words (letters and digits).
 fn word_by_word<'a>(text: &'a str, write: impl Fn(&'a str) -> &'a str) -> String {
     let mut written = String::new();
     let mut rest = text;

@@ -1,11 +1,12 @@
-//! Arrow types: their SQL names, as users write them in definitions, and what is equal among their values.
+//! Arrow types: their SQL names, as users write them in definitions, and the equality of their values.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, TimeUnit};
 
-/// The same values with one zero: encoded, and among different values, -0.0 would be another number than 0.0, to which it is equal.
+/// Returns the same values with -0.0 replaced by 0.0: they are equal, but would be encoded, and counted, as two
+/// numbers.
 pub fn one_zero(values: &ArrayRef) -> ArrayRef {
     match values.data_type() {
         DataType::Float64 => Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(|value| value + 0.0)),
@@ -19,7 +20,7 @@ pub fn timestamp_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// `TEXT`, `BIGINT`, `DECIMAL(18,2)`, `TIMESTAMPTZ`, `BIGINT[]`; what SQL has no name for keeps Arrow's.
+/// `TEXT`, `BIGINT`, `DECIMAL(18,2)`, `TIMESTAMPTZ`, `BIGINT[]`; a type without an SQL name keeps Arrow's.
 pub fn sql_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "TEXT".into(),

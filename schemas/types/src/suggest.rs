@@ -1,7 +1,7 @@
-//! The nearest known word to a mistyped one, by optimal string alignment: two neighbours swapped are one change.
+//! Finds the known word nearest to a mistyped one, by optimal string alignment: swapping two neighbours is one change.
 
-/// The candidate that takes the fewest single changes to reach, if those are few for the word's length; of equals the first. One that
-/// goes on where the word ends (`ordered`: `ordered_at`) is one change away.
+/// Returns the candidate that needs the fewest single changes, if they are few for the word's length; the first of
+/// equals. A candidate that continues after the word's end (`ordered`: `ordered_at`) is one change away.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 60;
     let word = word.to_lowercase();

@@ -1,4 +1,4 @@
-//! Tiles: the ladder of nested time buckets in which states are kept, and how a window is covered by few of them.
+//! Tiles: the ladder of nested time buckets in which states are kept, and how few of them cover a window.
 //!
 //! Times are microseconds since 1970-01-01 UTC; all divisions floor, also before 1970.
 
@@ -15,7 +15,7 @@ mod most;
 /// A point in event time: microseconds since 1970-01-01 UTC.
 pub type Micros = i64;
 
-/// Now, handed in by the caller so that what depends on it can be simulated.
+/// The current time, passed in by the caller so that code that depends on it can be simulated.
 pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
 const SECOND: Micros = 1_000_000;
@@ -23,7 +23,7 @@ const MINUTE: Micros = 60 * SECOND;
 const HOUR: Micros = 60 * MINUTE;
 const DAY: Micros = 24 * HOUR;
 
-/// One rung of the ladder. Each rung's tile length divides the next one's; `All` is the one tile of all time.
+/// One rung of the ladder. Each rung's tile length divides the next one's; `All` is the single tile of all time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Level {
@@ -52,7 +52,7 @@ impl Level {
         Level::All,
     ];
 
-    /// The length of this level's tiles in microseconds; `None` for the tile of all time.
+    /// Returns the length of this level's tiles in microseconds; `None` for the tile of all time.
     pub fn length_us(self) -> Option<Micros> {
         match self {
             Level::Second1 => Some(SECOND),
@@ -75,7 +75,7 @@ impl Level {
         self as u8
     }
 
-    /// The start of the tile that holds `time`; 0 for the tile of all time.
+    /// Returns the start of the tile that holds `time`; 0 for the tile of all time.
     pub fn floor(self, time: Micros) -> Micros {
         match self.length_us() {
             Some(length) => time.div_euclid(length).saturating_mul(length),
@@ -83,7 +83,7 @@ impl Level {
         }
     }
 
-    /// The first tile start at or after `time`.
+    /// Returns the first tile start at or after `time`.
     pub(crate) fn ceil(self, time: Micros) -> Micros {
         match self.length_us() {
             Some(length) if time.rem_euclid(length) != 0 => self.floor(time).saturating_add(length),
@@ -92,7 +92,8 @@ impl Level {
         }
     }
 
-    /// The hop of a window: the largest of 1 s, 10 s, 1 min, 5 min, 1 h, 1 d that is at most a sixtieth of it (1 s at the least).
+    /// Returns the hop of a window: the largest of 1 s, 10 s, 1 min, 5 min, 1 h, 1 d that is at most a sixtieth of the
+    /// window, but at least 1 s.
     pub fn hop_of(window: Duration) -> Level {
         let sixtieth = (window.as_micros() / 60) as Micros;
         let mut hop = Level::Second1;
@@ -105,14 +106,15 @@ impl Level {
     }
 }
 
-/// Per level of a ladder, finest first: the tile start before which no row is kept; `None`: all are.
+/// For each level of a ladder, finest first: the tile start before which no row is kept; `None` if all are kept.
 pub type Floors = Vec<(Level, Option<Micros>)>;
 
-/// The finest level whose tile of this time is kept: nobody asks for the time at a finer one. Times that no level keeps are the
-/// coarsest one's. Never [`Level::All`] beside others: the start of its one tile tells no level.
+/// Returns the finest level whose tile of this time is kept: no query needs the time at a finer level. A time that no
+/// level keeps gets the coarsest level, but never [`Level::All`] if there are others: the start of its one tile
+/// identifies no level.
 ///
-/// A floor is a tile start of its level, and lower the coarser the level is: so the start of a time's tile at this level gives the
-/// same level again.
+/// A floor is a tile start of its level, and a coarser level has a lower floor. So the start of a time's tile at the
+/// returned level maps to the same level again.
 pub fn finest_kept(floors: &[(Level, Option<Micros>)], time: Micros) -> Level {
     let bounded = || floors.iter().filter(|(level, _)| *level != Level::All);
     let kept = bounded().find(|(_, floor)| floor.is_none_or(|floor| floor <= time));
@@ -135,18 +137,18 @@ impl fmt::Display for Level {
     }
 }
 
-/// A stretch of event time that an aggregate is asked over: from `window` ago (or all time) up to `until` ago (or without
-/// an upper edge), cut at `hop`.
+/// A range of event time that an aggregate covers: from `window` ago (or all time) up to `until` ago (or without an
+/// upper edge), cut at `hop`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Range {
-    /// How far back it reaches; `None` is all time.
+    /// How far back it reaches; `None` for all time.
     pub window: Option<Duration>,
-    /// Where it ends before now; `None` is no upper edge.
+    /// Where it ends before now; `None` for no upper edge.
     pub until: Option<Duration>,
     pub hop: Level,
 }
 
-/// The event times `[from, to)` of a range at one point in time; `None` is unbounded.
+/// The event times `[from, to)` of a range at one point in time; `None` for unbounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     pub from: Option<Micros>,
@@ -154,21 +156,21 @@ pub struct Span {
 }
 
 impl Range {
-    /// All time: one tile, no edge.
+    /// All time: one tile, no edges.
     pub const ALL: Range = Range { window: None, until: None, hop: Level::All };
 
-    /// A trailing window with the hop that the design gives it, unless `precision` names another.
+    /// A trailing window with its default hop, unless `precision` names another.
     pub fn trailing(window: Duration, precision: Option<Level>) -> Range {
         Range { window: Some(window), until: None, hop: precision.unwrap_or_else(|| Level::hop_of(window)) }
     }
 
-    /// From `window` ago (`None`: from the beginning) to `until` ago; its hop is that of the smaller bound.
+    /// From `window` ago (`None`: from the beginning) to `until` ago, with the hop of the smaller bound.
     pub fn between(window: Option<Duration>, until: Duration, precision: Option<Level>) -> Range {
         let smaller = window.map_or(until, |window| window.min(until));
         Range { window, until: Some(until), hop: precision.unwrap_or_else(|| Level::hop_of(smaller)) }
     }
 
-    /// The stretch of event time this range means at time `t`.
+    /// Returns the event times that this range covers at time `t`.
     pub fn at(&self, t: Micros) -> Span {
         let edge = |back: Duration| self.hop.floor(t.saturating_sub(i64::try_from(back.as_micros()).unwrap_or(i64::MAX)));
         Span { from: self.window.map(edge), to: self.until.map(edge) }
@@ -181,7 +183,7 @@ impl Span {
     }
 }
 
-/// Of each side the event time before which events are left out; `None`: none are.
+/// For each side, the event time before which events are left out; `None` if none are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EdgesFrom {
     pub near: Option<Micros>,
@@ -189,14 +191,14 @@ pub struct EdgesFrom {
 }
 
 impl EdgesFrom {
-    /// True when what is kept from here on has all that is needed.
+    /// True if what is kept from here on includes all that is needed.
     pub fn keeps(&self, needed: &EdgesFrom) -> bool {
-        // `None` is the least of options.
+        // `None` is the smallest option.
         self.near <= needed.near && self.far <= needed.far
     }
 }
 
-/// Tiles of one level whose starts lie in `[from, to)`; `None` is unbounded.
+/// Tiles of one level whose starts lie in `[from, to)`; `None` for unbounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TileRun {
     pub level: Level,
@@ -210,10 +212,10 @@ impl TileRun {
     }
 }
 
-/// Covers a span with few tiles of the levels at hand (`ladder`, finest first): up the ladder from its left edge, and down
-/// again to its right one. Both edges must be tile starts of the finest level.
+/// Covers a span with few tiles of the available levels (`ladder`, finest first): up the ladder from its left edge, and
+/// down again to its right edge. Both edges must be tile starts of the finest level.
 ///
-/// Every instant of the span is in exactly one tile of the answer, and no tile reaches outside it.
+/// Every instant of the span is in exactly one of the returned tiles, and no tile reaches outside the span.
 pub fn cover(span: Span, ladder: &[Level]) -> Vec<TileRun> {
     let mut runs = Vec::new();
     let coarse_first: Vec<Level> = ladder.iter().rev().copied().collect();
@@ -221,7 +223,7 @@ pub fn cover(span: Span, ladder: &[Level]) -> Vec<TileRun> {
     runs
 }
 
-/// The largest level takes the whole tiles it has inside `[from, to)`; the finer ones take what is left on both sides.
+/// The largest level takes the whole tiles inside `[from, to)`; finer levels take the remainder on both sides.
 fn cover_from(from: Option<Micros>, to: Option<Micros>, coarse_first: &[Level], runs: &mut Vec<TileRun>) {
     if let (Some(from), Some(to)) = (from, to)
         && from >= to

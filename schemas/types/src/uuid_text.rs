@@ -1,4 +1,4 @@
-//! Uuids in serialised records: their text (the workspace's `uuid` is built without serde).
+//! Serialises UUIDs as text (the workspace's `uuid` is built without serde).
 
 use serde::{Deserialize, Deserializer, Serializer, de};
 use uuid::Uuid;
@@ -27,7 +27,7 @@ pub mod optional {
     }
 }
 
-/// Lists of ids, for plans that are printed.
+/// Lists of ids, for printed plans.
 pub mod list {
     use super::*;
 

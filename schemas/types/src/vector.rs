@@ -1,5 +1,5 @@
-//! The vector: per stream and partition, the next offset. What is committed, a run's cut, a pin and an answer's
-//! position are all vectors, so that a handover is one comparison per partition.
+//! The vector: the next offset per stream and partition. Committed positions, a run's cut, a pin and an answer's
+//! position are all vectors, so a handover is one comparison per partition.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct Offset(pub i64);
 impl Offset {
     pub const ZERO: Offset = Offset(0);
 
-    /// The offset after this one.
+    /// Returns the offset after this one.
     pub fn next(self) -> Offset {
         Offset(self.0 + 1)
     }
@@ -50,7 +50,7 @@ impl fmt::Display for PartitionId {
     }
 }
 
-/// Per stream and partition, the next offset. A partition that is absent stands at offset 0.
+/// The next offset per stream and partition. An absent partition is at offset 0.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vector(BTreeMap<PartitionId, Offset>);
 
@@ -75,27 +75,27 @@ impl Vector {
         self.0.is_empty()
     }
 
-    /// The part of this vector that speaks of `streams`.
+    /// Returns the part of this vector that concerns `streams`.
     pub fn of_streams(&self, streams: &[Arc<str>]) -> Vector {
         self.iter().filter(|(p, _)| streams.contains(&p.stream)).map(|(p, o)| (p.clone(), o)).collect()
     }
 
-    /// True when no partition of `self` stands before `other`'s.
+    /// True if no partition of `self` is before `other`'s.
     pub fn covers(&self, other: &Vector) -> bool {
         other.iter().all(|(partition, offset)| self.get(partition) >= offset)
     }
 
-    /// The first partition in which `self` stands before `other`, with both offsets.
+    /// Returns the first partition in which `self` is before `other`, with both offsets.
     pub fn behind(&self, other: &Vector) -> Option<(PartitionId, Offset, Offset)> {
         other.iter().find(|(p, o)| self.get(p) < *o).map(|(p, o)| (p.clone(), self.get(p), o))
     }
 
-    /// A short text that names this vector, for `meta.cut`.
+    /// Returns a short text that identifies this vector, for `meta.cut`.
     pub fn token(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.to_string())
     }
 
-    /// Reads what [`Vector::token`] wrote.
+    /// Parses the output of [`Vector::token`].
     pub fn from_token(token: &str) -> Result<Self> {
         let wrong = || Error::input(format!("\"{token}\" is not a cut: expected the text of a response's meta.cut"));
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| wrong())?;

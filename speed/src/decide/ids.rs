@@ -1,8 +1,9 @@
 //! The ids of a partition's accepted records, exact, in bounded memory.
 //!
-//! New ids go into a table in memory. A table is sealed at a quarter of the window or of the partition's share of memory; past that
-//! share the oldest becomes a run, a sorted file, with small filters in memory that tell nearly every fresh id apart without reading
-//! it. Runs are merged as they age. Tables and runs expire whole, by their newest id; the boundary is held id by id.
+//! New ids go into a table in memory. A table is sealed at a quarter of the window or of the partition's share of
+//! memory. Past that share the oldest table becomes a run: a sorted file, with small filters in memory that recognise
+//! nearly every fresh id without reading it. Runs are merged as they age. Tables and runs expire whole, by their newest
+//! id; at the boundary of the window each id is checked.
 //!
 //! ```text
 //! id --> table, sealed tables (memory) --> runs (filter in memory, else one block of the file) --> held, or fresh
@@ -31,9 +32,9 @@ use table::Table;
 pub use cost::DedupCost;
 pub use space::{DedupSettings, IdSpace};
 
-/// In memory a window is this many tables.
+/// A window in memory spans this many tables.
 const TABLES: usize = 4;
-/// Runs are looked through for merging after this many ids.
+/// After this many ids, runs are checked for merging.
 const LOOK_IDS: u32 = 4_096;
 
 /// The 128-bit hash of an id: a false match once in 10^20 at a billion ids.
@@ -50,7 +51,7 @@ impl Id {
     }
 }
 
-/// How far back an id makes a duplicate.
+/// The time within which a repeated id is a duplicate.
 #[derive(Debug, Clone, Copy)]
 struct Window(Micros);
 
@@ -60,7 +61,7 @@ impl Window {
     }
 }
 
-/// The ids of one partition's accepted records at most the window before the clock, by the record's own timestamp.
+/// The ids of one partition's accepted records whose own timestamp is at most the window before the clock.
 #[derive(Debug)]
 pub(super) struct RecentIds(Option<Remembered>);
 
@@ -68,7 +69,7 @@ pub(super) struct RecentIds(Option<Remembered>);
 struct Remembered {
     window: Window,
     share: Share,
-    /// The greatest timestamp so far: what tables are sealed by.
+    /// The greatest timestamp so far, by which tables are sealed.
     newest: Micros,
     current: Table,
     /// Oldest first.
@@ -80,7 +81,7 @@ struct Remembered {
 }
 
 impl RecentIds {
-    /// Without a window nothing is remembered.
+    /// Without a window, no id is remembered.
     pub(super) fn new(within_us: Option<Micros>, space: &IdSpace) -> Self {
         Self(within_us.map(|within| Remembered {
             window: Window(within),
@@ -94,7 +95,7 @@ impl RecentIds {
         }))
     }
 
-    /// True for a fresh id, which is remembered from now on; false for a duplicate. After an error nothing has changed.
+    /// Returns true for a fresh id and remembers it; false for a duplicate. After an error nothing has changed.
     pub(super) fn admit(&mut self, id: &str, timestamp: Micros, clock: Micros) -> Result<bool> {
         let Some(ids) = &mut self.0 else { return Ok(true) };
         let id = Id::of(id);
@@ -105,7 +106,7 @@ impl RecentIds {
         Ok(true)
     }
 
-    /// Remembers an id that was accepted before.
+    /// Remembers an id that was accepted earlier.
     pub(super) fn remember(&mut self, id: &str, timestamp: Micros, clock: Micros) -> Result<()> {
         match &mut self.0 {
             Some(ids) => ids.insert(Id::of(id), timestamp, clock),
@@ -113,7 +114,7 @@ impl RecentIds {
         }
     }
 
-    /// How many ids are kept, those included that have not left with their table or run yet.
+    /// Returns how many ids are kept, including expired ones whose table or run is still there.
     pub(super) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, Remembered::len)
     }
@@ -153,12 +154,12 @@ impl Remembered {
             self.sealed.pop_front();
         }
         if self.runs.first().is_some_and(|run| gone(run.newest())) {
-            // One that is not the oldest may be gone as well: timestamps need no order.
+            // A run that is not the oldest may have expired as well: timestamps need no order.
             self.runs.retain(|run| !gone(run.newest()));
         }
     }
 
-    /// Seals the table that is full or old enough, and turns the oldest tables into runs while memory is short.
+    /// Seals the table if it is full or old enough, and turns the oldest tables into runs while memory is short.
     fn make_room(&mut self) -> Result<()> {
         let buckets = self.share.table_buckets(TABLES);
         let spans = self.newest.saturating_sub(self.current.begun()) > self.window.0 / TABLES as Micros;

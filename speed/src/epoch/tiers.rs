@@ -1,12 +1,13 @@
-//! When the layers of an epoch are merged: as an LSM tree does, by sizes.
+//! Decides when the layers of an epoch are merged: by size, as in an LSM tree.
 
 use std::collections::BTreeSet;
 
-/// So many layers of like size become one.
+/// This many layers of similar size become one.
 const LAYERS_MERGED: usize = 4;
 
-/// From which of layers of these sizes, oldest first, all are merged: the newest ones up to a size of which there are four, sizes counted
-/// in powers of four. So a row is merged once for every fourfold growth of its epoch.
+/// Returns the index from which layers of these sizes, oldest first, are merged: the newest ones, up to a size class
+/// that has four layers. Size classes are powers of four, so a row is merged once for every fourfold growth of its
+/// epoch.
 pub(super) fn merged_from(sizes: &[usize]) -> usize {
     let tier = |size: usize| size.max(1).ilog(LAYERS_MERGED);
     let newest = |most: u32| sizes.iter().rposition(|size| tier(*size) > most).map_or(0, |older| older + 1);

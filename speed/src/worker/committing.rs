@@ -1,4 +1,4 @@
-//! Committing: when the micro-batch closes, when a checkpoint begins, and what becomes of work that was not committed.
+//! Committing: when the micro-batch closes, when a checkpoint begins, and what happens to work that was not committed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use uuid::Uuid;
 use super::Worker;
 use crate::checkpoint::Checkpoint;
 
-/// A micro-batch closes at this many records, or after this long, or as soon as nothing more waits.
+/// A micro-batch closes at this many records, after this long, or when no record is waiting.
 const MICRO_BATCH_RECORDS: usize = 32_768;
 pub(super) const MICRO_BATCH: Duration = Duration::from_millis(50);
 
 impl Worker<'_> {
-    /// Closes the micro-batch and commits the epoch when it is time.
+    /// Closes the micro-batch and commits the epoch when they are due.
     pub(super) async fn maybe_flush(&mut self, idle: bool) -> Result<()> {
         let due = self.epoch.open_since.is_some_and(|since| since.elapsed() >= MICRO_BATCH);
         if idle || due || self.epoch.open_rows() >= MICRO_BATCH_RECORDS {
@@ -24,7 +24,7 @@ impl Worker<'_> {
         }
         let settings = &self.speed.settings;
         let aged = self.epoch.began.is_some_and(|began| began.elapsed() >= settings.checkpoint_interval);
-        // Half: what is sealed is held as well until it is committed.
+        // Half: sealed work is held as well until it is committed.
         let is_full = self.epoch.bytes() >= settings.checkpoint_bytes / 2;
         if is_full || (aged && self.under_way.is_none()) {
             self.begin_checkpoint().await?;
@@ -32,7 +32,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Begins to commit what there is, once the checkpoint before is committed: each goes on where the one before ended.
+    /// Begins to commit the epoch after the previous checkpoint is committed: each continues where the previous one
+    /// ended.
     async fn begin_checkpoint(&mut self) -> Result<()> {
         self.epoch.close_micro_batch(&mut self.views, self.speed.fresh.as_ref()).await?;
         self.finish_checkpoint().await?;
@@ -44,7 +45,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Waits for the checkpoint that is under way.
+    /// Waits for the checkpoint in progress.
     async fn finish_checkpoint(&mut self) -> Result<()> {
         if self.under_way.is_none() {
             return Ok(());
@@ -54,20 +55,20 @@ impl Worker<'_> {
     }
 
     pub(super) fn on_committed(&mut self, outcome: Result<(CheckpointRecord, Duration)>) -> Result<()> {
-        // After an error it is still known where its partitions stood.
+        // After an error, the positions of its partitions are still known.
         let (record, elapsed) = outcome?;
         self.under_way = None;
         observe(&record, elapsed);
         Ok(())
     }
 
-    /// Commits all there is.
+    /// Commits all uncommitted work.
     pub(super) async fn checkpoint(&mut self) -> Result<()> {
         self.begin_checkpoint().await?;
         self.finish_checkpoint().await
     }
 
-    /// The positions that are known to be committed.
+    /// Returns the positions that are known to be committed.
     fn committed_at_least(&self) -> Vector {
         let mut committed: Vector = self.epoch.partitions().map(|partition| (partition.id.clone(), partition.start)).collect();
         for (partition, start) in self.under_way.iter().flat_map(|checkpoint| checkpoint.starts.iter()) {
@@ -76,7 +77,7 @@ impl Worker<'_> {
         committed
     }
 
-    /// Takes back from readers what was not committed.
+    /// Withdraws uncommitted work from readers.
     pub(crate) async fn withdraw(&mut self) {
         if let Some(fresh) = &self.speed.fresh {
             let partitions: Vec<PartitionId> = self.epoch.partitions().map(|partition| partition.id.clone()).collect();
@@ -91,7 +92,7 @@ impl Worker<'_> {
     }
 }
 
-/// The outcome of the checkpoint under way; without one, never.
+/// Waits for the outcome of the checkpoint in progress; without one, forever.
 pub(super) async fn committed(under_way: &mut Option<Checkpoint>) -> Result<(CheckpointRecord, Duration)> {
     match under_way {
         Some(checkpoint) => checkpoint.committed().await,

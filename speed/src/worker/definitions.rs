@@ -1,4 +1,4 @@
-//! Definitions that change while a worker follows the log.
+//! Handles definitions that change while a worker follows the log.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::speed::POLL_INTERVAL;
 use crate::views::Views;
 
 impl Worker<'_> {
-    /// Looks, once a second, whether definitions changed; true when the subscription has to begin again.
+    /// Checks once a second whether definitions changed; returns true if the subscription must begin again.
     pub(super) async fn poll_definitions(&mut self) -> Result<bool> {
         if self.polled_at.elapsed() < POLL_INTERVAL {
             return Ok(false);
@@ -28,17 +28,18 @@ impl Worker<'_> {
             }
             Err(error) => return Err(error),
         };
-        // Only now: a state that could not be read is asked for again.
+        // Set only now: a state that could not be read is read again.
         self.revision = state.revision;
         if !self.registry.is_stale(&state) {
             return Ok(false);
         }
         let registry = Registry::load(&state, &self.speed.functions).await?;
         if streams_of(&registry) != streams_of(&self.registry) {
-            // What is under way is decoded as before, and goes to the views as they were: the next subscription knows the new ones.
+            // Uncommitted work keeps its decoding and goes to the views as they were: the next subscription has the new
+            // ones.
             return Ok(true);
         }
-        // A section stands for whole epochs: the new views begin with the next one.
+        // A section covers whole epochs, so the new views begin with the next one.
         self.checkpoint().await?;
         self.views = Views::new(&registry, self.session).await?;
         self.registry = registry;
@@ -46,7 +47,7 @@ impl Worker<'_> {
     }
 }
 
-/// The catalog's state, unless it is still that of `revision`.
+/// Returns the catalog's state, unless it is still the one of `revision`.
 async fn changed_since(catalog: &Catalog, revision: Revision) -> Result<Option<CatalogState>> {
     match catalog.revision().await? == revision {
         true => Ok(None),

@@ -1,4 +1,4 @@
-//! Taking partitions over: their logs are held against the catalog, then each goes on from where the catalog says it stands.
+//! Takes partitions over: compares their logs with the catalog, then continues each from its committed position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::epoch::AssignedPartition;
 use crate::partition_state::PartitionState;
 use crate::recover::{OTHER_RECORDS, Start, gap_commit, reread_ids, start_of};
 
-/// How many partitions' last records are read at once when they are taken over.
+/// How many partitions' last records are read concurrently during a takeover.
 const MARKS_AT_ONCE: usize = 8;
 
-/// What the log says of topics: the identity and the bounds of each.
+/// The identity and the bounds of each topic, from the log.
 struct Facts(BTreeMap<Arc<str>, (String, Vec<PartitionBounds>)>);
 
 impl Facts {
@@ -34,7 +34,7 @@ impl Facts {
 }
 
 impl Worker<'_> {
-    /// Takes partitions over, from where the catalog says they stand.
+    /// Takes partitions over at their committed positions.
     pub(super) async fn assign(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
         failpoint::hit("speed.assign")?;
         let state = self.speed.catalog.state().await?;
@@ -50,10 +50,10 @@ impl Worker<'_> {
         Ok(starts)
     }
 
-    /// Asks the log once about each topic: a log may look at every partition of it to answer.
+    /// Queries the log once about each topic: a log may have to look at every partition of it.
     ///
-    /// To be called when the catalog's state is read: a position that somebody committed in between would lie past the log's end. What
-    /// changes in the log afterwards is found by the consumer, which holds each start against the log again.
+    /// Call it after reading the catalog's state: otherwise a position committed in between would be past the log's
+    /// end. The consumer notices later changes in the log, as it checks each start against the log again.
     async fn facts_of(&self, partitions: &[TopicPartition]) -> Result<Facts> {
         let topics: BTreeSet<&Arc<str>> = partitions.iter().map(|source| &source.topic).collect();
         let mut facts = BTreeMap::new();
@@ -65,13 +65,13 @@ impl Worker<'_> {
         Ok(Facts(facts))
     }
 
-    /// Holds each partition's last committed record against the log's, several at a time: a log may be another one though its name,
-    /// and what it says of itself, are the same.
+    /// Compares each partition's last committed record with the log's, several at a time: the log may be a different
+    /// one even if its name, identity and bounds are the same.
     async fn check_marks(&self, partitions: &[TopicPartition], state: &CatalogState, facts: &Facts) -> Result<()> {
         let marked = |source: &TopicPartition| {
             let (_, id) = self.stream_of(source)?;
             let (identity, bounds) = facts.of(source)?;
-            // What is refused anyway is refused by what the log says of itself.
+            // A start that is refused by identity or bounds needs no check here.
             let start = start_of(state.partitions.get(&id), &id, identity, bounds, self.speed.settings.accept_gap);
             start.is_ok().then_some((source.clone(), state.marks.get(&id)?.clone(), bounds.clone()))
         };
@@ -82,7 +82,8 @@ impl Worker<'_> {
         checked.map(drop).map_err(|error| if error.kind() == ErrorKind::Input { error.with("help", OTHER_RECORDS) } else { error })
     }
 
-    /// Nobody else holds a partition that is taken over: uncommitted layers of it are those of a worker that died or does not know yet.
+    /// No other worker holds a partition that is taken over: its uncommitted layers are from a worker that died or does
+    /// not know yet.
     fn withdraw_leftovers(&self, source: &TopicPartition, state: &CatalogState) {
         if let (Some(fresh), Some((_, id))) = (&self.speed.fresh, self.stream_of(source)) {
             fresh.withdraw_leftovers(&state.vector(), &[id]);
@@ -117,7 +118,7 @@ impl Worker<'_> {
         Ok(start)
     }
 
-    /// The stream of a partition of the log, and what the partition is called there.
+    /// Returns the stream of a partition of the log, and the partition's id in it.
     fn stream_of(&self, source: &TopicPartition) -> Option<(&LiveStream, PartitionId)> {
         let stream = self.registry.streams.values().find(|stream| stream.definition.topic == source.topic)?;
         Some((stream, PartitionId::new(stream.definition.name.clone(), source.partition)))

@@ -1,4 +1,4 @@
-//! A speed worker's checkpoint as one commit.
+//! Turns a speed worker's checkpoint into one commit.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use crate::{Add, Advance, CheckpointRange, CheckpointRecord, Commit, Expect};
 use types::files::FileRecord;
 use types::vector::PartitionId;
 
-/// The commit of a checkpoint whose files are already durable in the object storage: every range starts at its partition's
-/// committed position, and every partition belongs to the log of `identities` (one that is missing there matches any log).
+/// Returns the commit of a checkpoint whose files are already durable in the object storage. Every range starts at its
+/// partition's committed position, and every partition belongs to its log in `identities` (one that is absent there
+/// matches any log).
 ///
-/// Its id is the checkpoint's, so that a worker whose reply was lost can ask again.
+/// The commit's id is the checkpoint's, so that a worker whose reply was lost can retry.
 pub fn checkpoint_commit(record: CheckpointRecord, files: Vec<FileRecord>, identities: &BTreeMap<PartitionId, String>) -> Commit {
     let mut expect: Vec<Expect> = record.ranges.iter().map(start_of).collect();
     expect.extend(record.ranges.iter().filter_map(|range| log_of(range, identities)));
@@ -21,8 +22,8 @@ pub fn checkpoint_commit(record: CheckpointRecord, files: Vec<FileRecord>, ident
     Commit { id, expect, add, advance, ..Commit::default() }
 }
 
-/// The ledger's law: `end - start = archived + duplicate + dead_lettered + absent`. The first range that breaks it, with
-/// what its counts add up to.
+/// Returns the first range that violates the ledger's law, `end - start = archived + duplicate + dead_lettered +
+/// absent`, and the sum of its counts.
 pub fn ledger_difference(checkpoint: &CheckpointRecord) -> Option<(&CheckpointRange, i64)> {
     let counted = |range: &CheckpointRange| {
         let counts = [range.archived, range.duplicate, range.dead_lettered, range.absent];

@@ -1,4 +1,4 @@
-//! Which files no state needs any more. A plan is a value: it can be printed before anything is deleted.
+//! Plans which files no state needs any more. A plan is a value: it can be printed before anything is deleted.
 //!
 //! Collection has three steps, each safe to repeat: commit [`CollectionPlan::marking_commit`], delete the files of
 //! `delete` (marked for deletion by an earlier commit), commit [`CollectionPlan::delete_commit`].
@@ -16,21 +16,21 @@ use types::tiles::Micros;
 use types::uuid_text;
 use types::vector::Vector;
 
-/// How long a superseded snapshot is kept at the least: a query may have read the catalog just before, and pins only later.
+/// The minimum time to keep a superseded snapshot: a query may have read the catalog just before, and pins only later.
 const GRACE: Duration = Duration::from_secs(10 * 60);
 
 /// What a collection would do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CollectionPlan {
-    /// The state that the plan was made from: marking is refused when anything was committed since.
+    /// The state that the plan is based on: marking is refused if anything was committed since.
     pub revision: Revision,
-    /// Paths to mark: no transaction may name them from then on.
+    /// Paths to mark: after that, no transaction may name them.
     pub mark_for_deletion: Vec<String>,
     /// Paths that an earlier collection marked: their files can be deleted.
     pub delete: Vec<String>,
-    /// Snapshots of retired view versions that nobody reads.
+    /// Snapshots of retired view versions that are no longer read.
     pub withdraw: Vec<(Arc<str>, u32)>,
-    /// Checkpoints past retention of which no file is left.
+    /// Checkpoints past retention that have no file left.
     #[serde(serialize_with = "uuid_text::list::serialize")]
     pub forget: Vec<Uuid>,
 }
@@ -40,7 +40,7 @@ impl CollectionPlan {
         self.mark_for_deletion.is_empty() && self.delete.is_empty() && self.withdraw.is_empty() && self.forget.is_empty()
     }
 
-    /// Marks what is to be deleted by a later collection.
+    /// Returns the commit that marks files for deletion by a later collection.
     pub fn marking_commit(&self, id: Uuid) -> Commit {
         let mut remove: Vec<Remove> = self.mark_for_deletion.iter().cloned().map(Remove::MarkForDeletion).collect();
         remove.extend(self.withdraw.iter().map(|(view, version)| Remove::Snapshot { view: view.clone(), version: *version }));
@@ -48,17 +48,17 @@ impl CollectionPlan {
         Commit { id, expect: vec![Expect::Revision(self.revision)], remove, ..Commit::default() }
     }
 
-    /// Takes the rows of deleted files out of the catalog; to be committed after the files are gone.
+    /// Returns the commit that removes the rows of deleted files; commit it after the files are gone.
     pub fn delete_commit(&self, id: Uuid) -> Commit {
         Commit { id, remove: self.delete.iter().cloned().map(Remove::File).collect(), ..Commit::default() }
     }
 }
 
-/// Finds what nobody needs any more at `now`. `retention` is how long each stream's archive is kept; a stream that is
-/// missing there is kept for ever.
+/// Returns what is no longer needed at `now`. `retention` says how long each stream's archive is kept; a stream that is
+/// absent there is kept forever.
 ///
-/// A lease's pin is the oldest vector its holder's work stands on: for a serving node the least of the cuts of the
-/// snapshots its queries read.
+/// A lease's pin is the oldest vector that its holder's work depends on: for a serving node, the least of the cuts of
+/// the snapshots that its queries read.
 pub fn collectable(state: &CatalogState, retention: &BTreeMap<Arc<str>, Duration>, now: Micros) -> CollectionPlan {
     let need = Need::of(state, retention, now);
     let withdraw: Vec<&SnapshotRecord> = state.snapshots.iter().filter(|snapshot| need.is_withdrawable(snapshot)).collect();
@@ -90,14 +90,14 @@ impl<'s> Successor<'s> {
     }
 }
 
-/// Who needs what: the facts that the questions below share.
+/// What is needed: the facts that the methods below share.
 struct Need<'s> {
     state: &'s CatalogState,
     retention: &'s BTreeMap<Arc<str>, Duration>,
     now: Micros,
     checkpoints: HashMap<Uuid, &'s CheckpointRecord>,
     runs: HashMap<Uuid, &'s RunRecord>,
-    /// Vectors that work under way stands on: pins of unexpired leases, cuts of running runs.
+    /// Vectors that work in progress depends on: pins of unexpired leases, cuts of running runs.
     pins: Vec<&'s Vector>,
     /// The published cut of each live view version; `None` for one that has none yet.
     published: Vec<Option<&'s Vector>>,
@@ -119,7 +119,8 @@ impl<'s> Need<'s> {
         }
     }
 
-    /// A snapshot file whose run is neither under way nor published, and that no pinned query can still be reading.
+    /// True for a snapshot file whose run is neither in progress nor published, and that no pinned query can still
+    /// read.
     fn is_superseded(&self, file: &FileRecord, withdrawn: &HashSet<Uuid>) -> bool {
         let Some(run) = file.run else { return false };
         if withdrawn.contains(&run) {
@@ -130,10 +131,10 @@ impl<'s> Need<'s> {
         }
         match self.runs.get(&run) {
             Some(run) if matches!(run.status, RunStatus::Requested | RunStatus::Running) => false,
-            // It was never published: nobody can have read it.
+            // It was never published, so no query can have read it.
             Some(run) if run.status == RunStatus::Failed => true,
             Some(run) => self.is_behind_readers(self.successor_of(run)),
-            // So long ago that the state does not hold the run any more; any version of its view may have replaced it.
+            // The run is so old that the state does not hold it any more; any version of its view may have replaced it.
             None => {
                 let of_view: Vec<_> = self.state.snapshots.iter().filter(|s| Some(&s.view) == file.subject.as_ref()).collect();
                 if of_view.is_empty() {
@@ -145,8 +146,8 @@ impl<'s> Need<'s> {
         }
     }
 
-    /// What replaced a run's snapshot: the next one of its version, not the one of now, which a view that runs often has replaced a moment
-    /// ago.
+    /// Returns what replaced a run's snapshot: the next snapshot of its version, not the current one, which may be only
+    /// a moment old in a view that runs often.
     fn successor_of(&self, run: &RunRecord) -> Option<Successor<'s>> {
         let is_next = |other: &&RunRecord| {
             other.status == RunStatus::Succeeded && other.view == run.view && other.version == run.version && other.ended_at > run.ended_at
@@ -156,8 +157,8 @@ impl<'s> Need<'s> {
         next.or_else(|| self.state.snapshot(&run.view, run.version).map(Successor::current))
     }
 
-    /// Whether every reader is past what `successor` replaced. Without a successor the view version is gone, and any reader
-    /// could be one of its last.
+    /// True if every reader is past the snapshot that `successor` replaced. Without a successor the view version is
+    /// gone, and any reader could be one of its last.
     fn is_behind_readers(&self, successor: Option<Successor<'_>>) -> bool {
         match successor {
             Some(successor) => {
@@ -168,7 +169,7 @@ impl<'s> Need<'s> {
         }
     }
 
-    /// A retired view version's snapshot is withdrawn when every reader is past its cut.
+    /// True for a retired view version's snapshot if every reader is past its cut.
     fn is_withdrawable(&self, snapshot: &SnapshotRecord) -> bool {
         let is_live = self.state.live(DefinitionKind::View).any(|view| view.name == snapshot.view && view.version == snapshot.version);
         let is_past = |pin: &&Vector| pin.covers(&snapshot.cut) && !snapshot.cut.covers(pin);
@@ -178,21 +179,21 @@ impl<'s> Need<'s> {
         !is_live && settled && !is_run_pending && self.pins.iter().all(is_past)
     }
 
-    /// A states object that every live view's snapshot already holds.
+    /// True for a states object whose states every live view's snapshot already holds.
     fn is_published_everywhere(&self, file: &FileRecord) -> bool {
         self.checkpoint_of(file).is_some_and(|checkpoint| self.is_below_all(checkpoint))
     }
 
-    /// An archive or dead-letter file that its stream keeps no longer and whose events every snapshot holds.
+    /// True for an archive or dead-letter file past its stream's retention whose events every snapshot holds.
     fn is_past_retention(&self, file: &FileRecord) -> bool {
         let Some(checkpoint) = self.checkpoint_of(file) else { return false };
         let Some(retention) = file.subject.as_ref().and_then(|stream| self.retention.get(stream)) else { return false };
-        // Old events that came in late are kept as long as new ones: duplicates are looked up among them.
+        // Old events that arrived late are kept as long as new ones: they are used to detect duplicates.
         let newest = file.max_event_time.map_or(checkpoint.committed_at, |time| time.max(checkpoint.committed_at));
         self.is_older_than(newest, *retention) && self.is_below_all(checkpoint)
     }
 
-    /// Checkpoints without a file, past the retention of all their streams, and in every snapshot.
+    /// Returns the checkpoints without a file that are past the retention of all their streams and in every snapshot.
     fn forgettable(&self) -> Vec<Uuid> {
         let with_files: HashSet<Uuid> = self.state.files.iter().filter_map(|file| file.checkpoint).collect();
         let is_past = |checkpoint: &CheckpointRecord| {
@@ -205,7 +206,7 @@ impl<'s> Need<'s> {
         checkpoints.filter(|checkpoint| is_past(checkpoint) && self.is_below_all(checkpoint)).map(|checkpoint| checkpoint.id).collect()
     }
 
-    /// Whether a checkpoint lies before every published cut and every pin.
+    /// True if a checkpoint is before every published cut and every pin.
     fn is_below_all(&self, checkpoint: &CheckpointRecord) -> bool {
         let is_published = |cut: &Option<&Vector>| cut.is_some_and(|cut| checkpoint.is_within(cut));
         self.published.iter().all(is_published) && self.pins.iter().all(|pin| checkpoint.is_within(pin))

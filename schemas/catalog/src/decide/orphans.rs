@@ -1,7 +1,8 @@
-//! Files that no commit made its own: their writers died, or were overtaken, between writing and committing.
+//! Finds orphans: files that no commit has named because their writers died, or were overtaken, between writing and
+//! committing.
 //!
-//! The collector first commits [`orphans_commit`]: from then on no transaction may name a checkpoint's file that was made before
-//! that time. What lies in the storage from before and is not named afterwards can never be named: it is deleted.
+//! The collector first commits [`orphans_commit`]: from then on no transaction may name a checkpoint's file made before
+//! that time. A stored file from before that time that is not named afterwards can never be named, so it is deleted.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -12,18 +13,19 @@ use crate::{CatalogState, Commit, Remove, RunStatus};
 use types::files::{ObjectName, made_at};
 use types::tiles::Micros;
 
-/// A file may wait this long for the commit that names it; no worker works so long on one checkpoint.
+/// How long a file may wait for the commit that names it; no worker works this long on one checkpoint.
 pub const ORPHAN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The commit that gives up on what was made more than [`ORPHAN_AGE`] before `now`; `None` when a state says so already.
+/// Returns the commit that gives up on files made more than [`ORPHAN_AGE`] before `now`; `None` if the state already
+/// does.
 pub fn orphans_commit(state: &CatalogState, id: Uuid, now: Micros) -> Option<Commit> {
     let before = now.saturating_sub(ORPHAN_AGE.as_micros() as Micros);
     let is_due = before > state.orphaned_before;
     is_due.then(|| Commit { id, remove: vec![Remove::OrphansBefore(before)], ..Commit::default() })
 }
 
-/// Of these names of the storage, those that no transaction can name any more. The state has to be read after the names were
-/// listed: a file that was committed in between is in it.
+/// Returns the listed names that no transaction can name any more. The state must be read after the listing, so that it
+/// includes files that were committed in between.
 pub fn orphans<'n>(state: &CatalogState, listed: &'n [ObjectName]) -> Vec<&'n ObjectName> {
     let named: HashSet<&str> = state.files.iter().map(|file| file.path.as_str()).collect();
     let runs: HashMap<Uuid, RunStatus> = state.runs.iter().map(|run| (run.id, run.status)).collect();

@@ -1,4 +1,4 @@
-//! Whether a batch run may publish its snapshot, and the commit that does.
+//! Decides whether a batch run may publish its snapshot, and builds the commit that does.
 
 use uuid::Uuid;
 
@@ -8,11 +8,12 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
-/// Makes a publication's commit id out of its run's: one run is published once, however often it is asked for.
+/// Combined with a run's id into its publication's commit id, so that a run is published once, however often it
+/// retries.
 const PUBLICATION: u128 = 0x7d0c_1f5a_94b3_4e62_a8d1_3b6f_02c5_e917;
 
-/// Refuses a run that must not publish: its lease is lost, or its cut stands before the published one. The commit checks
-/// the same again; this tells a run early that its work is in vain.
+/// Refuses a run that must not publish: its lease is lost, or its cut is before the published one. The commit checks
+/// the same again; this check lets a run stop early.
 ///
 /// Errors: `Conflict`, and `Input` for a run that has no cut or is not running.
 pub fn publishable(state: &CatalogState, run: &RunRecord, lease: &LeaseRecord, now: Micros) -> Result<()> {
@@ -36,7 +37,7 @@ pub fn publishable(state: &CatalogState, run: &RunRecord, lease: &LeaseRecord, n
     }
 }
 
-/// A published cut goes back in no partition. The commit's own check says the same.
+/// Returns the error for a cut that would move back in a partition. The commit's own check returns the same.
 pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cut: Offset, published: Offset) -> Error {
     Error::conflict("the cut stands before the published snapshot's")
         .with("view", view)
@@ -46,9 +47,10 @@ pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cu
         .with("published", published)
 }
 
-/// The commit that publishes a snapshot and ends its run well, under the run's lease. The files are already durable.
+/// Returns the commit that publishes a snapshot and ends its run as succeeded, under the run's lease. The files are
+/// already durable.
 ///
-/// It changes no definition: a version that becomes active by it is added by the caller.
+/// It changes no definition: the caller adds a version that becomes active by it.
 pub fn publish_commit(run: RunRecord, snapshot: SnapshotRecord, files: Vec<FileRecord>, lease: &LeaseRecord, now: Micros) -> Commit {
     let held = Expect::Lease { name: lease.name.clone(), owner: lease.owner.clone(), epoch: lease.epoch, now };
     let ahead = Expect::CutNotBehind { view: snapshot.view.clone(), version: snapshot.version, cut: snapshot.cut.clone() };
@@ -61,13 +63,13 @@ pub fn publish_commit(run: RunRecord, snapshot: SnapshotRecord, files: Vec<FileR
     Commit { id, expect: vec![held, ahead, not_marked_for_deletion], add, ..Commit::default() }
 }
 
-/// The name of the lease under which a view is run.
+/// Returns the name of the lease under which a view is run.
 pub fn run_lease(view: &str) -> String {
     format!("run/{view}")
 }
 
-/// The commit that closes a run as failed, and takes its lease from `owner` with it: whatever that process still has under way
-/// cannot publish any more. It is refused when the run has ended otherwise.
+/// Returns the commit that closes a run as failed and takes its lease from `owner`, so that work in progress there can
+/// no longer publish. It is refused if the run has ended otherwise.
 pub fn failure_commit(id: Uuid, run: RunRecord, owner: &str, error: String, now: Micros) -> Commit {
     let expect = vec![Expect::Running { run: run.id }];
     let remove = vec![Remove::Lease { name: run_lease(&run.view), owner: owner.to_owned() }];
@@ -75,7 +77,7 @@ pub fn failure_commit(id: Uuid, run: RunRecord, owner: &str, error: String, now:
     Commit { id, expect, add: vec![Add::Run(failed)], remove, ..Commit::default() }
 }
 
-/// The runs that nobody works on any more, running and without an unexpired lease on their view, with the commits that close them.
+/// Returns the abandoned runs (running, without an unexpired lease on their view), each with the commit that closes it.
 pub fn abandoned(state: &CatalogState, mut id: impl FnMut() -> Uuid, now: Micros) -> Vec<(RunRecord, Commit)> {
     let running = state.runs.iter().filter(|run| run.status == RunStatus::Running);
     let closed = running.filter_map(|run| {
@@ -85,7 +87,7 @@ pub fn abandoned(state: &CatalogState, mut id: impl FnMut() -> Uuid, now: Micros
         }
         let owner = lease.map_or("", |lease| &*lease.owner);
         let mut commit = failure_commit(id(), run.clone(), owner, "the process that ran it died before it was done".into(), now);
-        // Its owner may have woken and renewed the lease since.
+        // The owner may have woken up and renewed the lease since.
         commit.expect.push(Expect::Revision(state.revision));
         Some((run.clone(), commit))
     });

@@ -1,12 +1,12 @@
-//! Putting a rebuilt file in a damaged one's place.
+//! Replaces a damaged file with a rebuilt one.
 
 use uuid::Uuid;
 
 use crate::{Add, Commit, Expect, GapRecord, Remove};
 use types::files::FileRecord;
 
-/// The commit that names `rebuilt` instead of `damaged`: of several who rebuild a file one wins, and no reader ever sees both. The
-/// rebuilt file is already durable, under a fresh name.
+/// Returns the commit that names `rebuilt` instead of `damaged`. If several processes rebuild a file, one wins, and no
+/// reader ever sees both. The rebuilt file is already durable, under a fresh name.
 pub fn replace_commit(id: Uuid, damaged: &FileRecord, rebuilt: FileRecord) -> Commit {
     let mut expect =
         vec![Expect::Named { paths: vec![damaged.path.clone()] }, Expect::NotMarkedForDeletion { paths: vec![rebuilt.path.clone()] }];
@@ -14,7 +14,7 @@ pub fn replace_commit(id: Uuid, damaged: &FileRecord, rebuilt: FileRecord) -> Co
     Commit { id, expect, add: vec![Add::File(rebuilt)], remove: vec![Remove::MarkForDeletion(damaged.path.clone())], ..Commit::default() }
 }
 
-/// The commit that gives damaged files up: their offsets are recorded as lost, and nobody reads them any more.
+/// Returns the commit that gives up damaged files: their offsets are recorded as lost, and they are no longer read.
 pub fn give_up_commit(id: Uuid, damaged: &[&FileRecord], gaps: Vec<GapRecord>) -> Commit {
     let paths: Vec<String> = damaged.iter().map(|file| file.path.clone()).collect();
     Commit {

@@ -1,4 +1,4 @@
-//! One commit, carried out inside one transaction.
+//! Carries out one commit inside one transaction.
 
 use super::session::Session;
 use super::{checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, replay, run, snapshot};
@@ -6,15 +6,15 @@ use crate::{Add, Advance, Commit, GapRecord, Remove, Revision};
 use types::Result;
 use types::tiles::Micros;
 
-/// What became of a commit.
+/// The outcome of a commit.
 pub(super) enum Applied {
     /// It was carried out under this revision.
     Now(Revision),
-    /// It had happened before, under this revision; nothing was changed.
+    /// It happened earlier, under this revision; nothing was changed.
     Before(Revision),
 }
 
-/// Takes the next revision, recognises a commit that has already happened, checks what is expected, then writes.
+/// Takes the next revision, detects a commit that has already happened, checks the expectations, then writes.
 pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -> Result<Applied> {
     let revision = meta::next_revision(session).await?;
     if !commit.id.is_nil() {
@@ -67,7 +67,7 @@ async fn remove(session: &mut Session, remove: &Remove, revision: Revision) -> R
     }
 }
 
-/// In sorted order, so that no two writers can ever wait for each other.
+/// Advances partitions in sorted order, so that no two writers can ever deadlock.
 async fn advance_all(session: &mut Session, commit: &Commit) -> Result<()> {
     let gap_of = |add: &'_ Add| -> Option<GapRecord> {
         match add {

@@ -11,7 +11,7 @@ use crate::{CheckpointRange, CheckpointRecord, Revision};
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
-/// Those committed after `revision`, in the order of their commits.
+/// Returns the checkpoints committed after `revision`, in commit order.
 pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<CheckpointRecord>> {
     let sql = "SELECT id, worker, committed_at, revision FROM checkpoint WHERE revision > $1 ORDER BY revision, id";
     let mut checkpoints: Vec<CheckpointRecord> = session.rows(sql, values![revision]).await?.iter().map(record).collect::<Result<_>>()?;
@@ -46,7 +46,7 @@ pub(super) async fn exists(session: &mut Session, id: Uuid) -> Result<bool> {
     Ok(session.row("SELECT id FROM checkpoint WHERE id = $1", values![id]).await?.is_some())
 }
 
-/// Its ranges go with it.
+/// Removes a checkpoint and its ranges.
 pub(super) async fn remove(session: &mut Session, id: Uuid) -> Result<()> {
     session.execute("DELETE FROM checkpoint WHERE id = $1", values![id]).await.map(drop)
 }
@@ -78,7 +78,7 @@ async fn ranges_since(session: &mut Session, revision: Revision) -> Result<HashM
         FROM checkpoint_range JOIN checkpoint ON checkpoint.id = checkpoint_range.checkpoint WHERE revision > $1
         ORDER BY checkpoint, stream, partition, start_offset";
     let mut ranges: HashMap<Uuid, Vec<CheckpointRange>> = HashMap::new();
-    // There are few streams and many ranges: they share one name.
+    // There are few streams and many ranges: ranges share one copy of each name.
     let mut streams: HashMap<String, Arc<str>> = HashMap::new();
     for row in session.rows(sql, values![revision]).await? {
         let stream = row.text("stream")?;

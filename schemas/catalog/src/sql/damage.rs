@@ -1,4 +1,4 @@
-//! Table `damage`: named files that somebody found missing or damaged.
+//! Table `damage`: named files that were found missing or damaged.
 
 use super::session::{Row, Session, values};
 use crate::DamageRecord;
@@ -7,12 +7,13 @@ use types::Result;
 pub(super) async fn all(session: &mut Session) -> Result<Vec<DamageRecord>> {
     let sql = "SELECT path, error, found_by, found_at FROM damage";
     let mut damages: Vec<DamageRecord> = session.rows(sql, values![]).await?.iter().map(record).collect::<Result<_>>()?;
-    // Not by the database: its order of text depends on its locale.
+    // Not sorted by the database: its text order depends on its locale.
     damages.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(damages)
 }
 
-/// The first report of a file stays. One of a file that is not named (any more) is late: whoever found it read an older state.
+/// The first report of a file stays. A report on a file that is not named (any more) is ignored: it is based on an
+/// older state.
 pub(super) async fn put(session: &mut Session, damage: &DamageRecord) -> Result<()> {
     let sql = "INSERT INTO damage (path, error, found_by, found_at) SELECT path, $2, $3, $4 FROM file WHERE path = $1 AND doomed = 0
         ON CONFLICT (path) DO NOTHING";

@@ -36,7 +36,7 @@ pub(super) async fn newest_version(session: &mut Session, kind: DefinitionKind, 
     row.map(|row| row.number("version")).transpose()
 }
 
-/// The word for a kind, for messages.
+/// Returns the word for a kind, for messages.
 pub(super) fn kind_word(kind: DefinitionKind) -> &'static str {
     match kind {
         DefinitionKind::Stream => "stream",

@@ -1,4 +1,4 @@
-//! The two engines a catalog can live in, and how one is reached from its URL.
+//! The two database engines of a catalog, and how to connect to one by its URL.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,13 +17,13 @@ use types::{Error, ErrorKind, Result};
 
 /// How long a statement waits for another writer, and a caller for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a PostgreSQL server may take to greet.
+/// How long a PostgreSQL server may take to accept a connection.
 const GREETING: Duration = Duration::from_secs(5);
 const READERS: u32 = 4;
 
 #[derive(Clone)]
 pub(super) enum Engine {
-    /// Writes have a connection of their own: SQLite has one writer, and readers need not wait behind it.
+    /// Writes have a dedicated connection: SQLite has one writer, and readers need not wait for it.
     Sqlite {
         read: SqlitePool,
         write: SqlitePool,
@@ -41,7 +41,7 @@ impl Engine {
         .map_err(|error| error.with("catalog", shown(url)))
     }
 
-    /// A transaction in which everything is seen as of one moment.
+    /// Begins a transaction that sees everything as of one point in time.
     pub(super) async fn read(&self) -> Result<Session> {
         match self {
             Engine::Sqlite { read, .. } => read.begin_with("BEGIN DEFERRED").await.map(Session::Sqlite),
@@ -50,7 +50,8 @@ impl Engine {
         .map_err(failed)
     }
 
-    /// A transaction that writes. On PostgreSQL it is ordered by the row lock that `meta::next_revision` takes first.
+    /// Begins a transaction that writes. On PostgreSQL it is ordered by the row lock that `meta::next_revision` takes
+    /// first.
     pub(super) async fn write(&self) -> Result<Session> {
         match self {
             Engine::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Session::Sqlite),
@@ -59,7 +60,7 @@ impl Engine {
         .map_err(failed)
     }
 
-    /// One number, without a transaction.
+    /// Reads one number, without a transaction.
     pub(super) async fn number(&self, sql: &'static str) -> Result<i64> {
         match self {
             Engine::Sqlite { read, .. } => sqlx::query_scalar(sql).fetch_one(read).await,
@@ -68,12 +69,12 @@ impl Engine {
         .map_err(failed)
     }
 
-    /// Whether a network lies in between.
+    /// True if the database is reached over a network.
     pub(super) fn is_remote(&self) -> bool {
         matches!(self, Engine::Postgres(_))
     }
 
-    /// Lets go of all connections; SQLite then folds its write-ahead log into the file.
+    /// Closes all connections; SQLite then checkpoints its write-ahead log into the file.
     pub(super) async fn close(&self) {
         match self {
             Engine::Sqlite { read, write } => {
@@ -91,17 +92,17 @@ enum Place {
     Server(Box<PgConnectOptions>),
 }
 
-/// The URL without what must not be printed: its password and its parameters.
+/// Returns the URL without its password and parameters, which must not be printed.
 pub(super) fn shown(url: &str) -> String {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    // Before it is parsed: of `u:12/word@host` a parser takes `12` for a port and shows the rest.
+    // Redact before parsing: in `u:12/word@host` a parser takes `12` for the port and shows the rest.
     let redacted = redacted_url(url);
     if scheme == "sqlite" {
         return redacted;
     }
     match Url::parse(&redacted) {
         Ok(mut parsed) if parsed.has_host() => {
-            // Both fail only where there is no password to hide.
+            // Both fail only if there is no password to hide.
             let _ = parsed.set_password(None);
             parsed.set_query(None);
             parsed.set_fragment(None);
@@ -128,7 +129,8 @@ fn place_of(url: &str) -> Result<Place> {
     Err(wrong("expected sqlite:///path/catalog.db or postgres://user:password@host:port/database"))
 }
 
-/// `///path/catalog.db` is absolute and may be percent-encoded; `//folder/catalog.db` is relative to the working directory.
+/// `///path/catalog.db` is absolute and may be percent-encoded; `//folder/catalog.db` is relative to the working
+/// directory.
 fn file_of(rest: &str) -> Option<PathBuf> {
     if rest.contains(['?', '#']) {
         return None;
@@ -145,7 +147,7 @@ fn sqlite_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        // NORMAL may lose the last commits at a power loss.
+        // NORMAL may lose the last commits in a power loss.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(PATIENCE)
@@ -154,7 +156,7 @@ fn sqlite_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {
 async fn open_memory() -> Result<Engine> {
     let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(failed)?;
     let options = sqlite_settings(options).journal_mode(SqliteJournalMode::Memory);
-    // The data lives as long as its one connection: it must never be closed for its age.
+    // The data lives as long as its one connection, so the connection must never be closed because of its age.
     let pool = SqlitePoolOptions::new().min_connections(1).max_connections(1).idle_timeout(None).max_lifetime(None);
     let pool = pool.test_before_acquire(false).connect_with(options).await.map_err(failed)?;
     Ok(Engine::Sqlite { read: pool.clone(), write: pool })
@@ -165,7 +167,8 @@ async fn open_file(path: &Path) -> Result<Engine> {
     let in_folder = |error: std::io::Error| Error::from(error).with("folder", folder.display());
     make_folder(folder).map_err(in_folder)?;
     let options = sqlite_settings(SqliteConnectOptions::new().filename(path));
-    // The switch to WAL is the one statement that does not wait for others who open the file in the same moment.
+    // Switching to WAL is the one statement that does not wait for other processes that open the file at the same
+    // moment.
     let write = (|| async { writer(options.clone()).await.map_err(failed) })
         .retry(ExponentialBuilder::default().with_min_delay(Duration::from_millis(20)).with_total_delay(Some(PATIENCE)).with_jitter())
         .when(|error| error.kind() == ErrorKind::Unavailable && is_busy(error))
@@ -186,11 +189,11 @@ fn is_busy(error: &Error) -> bool {
 async fn open_server(options: PgConnectOptions) -> Result<Engine> {
     let options = options.application_name("basestream").options([
         ("client_min_messages", "warning"),
-        // A writer that hangs in the middle must not stop all others for ever.
+        // A writer that hangs halfway must not block all others forever.
         ("lock_timeout", "10s"),
         ("idle_in_transaction_session_timeout", "30s"),
     ]);
-    // A pool retries a refused connection for as long as it may wait; one connection says at once what is wrong.
+    // A pool retries a refused connection until its timeout; a single connection reports the error at once.
     let greeting = tokio::time::timeout(GREETING, PgConnection::connect_with(&options)).await;
     let unreachable = || Error::unavailable("the catalog's PostgreSQL server did not answer");
     match greeting {

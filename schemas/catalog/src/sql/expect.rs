@@ -1,4 +1,5 @@
-//! What a commit expects, held against what is there. Each check that fails is a conflict that names both.
+//! Checks what a commit expects against the database. A failed check is a conflict that names expected and found
+//! values.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ async fn next_offset(session: &mut Session, id: &PartitionId, expected: Offset) 
     if found == expected { Ok(()) } else { Err(partition::position_conflict(id, expected, found)) }
 }
 
-/// A log or a partition without identity matches every other.
+/// A log or partition without an identity matches every other.
 async fn log_identity(session: &mut Session, id: &PartitionId, expected: &str) -> Result<()> {
     match partition::get(session, id).await? {
         Some(found) if !expected.is_empty() && !found.log_identity.is_empty() && found.log_identity != expected => {

@@ -1,4 +1,4 @@
-//! Table `file`: the files of the object storage that the catalog names, and which of them are marked for deletion (column `doomed`).
+//! Table `file`: the files of the object storage that the catalog names. Column `doomed`: marked for deletion.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ const KINDS: [(FileKind, &str); 5] = [
     (FileKind::Manifest, "manifest"),
 ];
 
-/// Those written or marked for deletion after `revision`, in the order of their paths.
+/// Returns the files written or marked for deletion after `revision`, ordered by path.
 pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<FileRecord>> {
     let sql = "SELECT path, kind, checkpoint, run, subject, bytes, row_count, checksum, min_event_time, max_event_time, doomed
         FROM file WHERE revision > $1";
     let mut files: Vec<FileRecord> = session.rows(sql, values![revision]).await?.iter().map(record).collect::<Result<_>>()?;
-    // Not by the database: its order of text depends on its locale.
+    // Not sorted by the database: its text order depends on its locale.
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
 }
@@ -57,7 +57,8 @@ pub(super) async fn put(session: &mut Session, file: &FileRecord, revision: Revi
     }
 }
 
-/// How many are marked for deletion, and when the first of them was. The commit that marked it is known for a day.
+/// Returns how many files are marked for deletion, and when the first one was. The commit that marked it is remembered
+/// for a day.
 pub(super) async fn marked_for_deletion(session: &mut Session) -> Result<Option<(i64, Micros)>> {
     let sql = "SELECT COUNT(*) AS files, MIN(COALESCE(commits.committed_at, 0)) AS since
         FROM file LEFT JOIN commits ON commits.revision = file.revision WHERE file.doomed = 1";
@@ -66,14 +67,14 @@ pub(super) async fn marked_for_deletion(session: &mut Session) -> Result<Option<
     Ok(row.integer_or_null("since")?.filter(|_| files > 0).map(|since| (files, since)))
 }
 
-/// The first of `paths` that is marked for deletion. Such files are few: they are about to be deleted.
+/// Returns the first of `paths` that is marked for deletion. Such files are few, as they are deleted soon.
 pub(super) async fn first_marked_for_deletion<'p>(session: &mut Session, paths: &'p [String]) -> Result<Option<&'p String>> {
     let rows = session.rows("SELECT path FROM file WHERE doomed = 1", values![]).await?;
     let marked: BTreeSet<String> = rows.iter().map(|row| row.text("path")).collect::<Result<_>>()?;
     Ok(paths.iter().find(|path| marked.contains(*path)))
 }
 
-/// True when the catalog names the file and it is not marked for deletion.
+/// True if the catalog names the file and it is not marked for deletion.
 pub(super) async fn is_named(session: &mut Session, path: &str) -> Result<bool> {
     Ok(session.row("SELECT path FROM file WHERE path = $1 AND doomed = 0", values![path]).await?.is_some())
 }

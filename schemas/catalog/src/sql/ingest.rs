@@ -1,4 +1,4 @@
-//! Table `ingest`: how far `ingest` got in each file, so that a repeat does not double.
+//! Table `ingest`: how far `ingest` got in each file, so that a repeated run appends nothing twice.
 
 use super::session::{Row, Session, values};
 use crate::IngestRecord;

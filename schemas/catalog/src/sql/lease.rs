@@ -1,4 +1,4 @@
-//! Table `lease`: named rights that expire, and what their holders need kept.
+//! Table `lease`: named rights that expire, and what their holders need to be kept.
 
 use super::session::{Row, Session, values};
 use crate::{LeaseRecord, Revision};
@@ -14,8 +14,8 @@ pub(super) async fn get(session: &mut Session, name: &str) -> Result<Option<Leas
     session.row(sql, values![name]).await?.as_ref().map(record).transpose()
 }
 
-/// Stores a lease. Epoch 0 asks for a new epoch: the commit's revision, which is greater than every epoch before it, also
-/// when the lease was released in between.
+/// Stores a lease. Epoch 0 requests a new epoch: the commit's revision, which is greater than every earlier epoch, even
+/// if the lease was released in between.
 pub(super) async fn put(session: &mut Session, lease: &LeaseRecord, revision: Revision) -> Result<()> {
     let sql = "INSERT INTO lease (name, owner, epoch, expires_at, pin) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch, expires_at = excluded.expires_at,
@@ -25,7 +25,7 @@ pub(super) async fn put(session: &mut Session, lease: &LeaseRecord, revision: Re
     session.execute(sql, values).await.map(drop)
 }
 
-/// Deletes the lease where `owner` holds it.
+/// Deletes the lease if `owner` holds it.
 pub(super) async fn remove(session: &mut Session, name: &str, owner: &str) -> Result<()> {
     session.execute("DELETE FROM lease WHERE name = $1 AND owner = $2", values![name, owner]).await.map(drop)
 }

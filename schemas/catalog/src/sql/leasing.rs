@@ -1,4 +1,4 @@
-//! Leases as verbs: take one, keep it, let it go. Each is a commit.
+//! Acquires, renews and releases leases. Each operation is a commit.
 
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use types::vector::Vector;
 use types::{ErrorKind, Result};
 
 impl Catalog {
-    /// Takes the lease until `now + ttl` when it is free (absent, expired, or `owner`'s own); `None` when another holds it.
+    /// Takes the lease until `now + ttl` if it is free (absent, expired, or already `owner`'s); `None` if another
+    /// process holds it.
     ///
-    /// Every acquisition has a new, greater epoch: also the owner's own earlier one is fenced off.
+    /// Every acquisition has a new, greater epoch, which fences off the owner's own earlier one as well.
     pub async fn acquire_lease(
         &self,
         name: &str,
@@ -22,7 +23,7 @@ impl Catalog {
         now: Micros,
         pin: Option<Vector>,
     ) -> Result<Option<LeaseRecord>> {
-        // A look first: many who wait for one lease must not queue for the write lock.
+        // Read first: many processes that wait for one lease must not queue for the write lock.
         if self.lease(name).await?.is_some_and(|held| held.owner != owner && held.expires_at > now) {
             return Ok(None);
         }
@@ -36,8 +37,8 @@ impl Catalog {
         }
     }
 
-    /// Keeps a lease until `now + ttl`, with the pin of `lease` (which its holder may have moved). A conflict when it is
-    /// lost: expired, or another's.
+    /// Extends a lease until `now + ttl`, with the pin of `lease` (which its holder may have moved). Conflict if it is
+    /// lost: expired, or held by another process.
     pub async fn renew_lease(&self, lease: &LeaseRecord, ttl: Duration, now: Micros) -> Result<LeaseRecord> {
         let renewed = LeaseRecord { expires_at: expiry(now, ttl), ..lease.clone() };
         let expect = vec![held(lease, now)];
@@ -45,9 +46,9 @@ impl Catalog {
         Ok(renewed)
     }
 
-    /// Lets go of a lease; nothing happens when it is already lost.
+    /// Releases a lease; does nothing if it is already lost.
     pub async fn release_lease(&self, lease: &LeaseRecord) -> Result<()> {
-        // Whether it has expired does not matter, whether it is still this one does.
+        // It may have expired, but it must still be the same lease.
         let expect = vec![held(lease, Micros::MIN)];
         let remove = vec![Remove::Lease { name: lease.name.clone(), owner: lease.owner.clone() }];
         match self.commit(Commit { id: Uuid::new_v4(), expect, remove, ..Commit::default() }).await {

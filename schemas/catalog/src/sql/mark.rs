@@ -1,4 +1,4 @@
-//! Table `mark`: the last record before each partition's position, by which its log is recognised.
+//! Table `mark`: the last record before each partition's position, which identifies its log.
 
 use std::collections::BTreeMap;
 

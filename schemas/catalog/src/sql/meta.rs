@@ -1,4 +1,4 @@
-//! Tables `meta` and `commits`: who this catalog is, its revision, and which commits it already knows.
+//! Tables `meta` and `commits`: the catalog's identity, its revision, and the commits it remembers.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const REVISION: &str = "SELECT revision FROM meta";
 
-/// Makes the table and its row where they are missing.
+/// Creates the table and its row if missing.
 pub(super) async fn create(session: &mut Session) -> Result<()> {
     session
         .script(
@@ -56,8 +56,8 @@ pub(super) async fn set_format(session: &mut Session, format: i64) -> Result<()>
     session.execute("UPDATE meta SET format = $1", values![format]).await.map(drop)
 }
 
-/// The first statement of every write: on PostgreSQL its row lock puts all commits in one order, and a statement after it
-/// sees all that was committed before.
+/// The first statement of every write: on PostgreSQL its row lock puts all commits in one order, and the statements
+/// after it see everything committed before.
 pub(super) async fn next_revision(session: &mut Session) -> Result<Revision> {
     let sql = "UPDATE meta SET revision = revision + 1 RETURNING revision, format";
     let row = session.row(sql, values![]).await?.ok_or_else(no_row)?;
@@ -70,18 +70,18 @@ pub(super) async fn next_revision(session: &mut Session) -> Result<Revision> {
     row.integer("revision")
 }
 
-/// Notes that this commit deletes a checkpoint or a file: former states cannot be brought up to date past it.
+/// Records that this commit deletes a checkpoint or a file: a state from before it cannot be updated incrementally.
 pub(super) async fn note_removal(session: &mut Session, revision: Revision) -> Result<()> {
     session.execute("UPDATE meta SET removed_revision = $1", values![revision]).await.map(drop)
 }
 
-/// The revision of the commit of this id, when it has already happened.
+/// Returns the revision of the commit with this id, if it has already happened.
 pub(super) async fn revision_of(session: &mut Session, id: Uuid) -> Result<Option<Revision>> {
     let row = session.row("SELECT revision FROM commits WHERE id = $1", values![id]).await?;
     row.map(|row| row.integer("revision")).transpose()
 }
 
-/// The time before which the files of checkpoints can be named no more.
+/// Returns the time before which files of checkpoints can no longer be named.
 pub(super) async fn orphaned_before(session: &mut Session) -> Result<Micros> {
     session.row("SELECT orphaned_before FROM meta", values![]).await?.ok_or_else(no_row)?.integer("orphaned_before")
 }
@@ -91,7 +91,7 @@ pub(super) async fn orphan_before(session: &mut Session, time: Micros) -> Result
     session.execute("UPDATE meta SET orphaned_before = $1 WHERE orphaned_before < $1", values![time]).await.map(drop)
 }
 
-/// Notes a commit by its id, and forgets those that nobody will ask for again.
+/// Records a commit by its id, and forgets those that are too old to be retried.
 pub(super) async fn remember(session: &mut Session, id: Uuid, revision: Revision, now: Micros) -> Result<()> {
     let oldest = now.saturating_sub(REMEMBERED.as_micros() as Micros);
     session.execute("DELETE FROM commits WHERE committed_at < $1", values![oldest]).await?;

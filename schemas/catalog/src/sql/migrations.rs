@@ -5,7 +5,7 @@ use super::meta;
 use super::session::{Session, values};
 use types::{Error, Result};
 
-/// Migration n makes format n out of format n - 1. Never change one that was released: add the next.
+/// Migration n turns format n - 1 into format n. Never change a released one: add the next.
 const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/0001_tables.sql"),
     include_str!("migrations/0002_orphans.sql"),
@@ -16,10 +16,10 @@ const MIGRATIONS: [&str; 4] = [
 /// The format that this version reads and writes.
 pub(super) const FORMAT: i64 = MIGRATIONS.len() as i64;
 
-/// An arbitrary number: processes that open a catalog at the same time migrate one after the other.
+/// An arbitrary number: processes that open a catalog at the same time migrate one at a time.
 const ADVISORY_LOCK: i64 = 0x6261_7365_7374;
 
-/// Brings the catalog to [`FORMAT`] and answers its identity. A newer format is refused.
+/// Migrates the catalog to [`FORMAT`] and returns its identity. A newer format is refused.
 pub(super) async fn migrate(engine: &Engine) -> Result<String> {
     let mut session = engine.write().await?;
     let outcome = migrate_in(&mut session).await;

@@ -1,4 +1,5 @@
-//! Table `partition`: committed positions. They move by compare-and-advance alone: this is the fence of the whole system.
+//! Table `partition`: committed positions. They move by compare-and-advance only, which is the fence of the whole
+//! system.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +25,8 @@ pub(super) async fn get(session: &mut Session, id: &PartitionId) -> Result<Optio
     session.row(sql, values![&*id.stream, id.partition]).await?.as_ref().map(record).transpose()
 }
 
-/// Moves a partition from `start` to `end`, or fails as a conflict. A partition that is absent stands at 0, or at the end
-/// of a gap from 0 that the same commit accepts.
+/// Moves a partition from `start` to `end`, or fails as a conflict. An absent partition is at 0, or at the end of a gap
+/// from 0 that the same commit accepts.
 pub(super) async fn advance(session: &mut Session, advance: &Advance, gaps: &[GapRecord]) -> Result<()> {
     if advance.start < Offset::ZERO || advance.end < advance.start {
         return Err(Error::input("a partition cannot advance backwards")
@@ -66,7 +67,7 @@ fn advance_values(advance: &Advance, from: Option<Offset>) -> Vec<super::session
     values
 }
 
-/// A person accepted that this very stretch is lost: then the log may be another one, too.
+/// True if a person accepted exactly this range as lost: then the log may be another one, too.
 fn is_a_gap(advance: &Advance, gaps: &[GapRecord]) -> bool {
     gaps.iter().any(|gap| gap.partition == advance.partition && gap.start == advance.start && gap.end == advance.end)
 }

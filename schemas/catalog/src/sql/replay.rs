@@ -11,7 +11,7 @@ pub(super) async fn of_stream(session: &mut Session, stream: &str) -> Result<Vec
     session.rows(sql, values![stream]).await?.iter().map(record).collect()
 }
 
-/// A range that begins where a known one does is the longer of the two.
+/// Stores a range. If a known range begins at the same offset, the longer of the two is kept.
 pub(super) async fn put(session: &mut Session, replay: &ReplayRecord) -> Result<()> {
     let sql = "INSERT INTO replay (stream, partition, start_offset, end_offset, replayed_at) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (stream, partition, start_offset) DO UPDATE SET replayed_at = excluded.replayed_at,

@@ -1,4 +1,4 @@
-//! Table `run`: batch runs, asked for, running and ended.
+//! Table `run`: requested, running and ended batch runs.
 
 use uuid::Uuid;
 
@@ -13,10 +13,10 @@ const STATUSES: [(RunStatus, &str); 4] = [
     (RunStatus::Failed, "failed"),
 ];
 
-/// How many ended runs of each view a state holds; all of them are in the history.
+/// How many ended runs of each view a state holds; the history has all of them.
 const RECENT: i64 = 20;
 
-/// The requested and the running ones, and the newest ended ones of each view; newest first.
+/// Returns the requested and running runs, and the newest ended ones of each view; newest first.
 pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
     let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut,
             events_read, rows_written, bytes_written, peak_memory_bytes, error
@@ -35,7 +35,7 @@ pub(super) async fn status(session: &mut Session, id: Uuid) -> Result<Option<Run
     row.map(|row| row.word("status", &STATUSES)).transpose()
 }
 
-/// The history, newest first.
+/// Returns the history, newest first.
 pub(super) async fn history(session: &mut Session, view: Option<&str>, limit: i64) -> Result<Vec<RunRecord>> {
     let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut,
             events_read, rows_written, bytes_written, peak_memory_bytes, error
@@ -43,7 +43,7 @@ pub(super) async fn history(session: &mut Session, view: Option<&str>, limit: i6
     session.rows(sql, values![view.unwrap_or_default(), limit]).await?.iter().map(record).collect()
 }
 
-/// Stores a run; it keeps its place in the history when it is stored again.
+/// Stores a run; storing it again keeps its place in the history.
 pub(super) async fn put(session: &mut Session, run: &RunRecord, revision: Revision) -> Result<()> {
     let sql = "INSERT INTO run (id, added_revision, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut,
             events_read, rows_written, bytes_written, peak_memory_bytes, error)

@@ -1,5 +1,5 @@
-//! One open transaction on either engine. All tables are made of TEXT and BIGINT, so two kinds of value are enough and the
-//! same SQL (`$1` placeholders) runs on both.
+//! One open transaction on either engine. All tables consist of TEXT and BIGINT columns, so two kinds of value are
+//! enough and the same SQL (`$1` placeholders) runs on both.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,25 +12,25 @@ use uuid::Uuid;
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
-/// A transaction. Dropped without [`Session::commit`] it changes nothing.
+/// A transaction. If dropped without [`Session::commit`], it changes nothing.
 pub(super) enum Session {
     Sqlite(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
 }
 
-/// What is bound to a placeholder.
+/// A value bound to a placeholder.
 pub(super) enum Value {
     Integer(Option<i64>),
     Text(Option<String>),
 }
 
-/// A row of an answer; columns are read by name.
+/// A row of a result; columns are read by name.
 pub(super) enum Row {
     Sqlite(SqliteRow),
     Postgres(PgRow),
 }
 
-/// `values![a, b]`: what a statement's placeholders stand for, in their order.
+/// `values![a, b]`: the values of a statement's placeholders, in order.
 macro_rules! values {
     ($($value:expr),* $(,)?) => { vec![$($crate::sql::session::Value::from($value)),*] };
 }
@@ -50,7 +50,7 @@ macro_rules! query {
 }
 
 impl Session {
-    /// Runs one statement and answers how many rows it touched.
+    /// Runs one statement and returns how many rows it affected.
     pub(super) async fn execute(&mut self, sql: &'static str, values: Vec<Value>) -> Result<u64> {
         match self {
             Session::Sqlite(tx) => query!(Sqlite, sql, values).execute(&mut **tx).await.map(|done| done.rows_affected()),
@@ -80,7 +80,7 @@ impl Session {
         .map_err(failed)
     }
 
-    /// The first row of the answer.
+    /// Returns the first row of the result.
     pub(super) async fn row(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Option<Row>> {
         Ok(self.rows(sql, values).await?.into_iter().next())
     }
@@ -101,7 +101,7 @@ impl Session {
         .map_err(failed)
     }
 
-    /// Commits what went well, and takes back what did not.
+    /// Commits on success, and rolls back on an error.
     pub(super) async fn finish<T>(self, outcome: Result<T>) -> Result<T> {
         match outcome {
             Ok(value) => self.commit().await.map(|()| value),
@@ -133,7 +133,7 @@ impl Row {
         self.get(column)
     }
 
-    /// An integer of a narrower type.
+    /// Reads an integer of a narrower type.
     pub(super) fn number<T: TryFrom<i64>>(&self, column: &'static str) -> Result<T> {
         let found = self.integer(column)?;
         T::try_from(found).map_err(|_| unreadable(column, &found))
@@ -153,7 +153,7 @@ impl Row {
         found.parse().map(Some).map_err(|_| unreadable(column, &found))
     }
 
-    /// A word that stands for one of the `known` values.
+    /// Reads a word that stands for one of the `known` values.
     pub(super) fn word<T: Copy>(&self, column: &'static str, known: &[(T, &'static str)]) -> Result<T> {
         let found = self.text(column)?;
         known.iter().find(|(_, word)| *word == found).map(|(value, _)| *value).ok_or_else(|| unreadable(column, &found))
@@ -171,7 +171,7 @@ impl Row {
     }
 }
 
-/// The word that stands for `value` in a column; [`Row::word`] reads it back from the same list.
+/// Returns the word that stands for `value` in a column; [`Row::word`] reads it back with the same list.
 pub(super) fn word_of<T: PartialEq>(value: &T, known: &[(T, &'static str)]) -> Result<&'static str> {
     known.iter().find(|(one, _)| one == value).map(|(_, word)| *word).ok_or_else(|| Error::internal("a catalog value has no word"))
 }
@@ -246,7 +246,7 @@ impl From<Option<&Vector>> for Value {
     }
 }
 
-/// What the caller can do about a failure of the engine. Only `Unavailable` is worth a retry.
+/// Converts a failure of the engine by what the caller can do about it. Only `Unavailable` is worth a retry.
 pub(super) fn failed(error: sqlx::Error) -> Error {
     let kind = match &error {
         sqlx::Error::Database(database) => match database.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {

@@ -1,4 +1,4 @@
-//! Table `snapshot`: what each view version is served from.
+//! Table `snapshot`: the snapshot from which each view version is served.
 
 use super::session::{Row, Session, values};
 use crate::SnapshotRecord;

@@ -1,5 +1,5 @@
-//! The whole state as of one moment. A checkpoint never changes and a file seldom does, so a reader that has a former
-//! state reads only what was written since: the cost follows the change, not the size.
+//! Reads the whole state as of one point in time. A checkpoint never changes and a file rarely does, so a reader that
+//! has an earlier state reads only what was written since: the cost depends on the change, not on the size.
 
 use super::session::Session;
 use super::{checkpoint, damage, definition, file, gap, lease, mark, meta, partition, run, snapshot};
@@ -10,14 +10,14 @@ use types::files::FileRecord;
 /// Before all revisions.
 const NEVER: Revision = -1;
 
-/// Reads the state in one transaction; `last` is a state that was read before, if any.
+/// Reads the state in one transaction; `last` is a state that was read earlier, if any.
 pub(super) async fn read(session: &mut Session, last: Option<&CatalogState>) -> Result<CatalogState> {
     let meta = meta::read(session).await?;
     let last = last.filter(|last| last.identity == meta.identity && last.revision <= meta.revision);
     if let Some(last) = last.filter(|last| last.revision == meta.revision) {
         return Ok(last.clone());
     }
-    // What was deleted cannot be seen among what was written: then everything is read again.
+    // Deletions do not show in what was written since: after one, everything is read again.
     let last = last.filter(|last| meta.removed_revision <= last.revision);
     let since = last.map_or(NEVER, |last| last.revision);
     let (known_checkpoints, known_files) = last.map_or((&[][..], &[][..]), |last| (&last.checkpoints, &last.files));
@@ -45,7 +45,7 @@ fn extended(known: &[CheckpointRecord], newer: Vec<CheckpointRecord>) -> Vec<Che
     all
 }
 
-/// Both are in the order of their paths; a path in both is the newer one's.
+/// Merges two lists ordered by path; for a path in both, the newer entry wins.
 fn updated(known: &[FileRecord], newer: Vec<FileRecord>) -> Vec<FileRecord> {
     let mut all = Vec::with_capacity(known.len() + newer.len());
     let mut known = known.iter().peekable();

@@ -10,7 +10,7 @@ const KNOWN: &str = "TEXT, BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), DATE, TIM
 const NAMES: [&str; 11] = ["TEXT", "BOOLEAN", "INT", "BIGINT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMPTZ", "UUID", "BYTEA", "JSON"];
 const LARGEST_PRECISION: u8 = 38;
 
-/// What other systems call them.
+/// Type names of other systems.
 const ELSEWHERE: [(&str, &str); 28] = [
     ("string", "TEXT"),
     ("varchar", "TEXT"),
@@ -42,7 +42,7 @@ const ELSEWHERE: [(&str, &str); 28] = [
     ("array", "a type with [], such as TEXT[]"),
 ];
 
-/// Reads a type. `None` when it is wrong, which is recorded; the cursor then stands somewhere in the column.
+/// Reads a type. Returns `None` and records the mistake if it is wrong; the cursor is then somewhere in the column.
 pub(super) fn parse(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<ColumnType> {
     let Some(Token::Word(Word { value, quote_style: None, .. })) = cursor.peek().map(|lexeme| &lexeme.token.token) else {
         problems.push(cursor.expected(&format!("a type: {KNOWN}")));
@@ -70,7 +70,7 @@ pub(super) fn parse(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Opti
     array_of(item, cursor, problems)
 }
 
-/// The type itself, or an array of it when `[]` follows.
+/// Returns the type itself, or an array of it if `[]` follows.
 fn array_of(item: ColumnType, cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<ColumnType> {
     if !cursor.take(&Token::LBracket) {
         return Some(item);

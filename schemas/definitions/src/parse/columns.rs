@@ -8,8 +8,8 @@ use super::{column_types, json_path, names};
 use crate::{Column, ColumnType, Diagnostics, TimeUnit};
 use types::suggest;
 
-/// A column as declared. `column` is absent when something in it is wrong: the name is known all the same, so that
-/// options which name it are not called wrong too.
+/// A column as declared. `column` is absent if something in it is wrong: the name is still known, so that options that
+/// name it are not reported too.
 #[derive(Debug)]
 pub(super) struct Declared {
     pub(super) name: String,
@@ -17,7 +17,7 @@ pub(super) struct Declared {
     pub(super) column: Option<Column>,
 }
 
-/// Reads the columns from `(` to `)`. `None` when there is no list at all.
+/// Reads the columns from `(` to `)`. Returns `None` if there is no list.
 pub(super) fn parse(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<Vec<Declared>> {
     let open_at = cursor.place();
     if !cursor.take(&Token::LParen) {
@@ -56,7 +56,7 @@ pub(super) fn parse(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Opti
     }
 }
 
-/// Reads one column up to the `,` or `)` behind it, or up to where it goes wrong.
+/// Reads one column up to the following `,` or `)`, or up to its first mistake.
 fn parse_column(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<Declared> {
     let at = cursor.place();
     let lexeme = cursor.peek();
@@ -72,7 +72,7 @@ fn parse_column(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<D
     cursor.advance();
     let before = problems.len();
     problems.extend(names::check(&name, "column", at));
-    // The members of a record keep the case that the column was written in.
+    // Members of a record keep the case in which the column was written.
     let member = match &lexeme.token.token {
         Token::Word(Word { value, .. }) => value.clone(),
         _ => name.clone(),

@@ -1,4 +1,4 @@
-//! Definitions held against each other: names are one space for streams and views, and a topic belongs to one stream.
+//! Finds conflicts between definitions: streams and views share one namespace, and a topic belongs to one stream.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::statement::Found;
 use super::tokens::Place;
 use crate::Diagnostic;
 
-/// What has been defined so far, and where.
+/// The definitions so far, and their places.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     names: HashMap<Arc<str>, (&'static str, Defined)>,
@@ -22,7 +22,7 @@ struct Defined {
 }
 
 impl Known {
-    /// Adds a definition, unless an earlier one has its name or topic: then what is wrong with it.
+    /// Adds a definition. If an earlier one has its name or topic, returns the conflict instead.
     pub(super) fn conflict(&mut self, item: &Found, file: Option<&Path>) -> Option<Diagnostic> {
         let (kind, name, name_at) = match item {
             Found::Stream { definition, name_at, .. } => ("stream", &definition.name, *name_at),

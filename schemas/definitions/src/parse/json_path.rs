@@ -1,6 +1,6 @@
 //! Paths into a JSON record: `$.a.b`, `$."with a dot.in it".c`.
 
-/// A wrong path: how many characters in, what was found, what to write.
+/// A mistake in a path: its position in characters, what was found, and what to write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PathProblem {
     pub(super) offset: usize,
@@ -52,14 +52,14 @@ pub(super) fn parse(text: &str) -> Result<Vec<String>, PathProblem> {
     Ok(members)
 }
 
-/// Up to the next `.` or `[`.
+/// Reads up to the next `.` or `[`.
 fn plain(characters: &[char], begin: usize) -> (String, usize) {
     let member: String = characters[begin..].iter().take_while(|c| !matches!(c, '.' | '[' | '"')).collect();
     let end = begin + member.chars().count();
     (member, end)
 }
 
-/// Up to the closing quote; an end past the text when there is none.
+/// Reads up to the closing quote; without one, returns an end past the text.
 fn quoted(characters: &[char], begin: usize) -> (String, usize) {
     let member: String = characters[begin..].iter().take_while(|c| **c != '"').collect();
     let end = begin + member.chars().count() + 1;

@@ -7,7 +7,7 @@ use crate::{Diagnostic, Diagnostics};
 
 const LONGEST: usize = 100;
 
-/// A stream's or view's name. `None` when there is none to be seen; a wrong one is recorded and returned.
+/// Reads the name of a stream or view. Returns `None` if there is none; a wrong name is recorded and returned.
 pub(super) fn definition_name(cursor: &mut Cursor<'_>, what: &str, problems: &mut Diagnostics) -> Option<(String, Place)> {
     let begins_the_rest = ["as", "with", "select"].iter().any(|word| cursor.at_word(word));
     let name = (!begins_the_rest).then(|| cursor.peek().and_then(|lexeme| identifier(&lexeme.token.token))).flatten();
@@ -30,7 +30,7 @@ pub(super) fn definition_name(cursor: &mut Cursor<'_>, what: &str, problems: &mu
     Some((name, at))
 }
 
-/// An identifier as SQL takes it: without quotes in lower case, with double quotes as it stands.
+/// Returns an identifier by SQL's rules: lower case without quotes, unchanged in double quotes.
 pub(super) fn identifier(token: &Token) -> Option<String> {
     match token {
         Token::Word(Word { value, quote_style: None, .. }) => Some(value.to_lowercase()),
@@ -39,7 +39,8 @@ pub(super) fn identifier(token: &Token) -> Option<String> {
     }
 }
 
-/// What is wrong with a name: letters, digits and `_`, a letter in front; a leading `_` and `__` are the system's.
+/// Returns what is wrong with a name. A name has letters, digits and `_`, and begins with a letter; a leading `_` and
+/// `__` are reserved for the system.
 pub(super) fn check(name: &str, what: &str, at: Place) -> Option<Diagnostic> {
     let wrong = |problem: &str, help: &str| Some(at.error(format!("the {what}'s name '{name}' {problem}")).help(help));
     let allowed = "names are letters (a to z), digits and '_', with a letter in front";

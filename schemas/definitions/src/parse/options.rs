@@ -1,4 +1,4 @@
-//! Lists of options: `(key = 'value', flag = true)`, as behind WITH and OPTIONS.
+//! Reads lists of options: `(key = 'value', flag = true)`, as after WITH and OPTIONS.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::Diagnostics;
 use crate::durations::parse_duration;
 use types::suggest;
 
-/// The options of one list: known names, each once.
+/// The options of one list: known names, each at most once.
 #[derive(Debug)]
 pub(super) struct Options {
     entries: Vec<Entry>,
@@ -22,9 +22,9 @@ pub(super) struct Entry {
     pub(super) name_at: Place,
     pub(super) value: Value,
     pub(super) value_at: Place,
-    /// The value's characters stand in the source as they are, so that a place inside it can be named.
+    /// The value's characters are the same as in the source, so that a place inside it can be given.
     plain: bool,
-    /// The value as it is written.
+    /// The value as written.
     written: String,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Value {
     Text(String),
     Flag(bool),
     Number(String),
-    /// Something else: a bare word.
+    /// Anything else: a bare word.
     Other,
 }
 
@@ -42,7 +42,7 @@ impl Options {
         Self { entries: Vec::new() }
     }
 
-    /// Reads a list from its `(` to its `)`. Unknown and repeated options are recorded and left out.
+    /// Reads a list from its `(` to its `)`. Unknown and repeated options are recorded and skipped.
     pub(super) fn parse(cursor: &mut Cursor<'_>, what: &str, known: &[&str], problems: &mut Diagnostics) -> Options {
         let mut options = Options::none();
         if !cursor.take(&Token::LParen) {
@@ -88,7 +88,7 @@ impl Options {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// The text of an option, if it is there and is a text.
+    /// Returns the text of an option, if it is present and is a text.
     pub(super) fn text(&self, name: &str, problems: &mut Diagnostics) -> Option<(&str, &Entry)> {
         let entry = self.find(name)?;
         match &entry.value {
@@ -115,7 +115,7 @@ impl Options {
         }
     }
 
-    /// A whole number of at least 1.
+    /// Returns a whole number of at least 1.
     pub(super) fn whole_number(&self, name: &str, problems: &mut Diagnostics) -> Option<u32> {
         let entry = self.find(name)?;
         let number = match &entry.value {
@@ -142,7 +142,7 @@ impl Options {
 }
 
 impl Entry {
-    /// The place of a character of the value; the value's own where its characters are not those of the source.
+    /// Returns the place of a character of the value; the value's own place if its characters differ from the source's.
     pub(super) fn inside(&self, characters: usize) -> Place {
         if self.plain { self.value_at.right(1 + characters) } else { self.value_at }
     }

@@ -1,4 +1,4 @@
-//! Statements: where each begins and ends, and the head that streams and views have in common.
+//! Splits a text into statements, and reads the head that streams and views have in common.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use crate::depth::{TooDeep, too_deep};
 use crate::{Diagnostics, StreamDefinition, ViewDefinition};
 use types::suggest;
 
-/// A definition without mistakes of its own, with the places that a conflict with another one would name.
+/// A definition without mistakes of its own, with the places that a conflict with another one refers to.
 #[derive(Debug)]
 pub(super) enum Found {
     Stream { definition: StreamDefinition, name_at: Place, topic_at: Place },
     View { definition: ViewDefinition, name_at: Place },
 }
 
-/// What stands before a definition's own part.
+/// The common part of a definition, before its own part.
 pub(super) struct Head {
     pub(super) name: Arc<str>,
     pub(super) name_at: Place,
-    /// Line of `CREATE`.
+    /// The line of `CREATE`.
     pub(super) line: usize,
     /// The whole statement, without the `;`.
     pub(super) sql: String,
 }
 
-/// Parses one text: its definitions without mistakes, and all mistakes.
+/// Parses one text. Returns its definitions without mistakes, and all mistakes.
 pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     let (lexemes, cut_short) = cut(source);
     let mut problems = Diagnostics::new();
@@ -37,7 +37,7 @@ pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     }
     let mut statements = split(&lexemes, &mut problems);
     if let Some(problem) = cut_short {
-        // The statement that could not be read to its end would only be answered with mistakes it may not have.
+        // The statement that could not be read to its end would only produce false mistakes.
         let open = statements.pop_if(|last| last.last().is_some_and(|token| token.end == lexemes.last().map_or(0, |end| end.end)));
         problems.push(problem.leaving_out(open.and_then(name_of)));
     }
@@ -56,7 +56,7 @@ pub(super) fn parse_source(source: &str) -> (Vec<Found>, Diagnostics) {
     (found, problems)
 }
 
-/// Cuts at each `;`, and before a `CREATE STREAM` or `CREATE VIEW` whose `;` was forgotten.
+/// Splits at each `;`, and before a `CREATE STREAM` or `CREATE VIEW` whose preceding `;` is missing.
 fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexeme]> {
     let mut statements = Vec::new();
     let mut begin = 0;
@@ -87,7 +87,7 @@ fn split<'a>(lexemes: &'a [Lexeme], problems: &mut Diagnostics) -> Vec<&'a [Lexe
     statements
 }
 
-/// The name that a statement would define: the last one before its `(`, WITH, AS or SELECT.
+/// Returns the name that a statement would define: the last one before its `(`, WITH, AS or SELECT.
 fn name_of(statement: &[Lexeme]) -> Option<String> {
     let ends_the_head = |lexeme: &Lexeme| lexeme.is(&Token::LParen) || ["with", "as", "select"].iter().any(|word| lexeme.is_word(word));
     let head = statement.iter().take_while(|lexeme| !ends_the_head(lexeme));

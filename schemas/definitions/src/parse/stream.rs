@@ -12,10 +12,10 @@ use types::suggest;
 
 const OPTIONS: [&str; 8] = ["topic", "format", "event_time", "id", "dedup_within", "key", "retention", "keep_raw"];
 
-/// How long a repeated id is looked for where `dedup_within` is not given.
+/// How far back ids are compared if `dedup_within` is not given.
 const DEFAULT_DEDUP_WITHIN: Duration = Duration::from_secs(600);
 
-/// Reads what stands behind the name.
+/// Reads what follows the name.
 pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
     let declared = columns::parse(&mut cursor, problems)?;
@@ -89,7 +89,7 @@ fn missing_event_time(declared: &[Declared]) -> String {
     }
 }
 
-/// The column that an option names, as written or in lower case.
+/// Returns the column that an option names, as written or in lower case.
 fn named_column<'a>(name: &str, entry: &Entry, declared: &'a [Declared], problems: &mut Diagnostics) -> Option<&'a Declared> {
     let lower = name.to_lowercase();
     let found = declared.iter().find(|column| column.name == name).or_else(|| declared.iter().find(|column| column.name == lower));
@@ -104,7 +104,7 @@ fn named_column<'a>(name: &str, entry: &Entry, declared: &'a [Declared], problem
     found
 }
 
-/// The column of `id` or `key`.
+/// Returns the column of `id` or `key`.
 fn key_column(option: &str, options: &Options, declared: &[Declared], problems: &mut Diagnostics) -> Option<String> {
     let (name, entry) = options.text(option, problems)?;
     let column = named_column(name, entry, declared, problems)?.column.as_ref()?;
@@ -136,7 +136,7 @@ fn check_format(options: &Options, problems: &mut Diagnostics) {
     }
 }
 
-/// With an id and without a word about it: ten minutes.
+/// Defaults to ten minutes for a stream with an id.
 fn dedup_within(options: &Options, problems: &mut Diagnostics) -> Option<Duration> {
     let has_id = options.find("id").is_some();
     if !has_id && let Some(entry) = options.find("dedup_within") {
@@ -150,7 +150,7 @@ fn dedup_within(options: &Options, problems: &mut Diagnostics) -> Option<Duratio
     }
 }
 
-/// Ids are read again from the archive, so it must reach back as far as they are looked for.
+/// The archive must reach back at least as far as `dedup_within`, as ids are reread from it.
 fn retention(options: &Options, dedup_within: Option<Duration>, problems: &mut Diagnostics) -> Option<Duration> {
     let (retention, entry) = options.duration("retention", problems)?;
     if dedup_within.is_some_and(|within| within > retention) {

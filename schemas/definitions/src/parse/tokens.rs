@@ -1,11 +1,11 @@
-//! The text as tokens with their places, and a cursor over the tokens of one statement.
+//! Splits a text into tokens with their places, and provides a cursor over the tokens of one statement.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::Diagnostic;
 
-/// A token that is not white space or a comment, and the bytes of the text it stands for.
+/// A token that is not white space or a comment, and its byte range in the text.
 #[derive(Debug, Clone)]
 pub(super) struct Lexeme {
     pub(super) token: TokenWithSpan,
@@ -20,7 +20,7 @@ pub(super) struct Place {
     pub(super) column: usize,
 }
 
-/// A place in one statement: reads words and symbols, and never goes past the end.
+/// A position in one statement: reads words and symbols, and never moves past the end.
 #[derive(Debug, Clone)]
 pub(super) struct Cursor<'a> {
     source: &'a str,
@@ -28,10 +28,10 @@ pub(super) struct Cursor<'a> {
     next: usize,
 }
 
-/// Cuts a text into tokens. Where it cannot go on (an open quote), the tokens so far come with the reason.
+/// Cuts a text into tokens. If it cannot continue (an open quote), returns the tokens so far and the reason.
 pub(super) fn cut(source: &str) -> (Vec<Lexeme>, Option<Diagnostic>) {
     let mut tokens = Vec::new();
-    // The dialect that our sessions plan with.
+    // The dialect that our sessions use for planning.
     let outcome = Tokenizer::new(&GenericDialect {}, source).tokenize_with_location_into_buf(&mut tokens);
     let mut problem = outcome.err().map(|error| Place::from(error.location).error(lower_first(&error.message)));
     let mut bytes = ByteFinder::new(source);
@@ -54,7 +54,8 @@ pub(super) fn cut(source: &str) -> (Vec<Lexeme>, Option<Diagnostic>) {
     (lexemes, problem)
 }
 
-/// The tokenizer reads `/*! .. */` as SQL and its tokens have no places of their own: other tokens' places are one unbroken chain.
+/// The tokenizer reads `/*! .. */` as SQL, and its tokens have no places; the places of all other tokens are
+/// contiguous.
 fn comment_hint(at: Location) -> Diagnostic {
     Place::from(at).error("found a comment that begins with '/*!' at or before this place").help("write /* .. */ or -- ..")
 }
@@ -64,7 +65,7 @@ impl Lexeme {
         self.token.span.start.into()
     }
 
-    /// The place right behind it.
+    /// Returns the place right after the token.
     pub(super) fn end_place(&self) -> Place {
         self.token.span.end.into()
     }
@@ -73,7 +74,7 @@ impl Lexeme {
         self.token.token == *token
     }
 
-    /// True for this word without quotes, in any case.
+    /// True if this is the word, unquoted, in any case.
     pub(super) fn is_word(&self, word: &str) -> bool {
         matches!(&self.token.token, Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case(word))
     }
@@ -98,7 +99,7 @@ impl<'a> Cursor<'a> {
         Some(lexeme)
     }
 
-    /// What is left.
+    /// Returns the remaining tokens.
     pub(super) fn rest(&self) -> &'a [Lexeme] {
         &self.lexemes[self.next.min(self.lexemes.len())..]
     }
@@ -115,28 +116,28 @@ impl<'a> Cursor<'a> {
         self.peek().is_some_and(|lexeme| lexeme.is(token))
     }
 
-    /// Steps over the word if it is next.
+    /// Consumes the word if it is next.
     pub(super) fn take_word(&mut self, word: &str) -> bool {
         let found = self.at_word(word);
         self.next += usize::from(found);
         found
     }
 
-    /// Steps over the words if all of them are next.
+    /// Consumes the words if all of them are next.
     pub(super) fn take_words(&mut self, words: &[&str]) -> bool {
         let found = words.iter().enumerate().all(|(i, word)| self.lexemes.get(self.next + i).is_some_and(|lexeme| lexeme.is_word(word)));
         self.next += if found { words.len() } else { 0 };
         found
     }
 
-    /// Steps over the symbol if it is next.
+    /// Consumes the symbol if it is next.
     pub(super) fn take(&mut self, token: &Token) -> bool {
         let found = self.at(token);
         self.next += usize::from(found);
         found
     }
 
-    /// The place of the next token, or right behind the last one.
+    /// Returns the place of the next token, or the place right after the last one.
     pub(super) fn place(&self) -> Place {
         match (self.peek(), self.lexemes.last()) {
             (Some(lexeme), _) => lexeme.place(),
@@ -145,7 +146,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next token as a message names it.
+    /// Returns the next token as messages show it.
     pub(super) fn found(&self) -> String {
         match self.peek() {
             Some(lexeme) => self.describe(lexeme),
@@ -153,12 +154,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An error at the next token: what was found instead of what.
+    /// Returns an error at the next token: what was found, and what was expected.
     pub(super) fn expected(&self, what: &str) -> Diagnostic {
         self.place().error(format!("found {}", self.found())).help(format!("expected {what}"))
     }
 
-    /// A token's text, shortened.
+    /// Returns a token's text, shortened.
     pub(super) fn describe(&self, lexeme: &Lexeme) -> String {
         const LONGEST: usize = 40;
         let text = self.text(lexeme);
@@ -173,7 +174,7 @@ impl<'a> Cursor<'a> {
         self.source.get(lexeme.start..lexeme.end).unwrap_or_default()
     }
 
-    /// The source from the first of these tokens to the last.
+    /// Returns the source from the first of these tokens to the last.
     pub(super) fn text_of(&self, lexemes: &[Lexeme]) -> &'a str {
         match (lexemes.first(), lexemes.last()) {
             (Some(first), Some(last)) => self.source.get(first.start..last.end).unwrap_or_default(),
@@ -181,7 +182,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes to the next `,` or `)` that belongs to the list the cursor is in, or to the end.
+    /// Moves to the next `,` or `)` of the list the cursor is in, or to the end.
     pub(super) fn skip_item(&mut self) {
         let mut depth = 0usize;
         while let Some(lexeme) = self.peek() {
@@ -206,7 +207,7 @@ impl Place {
         Place { column: self.column.saturating_add(characters), ..self }
     }
 
-    /// The place right behind a text that begins at 1:1.
+    /// Returns the place right after a text that begins at 1:1.
     pub(super) fn behind(text: &str) -> Place {
         let last_line = text.rsplit('\n').next().unwrap_or_default();
         Place { line: text.matches('\n').count() + 1, column: last_line.chars().count() + 1 }
@@ -219,7 +220,8 @@ impl From<Location> for Place {
     }
 }
 
-/// Finds the byte of a location. Locations mostly rise, so it goes on from the last one; otherwise it begins again at the line.
+/// Finds the byte of a location. Locations mostly rise, so the search continues from the last one; otherwise it
+/// restarts at the line.
 struct ByteFinder<'a> {
     source: &'a str,
     lines: Vec<usize>,

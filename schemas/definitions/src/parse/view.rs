@@ -20,7 +20,7 @@ const OPTIONS: [&str; 7] = ["windows", "every", "schedule", "timezone", "precisi
 const PRECISIONS: [Level; 6] = [Level::Second1, Level::Seconds10, Level::Minute1, Level::Minutes5, Level::Hour1, Level::Day1];
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Reads what stands behind the name.
+/// Reads what follows the name.
 pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
     let before = problems.len();
     refuse_column_list(&mut cursor, problems);
@@ -67,7 +67,7 @@ fn refuse_column_list(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) {
     }
 }
 
-/// The SELECT as it stands in the source. `None` when it is missing or not SQL.
+/// Returns the SELECT as written in the source. `None` if it is missing or not SQL.
 fn select(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<(Place, String)> {
     if !cursor.take_word("as") {
         problems.push(cursor.expected("AS and the view's SELECT"));
@@ -87,7 +87,7 @@ fn select(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) -> Option<(Place,
     Some((at, cursor.text_of(tokens).to_owned()))
 }
 
-/// What DataFusion's parser does not understand in the rest of the statement, at its place in the file.
+/// Returns what DataFusion's parser does not understand in the rest of the statement, at its place in the file.
 fn syntax_error(cursor: &Cursor<'_>) -> Option<Diagnostic> {
     let tokens: Vec<TokenWithSpan> = cursor.rest().iter().map(|lexeme| lexeme.token.clone()).collect();
     let end = cursor.rest().last().map_or(cursor.place(), |last| last.end_place());
@@ -199,7 +199,7 @@ fn precision(options: &Options, windows: &[NamedWindow], problems: &mut Diagnost
     Some(level)
 }
 
-/// A window is cut at the precision: one that is shorter would answer for a longer time than it says.
+/// A window is cut at the precision: a shorter window would cover a longer time than its name says.
 fn refuse_coarse_precision(level: Level, length_us: Option<i64>, windows: &[NamedWindow], entry: &Entry, problems: &mut Diagnostics) {
     let shorter = |window: &&NamedWindow| length_us.is_some_and(|length_us| (window.length.as_micros() as i64) < length_us);
     if let Some(window) = windows.iter().find(shorter) {

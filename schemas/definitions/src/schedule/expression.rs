@@ -1,7 +1,7 @@
-//! A Unix cron expression, read field by field and handed to the cron crate as plain lists of numbers.
+//! Reads a Unix cron expression field by field, and passes it to the cron crate as plain lists of numbers.
 //!
-//! The crate's own reading differs from Unix (Sunday is 1, seconds come first, both day fields must match), so nothing but
-//! lists and `*` goes to it.
+//! The crate's own rules differ from Unix (Sunday is 1, seconds come first, both day fields must match), so it gets
+//! only lists and `*`.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -10,21 +10,21 @@ use chrono::{DateTime, Utc};
 
 use types::{Error, Result};
 
-/// A cron expression, ready to be asked for the next match on a clock that never changes.
+/// A cron expression that finds its next match on a clock that never changes.
 #[derive(Debug)]
 pub(super) struct Expression {
-    /// One, or two when day of month *or* weekday is to match.
+    /// One schedule, or two when day of month *or* weekday is to match.
     alternatives: Vec<cron::Schedule>,
     /// True when the hour field covers all 24 hours.
     pub(super) every_hour: bool,
 }
 
-/// What one field may hold.
+/// The values that one field may hold.
 struct Field {
     name: &'static str,
     min: u32,
     max: u32,
-    /// Names of the values from `min` on.
+    /// Names of the values, starting at `min`.
     names: &'static [&'static str],
 }
 
@@ -76,14 +76,14 @@ impl Expression {
         Ok(Expression { alternatives, every_hour })
     }
 
-    /// The first match after `after` (seconds since 1970), on a clock without zone or changes.
+    /// Returns the first match after `after` (seconds since 1970), on a clock without zone or changes.
     pub(super) fn next_after(&self, after: i64) -> Option<i64> {
         let after: DateTime<Utc> = DateTime::from_timestamp(after, 0)?;
         self.alternatives.iter().filter_map(|alternative| alternative.after(&after).next()).map(|next| next.timestamp()).min()
     }
 }
 
-/// Each field as the cron crate reads it: `*` or a list, weekdays from Sunday = 1.
+/// Writes each field for the cron crate: `*` or a list, with weekdays from Sunday = 1.
 fn crate_lists(values: &[BTreeSet<u32>]) -> [String; 6] {
     std::array::from_fn(|i| {
         let is_weekday = i == WEEKDAY;
@@ -96,7 +96,7 @@ fn crate_lists(values: &[BTreeSet<u32>]) -> [String; 6] {
     })
 }
 
-/// Whether a day field narrows the days: by cron(5) one that begins with `*` does not count, whatever its step.
+/// Whether a day field restricts the days: by cron(5), one that begins with `*` does not, whatever its step.
 fn is_restricted(word: &str) -> bool {
     !word.starts_with(['*', '?'])
 }
@@ -115,7 +115,7 @@ impl Field {
         Ok(values)
     }
 
-    /// The bounds of `*`, `a-b` or `a` (with a step, `a` runs to the end).
+    /// Returns the bounds of `*`, `a-b` or `a` (with a step, `a` runs to the end).
     fn range(&self, range: &str, has_step: bool) -> Result<(u32, u32), String> {
         let is_weekday = self.max == 7;
         let end = if is_weekday { 6 } else { self.max };

@@ -1,6 +1,6 @@
-//! From matches on a zone's wall clock to instants, with clocks that change.
+//! Converts matches on a zone's wall clock to instants, including clock changes.
 //!
-//! All times are seconds since 1970: of UTC for instants, of the wall clock for local times.
+//! All times are seconds since 1970: UTC for instants, the wall clock for local times.
 
 use chrono::{DateTime, NaiveDateTime, Offset, TimeZone};
 use chrono_tz::Tz;
@@ -8,10 +8,10 @@ use chrono_tz::Tz;
 use super::expression::Expression;
 
 const DAY: i64 = 86_400;
-/// Years the cron crate and the zone tables know.
+/// The last year that the cron crate and the zone tables support.
 const LAST: i64 = 4_133_980_800; // 2101-01-01
 
-/// The first instant after `after` that the expression names in this zone; `None` past the year 2100.
+/// Returns the first instant after `after` that matches the expression in this zone; `None` past the year 2100.
 pub(super) fn next_after(expression: &Expression, zone: Tz, after: i64) -> Option<i64> {
     let after = after.clamp(-DAY, LAST);
     match expression.every_hour {
@@ -20,7 +20,7 @@ pub(super) fn next_after(expression: &Expression, zone: Tz, after: i64) -> Optio
     }
 }
 
-/// Every instant at which the wall clock shows a match: none in an hour that is left out, both in an hour that comes twice.
+/// Uses every instant at which the wall clock shows a match: none in a skipped hour, both in a repeated hour.
 fn next_by_the_clock(expression: &Expression, zone: Tz, after: i64) -> Option<i64> {
     let mut from = after;
     let mut offset = offset_at(zone, after)?;
@@ -32,7 +32,7 @@ fn next_by_the_clock(expression: &Expression, zone: Tz, after: i64) -> Option<i6
     }
 }
 
-/// One instant for every local time that matches: the first of two, and the end of the gap for one that is left out.
+/// Uses one instant for every local time that matches: the first of two, and the end of the gap for a skipped one.
 fn next_once(expression: &Expression, zone: Tz, after: i64) -> Option<i64> {
     let mut local = after + offset_at(zone, after)?;
     loop {
@@ -44,7 +44,7 @@ fn next_once(expression: &Expression, zone: Tz, after: i64) -> Option<i64> {
     }
 }
 
-/// The first instant at which the wall clock shows `local`, or has passed over it.
+/// Returns the first instant at which the wall clock shows `local` or a later time.
 fn first_instant(zone: Tz, local: i64) -> Option<i64> {
     let naive: NaiveDateTime = DateTime::from_timestamp(local, 0)?.naive_utc();
     if let Some(instant) = zone.from_local_datetime(&naive).earliest() {
@@ -54,7 +54,7 @@ fn first_instant(zone: Tz, local: i64) -> Option<i64> {
     first_change(zone, offset_at(zone, before)?, before, local + 2 * DAY)
 }
 
-/// The first instant in `(from, to]` with another offset than `offset`, which is the one at `from`.
+/// Returns the first instant in `(from, to]` with an offset other than `offset`, which is the one at `from`.
 fn first_change(zone: Tz, offset: i64, from: i64, to: i64) -> Option<i64> {
     let differs = |time: i64| offset_at(zone, time).is_some_and(|there| there != offset);
     let mut same = from;
@@ -73,7 +73,7 @@ fn first_change(zone: Tz, offset: i64, from: i64, to: i64) -> Option<i64> {
     None
 }
 
-/// How far the wall clock is ahead of UTC.
+/// Returns how far the wall clock is ahead of UTC.
 fn offset_at(zone: Tz, instant: i64) -> Option<i64> {
     let utc = DateTime::from_timestamp(instant, 0)?.naive_utc();
     Some(i64::from(zone.offset_from_utc_datetime(&utc).fix().local_minus_utc()))

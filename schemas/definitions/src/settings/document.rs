@@ -1,4 +1,4 @@
-//! The TOML text with its variables, as settings; and the place of what is wrong in it.
+//! Reads the TOML text with its variables into settings, and finds the place of each mistake.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::{Diagnostic, Diagnostics};
 use types::Result;
 use types::redact::redacted_url;
 
-/// Parses the text, lays the overrides over it, substitutes variables in every string, and reads the whole as `T`.
+/// Parses the text, applies the overrides, substitutes variables in every string, and deserializes the result as `T`.
 pub(super) fn read<T: DeserializeOwned>(text: &str, path: &Path, project: &Path, variables: &Variables) -> Result<T> {
     let (overrides, mut problems) = variables.overrides();
     let places = Places { text, path, overrides: &overrides };
@@ -35,8 +35,8 @@ pub(super) fn read<T: DeserializeOwned>(text: &str, path: &Path, project: &Path,
     T::deserialize(Deserializer::from(document)).map_err(|error| fail(places.at(error.span(), &hidden.in_text(error.message()))))
 }
 
-/// Texts that are not for other eyes, each with what is shown in its place: what a variable or a file put there (whatever key it
-/// was written under), and URLs with passwords.
+/// Secret texts, each with its replacement: values that came from a variable or a file (whatever their key), and URLs
+/// with passwords.
 #[derive(Default)]
 struct Hidden(BTreeMap<String, String>);
 
@@ -44,21 +44,21 @@ impl Hidden {
     fn add(&mut self, written: &str, read: &str) {
         let shown = if written == read { redacted_url(read) } else { written.to_owned() };
         if shown != read && !read.is_empty() {
-            // Messages quote texts as they are, or with escapes.
+            // Messages quote texts either as they are or escaped.
             self.0.insert(read.escape_debug().to_string(), shown.clone());
             self.0.insert(read.to_owned(), shown);
         }
     }
 
     fn in_text(&self, message: &str) -> String {
-        // The longest first: one may hold another.
+        // Longest first: one may contain another.
         let mut texts: Vec<(&String, &String)> = self.0.iter().collect();
         texts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         texts.into_iter().fold(message.to_owned(), |message, (text, shown)| message.replace(text, shown))
     }
 }
 
-/// Where things stand: bytes of the text, and behind its end one number for each override.
+/// Places: byte offsets in the text, and after its end one number per override.
 struct Places<'a> {
     text: &'a str,
     path: &'a Path,
@@ -93,7 +93,7 @@ fn fail(diagnostic: Diagnostic) -> types::Error {
     types::Error::input(Diagnostics(vec![diagnostic]).to_string())
 }
 
-/// Puts a value where `keys` lead, over what is there. Answers what is wrong with the way.
+/// Sets the value at the path `keys`, replacing what is there. Returns what is wrong with the path.
 fn lay_over<'a>(table: &mut DeTable<'a>, keys: &[String], span: Range<usize>, value: &DeValue<'a>) -> Option<String> {
     let (first, rest) = keys.split_first()?;
     let key = Spanned::new(span.clone(), Cow::Owned(first.clone()));

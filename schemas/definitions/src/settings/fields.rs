@@ -1,4 +1,4 @@
-//! How single keys are read and checked: the error of a wrong value is made where its place is known.
+//! Reads and checks single keys: the error for a wrong value is created where its place is known.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use super::urls::{Kind, ServiceUrl};
 use crate::durations::{parse_bytes, parse_duration};
 
-/// The most partitions we make a topic with: each costs files and memory in every layer.
+/// The most partitions that we create a topic with: each costs files and memory in every layer.
 const MOST_PARTITIONS: u32 = 1024;
 /// The most workers of one process.
 const MOST_WORKERS: u32 = 64;
@@ -34,7 +34,7 @@ fn url<'de, D: Deserializer<'de>>(deserializer: D, kind: Kind) -> Result<Service
     Ok(url)
 }
 
-/// A text, also one that looks like a number.
+/// Reads a text, even if it looks like a number.
 pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match deserializer.deserialize_any(Scalar("text"))? {
         Read::Text(text) => Ok(text),
@@ -98,14 +98,14 @@ pub(super) fn optional_path<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
-/// Properties as one flat table: TOML reads `sasl.password = ".."` as tables in tables.
+/// Reads properties as one flat table: TOML parses `sasl.password = ".."` as nested tables.
 pub(super) fn properties<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let mut flat = BTreeMap::new();
     Properties::deserialize(deserializer)?.flatten("", &mut flat);
     Ok(flat)
 }
 
-/// A text or a whole number; the text says what was expected.
+/// A text or a whole number; the field describes what was expected.
 struct Scalar(&'static str);
 
 enum Read {

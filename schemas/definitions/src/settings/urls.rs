@@ -1,4 +1,4 @@
-//! The URLs of the services: checked, made absolute, and never printed with their secrets.
+//! The URLs of the services. They are checked, made absolute, and never printed with their secrets.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use url::Url;
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServiceUrl(String);
 
-/// What a URL is for, and so which schemes it may have.
+/// The use of a URL, which determines the schemes it may have.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Storage,
@@ -23,12 +23,12 @@ impl ServiceUrl {
         Self(url.trim().to_owned())
     }
 
-    /// With its password: for those who open it.
+    /// Returns the URL with its password, for opening it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What is wrong with it for its use, without its secrets.
+    /// Returns what is wrong with the URL for its use, without its secrets.
     pub(super) fn check(&self, kind: Kind) -> Result<(), String> {
         let (schemes, expected): (&[&str], &str) = match kind {
             Kind::Storage => (&[], "a folder, file:///folder or s3://bucket/prefix"),
@@ -45,7 +45,7 @@ impl ServiceUrl {
         if right { Ok(()) } else { Err(format!("found the URL \"{self}\"; expected {expected}")) }
     }
 
-    /// Relative paths made absolute; other URLs stay as they are.
+    /// Makes relative paths absolute; other URLs stay as they are.
     pub(super) fn resolved(&self, folder: &Path) -> ServiceUrl {
         let (scheme, rest) = match scheme(&self.0) {
             None => ("file", self.0.as_str()),
@@ -64,7 +64,7 @@ impl ServiceUrl {
     }
 }
 
-/// A path counted from `folder`, without `.` and `..`.
+/// Returns a path relative to `folder` as an absolute one, without `.` and `..`.
 pub(super) fn resolved_path(folder: &Path, path: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     for component in folder.join(path).components() {
@@ -91,7 +91,7 @@ impl fmt::Display for ServiceUrl {
     }
 }
 
-/// The letters before the first `:`, if they can be a scheme.
+/// Returns the letters before the first `:`, if they can be a scheme.
 fn scheme(url: &str) -> Option<&str> {
     let (scheme, _) = url.split_once(':')?;
     let right = scheme.len() > 1

@@ -1,4 +1,4 @@
-//! Environment variables: in strings, and over keys.
+//! Environment variables: substituted in strings, and as overrides of keys.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use crate::{Diagnostic, Diagnostics};
 
 const PREFIX: &str = "BASESTREAM__";
 
-/// The environment that settings are read with. It has no `Debug` text: it is full of secrets.
+/// The environment that settings are read with. It has no `Debug` output because it contains secrets.
 #[derive(Clone, Default)]
 pub struct Variables(BTreeMap<String, String>);
 
@@ -22,7 +22,7 @@ pub(super) struct Override<'a> {
 }
 
 impl Variables {
-    /// Those of this process. Variables that are not UTF-8 are left out.
+    /// The variables of this process. Variables that are not UTF-8 are left out.
     pub fn from_process() -> Self {
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect()
     }
@@ -31,7 +31,7 @@ impl Variables {
         self.0.get(name).map(String::as_str)
     }
 
-    /// The values for keys, and what is wrong with the names.
+    /// Returns the overrides, and the mistakes in their names.
     pub(super) fn overrides(&self) -> (Vec<Override<'_>>, Diagnostics) {
         let mut overrides = Vec::new();
         let mut problems = Diagnostics::new();
@@ -52,7 +52,7 @@ impl Variables {
         (overrides, problems)
     }
 
-    /// Replaces `${NAME}` and `${file:/path}`; `$${` becomes `${`. Relative paths count from `folder`.
+    /// Replaces `${NAME}` and `${file:/path}`; `$${` becomes `${`. Paths are relative to `folder`.
     pub(super) fn substitute(&self, text: &str, folder: &Path) -> Result<String, String> {
         let mut result = String::new();
         let mut rest = text;
@@ -95,7 +95,7 @@ impl FromIterator<(String, String)> for Variables {
     }
 }
 
-/// `LOG__URL` is `log`, `url`. The names of librdkafka's properties have dots where a variable has `_`.
+/// `LOG__URL` becomes `log`, `url`. librdkafka's properties have dots where a variable has `_`.
 fn keys(name: &str) -> Option<Vec<String>> {
     let mut keys: Vec<String> = name.split("__").map(str::to_lowercase).collect();
     if keys.len() < 2 || keys.iter().any(String::is_empty) {
@@ -107,7 +107,8 @@ fn keys(name: &str) -> Option<Vec<String>> {
     Some(keys)
 }
 
-/// A TOML value (`4`, `true`, `"text"`), or else the text as it stands. Properties are text in any case: a password may look like a number.
+/// Returns a TOML value (`4`, `true`, `"text"`), or else the text unchanged. Properties are always text: a password may
+/// look like a number.
 fn value<'a>(keys: &[String], text: &'a str) -> DeValue<'a> {
     match DeValue::parse(text) {
         Ok(value) if !is_property(keys) => value.into_inner(),

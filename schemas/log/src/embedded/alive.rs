@@ -1,7 +1,7 @@
-//! Who lives: each consumer holds the lock of a file of its own in the log's folder. The system lets go of it when the process ends,
-//! however it ends, so that nobody waits for the leases of a dead worker to expire.
+//! Detects dead consumers: each consumer holds the lock of its own file in the log's folder. The system releases the
+//! lock when the process ends, however it ends, so that other workers need not wait for its leases to expire.
 //!
-//! A process that is stopped (SIGSTOP, a machine that sleeps) keeps its lock: for it there is the expiry.
+//! A stopped process (SIGSTOP, a sleeping machine) keeps its lock: its leases expire.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use std::time::Duration;
 use types::{Error, Result};
 
 const FOLDER: &str = "workers";
-/// Files of consumers that died before they were members are swept after this.
+/// Files of consumers that died before they became members are deleted after this time.
 const SWEEP_AFTER: Duration = Duration::from_secs(3600);
 
-/// The lock that says that a consumer lives.
+/// The lock that shows that a consumer is alive.
 #[derive(Debug)]
 pub(super) struct Alive {
     folder: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Alive {
 }
 
 impl Alive {
-    /// Takes the lock: before the consumer is a member, so that nobody finds a member without it.
+    /// Takes the lock. Call this before the consumer becomes a member, so that every member has a lock.
     pub(super) fn begin(log_folder: &Path, instance: &str) -> Result<Alive> {
         let folder = log_folder.join(FOLDER);
         let path = file_of(&folder, instance);
@@ -32,12 +32,12 @@ impl Alive {
         Ok(Alive { folder, instance: instance.to_owned(), _locked: locked })
     }
 
-    /// True when the process of another consumer is gone. One without a file says nothing: its leases expire.
+    /// True if the process of another consumer is gone. False for one without a file: its leases expire.
     pub(super) fn is_dead(&self, instance: &str) -> bool {
         instance != self.instance && is_unlocked(&file_of(&self.folder, instance))
     }
 
-    /// Removes the file of a consumer that is known to no table any more.
+    /// Removes the file of a consumer that is no longer in any table.
     pub(super) fn forget(&self, instance: &str) {
         if let Err(error) = std::fs::remove_file(file_of(&self.folder, instance)) {
             tracing::debug!(%error, instance, "the lock file of a former consumer was not removed");

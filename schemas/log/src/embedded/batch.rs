@@ -1,9 +1,10 @@
-//! How a record batch is stored: one BLOB, format 1.
+//! Encodes and decodes a stored record batch: one BLOB, format 1.
 //!
-//! Records one after the other, each: a flag byte (1 has a key, 2 has a value), then the key's and the value's length and
-//! bytes where present, then the number of headers and for each the name's and the value's length and bytes. Lengths are
-//! unsigned LEB128. The checksum is CRC-32 over the batch's place (partition, base offset, records, timestamp; little
-//! endian, 4 + 8 + 8 + 8 bytes) and the BLOB, so that a batch in the wrong place is found as well.
+//! The BLOB holds the records in order. Each record is a flag byte (1 has a key, 2 has a value), then the length and
+//! bytes of the key and of the value where present, then the number of headers and, for each, the length and bytes of
+//! its name and of its value. Lengths are unsigned LEB128. The checksum is CRC-32 over the batch's place (partition,
+//! base offset, records, timestamp; little endian, 4 + 8 + 8 + 8 bytes) and the BLOB, so that a batch in the wrong
+//! place is detected as well.
 
 use bytes::Bytes;
 
@@ -43,13 +44,13 @@ impl Batch {
         Batch { base_offset, records: count, timestamp, checksum, data }
     }
 
-    /// The offset after its last record.
+    /// Returns the offset after its last record.
     pub(super) fn end(&self) -> i64 {
         self.base_offset.saturating_add(self.records)
     }
 
-    /// Checks the batch and appends those of its records that are at or after `from` to `into`, at most up to `max_records`
-    /// records in all. Errors: `Corrupt`, naming the partition and the base offset.
+    /// Checks the batch and appends its records at or after `from` to `into`, until `into` has `max_records` records.
+    /// Errors: `Corrupt`, naming the partition and the base offset.
     pub(super) fn decode(&self, source: &TopicPartition, from: i64, max_records: usize, into: &mut Vec<Record>) -> Result<()> {
         let found = checksum(source.partition, self.base_offset, self.records, self.timestamp, &self.data);
         if found != self.checksum {
@@ -77,7 +78,7 @@ impl Batch {
     }
 }
 
-/// How many bytes a record takes in a batch, about.
+/// Returns about how many bytes a record takes in a batch.
 pub(super) fn size_of(record: &NewRecord) -> usize {
     let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
     let headers: usize = record.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
@@ -94,7 +95,7 @@ fn checksum(partition: i32, base_offset: i64, records: i64, timestamp: Micros, d
     i64::from(crc.finalize())
 }
 
-/// A record's fields, still in the batch's bytes.
+/// A record's fields, still within the batch's bytes.
 struct Fields<'a> {
     key: Option<&'a [u8]>,
     value: Option<&'a [u8]>,

@@ -1,7 +1,7 @@
 //! One worker's consumer: holds its share of the partitions by leases, and delivers their records in order.
 //!
-//! A single task does everything, so events are in the order in which things happened. While it waits for the worker (a full
-//! queue, a reply) it goes on renewing its leases, for [`MAX_STALL`] at most.
+//! A single task does everything, so events are delivered in the order in which they happened. While it waits for the
+//! worker (a full queue, a reply) it keeps renewing its leases, for at most [`MAX_STALL`].
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,13 +19,13 @@ use crate::{LogEvent, PartitionBounds, Subscription, TopicPartition, offsets_for
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
-/// How often to look whether partitions are to change hands.
+/// How often to check whether partitions must change hands.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How soon an append by another process is seen.
+/// How soon an append by another process is noticed.
 const POLL_EVERY: Duration = Duration::from_millis(20);
-/// How often to say that a partition still stands at its end.
+/// How often to repeat that a partition is at its end.
 const AT_END_EVERY: Duration = Duration::from_millis(500);
-/// A worker that takes no event for this long loses its partitions (Kafka's max.poll.interval.ms).
+/// A worker that receives no event for this long loses its partitions (Kafka's max.poll.interval.ms).
 const MAX_STALL: Duration = Duration::from_secs(300);
 /// A log file that cannot be read for this long ends the consumer.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub(super) struct Worker {
     pub(super) subscription: Subscription,
     pub(super) events: mpsc::Sender<LogEvent>,
     pub(super) stop: CancellationToken,
-    /// Counts appends of this process.
+    /// Counts this process's appends.
     pub(super) appended: watch::Receiver<u64>,
     pub(super) clock: Clock,
     pub(super) held: BTreeMap<TopicPartition, i64>,
@@ -47,25 +47,25 @@ pub(super) struct Worker {
     pub(super) looked: Option<Instant>,
 }
 
-/// Where the consumer stands in a partition.
+/// The consumer's position in a partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     position: Offset,
-    /// When the worker was last told that this is the end; none when it was not, or is not any more.
+    /// When the worker last got the end of the partition; `None` if it did not, or if the end has moved since.
     told_at_end: Option<Instant>,
 }
 
 /// Why the consumer ends.
 enum End {
-    /// The worker listens no more.
+    /// The worker no longer listens.
     Closed,
-    /// The log file cannot be read or written just now.
+    /// The log file cannot be read or written at the moment.
     Outage(Error),
     Failed(Error),
 }
 
 impl End {
-    /// Of an error between two events, after which the same can be tried again.
+    /// Converts an error between two events, after which the same step can be retried.
     fn between_events(error: Error) -> End {
         match error.kind() {
             ErrorKind::Unavailable => End::Outage(error),
@@ -81,7 +81,7 @@ impl From<Error> for End {
 }
 
 impl Worker {
-    /// Runs until it is stopped, nobody listens any more, or an error that does not pass.
+    /// Runs until it is stopped, the worker no longer listens, or a permanent error occurs.
     pub(super) async fn run(mut self) {
         let ended = self.consume().await;
         if let Err(error) = self.leave().await {
@@ -123,7 +123,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Renews the leases, then carries out what the facts ask for.
+    /// Renews the leases, then acts on the resulting plan.
     async fn renew(&mut self) -> Result<(), End> {
         let plan = self.leases.renew(&self.held, (self.clock)(), true).await.map_err(End::between_events)?;
         self.renewed = Some(Instant::now());
@@ -187,7 +187,7 @@ impl Worker {
         self.held.extract_if(.., |source, _| partitions.contains(source)).collect()
     }
 
-    /// Takes over the worker's offsets, once they are seen to be in the log.
+    /// Accepts the worker's offsets after checking that they are in the log.
     async fn start_at(&mut self, partitions: &[TopicPartition], starts: Vec<(TopicPartition, Offset)>) -> Result<(), End> {
         let bounds = self.bounds().await?;
         for (source, position) in offsets_for(partitions, starts)? {
@@ -200,7 +200,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Hands over what is new in each partition; answers whether there was anything.
+    /// Delivers the new records of each partition; returns whether there were any.
     async fn deliver(&mut self) -> Result<bool, End> {
         let mut delivered = false;
         if self.places.is_empty() {
@@ -244,7 +244,7 @@ impl Worker {
         self.while_renewing(events.send(event)).await.map_err(|_| End::Closed)
     }
 
-    /// Waits for the worker, and keeps the leases meanwhile. A lost one is found by the next [`Worker::renew`].
+    /// Waits for the worker while renewing the leases. The next [`Worker::renew`] notices a lost one.
     async fn while_renewing<F: Future>(&mut self, waited_for: F) -> F::Output {
         let mut waited_for = pin!(waited_for);
         let began = Instant::now();

@@ -1,9 +1,10 @@
-//! Who holds which partition: leases in the log's own file. They share out the work; what keeps a zombie from doing harm is the
-//! catalog's compare-and-advance.
+//! Leases, in the log's own file, that say which worker holds which partition. They only divide the work: the catalog's
+//! compare-and-advance is what keeps a zombie from doing harm.
 //!
-//! Each worker reads the same facts and comes to its own fair share; one that holds more lets go, one that holds less takes what
-//! is free. A lease lives [`LEASE`] and is renewed every [`RENEW_EVERY`]; its epoch grows with every change of owner, so that a worker
-//! that slept through its lease finds out. The leases of a worker whose process is gone ([`Alive`]) are free at once.
+//! Each worker reads the same facts and computes its own fair share; a worker that holds more releases some, and one
+//! that holds less takes free ones. A lease lives [`LEASE`] and is renewed every [`RENEW_EVERY`]. Its epoch grows with
+//! every change of owner, so that a worker that slept through its lease notices. The leases of a worker whose process
+//! is gone ([`Alive`]) are free at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use types::tiles::Micros;
 pub(super) const LEASE: Duration = Duration::from_secs(5);
 pub(super) const RENEW_EVERY: Duration = Duration::from_secs(1);
 
-/// Everything a worker decides by, read at one point in time.
+/// All facts that a worker decides by, read at one point in time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Facts {
     pub(super) now: Micros,
@@ -33,24 +34,24 @@ pub(super) struct Facts {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lease {
-    /// None: given back.
+    /// `None` if it was given back.
     pub(super) owner: Option<String>,
     pub(super) epoch: i64,
     pub(super) expires_at: Micros,
 }
 
-/// What a worker is to do next.
+/// What a worker must do next.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Plan {
-    /// Held by somebody else already.
+    /// Already held by another worker.
     pub(super) lost: Vec<TopicPartition>,
-    /// Free, with the epoch under which to take it.
+    /// Free, with the epoch with which to take it.
     pub(super) take: Vec<(TopicPartition, i64)>,
-    /// More than the fair share.
+    /// Above the fair share.
     pub(super) give_up: Vec<TopicPartition>,
 }
 
-/// Decides what `worker`, which believes it holds `held` (partition and epoch), is to do.
+/// Decides what `worker`, which believes it holds `held` (partition and epoch), must do.
 pub(super) fn plan(worker: &str, held: &BTreeMap<TopicPartition, i64>, facts: &Facts) -> Plan {
     let mut plan = Plan::default();
     for (topic, partitions) in &facts.topics {
@@ -78,7 +79,7 @@ fn is_own(worker: &str, epoch: i64, lease: Option<&Lease>) -> bool {
     lease.is_some_and(|lease| lease.owner.as_deref() == Some(worker) && lease.epoch == epoch)
 }
 
-/// A worker's own lease that it does not hold is one of its former life.
+/// A worker's own lease that it does not hold is from before its restart.
 fn is_free(worker: &str, now: Micros, lease: Option<&Lease>) -> bool {
     match lease {
         Some(lease) => lease.expires_at <= now || lease.owner.as_deref().is_none_or(|owner| owner == worker),
@@ -86,8 +87,8 @@ fn is_free(worker: &str, now: Micros, lease: Option<&Lease>) -> bool {
     }
 }
 
-/// The partitions divided among the live workers. What does not divide goes one each to the first of them, counted from a place
-/// that differs by topic, so that many small topics spread.
+/// Divides the partitions among the live workers. The remainder goes one each to the first workers, counted from a
+/// position that differs by topic, so that many small topics spread.
 fn fair_share(worker: &str, topic: &str, partitions: i32, members: Option<&BTreeSet<String>>) -> usize {
     let Some(members) = members else { return 0 };
     let Some(rank) = members.iter().position(|member| member == worker) else { return 0 };
@@ -103,22 +104,22 @@ pub(super) struct Leases {
     pub(super) store: Arc<Store>,
     pub(super) group: String,
     pub(super) worker: String,
-    /// Tells this consumer from an earlier one of the same worker, which may still be leaving.
+    /// Distinguishes this consumer from an earlier one of the same worker, which may still be leaving.
     pub(super) instance: String,
     pub(super) topics: BTreeMap<Arc<str>, i32>,
     pub(super) alive: Arc<Alive>,
 }
 
 impl Leases {
-    /// What this worker is to do, without doing it.
+    /// Returns what this worker must do, without doing it.
     pub(super) async fn look(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros) -> Result<Plan> {
         let mut read = self.store.readers().begin().await.map_err(failed)?;
         let facts = self.facts(&mut read, now).await?;
         Ok(plan(&self.worker, held, &facts))
     }
 
-    /// In one transaction: says that this worker lives, renews what it holds, takes what it is to take. Answers the plan, of
-    /// which `lost` and `give_up` are left to do.
+    /// In one transaction: marks this worker as alive, renews the leases it holds and takes those it should take.
+    /// Returns the plan; the caller must still handle `lost` and `give_up`.
     pub(super) async fn renew(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros, take: bool) -> Result<Plan> {
         let until = now + LEASE.as_micros() as Micros;
         let mut write = self.store.write().await?;
@@ -150,7 +151,8 @@ impl Leases {
         Ok(plan)
     }
 
-    /// Ends the membership of who is gone, and gives back the leases of those whose process is; answers the latter.
+    /// Ends the memberships that are dead or expired, and gives back the leases of the dead ones. Returns the dead
+    /// instances.
     async fn bury(&self, write: &mut SqliteConnection, now: Micros) -> Result<BTreeSet<String>> {
         let members: Vec<(String, String, String, Micros)> =
             sqlx::query_as("SELECT group_name, worker, instance, expires_at FROM member").fetch_all(&mut *write).await.map_err(failed)?;
@@ -171,7 +173,7 @@ impl Leases {
         Ok(dead)
     }
 
-    /// Gives leases back. One that is somebody else's by now is left alone.
+    /// Gives leases back. A lease that another worker holds by now is left alone.
     pub(super) async fn release(&self, held: &BTreeMap<TopicPartition, i64>) -> Result<()> {
         let mut write = self.store.write().await?;
         for (source, epoch) in held {

@@ -1,4 +1,4 @@
-//! The log's SQLite file: its tables, and each read and write of topics and record batches.
+//! The log's SQLite file: its tables, and all reads and writes of topics and record batches.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,12 +20,12 @@ const FORMAT: i64 = 1;
 const FILE_NAME: &str = "log.db";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 const READERS: u32 = 4;
-/// A batch row holds at most this many records, and about this many bytes unless one record alone is larger.
+/// A batch row holds at most this many records, and at most about this many bytes unless one record alone is larger.
 const MAX_BATCH_RECORDS: usize = 4096;
 const MAX_BATCH_BYTES: usize = 1 << 20;
-/// One fetch hands over about this many bytes at most.
+/// One fetch returns at most about this many bytes.
 const MAX_FETCH_BYTES: usize = 16 << 20;
-/// SQLite takes no BLOB past 1,000,000,000 bytes.
+/// SQLite accepts no BLOB over 1,000,000,000 bytes.
 const MAX_RECORD_BYTES: usize = 256 << 20;
 
 const TABLES: &str = "
@@ -61,7 +61,7 @@ pub(super) struct Topic {
 }
 
 impl Store {
-    /// Opens `folder`'s log file, making both when missing.
+    /// Opens `folder`'s log file, creating both if missing.
     pub(super) async fn open(folder: &Path) -> Result<Store> {
         make_folder(folder).map_err(|error| in_folder(error.into(), folder))?;
         let file = SqliteConnectOptions::new()
@@ -92,7 +92,7 @@ impl Store {
         write.commit().await.map_err(failed)
     }
 
-    /// A transaction that holds the write lock from its start on.
+    /// Begins a transaction that holds the write lock from the start.
     pub(super) async fn write(&self) -> Result<Transaction<'static, Sqlite>> {
         self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)
     }
@@ -139,7 +139,7 @@ impl Store {
         self.topic(name).await?.ok_or_else(|| no_topic(name))
     }
 
-    /// The bounds of each partition of the topic with this id, in order.
+    /// Returns the bounds of each partition of the topic with this id, in order.
     pub(super) async fn bounds(&self, topic_id: i64) -> Result<Vec<PartitionBounds>> {
         let rows: Vec<(i32, i64, i64)> =
             sqlx::query_as("SELECT number, begin_offset, end_offset FROM topic_partition WHERE topic_id = ?1 ORDER BY number")
@@ -151,7 +151,7 @@ impl Store {
         Ok(rows.into_iter().map(bounds).collect())
     }
 
-    /// Reads from `from` on, up to `max_records`, where `bounds` are those of the partition a moment ago.
+    /// Reads up to `max_records` records, starting at `from`; `bounds` are the partition's bounds a moment ago.
     pub(super) async fn read(
         &self,
         topic_id: i64,
@@ -189,7 +189,7 @@ impl Store {
     }
 }
 
-/// Appends one partition's records inside a write transaction; answers the offset of the first.
+/// Appends one partition's records in a write transaction; returns the offset of the first.
 pub(super) async fn append(
     write: &mut Transaction<'static, Sqlite>,
     topic_id: i64,
@@ -232,7 +232,7 @@ pub(super) async fn append(
     Ok(first)
 }
 
-/// Refuses a record that no batch could hold.
+/// Refuses a record that is too large for any batch.
 pub(super) fn check_size(record: &NewRecord) -> Result<()> {
     match batch::size_of(record) {
         size if size > MAX_RECORD_BYTES => {
@@ -242,7 +242,7 @@ pub(super) fn check_size(record: &NewRecord) -> Result<()> {
     }
 }
 
-/// Cuts records into what fits a batch row.
+/// Splits records into pieces that each fit a batch row.
 fn chunks<'a, 'b>(mut records: &'a [&'b NewRecord]) -> Vec<&'a [&'b NewRecord]> {
     let mut chunks = Vec::new();
     while !records.is_empty() {
@@ -259,7 +259,8 @@ fn chunks<'a, 'b>(mut records: &'a [&'b NewRecord]) -> Vec<&'a [&'b NewRecord]> 
     chunks
 }
 
-/// The writer's pool. Turning a new file to WAL does not wait for another process that does the same: try again.
+/// Connects the writer's pool. Switching a new file to WAL does not wait for another process that does the same, so it
+/// is retried.
 async fn connect(file: &SqliteConnectOptions) -> Result<SqlitePool> {
     let mut attempt = 0;
     loop {
@@ -277,7 +278,7 @@ pub(super) fn no_topic(name: &str) -> Error {
     Error::not_found("the log has no such topic").with("topic", name)
 }
 
-/// An error of SQLite with the kind that fits: a damaged file is `Corrupt`, everything else may pass.
+/// Converts an SQLite error: a damaged file is `Corrupt`, everything else may be temporary.
 pub(super) fn failed(error: sqlx::Error) -> Error {
     let code = error.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned());
     match code.as_deref() {
@@ -297,7 +298,7 @@ fn in_folder(error: Error, folder: &Path) -> Error {
     error.with("folder", folder.display())
 }
 
-/// The topic of this name, if there is one.
+/// Returns the topic with this name, if there is one.
 pub(super) async fn topic_of(database: impl Executor<'_, Database = Sqlite>, name: &str) -> Result<Option<Topic>> {
     let row: Option<(i64, String, i64)> = sqlx::query_as("SELECT id, identity, partitions FROM topic WHERE name = ?1")
         .bind(name)

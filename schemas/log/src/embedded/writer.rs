@@ -1,4 +1,4 @@
-//! The one task that appends: it puts all appends that wait into one transaction, so that they share one fsync.
+//! The one task that appends: it puts all waiting appends into one transaction, so that they share one fsync.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const MAX_GROUP_RECORDS: usize = 50_000;
 /// Each record's partition and offset, in the order given.
 type Places = Vec<(i32, Offset)>;
 
-/// A cheap handle to the writer; the task ends with the last one.
+/// A handle to the writer, cheap to clone; the task ends with the last one.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     requests: mpsc::Sender<Request>,
@@ -29,13 +29,13 @@ pub(super) struct Writer {
 struct Request {
     topic: String,
     records: Vec<NewRecord>,
-    /// Spreads records without key and id.
+    /// Chooses the partition of records without key and id.
     random: u64,
     reply: oneshot::Sender<Result<Places>>,
 }
 
 impl Writer {
-    /// Starts the task. It counts up `appended` after each transaction.
+    /// Starts the task. It increments `appended` after each transaction.
     pub(super) fn start(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>) -> Writer {
         let (requests, inbox) = mpsc::channel(QUEUE);
         tokio::spawn(run(store, clock, appended, inbox));
@@ -67,7 +67,7 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
     }
 }
 
-/// Appends all requests in one transaction. A request for an unknown topic fails alone.
+/// Appends all requests in one transaction. If a request names an unknown topic, only that request fails.
 async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result<Vec<Result<Places>>> {
     let mut write = store.write().await?;
     let names: BTreeSet<&str> = group.iter().map(|request| request.topic.as_str()).collect();
@@ -106,14 +106,14 @@ async fn append_group(store: &Store, clock: &Clock, group: &[Request]) -> Result
     Ok(outcomes)
 }
 
-/// The records for one partition, each with its request and its number in that.
+/// The records for one partition, each with its request and its index there.
 #[derive(Default)]
 struct Pending<'a> {
     records: Vec<&'a NewRecord>,
     places: Vec<(usize, usize)>,
 }
 
-/// Who went away gets no answer: its records are in the log all the same.
+/// Sends the outcomes. A caller that went away gets none, but its records are in the log.
 fn answer(group: Vec<Request>, outcome: Result<Vec<Result<Places>>>) {
     match outcome {
         Ok(outcomes) => {

@@ -1,4 +1,4 @@
-//! The partitions that a consumer holds, with the records that wait to be handed over. Plain values: no client, no channel.
+//! The partitions that a consumer holds, with their undelivered records. Plain values: no client, no channel.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::{Fetched, TopicPartition};
 use types::record::Record;
 use types::vector::Offset;
 
-/// How often to say that a partition still stands at its end.
+/// How often to repeat that a partition is at its end.
 const AT_END_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -19,12 +19,12 @@ pub(super) struct Assignment {
 
 #[derive(Debug)]
 struct Partition {
-    /// At least the offset after the last record; the client may stand further on.
+    /// At least the offset after the last record; the client may be further.
     position: Offset,
     pending: Vec<Record>,
     pending_since: Option<Instant>,
     at_end: bool,
-    /// At the end: when to say so (again).
+    /// At the end: when to report it (again).
     tell_end_at: Option<Instant>,
 }
 
@@ -33,7 +33,7 @@ impl Assignment {
         Assignment { partitions: BTreeMap::new(), max_records: max_records.max(1), max_wait }
     }
 
-    /// Holds a partition from `position` on, without anything pending.
+    /// Holds a partition from `position` on, with nothing pending.
     pub(super) fn start(&mut self, source: TopicPartition, position: Offset) {
         let fresh = Partition { position, pending: Vec::new(), pending_since: None, at_end: false, tell_end_at: None };
         self.partitions.insert(source, fresh);
@@ -51,7 +51,7 @@ impl Assignment {
         self.partitions.get(source).map(|partition| partition.position)
     }
 
-    /// Takes a record in; answers when its partition's records are to be handed over. One of a partition that is not held is
+    /// Adds a record; returns when its partition's records are due. A record of a partition that is not held is
     /// dropped.
     pub(super) fn push(&mut self, source: &TopicPartition, record: Record, now: Instant) -> Option<Instant> {
         let partition = self.partitions.get_mut(source)?;
@@ -63,7 +63,7 @@ impl Assignment {
         if partition.pending.len() >= self.max_records { Some(now) } else { Some(since + self.max_wait) }
     }
 
-    /// Notes that the client stands at the partition's end: to be handed over at once.
+    /// Notes that the client is at the partition's end, which is due at once.
     pub(super) fn reach_end(&mut self, source: &TopicPartition, now: Instant) {
         if let Some(partition) = self.partitions.get_mut(source) {
             partition.at_end = true;
@@ -71,18 +71,18 @@ impl Assignment {
         }
     }
 
-    /// The partitions whose records, or whose being at the end, are to be handed over now.
+    /// Returns the partitions whose records, or whose end, are due now.
     pub(super) fn due(&self, now: Instant) -> Vec<TopicPartition> {
         let due = self.partitions.iter().filter(|(_, partition)| self.due_at(partition).is_some_and(|at| at <= now));
         due.map(|(source, _)| source.clone()).collect()
     }
 
-    /// When something will be due, if nothing else comes.
+    /// Returns when something will be due if nothing else arrives.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.partitions.values().filter_map(|partition| self.due_at(partition)).min()
     }
 
-    /// Takes what is pending, with the client's position where it is known. When it was fetched is for the caller to say.
+    /// Takes what is pending, with the client's position if it is known. The caller sets when it was fetched.
     pub(super) fn take(&mut self, source: &TopicPartition, position: Option<Offset>, now: Instant) -> Option<Fetched> {
         let partition = self.partitions.get_mut(source)?;
         partition.position = partition.position.max(position.unwrap_or_default());

@@ -1,4 +1,5 @@
-//! What all our Kafka clients share: librdkafka's log lines and errors to `tracing`, its error codes to our kinds.
+//! Shared by all our Kafka clients: passes librdkafka's log lines and errors to `tracing`, and maps its error codes to
+//! our kinds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,8 +10,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use types::{Error, ErrorKind};
 
-/// Keeps the newest reason that librdkafka gave: it often says more than the error code (a TLS handshake that failed, a name
-/// that does not resolve).
+/// Keeps the newest reason that librdkafka logged: it often says more than the error code (a failed TLS handshake, a
+/// name that does not resolve).
 #[derive(Debug, Default)]
 pub(super) struct Reasons {
     last: Mutex<Option<String>>,
@@ -29,12 +30,12 @@ impl Reasons {
     }
 }
 
-/// A lock that a panic elsewhere does not poison: what it guards is valid after every statement.
+/// Locks a mutex, ignoring poison from a panic elsewhere: the data it guards is valid after every statement.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The context of a client without callbacks of its own.
+/// The context of a client without its own callbacks.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
     pub(super) reasons: Reasons,
@@ -64,7 +65,7 @@ pub(super) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     }
 }
 
-/// An error of librdkafka, with the kind that fits its code and the brokers it speaks of.
+/// Converts a librdkafka error, with the kind that fits its code and the brokers that it is about.
 pub(super) fn failed(doing: &str, error: KafkaError, addresses: &str, reasons: &Reasons) -> Error {
     let kind = error.rdkafka_error_code().map_or(ErrorKind::Unavailable, kind_of);
     let mut failed = Error::new(kind, format!("{doing} failed")).with("brokers", addresses);

@@ -1,4 +1,4 @@
-//! What the brokers say about topics: partitions, bounds, the cluster's id. All calls block.
+//! Topic metadata from the brokers: partitions, bounds, the cluster's id. All calls block.
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +12,23 @@ use crate::{PartitionBounds, TopicPartition};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
-/// How long the brokers may take to answer.
+/// How long the brokers may take to respond.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A connection for metadata. It joins no group.
+/// A client for metadata. It joins no group.
 pub(super) struct Cluster {
     addresses: String,
     client: BaseConsumer<Quiet>,
 }
 
 impl Cluster {
-    /// Makes the client, which reaches no broker yet. Errors: `Input` for settings that do not fit together.
+    /// Creates the client, without connecting to a broker yet. Errors: `Input` for settings that do not fit together.
     pub(super) fn new(settings: &Settings) -> Result<Cluster> {
         let client = BaseConsumer::from_config_and_context(&settings.metadata(), Quiet::default()).map_err(settings::refusal)?;
         Ok(Cluster { addresses: settings.addresses.clone(), client })
     }
 
-    /// How many partitions the topic has; none when there is no such topic.
+    /// Returns how many partitions the topic has; `None` if there is no such topic.
     pub(super) fn partitions(&self, topic: &str) -> Result<Option<u32>> {
         if topic.is_empty() {
             return Ok(None);
@@ -47,7 +47,7 @@ impl Cluster {
         self.partitions(topic)?.ok_or_else(|| self.no_topic(topic))
     }
 
-    /// The bounds of each partition, in order; empty when there is no such topic.
+    /// Returns the bounds of each partition, in order; empty if there is no such topic.
     pub(super) fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
         let partitions = self.partitions(topic)?.unwrap_or(0) as i32;
         (0..partitions)
@@ -60,8 +60,8 @@ impl Cluster {
             .map_err(|error| self.failed("asking for the bounds", error).with("partition", source))
     }
 
-    /// The cluster's id and the topic's name. Kafka's own topic id is out of librdkafka's reach here, so that a topic that was
-    /// deleted and made anew under its name is found by its offsets alone.
+    /// Returns the cluster's id and the topic's name. librdkafka does not give access to Kafka's own topic id here, so
+    /// a topic that was deleted and recreated under its name is recognised by its offsets alone.
     pub(super) fn identity(&self, topic: &str) -> Result<String> {
         self.expect_partitions(topic)?;
         let unnamed = || Error::unavailable("the cluster did not say its id").with("brokers", &self.addresses);
@@ -69,7 +69,7 @@ impl Cluster {
         Ok(format!("kafka/{cluster}/{topic}"))
     }
 
-    /// Waits until a new topic is known to the brokers.
+    /// Waits until the brokers know a new topic.
     pub(super) fn wait_for(&self, topic: &str) -> Result<u32> {
         let began = Instant::now();
         loop {
@@ -92,7 +92,7 @@ impl Cluster {
         failed(doing, error, &self.addresses, &self.client.context().reasons)
     }
 
-    /// Takes log lines and errors off the client's queue: nobody else polls it.
+    /// Takes log lines and errors off the client's queue, which is polled nowhere else.
     fn drain(&self) {
         for _ in 0..1000 {
             if self.client.poll(Duration::ZERO).is_none() {
@@ -102,7 +102,8 @@ impl Cluster {
     }
 }
 
-/// A partition's bounds by any consumer of ours; all read committed, so the end is that of what is committed.
+/// Returns a partition's bounds by any of our consumers. All use read_committed, so the end is that of what is
+/// committed.
 pub(super) fn bounds_by<C: ConsumerContext>(
     client: &BaseConsumer<C>,
     topic: &str,

@@ -1,8 +1,8 @@
-//! One worker's consumer: a thread of its own that polls, in a group that shares the partitions and stores no offsets.
+//! One worker's consumer: a dedicated thread that polls, in a group that shares the partitions and stores no offsets.
 //!
-//! librdkafka calls [`Group::rebalance`] out of `poll`, on the same thread, so events go out in the order in which things
-//! happened: records polled before a revoke are handed over before it. The thread waits where the worker is slow (a full queue, a
-//! reply); one that waits past `max.poll.interval.ms` loses its partitions and says so.
+//! librdkafka calls [`Group::rebalance`] from `poll`, on the same thread, so events are delivered in the order in which
+//! they happened: records polled before a revoke are delivered before it. The thread waits if the worker is slow (a
+//! full queue, a reply). If it waits past `max.poll.interval.ms`, it loses its partitions and reports it.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -25,16 +25,16 @@ use crate::{Consumer, Fetched, LogEvent, Subscription, TopicPartition, offsets_f
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
-/// How long a poll waits: the time in which a stop is noticed.
+/// How long a poll waits, and so how soon a stop is noticed.
 const POLL: Duration = Duration::from_millis(50);
-/// A new leader may not know the end for a moment: a start past it is asked about again for this long.
+/// A new leader may not know the end for a moment: the bounds for a start past it are queried again for this long.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Client = BaseConsumer<Group>;
 
 /// Why the consumer ends.
 enum End {
-    /// The worker listens no more.
+    /// The worker no longer listens.
     Closed,
     Failed(Error),
 }
@@ -45,7 +45,7 @@ impl From<Error> for End {
     }
 }
 
-/// Joins the group and starts the thread. Blocks while the client is made.
+/// Joins the group and starts the thread. Blocks while the client is created.
 pub(super) fn start(settings: &Settings, subscription: &Subscription) -> Result<Consumer> {
     let (events, receiver) = mpsc::channel(subscription.queue.max(1));
     let stop = CancellationToken::new();
@@ -71,7 +71,7 @@ pub(super) fn start(settings: &Settings, subscription: &Subscription) -> Result<
     Ok(Consumer { events: receiver, stop })
 }
 
-/// Polls until it is stopped, nobody listens any more, or an error that does not pass.
+/// Polls until it is stopped, the worker no longer listens, or a permanent error occurs.
 fn run(client: Client, stop: &CancellationToken) {
     let group = client.context().clone();
     let ended = match consume(&client, &group, stop) {
@@ -81,7 +81,7 @@ fn run(client: Client, stop: &CancellationToken) {
     if let Err(End::Failed(error)) = ended {
         group.events.blocking_send(LogEvent::Failed(error)).ok();
     }
-    // Closing calls `rebalance` once more: nothing is to be told then.
+    // Closing calls `rebalance` once more, which must not report anything then.
     lock(&group.ended).get_or_insert(End::Closed);
     drop(client);
 }
@@ -93,7 +93,7 @@ fn consume(client: &Client, group: &Group, stop: &CancellationToken) -> Result<(
             return Err(End::Closed);
         }
         let polled = client.poll(due.saturating_duration_since(Instant::now()).min(POLL));
-        // A rebalance inside the poll may have ended it all.
+        // A rebalance inside the poll may have ended the consumer.
         if let Some(end) = lock(&group.ended).take() {
             return Err(end);
         }
@@ -121,14 +121,15 @@ fn consume(client: &Client, group: &Group, stop: &CancellationToken) -> Result<(
     Ok(())
 }
 
-/// The consumer's callbacks, and what they share with its loop. Both run on the one thread; locks are never held while it waits.
+/// The consumer's callbacks, and the state they share with its loop. Both run on the same thread; locks are never held
+/// while it waits.
 pub(super) struct Group {
     addresses: String,
     topics: Vec<Arc<str>>,
     worker: String,
     events: mpsc::Sender<LogEvent>,
     held: Mutex<Assignment>,
-    /// Set by a callback that cannot go on, and while the client is closed.
+    /// Set by a callback that cannot continue, and while the client is closed.
     ended: Mutex<Option<End>>,
     reasons: Reasons,
 }
@@ -151,7 +152,7 @@ impl ConsumerContext for Group {
 }
 
 impl Group {
-    /// Asks the worker where to start, and starts there. librdkafka waits for an assignment in any case.
+    /// Gets the start offsets from the worker, and starts there. librdkafka requires an assignment in any case.
     fn take(&self, client: &Client, sources: &[TopicPartition]) -> Result<(), End> {
         if sources.is_empty() {
             return assign(client, &[]);
@@ -181,7 +182,7 @@ impl Group {
         Ok(())
     }
 
-    /// Hands over what was polled, lets the worker commit, then lets go.
+    /// Delivers what was polled, lets the worker commit, then releases the partitions.
     fn give_up(&self, client: &Client, sources: &[TopicPartition], partitions: &TopicPartitionList) -> Result<(), End> {
         let told = self.hand_over(client, sources).and_then(|()| self.revoke(sources.to_vec()));
         lock(&self.held).forget(sources);
@@ -194,7 +195,7 @@ impl Group {
         reply.blocking_recv().map_err(|_| End::Closed)
     }
 
-    /// Drops what was polled, and starts what is kept where the worker says.
+    /// Drops what was polled, and restarts the partitions that are kept where the worker says.
     fn lose(&self, client: &Client, sources: &[TopicPartition], partitions: &TopicPartitionList) -> Result<(), End> {
         tracing::warn!(worker = %self.worker, partitions = ?sources, "the group took partitions away");
         lock(&self.held).forget(sources);
@@ -210,7 +211,7 @@ impl Group {
         self.start_at(client, starts)
     }
 
-    /// Ends in order: what was polled, then a revoke of everything.
+    /// Ends in order: delivers what was polled, then a revoke of everything.
     fn let_go(&self, client: &Client) -> Result<(), End> {
         let sources = lock(&self.held).sources();
         if sources.is_empty() {
@@ -220,7 +221,7 @@ impl Group {
         self.revoke(sources)
     }
 
-    /// Sends what is pending of these partitions; one that has nothing new is told about only at its end.
+    /// Sends what is pending for these partitions; one without new records is reported only at its end.
     fn hand_over(&self, client: &Client, sources: &[TopicPartition]) -> Result<(), End> {
         if sources.is_empty() {
             return Ok(());
@@ -238,13 +239,14 @@ impl Group {
         Ok(())
     }
 
-    /// Asks the broker whether a partition still ends where the client stands: an end noticed earlier says nothing about now.
+    /// Queries the broker whether a partition still ends at the client's position: an end noticed earlier may be
+    /// outdated.
     fn is_at_end(&self, client: &Client, fetched: &Fetched) -> bool {
         bounds_by(client, &fetched.source.topic, fetched.source.partition).is_ok_and(|bounds| bounds.end == fetched.position)
     }
 
-    /// The client reached the end of a partition, of which rdkafka tells the number and not the topic: it is one that stands at
-    /// its end.
+    /// The client reached the end of a partition. rdkafka gives its number and not its topic: it is a partition with
+    /// this number that is at its end.
     fn reach_end(&self, client: &Client, partition: i32, now: Instant) {
         let mut candidates: Vec<TopicPartition> =
             lock(&self.held).sources().into_iter().filter(|source| source.partition == partition).collect();
@@ -266,7 +268,7 @@ impl Group {
         }
     }
 
-    /// Sorts an error of the poll: most pass by themselves.
+    /// Handles an error of the poll: most are temporary.
     fn handle(&self, client: &Client, error: KafkaError) -> Result<(), End> {
         use RDKafkaErrorCode as Code;
         let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
@@ -284,7 +286,7 @@ impl Group {
         }
     }
 
-    /// Names the partition whose offset is not in the log any more: librdkafka's error does not.
+    /// Names the partition whose offset is no longer in the log, which librdkafka's error does not.
     fn out_of_range(&self, client: &Client, error: KafkaError) -> Error {
         let positions = client.position().ok();
         for source in lock(&self.held).sources() {
@@ -324,7 +326,7 @@ impl Group {
         partitions.elements().iter().map(|element| self.source(element.topic(), element.partition())).collect()
     }
 
-    /// Topic names are shared, not copied.
+    /// Returns the partition with a shared copy of its topic name.
     fn source(&self, topic: &str, partition: i32) -> TopicPartition {
         let shared = self.topics.iter().find(|shared| ***shared == *topic).cloned();
         TopicPartition { topic: shared.unwrap_or_else(|| topic.into()), partition }
@@ -347,7 +349,7 @@ impl ClientContext for Group {
     }
 }
 
-/// True for an error after which polling goes on: brokers that are away come back.
+/// True for an error after which polling continues: unreachable brokers come back.
 pub(super) fn is_passing(code: RDKafkaErrorCode) -> bool {
     code != RDKafkaErrorCode::Fatal && kind_of(code) == ErrorKind::Unavailable
 }
@@ -376,14 +378,14 @@ fn position_in(positions: &TopicPartitionList, source: &TopicPartition) -> Optio
     }
 }
 
-/// The offset in librdkafka's "reached end of partition at offset 12 (..)".
+/// Returns the offset in librdkafka's "reached end of partition at offset 12 (..)".
 fn end_in(reason: &str) -> Option<Offset> {
     let (_, after) = reason.split_once("end of partition at offset ")?;
     let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok().map(Offset)
 }
 
-/// Assigning and listing partitions is not refused, unless we are wrong.
+/// Assigning and listing partitions should never be refused.
 fn refused(error: KafkaError) -> Error {
     Error::internal("kafka refused a list of partitions").caused_by(error)
 }

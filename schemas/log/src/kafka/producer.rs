@@ -1,4 +1,4 @@
-//! Appends to Kafka: idempotent, acknowledged by all in-sync replicas, partitions chosen by us.
+//! Appends to Kafka: idempotent, acknowledged by all in-sync replicas, with partitions chosen by us.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use crate::{NewRecord, partition_for, random_of};
 use types::vector::Offset;
 use types::{Error, Result};
 
-/// How long a full queue is waited for.
+/// How long to wait for a full queue.
 const QUEUE_FULL_TIMEOUT: Duration = Duration::from_secs(30);
 const QUEUE_FULL_FIRST_WAIT: Duration = Duration::from_millis(5);
 const QUEUE_FULL_LAST_WAIT: Duration = Duration::from_millis(200);
 
 type Client = ThreadedProducer<Acks, NoCustomPartitioner>;
-/// A record's number in its append, and where it went.
+/// A record's index in its append, and its partition and offset.
 type Ack = (usize, Result<(i32, Offset), KafkaError>);
 
-/// The producer, and a new one after a fatal error (the idempotent producer's sequence is broken then).
+/// Holds the producer, and replaces it after a fatal error (the idempotent producer's sequence is broken then).
 pub(super) struct Appender {
     settings: Settings,
     client: Mutex<Option<Arc<Client>>>,
@@ -36,8 +36,8 @@ impl Appender {
         Appender { settings, client: Mutex::new(None) }
     }
 
-    /// Appends to a topic of `partitions` partitions and waits for every acknowledgement. After an error some records may be in
-    /// the log all the same.
+    /// Appends to a topic of `partitions` partitions and waits for every acknowledgement. After an error, some records
+    /// may still be in the log.
     pub(super) async fn append(&self, topic: &str, partitions: u32, records: &[NewRecord], random: u64) -> Result<Vec<(i32, Offset)>> {
         let client = self.client()?;
         let (sender, mut acks) = mpsc::unbounded_channel();
@@ -99,7 +99,7 @@ impl Appender {
     }
 }
 
-/// Goes with each record through librdkafka and brings its acknowledgement back.
+/// Travels with each record through librdkafka and carries its acknowledgement back.
 struct Receipt {
     index: usize,
     acks: mpsc::UnboundedSender<Ack>,

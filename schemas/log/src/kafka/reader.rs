@@ -1,4 +1,4 @@
-//! Reads a stretch of one partition with a short-lived consumer that joins no group.
+//! Reads a range of one partition with a short-lived consumer that joins no group.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ pub(super) fn read(settings: &Settings, cluster: &Cluster, source: &TopicPartiti
     Ok(fetched)
 }
 
-/// Polls until the partition's end, enough records, or nothing for [`STALL`].
+/// Polls until the partition's end, enough records, or no record for [`STALL`].
 fn fill(consumer: &BaseConsumer<Quiet>, fetched: &mut Fetched, max_records: usize) -> std::result::Result<(), KafkaError> {
     let source = fetched.source.clone();
     let mut start = TopicPartitionList::new();

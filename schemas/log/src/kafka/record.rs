@@ -1,4 +1,4 @@
-//! A message of Kafka as our record, its bytes copied out: a message that is kept pins its whole fetch batch.
+//! Converts a Kafka message to our record. Its bytes are copied, because a kept message pins its whole fetch batch.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -18,7 +18,7 @@ pub(super) fn record_of(message: &BorrowedMessage<'_>) -> Record {
     }
 }
 
-/// rdkafka panics on a header whose name is not UTF-8. Such a record keeps its key and value and loses its headers.
+/// rdkafka panics on a header name that is not UTF-8. Such a record keeps its key and value and loses its headers.
 fn headers_of(message: &BorrowedMessage<'_>) -> Vec<(String, Bytes)> {
     let Some(headers) = message.headers() else { return Vec::new() };
     let copy =

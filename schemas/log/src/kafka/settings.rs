@@ -1,4 +1,4 @@
-//! librdkafka's settings for each kind of client: the user's properties, and above them those that our promises rest on.
+//! librdkafka's settings for each kind of client: the user's properties, overridden by those our guarantees depend on.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use rdkafka::error::KafkaError;
 
 use types::{Error, Result};
 
-/// What correctness rests on. A property that says otherwise is refused.
+/// Settings that correctness depends on. A property with another value is refused.
 const PRODUCER: [(&str, &str); 2] = [("acks", "all"), ("enable.idempotence", "true")];
 const CONSUMER: [(&str, &str); 8] = [
     ("enable.auto.commit", "false"),
@@ -21,7 +21,7 @@ const CONSUMER: [(&str, &str); 8] = [
     ("allow.auto.create.topics", "false"),
 ];
 
-/// Other names of the same settings, and settings that would undo them.
+/// Aliases of these settings, and settings that would undo them.
 const REFUSED: [&str; 10] = [
     "bootstrap.servers",
     "metadata.broker.list",
@@ -35,24 +35,24 @@ const REFUSED: [&str; 10] = [
     "log.queue",
 ];
 
-/// Defaults of ours that a property may change.
+/// Our defaults, which a property may override.
 const PRODUCER_DEFAULTS: [(&str, &str); 3] =
     [("compression.codec", "lz4"), ("message.timeout.ms", "30000"), ("queue.buffering.max.kbytes", "262144")];
 const CONSUMER_DEFAULTS: [(&str, &str); 7] = [
-    // A full queue is drained in less than librdkafka's default of a second.
+    // Drains a full queue sooner than librdkafka's default of a second.
     ("fetch.queue.backoff.ms", "20"),
-    // The end of a partition is seen when a fetch comes back empty.
+    // The end of a partition is detected when a fetch returns nothing.
     ("fetch.wait.max.ms", "100"),
     // How soon a rebalance is noticed, and how soon a dead worker's partitions are taken over.
     ("heartbeat.interval.ms", "1000"),
     ("session.timeout.ms", "15000"),
     ("max.poll.interval.ms", "300000"),
-    // For each partition: what is fetched ahead waits in memory.
+    // Per partition: records fetched ahead are held in memory.
     ("queued.max.messages.kbytes", "16384"),
     ("topic.metadata.refresh.interval.ms", "10000"),
 ];
 
-/// Names that librdkafka has twice: the user's one replaces our default of the other.
+/// Settings with two names in librdkafka: the user's one replaces our default under the other name.
 const ALIASES: [(&str, &str); 2] = [("compression.type", "compression.codec"), ("delivery.timeout.ms", "message.timeout.ms")];
 
 /// The addresses and properties of one Kafka log.
@@ -63,7 +63,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Checks addresses and properties. Errors: `Input`, naming the property; values are not shown, some are secrets.
+    /// Checks addresses and properties. Errors: `Input`, naming the property but not its value, which may be a secret.
     pub(super) fn new(addresses: &str, properties: &BTreeMap<String, String>) -> Result<Settings> {
         check_addresses(addresses)?;
         for (name, value) in properties {
@@ -90,7 +90,7 @@ impl Settings {
         config
     }
 
-    /// A client that asks for metadata and bounds, and joins no group.
+    /// Returns the configuration of a client that queries metadata and bounds, and joins no group.
     pub(super) fn metadata(&self) -> ClientConfig {
         self.config(&CONSUMER_DEFAULTS, &CONSUMER)
     }
@@ -115,11 +115,11 @@ impl Settings {
     }
 }
 
-/// Why librdkafka takes no such settings.
+/// Returns why librdkafka refuses these settings.
 pub(super) fn refusal(error: KafkaError) -> Error {
     match error {
         KafkaError::ClientConfig(_, description, name, value) => {
-            // librdkafka quotes the values that it refuses.
+            // librdkafka quotes the values that it refuses, which may be secrets.
             let description = if value.is_empty() { description } else { description.replace(&value, "***") };
             Error::input("Kafka takes no such property").with("property", name).with("reason", description)
         }

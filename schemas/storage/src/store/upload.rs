@@ -1,8 +1,9 @@
-//! Writing objects that are too large for memory: streamed, counted and checksummed, visible only when finished.
+//! Writes objects that are too large for memory: streamed, counted and checksummed, visible only when finished.
 //!
-//! `object_store`'s `BufWriter` does the middle part of this only. It puts a small object with overwriting, where ours must be new, or
-//! the same content again ([`ObjectStorage::put_new`]); one capacity is both its limit for a single request and its part size; dropped
-//! halfway it does not abort its parts, which a bucket bills until then; and a folder's files are not fsynced before their name exists.
+//! `object_store`'s `BufWriter` covers only part of this. It overwrites when it puts a small object, while ours must be
+//! new or have the same content ([`ObjectStorage::put_new`]). One capacity is both its limit for a single request and
+//! its part size. If dropped halfway, it does not abort its parts, and a bucket bills them until they are aborted. It
+//! does not fsync a folder's files before their name exists.
 
 use std::fs::File;
 
@@ -19,7 +20,7 @@ use types::{Error, Result};
 const PART_BYTES: usize = 8 * 1024 * 1024;
 const PARTS_IN_FLIGHT: usize = 4;
 
-/// An object on its way up. Dropped without [`UploadWriter::finish`] it leaves nothing to be seen.
+/// An object being uploaded. If dropped without [`UploadWriter::finish`], it leaves nothing visible.
 #[derive(Debug)]
 pub struct UploadWriter {
     storage: ObjectStorage,
@@ -32,7 +33,7 @@ pub struct UploadWriter {
 #[derive(Debug)]
 enum Target {
     Local(Option<(File, PartialFile)>),
-    /// Small enough so far for one request.
+    /// So far small enough for one request.
     Buffered(BytesMut),
     Parts(Option<WriteMultipart>),
 }
@@ -49,12 +50,12 @@ impl UploadWriter {
         Ok(Self { storage, path, bytes: 0, checksum: Hasher::new(), target })
     }
 
-    /// The name of the object.
+    /// Returns the name of the object.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Appends. After an error the upload cannot be finished.
+    /// Appends content. After an error the upload cannot be finished.
     pub async fn write(&mut self, content: Bytes) -> Result<()> {
         self.checksum.update(&content);
         self.bytes += content.len() as i64;
@@ -119,7 +120,7 @@ impl UploadWriter {
         Ok(stored)
     }
 
-    /// Throws away what was written, and waits for it.
+    /// Discards what was written, and waits until that is done.
     #[cfg(test)]
     pub(crate) async fn abort(mut self) {
         self.give_up().await;
@@ -139,7 +140,7 @@ impl UploadWriter {
 }
 
 impl Drop for UploadWriter {
-    /// Parts of a bucket's object cost money until they are aborted; nobody sees them.
+    /// Parts of a bucket's object cost money until they are aborted, and are not visible.
     fn drop(&mut self) {
         if let Target::Parts(slot) = &mut self.target
             && let Some(parts) = slot.take()

@@ -1,4 +1,4 @@
-//! What `FAILPOINTS` asks for, read once and carried out step by step.
+//! Reads the failpoints of `FAILPOINTS` once, and carries them out step by step.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,7 @@ static STEPS: LazyLock<Mutex<HashMap<String, Vec<Term>>>> = LazyLock::new(|| {
     Mutex::new(parse(&asked).unwrap_or_else(|wrong| panic!("FAILPOINTS: {wrong:?} is not `step=[percent%][count*]off|return(..)->..`")))
 });
 
-/// Passes a step: nothing, or what `FAILPOINTS` asks for.
+/// Passes a step, and does what `FAILPOINTS` says for it.
 pub fn hit(step: &'static str) -> Result<()> {
     let known = [&SPEED[..], &BATCH, &COLLECTOR, &SERVING, &APPEND, &INGEST];
     assert!(known.iter().any(|steps| steps.contains(&step)), "the step {step} is in no list");
@@ -26,7 +26,7 @@ pub fn hit(step: &'static str) -> Result<()> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     percent: u64,
-    /// How often it is yet to be met; `None`: always.
+    /// How many more times the term applies; `None`: always.
     left: Option<u64>,
     argument: Option<String>,
 }
@@ -51,7 +51,7 @@ fn term(text: &str) -> Option<Term> {
     Some(Term { percent, left, argument })
 }
 
-/// The first term that is not used up and whose chance comes true decides.
+/// Returns the action of the first term that is not used up and whose chance comes true.
 fn next(terms: &mut [Term]) -> Option<String> {
     for term in terms.iter_mut().filter(|term| term.left != Some(0)) {
         if RandomState::new().hash_one(()) % 100 < term.percent {
@@ -73,7 +73,7 @@ fn act(step: &str, argument: &str) -> Result<()> {
     Ok(())
 }
 
-/// One write of one line: whole, also when the process dies next and when several processes write.
+/// Writes a line in one write: it stays whole when the process dies next, and when several processes write.
 fn note(step: &str, argument: &str) {
     let Ok(path) = std::env::var("BASESTREAM_FAILPOINTS_FIRED") else { return };
     let line = format!("{} {step} {argument}\n", std::process::id());
@@ -82,7 +82,7 @@ fn note(step: &str, argument: &str) {
     }
 }
 
-/// The signal reaches all threads within the sleep; of SIGKILL nothing behind it runs.
+/// The signal reaches all threads within the sleep; after SIGKILL nothing below it runs.
 #[allow(unsafe_code)]
 fn signal(signal: libc::c_int) {
     // SAFETY: kill(2) takes two numbers and touches no memory of ours.

@@ -1,4 +1,4 @@
-//! Every object name is built and parsed here.
+//! Builds and parses every object name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +11,8 @@ use crate::files::{FileKind, FileRecord};
 use crate::tiles::Micros;
 use crate::{Error, Result};
 
-/// The name of one object, relative to the storage's URL. Names of streams and views stand in it with every character
-/// other than ASCII letters, digits, `_` and `-` as `%XX`.
+/// The name of one object, relative to the storage's URL. In stream and view names, every character other than ASCII
+/// letters, digits, `_` and `-` is written as `%XX`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ObjectName {
     /// `archive/<stream>/<checkpoint>.parquet`
@@ -21,11 +21,11 @@ pub enum ObjectName {
     DeadLetters { stream: Arc<str>, checkpoint: Uuid },
     /// `states/<checkpoint>.states`: what a checkpoint wrote, a segment per view version.
     States { checkpoint: Uuid },
-    /// `archive/<stream>/<checkpoint>/<rebuild>.parquet`: read again from the log in a damaged file's place.
+    /// `archive/<stream>/<checkpoint>/<rebuild>.parquet`: read again from the log to replace a damaged file.
     RebuiltArchive { stream: Arc<str>, checkpoint: Uuid, rebuild: Uuid },
     /// `dead-letters/<stream>/<checkpoint>/<rebuild>.parquet`: likewise.
     RebuiltDeadLetters { stream: Arc<str>, checkpoint: Uuid, rebuild: Uuid },
-    /// `states/<checkpoint>/<rebuild>.states`: made from the archive in a damaged object's place.
+    /// `states/<checkpoint>/<rebuild>.states`: recomputed from the archive to replace a damaged object.
     RebuiltStates { checkpoint: Uuid, rebuild: Uuid },
     /// `snapshots/<view>/<version>/<run>/<bucket>.parquet`, the bucket with at least five digits.
     Bucket { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
@@ -65,7 +65,8 @@ impl ObjectName {
         }
     }
 
-    /// When a checkpoint's file got its name. A run's files have none: a run may work for long, and publishes under its lease.
+    /// Returns when a checkpoint's file got its name. `None` for a run's files: a run may take long, and publishes
+    /// under its lease.
     pub fn made_at(&self) -> Option<Micros> {
         match self {
             ObjectName::Archive { checkpoint, .. } | ObjectName::DeadLetters { checkpoint, .. } | ObjectName::States { checkpoint } => {
@@ -78,7 +79,7 @@ impl ObjectName {
         }
     }
 
-    /// The stream of an archive or dead-letter file, the view of a snapshot's file.
+    /// Returns the stream of an archive or dead-letter file, or the view of a snapshot's file.
     pub fn subject(&self) -> Option<&Arc<str>> {
         match self {
             ObjectName::Archive { stream, .. } | ObjectName::DeadLetters { stream, .. } => Some(stream),
@@ -88,7 +89,7 @@ impl ObjectName {
         }
     }
 
-    /// The catalog's record of this object as it was stored.
+    /// Returns the catalog's record of this object as it was stored.
     pub fn record(&self, stored: Stored, rows: i64, event_times: Option<(Micros, Micros)>) -> FileRecord {
         FileRecord {
             path: self.to_string(),
@@ -106,7 +107,7 @@ impl ObjectName {
     }
 }
 
-/// The time that an id of version 7 (RFC 9562) carries.
+/// Returns the time that a version 7 id (RFC 9562) carries.
 pub fn made_at(id: Uuid) -> Option<Micros> {
     let (seconds, nanos) = id.get_timestamp()?.to_unix();
     Some((seconds as Micros).saturating_mul(1_000_000).saturating_add(Micros::from(nanos / 1_000)))
@@ -203,7 +204,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// `None` for an empty text, a broken escape or bytes that are not UTF-8.
+/// Returns `None` for an empty text, a broken escape or bytes that are not UTF-8.
 fn unescape(text: &str) -> Option<Arc<str>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,4 +1,4 @@
-//! The names that a mistyped function may have meant.
+//! The names that a mistyped function name may have meant.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,8 @@ use datafusion::{functions, functions_aggregate, functions_nested};
 pub(crate) const OWN_AGGREGATES: [&str; 2] = ["last_n", "top_k"];
 pub(crate) const OWN_FUNCTIONS: [&str; 4] = ["as_of", "poisson_sf", "within", "zscore"];
 
-/// All names of functions, the aggregates first: where an aggregate is as near as another function, it is meant.
+/// Returns all function names, aggregates first: where an aggregate and another function are equally near, the
+/// aggregate is meant.
 pub(super) fn known_names<'a>() -> impl Iterator<Item = &'a str> {
     static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
         let mut names: Vec<String> = Vec::new();

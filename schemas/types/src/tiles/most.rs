@@ -1,15 +1,15 @@
-//! The greatest number of tiles that an answer over a range merges, over all moments at which it may be asked.
+//! Computes the greatest number of tiles that an answer over a range merges, over all moments of a query.
 
 use std::cmp::{max, min};
 
 use super::{Level, Micros, Range};
 
-/// The greatest number of tiles in [`cover`](super::cover) of this range, over all moments. Tiles that begin after the moment of
-/// the answer hold nothing and do not count; a stretch without a beginning counts as one tile.
+/// Returns the greatest number of tiles in [`cover`](super::cover) of this range, over all moments. Tiles that begin
+/// after the moment of the answer are empty and do not count; a range without a beginning counts as one tile.
 ///
-/// At each level only the distance from the left edge to the next coarser tile depends on the moment, and every distance occurs
-/// at some moment, whatever the distances at the other levels. So the levels are tried one after the other, each with every
-/// distance: at most two remainders a level, whatever the length of the range.
+/// At each level only the distance from the left edge to the next coarser tile depends on the moment, and every
+/// distance occurs at some moment, whatever the distances at the other levels. So the levels are tried in turn, each
+/// with every distance: at most two remainders a level, whatever the length of the range.
 pub fn most_tiles(range: &Range, ladder: &[Level]) -> usize {
     let lengths: Vec<Micros> = ladder.iter().filter(|level| **level >= range.hop).filter_map(|level| level.length_us()).collect();
     let Some(hop) = lengths.first() else { return 1 };
@@ -23,12 +23,14 @@ pub fn most_tiles(range: &Range, ladder: &[Level]) -> usize {
     most as usize
 }
 
-/// How many hops apart two edges are that are cut at hops: it depends on the moment where the hop does not divide their distance.
+/// Returns how many hops apart two edges can be after rounding to hops. This depends on the moment if the hop does not
+/// divide their distance.
 fn roundings(distance: Micros, hop: Micros) -> std::ops::RangeInclusive<Micros> {
     distance / hop..=distance / hop + Micros::from(distance % hop != 0)
 }
 
-/// `begun` tiles of the finest level begin in the range: those before the next coarser tile are merged, the rest in coarser tiles.
+/// `begun` tiles of the finest level begin in the range: those before the next coarser tile are merged singly, the rest
+/// in coarser tiles.
 fn most_begun(lengths: &[Micros], begun: Micros) -> Micros {
     let Some(ratio) = ratio_to_coarser(lengths) else { return begun };
     let most = |before: Micros| match begun - before {
@@ -38,7 +40,8 @@ fn most_begun(lengths: &[Micros], begun: Micros) -> Micros {
     (0..ratio).map(most).fold(0, max)
 }
 
-/// `whole` tiles of the finest level are in the range: those on both sides of its whole coarser tiles are merged one by one.
+/// `whole` tiles of the finest level are in the range: those on both sides of its whole coarser tiles are merged
+/// singly.
 fn most_between(lengths: &[Micros], whole: Micros) -> Micros {
     let Some(ratio) = ratio_to_coarser(lengths) else { return whole };
     let most = |before: Micros| match (whole - min(before, whole)) / ratio {

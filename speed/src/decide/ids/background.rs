@@ -1,4 +1,5 @@
-//! What is done beside deciding: merging runs, and making the filters that there was no memory for. One thing at a time in a worker.
+//! Background work: merging runs, and building the filters for which there was no memory. A worker does one thing at a
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ pub(super) struct Background(Option<Work>);
 #[derive(Debug)]
 struct Work {
     thread: JoinHandle<Result<Option<Run>>>,
-    /// The runs that the result stands for; none when filters are made.
+    /// The runs that the result replaces; none if filters were built.
     merged: Vec<Arc<Run>>,
     called_off: Arc<AtomicBool>,
 }
@@ -30,7 +31,7 @@ impl Background {
         self.0.is_none()
     }
 
-    /// Takes what is done in, and begins what is due.
+    /// Takes in finished work, and begins what is due.
     pub(super) fn maybe_merge(&mut self, runs: &mut Vec<Arc<Run>>, window: Window, clock: Micros, share: &Share) -> Result<()> {
         self.take(runs)?;
         if self.0.is_none()

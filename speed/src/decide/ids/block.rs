@@ -1,4 +1,5 @@
-//! A run's file: blocks of sorted entries, each with a checksum. The file is of one process and one start, so it names no format.
+//! A run's file: blocks of sorted entries, each with a checksum. Only the process that wrote a file reads it, so the
+//! file names no format.
 
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -9,7 +10,7 @@ use super::Id;
 pub(super) const ENTRIES: usize = 256;
 const ENTRY_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = 8;
-/// Bytes of a full block; only a file's last one may be shorter.
+/// Bytes of a full block; only a file's last block may be shorter.
 pub(super) const BLOCK_BYTES: usize = ENTRIES * ENTRY_BYTES + CHECKSUM_BYTES;
 
 /// An id and the latest timestamp it was accepted at.
@@ -19,7 +20,7 @@ pub(super) struct Entry {
     pub(super) timestamp: Micros,
 }
 
-/// Bytes of the block at `index` of a file of this many entries.
+/// Returns the bytes of the block at `index` in a file with this many entries.
 pub(super) fn block_bytes(entries: usize, index: usize) -> usize {
     (entries - index * ENTRIES).min(ENTRIES) * ENTRY_BYTES + CHECKSUM_BYTES
 }
@@ -35,7 +36,7 @@ pub(super) fn encode(entries: &[Entry], index: usize, into: &mut Vec<u8>) {
     into.extend_from_slice(&checksum.to_be_bytes());
 }
 
-/// The entries' bytes of a block, if they are as they were written.
+/// Returns a block's entries as bytes, if its checksum is right.
 pub(super) fn verified(bytes: &[u8], index: usize) -> Result<&[u8]> {
     let (entries, checksum) = bytes.split_at(bytes.len().saturating_sub(CHECKSUM_BYTES));
     match checksum == xxh3_64_with_seed(entries, index as u64).to_be_bytes() {
@@ -48,7 +49,7 @@ pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> + '_ {
     bytes.chunks_exact(ENTRY_BYTES).map(entry)
 }
 
-/// A binary search.
+/// Finds an id by binary search.
 pub(super) fn find(bytes: &[u8], id: Id) -> Option<Micros> {
     let (mut low, mut high) = (0, bytes.len() / ENTRY_BYTES);
     while low < high {

@@ -1,4 +1,4 @@
-//! A run's filters: one for each stretch of blocks, about 9 bits an id; one of 256 ids that are not there passes.
+//! A run's filters: one per range of blocks, about 9 bits an id. One of 256 absent ids passes.
 
 use std::sync::OnceLock;
 
@@ -7,17 +7,17 @@ use xorf::{BinaryFuse8, Filter};
 use super::block::ENTRIES;
 use super::space::Share;
 
-/// Blocks of one filter: while it is made, it takes about 32 bytes an id.
+/// Blocks per filter: while it is built, it takes about 32 bytes an id.
 const FILTER_BLOCKS: usize = 512;
-/// Ids of one filter.
+/// Ids per filter.
 pub(super) const FILTER_IDS: usize = FILTER_BLOCKS * ENTRIES;
 
-/// A stretch without a filter is read, which is slower and as right.
+/// A range without a filter is read from the file: slower, but with the same result.
 #[derive(Debug)]
 pub(super) struct Filters {
     share: Share,
     filters: Vec<OnceLock<BinaryFuse8>>,
-    /// Bytes of the run's fences: they are counted with the filters, and always there.
+    /// Bytes of the run's fences. They are counted with the filters, and always present.
     fence_bytes: usize,
 }
 
@@ -26,16 +26,16 @@ impl Filters {
         Self { share: share.clone(), filters: Vec::new(), fence_bytes: 0 }
     }
 
-    /// Adds the filter of the next stretch, if there is memory for it. `highs` are the first halves of its ids, in order.
+    /// Adds the filter of the next range, if there is memory for it. `highs` are the first halves of its ids, in order.
     pub(super) fn push(&mut self, highs: &mut Vec<u64>) {
         self.filters.push(OnceLock::new());
         self.fill(self.filters.len() - 1, highs);
     }
 
-    /// Makes the filter of a stretch that has none; true when it has one now.
+    /// Builds the filter of a range that has none; returns true if it has one now.
     pub(super) fn fill(&self, index: usize, highs: &mut Vec<u64>) -> bool {
         highs.dedup();
-        // What it comes to is known before it is made, nearly.
+        // Its approximate size is known before it is built.
         let expected = highs.len() * 5 / 4 + 1_024;
         if !self.share.reserve(expected) {
             return false;
@@ -58,7 +58,7 @@ impl Filters {
         self.fence_bytes += bytes;
     }
 
-    /// False: the id is in none of this block's stretch.
+    /// False: the id is not in this block's range.
     pub(super) fn may_hold(&self, block: usize, high: u64) -> bool {
         match self.filters.get(block / FILTER_BLOCKS).and_then(OnceLock::get) {
             Some(filter) => filter.contains(&high),
@@ -66,7 +66,7 @@ impl Filters {
         }
     }
 
-    /// Stretches without a filter.
+    /// Ranges without a filter.
     pub(super) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
         self.filters.iter().enumerate().filter(|(_, filter)| filter.get().is_none()).map(|(index, _)| index)
     }

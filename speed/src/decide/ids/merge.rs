@@ -1,4 +1,4 @@
-//! Runs become fewer and longer as they age: of adjacent runs one is made, by their order.
+//! Merges adjacent runs into one as they age, so that runs become fewer and longer.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,14 +14,15 @@ use super::run::{Run, RunWriter};
 use super::space::Share;
 use super::{Id, Window};
 
-/// This many runs of one level become one of the next.
+/// This many runs of one level become one run of the next.
 const FAN: usize = 6;
 /// A run covers at most this part of the window, so that it leaves soon after its first id.
 const PARTS: Micros = 8;
 /// Blocks read at once from each run.
 const READ_BLOCKS: usize = 16;
 
-/// What is merged next, as indices of runs in their order: the oldest that are [`FAN`] of one level, or that cannot become more.
+/// Returns what to merge next, as indices of runs in order: the oldest runs that are [`FAN`] of one level, or whose
+/// number cannot grow any more.
 pub(super) fn due(runs: &[(u32, Micros)], window: Window) -> Option<Range<usize>> {
     let longest = window.0 / PARTS;
     let mut start = 0;
@@ -38,7 +39,7 @@ pub(super) fn due(runs: &[(u32, Micros)], window: Window) -> Option<Range<usize>
     None
 }
 
-/// One run of several; ids that have left the window are left out. `None` when all have, or when it was called off.
+/// Merges several runs into one, without ids that have left the window. `None` if all have, or if it was cancelled.
 pub(super) fn merge(runs: &[Arc<Run>], window: Window, clock: Micros, share: &Share, called_off: &AtomicBool) -> Result<Option<Run>> {
     let level = runs.iter().map(|run| run.level()).max().unwrap_or_default() + 1;
     let mut writer = RunWriter::create(share, level)?;

@@ -13,7 +13,7 @@ use super::block::{self, BLOCK_BYTES, ENTRIES, Entry};
 use super::filters::{FILTER_IDS, Filters};
 use super::space::Share;
 
-/// The file is deleted with the value.
+/// A run; dropping it deletes the file.
 #[derive(Debug)]
 pub(super) struct Run {
     file: File,
@@ -23,12 +23,12 @@ pub(super) struct Run {
     filters: Filters,
     entries: usize,
     newest: Micros,
-    /// How often its ids were merged.
+    /// How many times its ids were merged.
     level: u32,
 }
 
 impl Run {
-    /// The timestamp of an id, if the run holds it.
+    /// Returns the timestamp of an id, if the run holds it.
     pub(super) fn find(&self, id: Id) -> Result<Option<Micros>> {
         let after = self.fences.partition_point(|fence| *fence < id.high);
         for index in after.saturating_sub(1)..self.fences.len() {
@@ -53,7 +53,7 @@ impl Run {
         Ok(block::find(entries, id))
     }
 
-    /// The entries of some blocks, in order.
+    /// Reads the entries of some blocks, in order.
     pub(super) fn entries(&self, blocks: std::ops::Range<usize>, into: &mut Vec<Entry>) -> Result<()> {
         into.clear();
         let mut buffer = [0; BLOCK_BYTES];
@@ -104,10 +104,10 @@ impl Drop for Run {
     }
 }
 
-/// Takes entries in the order of their ids, each id once.
+/// Writes entries in the order of their ids, each id once.
 pub(super) struct RunWriter {
     file: BufWriter<File>,
-    /// Owns the file's name from the first moment, so that an unfinished file goes as well.
+    /// Owns the file's name from the start, so that an unfinished file is deleted as well.
     run: Run,
     block: Vec<Entry>,
     encoded: Vec<u8>,

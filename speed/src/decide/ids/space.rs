@@ -1,4 +1,4 @@
-//! What the partitions of one worker share for their ids: memory, a folder of its own, and one background thread.
+//! Resources that the partitions of one worker share for their ids: memory, a folder, and one background thread.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use uuid::Uuid;
 use super::table::BUCKET_BYTES;
 
 const LOCK: &str = "lock";
-/// Of the memory, for tables. The last eighth is for what is being sorted, merged and filtered.
+/// Eighths of the memory for tables. The last eighth is for data being sorted, merged and filtered.
 pub(super) const TABLE_EIGHTHS: usize = 2;
-/// Of the memory, for filters.
+/// Eighths of the memory for filters.
 pub(super) const FILTER_EIGHTHS: usize = 5;
-/// No table is cut smaller than this, whatever the setting.
+/// No table is sized below this, whatever the setting.
 const FEWEST_BUCKETS: usize = 1_024;
 
 /// Where a worker remembers ids.
@@ -23,11 +23,11 @@ const FEWEST_BUCKETS: usize = 1_024;
 pub struct DedupSettings {
     /// Memory for all partitions of the worker.
     pub memory_bytes: usize,
-    /// What does not fit goes to files in a folder of the worker's own below this one.
+    /// What does not fit goes to files in the worker's own folder below this one.
     pub folder: PathBuf,
 }
 
-/// A worker's memory and folder for remembered ids. Cheap to clone; the folder goes with the last clone.
+/// A worker's memory and folder for remembered ids. Cheap to clone; the folder is removed with the last clone.
 #[derive(Debug, Clone)]
 pub struct IdSpace(Arc<Inner>);
 
@@ -41,7 +41,7 @@ struct Inner {
     home: Mutex<Option<Home>>,
 }
 
-/// A folder that is this worker's for as long as its lock file is held.
+/// A folder that belongs to this worker as long as its lock file is held.
 #[derive(Debug)]
 struct Home {
     folder: PathBuf,
@@ -60,7 +60,7 @@ impl IdSpace {
         }))
     }
 
-    /// One partition's part, for as long as the value or a clone of it lives.
+    /// Returns one partition's share, which lasts as long as the value or a clone of it lives.
     pub(super) fn share(&self) -> Share {
         self.0.partitions.fetch_add(1, Ordering::Relaxed);
         Share(Arc::new(Member(self.0.clone())))
@@ -80,7 +80,7 @@ impl Drop for Member {
     }
 }
 
-/// The worker's one background thread, taken.
+/// Exclusive use of the worker's one background thread.
 #[derive(Debug)]
 pub(super) struct Turn(Arc<Inner>);
 
@@ -95,7 +95,7 @@ impl Share {
         self.inner().settings.memory_bytes / 8 * TABLE_EIGHTHS / self.inner().partitions.load(Ordering::Relaxed).max(1)
     }
 
-    /// Buckets of one of `tables` full tables: a power of two, as tables grow.
+    /// Returns the buckets of one of `tables` full tables: a power of two, as tables grow.
     pub(super) fn table_buckets(&self, tables: usize) -> usize {
         let buckets = (self.table_bytes() / tables / BUCKET_BYTES).max(FEWEST_BUCKETS);
         1 << buckets.ilog2()
@@ -127,7 +127,7 @@ impl Share {
         (!self.inner().is_busy.swap(true, Ordering::Acquire)).then(|| Turn(self.0.0.clone()))
     }
 
-    /// A new file in the worker's folder, open for reading and writing.
+    /// Creates a file in the worker's folder, open for reading and writing.
     pub(super) fn create_file(&self) -> Result<(PathBuf, File)> {
         let mut home = self.inner().home.lock().unwrap_or_else(PoisonError::into_inner);
         if home.is_none() {
@@ -160,7 +160,7 @@ impl Drop for Inner {
     }
 }
 
-/// Makes a locked folder below `parent`, and removes those whose processes are gone.
+/// Creates a locked folder below `parent`, and removes those whose processes are gone.
 fn make_home(parent: &Path) -> std::result::Result<Home, (std::io::Error, PathBuf)> {
     let at = |path: &Path| {
         let path = path.to_path_buf();
@@ -168,7 +168,7 @@ fn make_home(parent: &Path) -> std::result::Result<Home, (std::io::Error, PathBu
     };
     std::fs::create_dir_all(parent).map_err(at(parent))?;
     let gate = parent.join(LOCK);
-    // Nobody sees a folder between its making and its lock.
+    // No other process sees a folder between its creation and its lock.
     let one = File::create(&gate).map_err(at(&gate))?;
     one.lock().map_err(at(&gate))?;
     for entry in std::fs::read_dir(parent).map_err(at(parent))? {
@@ -182,7 +182,7 @@ fn make_home(parent: &Path) -> std::result::Result<Home, (std::io::Error, PathBu
     Ok(Home { folder, _lock: held })
 }
 
-/// Removes a folder whose lock nobody holds. What cannot be removed stays for the next start.
+/// Removes a folder if its lock is not held. What cannot be removed stays until the next start.
 fn remove_if_left(folder: &Path) {
     let Ok(lock) = File::open(folder.join(LOCK)) else { return };
     match lock.try_lock() {

@@ -14,7 +14,7 @@ pub(super) const BUCKET_BYTES: usize = 25;
 #[derive(Debug)]
 pub(super) struct Table {
     latest: HashMap<Id, Micros, BuildHasherDefault<Uniform>>,
-    /// The partition's newest timestamp when the first id came in.
+    /// The partition's newest timestamp when the first id was added.
     begun: Micros,
     newest: Micros,
 }
@@ -30,7 +30,7 @@ impl Table {
         self.latest.get(&id).copied()
     }
 
-    /// `partition_newest` is the partition's newest timestamp, this one included.
+    /// Inserts an id. `partition_newest` is the partition's newest timestamp, including this one.
     pub(super) fn insert(&mut self, id: Id, timestamp: Micros, partition_newest: Micros) {
         self.begun = self.begun.min(partition_newest);
         self.newest = self.newest.max(timestamp);
@@ -57,7 +57,7 @@ impl Table {
         buckets(self.latest.capacity()) * BUCKET_BYTES
     }
 
-    /// True when the next id makes it double.
+    /// True if the next id doubles its size.
     pub(super) fn grows(&self) -> bool {
         self.latest.len() == self.latest.capacity()
     }
@@ -73,7 +73,7 @@ impl Table {
     }
 }
 
-/// Buckets of a table that takes this many entries: seven of eight are used.
+/// Returns the buckets of a table for this many entries: seven of eight are used.
 fn buckets(capacity: usize) -> usize {
     match capacity {
         0 => 0,
