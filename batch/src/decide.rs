@@ -87,9 +87,9 @@ pub(crate) fn bucket_count(events: i64, events_per_bucket: u64) -> u32 {
     (events.max(0) as u64 / events_per_bucket.max(1) + 1).next_power_of_two().min(256) as u32
 }
 
-/// A version that was being built is served from its first snapshot on; the one before retires in the same transaction.
+/// Makes a version that was being built the served one, and retires its predecessor in the same transaction.
 ///
-/// Decided by the catalog as it is at the commit: a version that was dropped or replaced meanwhile stays so.
+/// Decides by the catalog state at the commit: a version that was dropped or replaced in the meantime stays so.
 pub fn switch_version(commit: &mut Commit, state: &CatalogState, view: &Arc<str>, version: u32) -> Result<()> {
     let live: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).filter(|record| record.name == *view).collect();
     if !live.iter().any(|record| record.version == version) {
