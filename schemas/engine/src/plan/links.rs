@@ -41,7 +41,7 @@ pub const MAX_DEGREE: usize = 10_000;
 /// What users of a linked view see, and how its edges are walked to answer them.
 #[derive(Debug, Clone)]
 pub struct LinkPlan {
-    /// The group keys, under the names of the view's columns.
+    /// The group keys, named like the view's columns.
     pub keys: Vec<FieldRef>,
     /// The names of the two tables in the SELECT, near and far.
     pub tables: [String; 2],
