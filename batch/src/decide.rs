@@ -1,5 +1,5 @@
-//! Decides what a run recomputes, what it reads, and what its publication changes. All functions are pure functions of
-//! a catalog state.
+//! Decides what a run recomputes, what it reads, and what its publication changes. All are pure functions of a
+//! catalog state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

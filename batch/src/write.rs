@@ -18,7 +18,7 @@ use crate::bucket_partitioner::BucketRows;
 use crate::bucket_sort::{ExternalSort, sort_in_memory};
 use crate::join::{FinishedBucket, LocalBucket, LocalEdges};
 
-/// A bucket is sorted in memory if it takes at most this fraction of one bucket's share of the run's memory limit.
+/// A bucket is sorted in memory if it takes at most 1/`PART_OF_SHARE` of one bucket's share of the run's memory limit.
 const PART_OF_SHARE: usize = 8;
 /// The upper bound for sorting in memory: Arrow counts the bytes of texts and keys in 31 bits.
 const MOST_IN_MEMORY_BYTES: usize = 512 << 20;

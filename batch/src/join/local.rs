@@ -13,7 +13,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use tracing::debug;
 use types::{Error, Result};
 
-/// Node indexes may take this fraction of the run's memory limit: the walk itself needs the rest.
+/// Node indexes may take 1/`PART_OF_LIMIT` of the run's memory limit: the walk itself needs the rest.
 const PART_OF_LIMIT: usize = 4;
 
 /// Creates files without a name, so that nothing is left behind however the process ends.

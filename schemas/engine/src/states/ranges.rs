@@ -12,9 +12,9 @@ use crate::states::pieces::{NO_GROUP, Pieces, Selection};
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// Up to this many groups, one accumulator takes all ranges together: there is little to merge for one key, and
-/// creating an accumulator costs more. With more groups each range is merged separately, so that no more is held than
-/// one range needs.
+/// One accumulator takes several ranges together, up to this many groups: there is little to merge for one key, and
+/// creating an accumulator costs more. With many keys each range is merged separately, so that no more is held than one
+/// range needs.
 pub(super) const GROUPS_AT_ONCE: usize = 4_096;
 
 /// The number of rows that are copied together for an accumulator.
