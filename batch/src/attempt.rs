@@ -1,4 +1,4 @@
-//! What a run does between its beginning and its publication, step by step.
+//! What a run does between its start and its publication, step by step.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::recompute::{recompute, scan_archive};
 use crate::session::open_session;
 use crate::write::{SnapshotWriter, Written};
 
-/// Recomputes a view up to the run's cut and publishes what came of it. What fails before the last step leaves the snapshot that is
-/// served as it is.
+/// Recomputes a view up to the run's cut and publishes the result. A failure before the last step leaves the served
+/// snapshot untouched.
 pub(crate) async fn attempt(
     batch: &Batch,
     state: &CatalogState,
@@ -38,7 +38,7 @@ pub(crate) async fn attempt(
     publish(batch, &attempt.view, run, manifest, written.files, context).await
 }
 
-/// A run under way: what it reads, and what it works with.
+/// A run in progress: its inputs and its tools.
 struct Attempt<'a> {
     batch: &'a Batch,
     run: RunRecord,
@@ -47,7 +47,7 @@ struct Attempt<'a> {
     buckets: u32,
     pool: Arc<PeakPool>,
     session: SessionContext,
-    /// Of a linked view: its edges once more, to be walked.
+    /// For a linked view: a second copy of its edges, to be walked.
     local_edges: Option<LocalEdges>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Attempt<'a> {
         Ok(Attempt { batch, run, view, inputs, buckets, pool, session, local_edges })
     }
 
-    /// From the archive up to the cut to states by bucket, in no order.
+    /// Recomputes the states from the archive up to the cut, partitioned into buckets, unsorted.
     async fn recompute_states(&self) -> Result<Vec<BucketRows>> {
         let (storage, threads) = (&self.batch.storage, self.batch.settings.thread_count());
         let source = |stream: &StreamDefinition| scan_archive(storage, stream, &self.inputs, threads);
@@ -102,7 +102,7 @@ impl<'a> Attempt<'a> {
         Ok(written)
     }
 
-    /// The materialised join, where the view is linked.
+    /// Writes the materialised join of a linked view. `None` for other views.
     async fn write_join(&self, state: &CatalogState, written: &mut Written) -> Result<Option<Joined>> {
         let Some(local_edges) = &self.local_edges else { return Ok(None) };
         let threads = self.batch.settings.thread_count();
@@ -115,7 +115,7 @@ impl<'a> Attempt<'a> {
         Ok(Some(join.joined))
     }
 
-    /// The manifest of the snapshot that is served. `None` when there is none, or it cannot be read.
+    /// Reads the manifest of the served snapshot. `None` if there is none, or it cannot be read.
     async fn manifest_before(&self, state: &CatalogState) -> Option<Manifest> {
         let record = state.snapshot(&self.view.name, self.view.version);
         let file = record.and_then(|record| state.files.iter().find(|file| file.path == record.manifest));

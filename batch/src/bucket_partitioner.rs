@@ -1,11 +1,11 @@
-//! State rows by the bucket they are written to: in memory while the run's limit allows it, in files of the run's own after that.
+//! Partitions state rows by bucket: in memory while the run's limit allows it, then in the run's own files.
 //!
 //! ```text
-//! Partial, unordered --by bucket--> memory --when the pool is full: all of it, bucket after bucket--> file
-//!                                      \------------------------ one bucket's rows <-------------------/
+//! Partial, unsorted --by bucket--> memory --when the pool is full: everything, bucket by bucket--> file
+//!                                      \----------------------- one bucket's rows <----------------/
 //! ```
 //!
-//! Buckets are sorted by themselves, later and beside one another: no order of all rows is ever made.
+//! Each bucket is sorted separately and later, several in parallel. The rows are never sorted as a whole.
 
 use std::fs::File;
 use std::ops::Range;
@@ -25,24 +25,25 @@ use types::tiles::EdgesFrom;
 use types::tiles::Floors;
 use types::{Error, Result};
 
-/// This many rows, or bytes, are collected before they are partitioned: the more, the fewer and the larger are a bucket's batches. Never
-/// more than a small part of the run's limit: an external sort has to hold some batches.
+/// This many rows or bytes are collected before they are partitioned: the larger the numbers, the fewer and larger are
+/// a bucket's batches. It is always a small fraction of the run's limit, because an external sort has to hold some
+/// batches.
 const COLLECTED_ROWS: usize = 131_072;
 const COLLECTED_BYTES: usize = 16 << 20;
 const COLLECTED_PART_OF_LIMIT: usize = 128;
 
-/// What every partitioner of a run works with.
+/// What all partitioners of a run share.
 #[derive(Clone)]
 pub(crate) struct ShuffleContext {
     pub(crate) plan: Arc<ViewPlan>,
-    /// Nothing is kept before these.
+    /// Rows before these are dropped.
     pub(crate) floors: Floors,
     pub(crate) edges_from: EdgesFrom,
     pub(crate) codec: Arc<KeyCodec>,
     pub(crate) buckets: u32,
-    /// Aggregations at once.
+    /// The number of parallel aggregations.
     pub(crate) threads: usize,
-    /// Where files go; the system's temporary folder when absent.
+    /// The folder for files; the system's temporary folder if absent.
     pub(crate) temp_dir: Option<PathBuf>,
     pub(crate) pool: Arc<dyn MemoryPool>,
     pub(crate) limit_bytes: usize,
@@ -54,26 +55,26 @@ pub(crate) struct BucketPartitioner {
     reservation: MemoryReservation,
     waiting: Vec<RecordBatch>,
     waiting_bytes: usize,
-    /// (batch, row) of the waiting rows, by bucket.
+    /// The (batch, row) positions of the waiting rows, by bucket.
     places: Vec<Vec<(usize, usize)>>,
     in_memory: Vec<Vec<RecordBatch>>,
     spilled: Vec<Arc<Spilled>>,
 }
 
-/// The rows of one bucket: those that are in memory, and where the others are.
+/// The rows of one bucket: those in memory, and the locations of the spilled ones.
 pub(crate) struct BucketRows {
     pub(crate) in_memory: Vec<RecordBatch>,
-    /// Of what is in memory.
+    /// Covers the rows in memory.
     pub(crate) reservation: MemoryReservation,
     spilled: Vec<(Arc<Spilled>, u32)>,
-    /// Of all, as they are in memory.
+    /// The size of all rows, when held in memory.
     pub(crate) bytes: usize,
 }
 
-/// A file of batches, bucket after bucket. It has no name: nothing is left of it, however the process ends.
+/// A file of batches, bucket by bucket. It has no name, so that nothing is left behind however the process ends.
 struct Spilled {
     reader: Mutex<FileReader<File>>,
-    /// The numbers of each bucket's batches.
+    /// The range of batch numbers of each bucket.
     batches: Vec<Range<usize>>,
     bytes: Vec<usize>,
 }
@@ -93,7 +94,7 @@ impl BucketPartitioner {
         }
     }
 
-    /// Takes a batch of Partial's output.
+    /// Adds a batch of Partial's output.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let rows = kept_rows_of(&self.shuffle.plan, batch, &self.shuffle.floors)?;
         let keys = &rows.columns()[..self.shuffle.plan.keys.len()];
@@ -109,7 +110,7 @@ impl BucketPartitioner {
         if rows >= COLLECTED_ROWS || self.waiting_bytes >= most_bytes { self.partition_waiting() } else { Ok(()) }
     }
 
-    /// All rows, by bucket.
+    /// Returns all rows, by bucket.
     pub(crate) fn finish(mut self) -> Result<Vec<BucketRows>> {
         self.partition_waiting()?;
         let mut buckets = Vec::with_capacity(self.in_memory.len());
@@ -144,7 +145,7 @@ impl BucketPartitioner {
             let bytes = sliced_bytes(&rows)?;
             if self.reservation.try_grow(bytes).is_err() {
                 self.spill()?;
-                // One batch of a bucket is held whatever the limit says: it was here already.
+                // One batch of a bucket is held regardless of the limit: it is in memory already.
                 self.reservation.grow(bytes);
             }
             self.in_memory[bucket].push(rows);
@@ -152,7 +153,7 @@ impl BucketPartitioner {
         Ok(())
     }
 
-    /// Writes all that is in memory to a file.
+    /// Writes everything in memory to a file.
     fn spill(&mut self) -> Result<()> {
         let folder = self.shuffle.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
         let at = |error: std::io::Error| Error::from(error).with("folder", folder.display());
@@ -181,16 +182,16 @@ impl BucketPartitioner {
     }
 }
 
-/// A column of several batches, of which rows are gathered.
+/// A column of several batches, from which rows are gathered.
 enum Gathered<'a> {
     Each(Vec<&'a dyn Array>),
-    /// One value throughout (the side of edges, the level of states that have one, NULL where the other side has its keys), as often as
-    /// any bucket needs it: all share it.
+    /// A column with a single value (the side of edges, the level of states with only one, NULL where the other side
+    /// has its keys), as long as any bucket needs. All buckets share it.
     Same(ArrayRef),
 }
 
 impl<'a> Gathered<'a> {
-    /// At most so many rows will be asked for at once.
+    /// `most` is the greatest number of rows that will be requested at once.
     fn columns(batches: &[&'a RecordBatch], most: usize) -> Result<Vec<Gathered<'a>>> {
         let Some(first) = batches.first() else { return Ok(Vec::new()) };
         (0..first.num_columns()).map(|column| Self::column(batches.iter().map(|batch| &**batch.column(column)).collect(), most)).collect()
@@ -207,7 +208,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Rows by (batch, row).
+    /// Returns the rows at these (batch, row) positions.
     fn rows(&self, places: &[(usize, usize)]) -> Result<ArrayRef> {
         match self {
             Gathered::Each(columns) => Ok(interleave(columns, places)?),
@@ -217,7 +218,7 @@ impl<'a> Gathered<'a> {
 }
 
 impl BucketRows {
-    /// The same bucket's rows of several partitioners.
+    /// Joins the rows of one bucket from several partitioners.
     pub(crate) fn join(parts: Vec<BucketRows>) -> Option<BucketRows> {
         parts.into_iter().reduce(|mut all, mut part| {
             all.in_memory.append(&mut part.in_memory);
@@ -228,7 +229,7 @@ impl BucketRows {
         })
     }
 
-    /// Reads what is in files, batch after batch.
+    /// Reads the spilled rows batch by batch.
     pub(crate) fn read_spilled(&self, each: &mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<()> {
         for (file, bucket) in &self.spilled {
             for number in file.batches[*bucket as usize].clone() {
@@ -248,12 +249,12 @@ impl Spilled {
     }
 }
 
-/// What the rows of a batch would take by themselves: Partial answers with slices of all it has, and buckets share what is the same in
-/// all of them.
+/// Returns the bytes that the rows of a batch take by themselves. Partial returns slices of one large batch, and
+/// buckets share constant columns.
 pub(crate) fn sliced_bytes(batch: &RecordBatch) -> Result<usize> {
     let column_bytes = |column: &ArrayRef| -> Result<usize> {
         let data = column.to_data();
-        // Texts that are seen through views lie in buffers of their own.
+        // The texts of view arrays are in separate buffers.
         let is_view = matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
         let viewed = if is_view { data.buffers()[1..].iter().map(|buffer| buffer.len()).sum() } else { 0 };
         Ok(data.get_slice_memory_size()? + viewed)

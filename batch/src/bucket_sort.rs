@@ -1,4 +1,4 @@
-//! Sorts the rows of one bucket, in memory or externally, and hands them on some whole keys at a time.
+//! Sorts the rows of one bucket, in memory or externally, and emits them in chunks of whole keys.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,8 @@ use types::{Error, Result};
 
 use crate::bucket_partitioner::{BucketRows, sliced_bytes};
 
-/// A chunk is handed on when it holds this many rows, or bytes, and a key ends: its tiles of every level are made beside it.
+/// A chunk is emitted at the first end of a key after this many rows or bytes: the tiles of all levels are built next
+/// to it.
 const CHUNK_ROWS: usize = 65_536;
 const CHUNK_BYTES: usize = 16 << 20;
 
@@ -37,7 +38,7 @@ pub(crate) fn sort_in_memory(
         batches.push(batch);
         Ok(())
     })?;
-    // The batches, all in one, in order, and the keys of both.
+    // The memory holds the batches, their concatenation, the sorted copy, and the keys of both.
     bucket.reservation.resize(bucket.bytes * 5);
     let sorted = StateRows::sort(plan, codec, &batches)?;
     drop(batches);
@@ -56,7 +57,7 @@ pub(crate) fn sort_in_memory(
     Ok(())
 }
 
-/// Rows of a bucket that DataFusion's external sort puts in order.
+/// Rows of a bucket, sorted by DataFusion's external sort.
 pub(crate) struct ExternalSort {
     sorted: SendableRecordBatchStream,
     plan: Arc<ViewPlan>,
@@ -65,7 +66,8 @@ pub(crate) struct ExternalSort {
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
     waiting_bytes: usize,
-    /// How many rows or bytes are worth looking at: doubled while a key does not end, so that a long key is copied a few times only.
+    /// How many rows or bytes must wait before a key's end is searched for. It doubles while a key does not end, so
+    /// that a long key is copied only a few times.
     worth_rows: usize,
     worth_bytes: usize,
 }
@@ -109,7 +111,7 @@ impl ExternalSort {
         if self.waiting_rows == 0 { Ok(None) } else { self.take(true) }
     }
 
-    /// Whole keys; with `all`, what is left as well.
+    /// Returns whole keys; with `all`, the rest as well.
     fn take(&mut self, all: bool) -> Result<Option<StateRows>> {
         let joined = concat_batches(self.plan.state_schema(), &self.waiting)?;
         let whole = if all { joined.num_rows() } else { self.last_key_start(&joined)? };
@@ -123,7 +125,7 @@ impl ExternalSort {
         if whole == 0 { Ok(None) } else { StateRows::sort(&self.plan, &self.codec, &[joined.slice(0, whole)]).map(Some) }
     }
 
-    /// Where the last key begins: its rows may go on in the next batch.
+    /// Returns where the last key begins: its rows may continue in the next batch.
     fn last_key_start(&self, batch: &RecordBatch) -> Result<usize> {
         let keys = &batch.columns()[..self.plan.keys.len()];
         if keys.is_empty() {
@@ -133,7 +135,7 @@ impl ExternalSort {
     }
 }
 
-/// A bucket as a table that is scanned once.
+/// A bucket as a table that can be scanned once.
 struct Once {
     schema: SchemaRef,
     bucket: Mutex<Option<BucketRows>>,
@@ -156,7 +158,7 @@ impl PartitionStream for Once {
         let send = rows.tx();
         rows.spawn_blocking(move || {
             let Some(mut bucket) = bucket else { return Err(DataFusionError::Internal("a bucket is read twice".to_owned())) };
-            // A receiver that is gone wants no more.
+            // If the receiver is gone, no more rows are wanted.
             for batch in std::mem::take(&mut bucket.in_memory) {
                 bucket.reservation.shrink(sliced_bytes(&batch)?);
                 if send.blocking_send(Ok(batch)).is_err() {

@@ -1,4 +1,5 @@
-//! What a run recomputes, what it reads, and what its publication changes: pure, from a catalog state.
+//! Decides what a run recomputes, what it reads, and what its publication changes. All are pure functions of a
+//! catalog state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use types::vector::Vector;
 use types::{Error, Result};
 use uuid::Uuid;
 
-/// The version of a view that a run recomputes. The version being built comes first: it is waited for.
+/// Returns the version of a view that a run recomputes. A version that is being built comes first, because users wait
+/// for it.
 pub fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
     let live = state.live(DefinitionKind::View).filter(|record| &*record.name == view);
     let newest = live.max_by_key(|record| (record.status == DefinitionStatus::Building, record.version));
@@ -22,7 +24,7 @@ pub fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
     })
 }
 
-/// The time as of which a run prunes.
+/// The time as of which a run prunes tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunTime {
     At(Micros),
@@ -54,13 +56,13 @@ impl RunInputs {
         Ok(RunInputs { cut, t, floors, edges_from: view.plan.edges_from(t), files, max_event_time })
     }
 
-    /// How many events the files hold.
+    /// The number of events in the files.
     pub(crate) fn events(&self) -> i64 {
         self.files.iter().map(|file| file.rows).sum()
     }
 }
 
-/// The archive files of these streams within the cut, without those wholly before the view's `horizon`.
+/// Returns the archive files of these streams within the cut, except those entirely before the view's `horizon`.
 pub fn needed_files(state: &CatalogState, streams: &[Arc<str>], cut: &Vector, horizon: Option<Micros>) -> Vec<FileRecord> {
     let within: BTreeSet<Uuid> = state.checkpoints.iter().filter(|checkpoint| checkpoint.is_within(cut)).map(|c| c.id).collect();
     let is_of_view = |file: &FileRecord| file.subject.as_ref().is_some_and(|stream| streams.contains(stream));
@@ -74,20 +76,20 @@ pub fn needed_files(state: &CatalogState, streams: &[Arc<str>], cut: &Vector, ho
         .collect()
 }
 
-/// The greatest event time of these streams, as the catalog has it.
+/// Returns the greatest event time of these streams that the catalog records.
 fn max_event_time(state: &CatalogState, streams: &[Arc<str>]) -> Option<Micros> {
     let of_view = state.partitions.values().filter(|partition| streams.contains(&partition.id.stream));
     of_view.filter_map(|partition| partition.max_event_time).max()
 }
 
-/// Buckets of a snapshot: a power of two, at most 256.
+/// Returns the number of buckets of a snapshot: a power of two, at most 256.
 pub(crate) fn bucket_count(events: i64, events_per_bucket: u64) -> u32 {
     (events.max(0) as u64 / events_per_bucket.max(1) + 1).next_power_of_two().min(256) as u32
 }
 
-/// A version that was being built is served from its first snapshot on; the one before retires in the same transaction.
+/// Makes a version that was being built the served one, and retires its predecessor in the same transaction.
 ///
-/// Decided by the catalog as it is at the commit: a version that was dropped or replaced meanwhile stays so.
+/// Decides by the catalog state at the commit: a version that was dropped or replaced in the meantime stays so.
 pub fn switch_version(commit: &mut Commit, state: &CatalogState, view: &Arc<str>, version: u32) -> Result<()> {
     let live: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).filter(|record| record.name == *view).collect();
     if !live.iter().any(|record| record.version == version) {

@@ -1,12 +1,13 @@
-//! The materialised join of a linked view: its rows as of a run's cut and time, walked along the edges the run has just written.
+//! The materialised join of a linked view: its rows as of a run's cut and time, walked along the edges that the run has
+//! just written.
 //!
 //! ```text
-//! edges, mapped --diff with the snapshot before--> keys whose row may have changed --walk--> rows
-//!                                                  the other keys' rows ----carried over----^
+//! edges, mapped --diff with the previous snapshot--> keys whose row may have changed --walk--> rows
+//!                                                    the other keys' rows ---carried over----^
 //! ```
 //!
-//! The edges are deduplicated, and lie in local files: what is held in memory is bounded by `max_degree`, and, after the
-//! first run, by as many buckets of the snapshot before as there are threads, not by the pairs.
+//! The edges are deduplicated and stored in local files. Memory is bounded by `max_degree` and, after the first run, by
+//! one bucket of the previous snapshot per thread. It does not grow with the number of pairs.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,10 +37,10 @@ mod local;
 use changed::{Changed, changed, keys_of};
 pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, MappedEdges};
 
-/// Past this many changed keys and nodes all rows are joined anew: to know them would take more than they save.
+/// If more keys and nodes than this changed, all rows are joined again: tracking them would cost more than it saves.
 const MOST_CHANGED: usize = 500_000;
 
-/// A join under way.
+/// A join in progress.
 #[derive(Clone)]
 pub(crate) struct Join {
     pub(crate) storage: ObjectStorage,
@@ -48,11 +49,11 @@ pub(crate) struct Join {
     pub(crate) edges: Arc<MappedEdges>,
     pub(crate) t: Micros,
     pub(crate) run: Uuid,
-    /// Buckets that are walked at once.
+    /// The number of buckets that are walked in parallel.
     pub(crate) threads: usize,
 }
 
-/// What a join wrote.
+/// The result of a join.
 #[derive(Debug)]
 pub(crate) struct WrittenJoin {
     pub(crate) joined: Joined,
@@ -60,7 +61,8 @@ pub(crate) struct WrittenJoin {
 }
 
 impl Join {
-    /// Joins every key, or, where the snapshot before has a join of the same edges' form, those whose edges changed since.
+    /// Joins every key. If the previous snapshot has a join over edges of the same form, joins only the keys whose
+    /// edges changed since.
     pub(crate) async fn write(&self, before: Option<&Manifest>) -> Result<WrittenJoin> {
         let before = before.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?)));
         let before = before.filter(|(manifest, joined)| joined.format == JOIN_FORMAT && self.follows(manifest));
@@ -92,8 +94,8 @@ impl Join {
         })
     }
 
-    /// Whether rows of that snapshot's join may be carried over: the same edges in the same buckets, and no column that changes with
-    /// time alone.
+    /// Whether rows of that snapshot's join may be carried over: it has the same edges in the same buckets, and no
+    /// column changes with time alone.
     fn follows(&self, before: &Manifest) -> bool {
         let plan = &self.view.plan;
         before.stamp == plan.stamp
@@ -102,7 +104,7 @@ impl Join {
             && !names_time(plan, &self.links)
     }
 
-    /// `None`: too much changed.
+    /// Returns what changed since the snapshot `before`. `None` if too much changed.
     async fn changed_since(&self, before: &Manifest, t: Micros) -> Result<Option<AllChanged>> {
         let mut all = AllChanged::default();
         let parts = stream::iter((0..self.edges.buckets.parts()).map(|part| self.changed_in(part, before.file_of(part), t)));
@@ -137,7 +139,7 @@ impl Join {
         .await?
     }
 
-    /// Writes one part: rows carried over, then those that are walked.
+    /// Writes one part: first the rows that are carried over, then those that are walked.
     async fn part(self, part: u32, kept: Option<(Arc<AllChanged>, Option<BucketFile>)>) -> Result<Part> {
         let carried = match kept {
             Some((changed, file)) => if_readable(self.carry(part, changed, file).await),
@@ -162,7 +164,8 @@ impl Join {
         Ok(Part { file: output.finish().await?, walked, carried, estimated })
     }
 
-    /// The rows of a part that stay as they were, read whole: nothing is written of a damaged file.
+    /// Returns the unchanged rows of a part. They are read completely before any is written, so that a damaged file
+    /// contributes none.
     async fn carry(&self, part: u32, changed: Arc<AllChanged>, file: Option<BucketFile>) -> Result<Carried> {
         let join = self.clone();
         let again = tokio::task::spawn_blocking(move || {
@@ -183,21 +186,21 @@ impl Join {
         Ok(carried)
     }
 
-    /// The view's columns, and whether a row is an estimate.
+    /// The view's columns, and a flag for rows that are estimates.
     fn schema(&self) -> SchemaRef {
         let columns = self.view.plan.output_schema().fields().clone();
         let estimated = Arc::new(Field::new(ESTIMATED, DataType::Boolean, false));
         Arc::new(Schema::new(columns.iter().cloned().chain([estimated]).collect::<Vec<_>>()))
     }
 
-    /// Where the group keys stand among the view's columns, in their own order.
+    /// Returns the positions of the group keys among the view's columns, in the order of the keys.
     fn keys_shown(&self) -> Option<Vec<usize>> {
         let columns = &self.view.plan.columns;
         let place = |key: usize| columns.iter().position(|column| matches!(column.kind, ColumnKind::Key(shown) if shown == key));
         (0..self.links.keys.len()).map(place).collect()
     }
 
-    /// Walks the keys of a part, or those of them that are asked.
+    /// Walks the keys of a part, or only those in `only`.
     fn walk(&self, part: u32, only: Option<&HashSet<Vec<u8>>>, send: &mpsc::Sender<RecordBatch>) -> Result<()> {
         let wanted: Vec<usize> = (0..self.view.plan.columns.len()).collect();
         let is_asked = |key: &[u8]| only.is_none_or(|only| only.contains(key));
@@ -210,17 +213,17 @@ impl Join {
     }
 }
 
-/// What changed since the snapshot before.
+/// What changed since the previous snapshot.
 #[derive(Default)]
 struct AllChanged {
-    /// Keys by their part.
+    /// Changed keys, by part.
     near: Vec<HashSet<Vec<u8>>>,
     far: HashSet<Vec<u8>>,
 }
 
-/// What stays of a part.
+/// What is carried over of a part.
 struct Carried {
-    /// Keys that are walked again.
+    /// The keys that must be walked again.
     again: HashSet<Vec<u8>>,
     rows: Vec<RecordBatch>,
 }
@@ -232,12 +235,12 @@ struct Part {
     estimated: bool,
 }
 
-/// A part's file, begun with its first row.
+/// A part's file, created when its first row is written.
 struct PartOutput<'a> {
     join: &'a Join,
     part: u32,
     writer: Option<BucketWriter>,
-    /// A row that was written is an estimate.
+    /// Whether any row written so far is an estimate.
     estimated: bool,
 }
 
@@ -266,12 +269,12 @@ impl PartOutput<'_> {
     }
 }
 
-/// A snapshot that cannot be read is no reason to fail the run that replaces it: nothing is carried over from it.
+/// A snapshot that cannot be read must not fail the run that replaces it: nothing is carried over from it.
 pub(crate) fn if_readable<T>(read: Result<T>) -> Option<T> {
     read.inspect_err(|error| warn!(%error, "the snapshot before cannot be read: its join is not carried over")).ok()
 }
 
-/// Whether a column asks for the time itself (`as_of()`).
+/// Whether a column uses the time itself (`as_of()`).
 fn names_time(plan: &ViewPlan, links: &LinkPlan) -> bool {
     plan.columns.iter().any(|column| match &column.kind {
         ColumnKind::Value(value) => collect_columns(&value.expr).iter().any(|column| column.index() == links.keys.len()),

@@ -1,4 +1,4 @@
-//! The batch layer of one process: what its runs share.
+//! The batch layer of one process: what all its runs share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,22 +17,23 @@ pub struct Batch {
     pub storage: ObjectStorage,
     pub functions: Functions,
     pub settings: BatchSettings,
-    /// Names this process in leases.
+    /// Identifies this process in leases.
     pub worker: String,
 }
 
-/// How runs are carried out.
+/// Settings of batch runs.
 #[derive(Debug, Clone)]
 pub struct BatchSettings {
-    /// Reservations of DataFusion's operators stay under this many bytes; what does not fit is spilled.
+    /// The limit for the memory that DataFusion's operators reserve, in bytes. What does not fit is spilled.
     pub memory_limit_bytes: usize,
-    /// Cores that a run keeps busy.
+    /// The number of cores that a run uses.
     pub threads: usize,
-    /// Where spilled data goes; the system's temporary folder when absent.
+    /// The folder for spilled data; the system's temporary folder if absent.
     pub temp_dir: Option<PathBuf>,
-    /// How long a run's lease lives without being renewed.
+    /// How long a run's lease is valid without being renewed.
     pub lease: Duration,
-    /// A snapshot has a bucket for about this many events, at most 256: [`EVENTS_PER_BUCKET`] outside of tests.
+    /// A snapshot has one bucket for about this many events, at most 256 buckets: [`EVENTS_PER_BUCKET`] outside of
+    /// tests.
     pub events_per_bucket: u64,
 }
 
@@ -45,7 +46,7 @@ impl BatchSettings {
     }
 }
 
-/// What every step of a run has at hand.
+/// What every step of a run needs.
 pub(crate) struct RunContext<'a> {
     pub(crate) lease: &'a KeepLease,
     pub(crate) clock: &'a Clock,

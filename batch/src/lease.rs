@@ -45,7 +45,7 @@ impl KeepLease {
         Expect::Lease { name: lease.name, owner: lease.owner, epoch: lease.epoch, now }
     }
 
-    /// Ends renewing; answers the lease as it is now, to be released.
+    /// Stops renewing and returns the current lease, to be released.
     pub async fn stop(mut self) -> LeaseRecord {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -53,7 +53,7 @@ impl KeepLease {
     }
 }
 
-/// A run that was dropped lets its lease run out.
+/// The lease of a dropped run expires.
 impl Drop for KeepLease {
     fn drop(&mut self) {
         self.task.abort();

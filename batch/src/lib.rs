@@ -1,17 +1,23 @@
-//! The batch layer: archive in, snapshots out.
+//! The batch layer: recomputes views from the archive and publishes them as snapshots.
 //!
-//! A run pins one catalog state, recomputes its view's states from the archive up to that state's vector (the *cut*), and
-//! publishes them in one transaction. A failed run never disturbs the snapshot that is served.
+//! A run pins one catalog state, recomputes its view's states from the archive up to that state's vector (the *cut*),
+//! and publishes them in one transaction. A failed run never disturbs the snapshot that is served.
 //!
 //! ```text
 //! archive --Partial--> states by bucket --sort, merge, rollup--> buckets --publish--> snapshot
 //!                                   (a linked view's edges --walk--> its join, materialised --^)
 //! ```
 //!
-//! In reading order: `layer` is what all runs share; `run` puts a lease (`lease`) and a record around an `attempt`, which lists the
-//! steps. `decide` what is read, within which memory (`session`, `memory`); `recompute` states by bucket (`bucket_partitioner`);
-//! `write` each bucket sorted (`bucket_sort`) and rolled up; `join` what a linked view keeps besides; `publish`. Besides runs,
-//! `rebuild_states` makes damaged states objects again.
+//! In reading order:
+//!
+//! - `layer`: what all runs share.
+//! - `run`: a lease (`lease`) and a record around an `attempt`, which lists the steps.
+//! - `decide`: what a run reads; `session` and `memory` limit its memory.
+//! - `recompute`: states by bucket (`bucket_partitioner`).
+//! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
+//! - `join`: the materialised join of a linked view.
+//! - `publish`: the manifest and the transaction.
+//! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
 
 mod attempt;
 mod bucket_partitioner;

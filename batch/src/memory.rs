@@ -1,8 +1,8 @@
 //! The memory of a run: DataFusion's fair spilling pool under the configured limit, with its peak recorded.
 //!
-//! DataFusion has a `PeakRecordingPool` as well. It keeps a total of its own, from which it takes a released reservation only after the
-//! pool has given it to somebody else: with several threads its peak can be more than was ever reserved, and more than the limit. A run's
-//! record shows the peak beside the limit, so this one asks the pool itself.
+//! DataFusion's `PeakRecordingPool` keeps a total of its own, and subtracts a released reservation only after the pool
+//! has given it to another consumer. With several threads its peak can exceed what was ever reserved, and the limit. A
+//! run's record shows the peak next to the limit, so this pool reads the total from the inner pool.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 
-/// A [`FairSpillPool`] that records the most it ever had reserved.
+/// A [`FairSpillPool`] that records its greatest total reservation.
 #[derive(Debug)]
 pub(crate) struct PeakPool {
     inner: FairSpillPool,

@@ -1,4 +1,5 @@
-//! Publishing a snapshot: its manifest, then one transaction that checks the run's lease and that the cut goes back in no partition.
+//! Publishes a snapshot: writes its manifest, then commits one transaction that checks the run's lease and that the cut
+//! moves backwards in no partition.
 
 use catalog::{Commit, DefinitionStatus, RunRecord, RunStatus, SnapshotRecord, publish_commit};
 use committed::registry::LiveView;
@@ -10,10 +11,10 @@ use types::{ErrorKind, Result};
 use crate::decide::switch_version;
 use crate::layer::{Batch, RunContext};
 
-/// How often a switch of versions is tried anew because something else was committed meanwhile.
+/// How often a switch of versions is retried after another commit got in between.
 const SWITCH_ATTEMPTS: usize = 20;
 
-/// Publishes `files` as the view's snapshot and answers the run's record as it succeeded.
+/// Publishes `files` as the view's snapshot and returns the run's record, marked as succeeded.
 pub(crate) async fn publish(
     batch: &Batch,
     view: &LiveView,
@@ -44,7 +45,7 @@ pub(crate) async fn publish(
     Ok(run)
 }
 
-/// The first snapshot of a version that was being built: it is served from now on.
+/// Publishes the first snapshot of a version that was being built, and switches to that version.
 async fn publish_and_switch(batch: &Batch, commit: Commit, view: &LiveView) -> Result<()> {
     let mut attempts = 0;
     loop {

@@ -1,7 +1,8 @@
-//! Rebuilding a damaged states object from the archive: written under a fresh name, and named in the damaged one's place.
+//! Rebuilds a damaged states object from the archive. The result is written under a fresh name and replaces the damaged
+//! one in the catalog.
 //!
-//! Done here and not by the node that found the damage: nodes only read, there may be many of them, and what is rebuilt needs a
-//! memory limit and one writer. A node computes what it misses for itself meanwhile.
+//! This is not done by the node that found the damage: nodes only read, there may be many of them, and a rebuild needs
+//! a memory limit and one writer. In the meantime a node computes the missing states for itself.
 
 use std::sync::Arc;
 
@@ -20,20 +21,20 @@ use crate::layer::Batch;
 /// What became of a file that was reported damaged.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RebuildOutcome {
-    /// It is rebuilt; this is named instead.
+    /// It was rebuilt; this file replaces it.
     Rebuilt(FileRecord),
-    /// No live view needs it: it is named no more.
+    /// No live view needs it: it was removed from the catalog.
     Dropped,
-    /// It is what was written, after all.
+    /// It turned out to be undamaged.
     Whole,
-    /// Somebody else replaced or collected it.
+    /// Another process replaced or collected it.
     Gone,
 }
 
 impl Batch {
-    /// Rebuilds the states object at `path` from what is left of it and from the archive.
+    /// Rebuilds the states object at `path` from its undamaged parts and the archive.
     ///
-    /// Errors: `Corrupt` when the archive is damaged as well; it names the file.
+    /// Errors: `Corrupt` if the archive is damaged as well; the error names the file.
     pub async fn rebuild_states(&self, state: &CatalogState, registry: &Registry, path: &str) -> Result<RebuildOutcome> {
         let Some(file) = state.files.iter().find(|file| file.path == path && !file.marked_for_deletion) else {
             return Ok(RebuildOutcome::Gone);
@@ -62,7 +63,7 @@ impl Batch {
                 Ok(RebuildOutcome::Rebuilt(rebuilt))
             }
             Err(error) if error.kind() == ErrorKind::Conflict => {
-                // Nobody will ever name it.
+                // No transaction will ever reference it.
                 self.storage.delete(&rebuilt.path).await?;
                 Ok(RebuildOutcome::Gone)
             }
@@ -82,7 +83,7 @@ impl Batch {
         for view in registry.views.iter().filter(|view| reads(view, checkpoint)) {
             let segment = match segment_rows(&self.storage, &session, view, state, checkpoint).await {
                 Ok(segment) => segment,
-                // Its expressions fail on an event: the speed layer made no section of it either.
+                // The view's expressions fail on an event: the speed layer wrote no section for it either.
                 Err(error) if error.kind() == ErrorKind::Input => {
                     warn!(view = %view.name, checkpoint = %checkpoint.id, %error, "a view's states cannot be rebuilt; the others are");
                     continue;

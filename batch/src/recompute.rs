@@ -1,4 +1,4 @@
-//! The recomputation itself: from the archive to states, partitioned into the buckets of a snapshot.
+//! Recomputes states from the archive, partitioned into the buckets of a snapshot.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use types::{Error, Result};
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows, ShuffleContext};
 use crate::decide::RunInputs;
 
-/// Archive rows to states by bucket, in no order. Rows of one key and tile may be several. An event goes straight to the finest tile
-/// that the snapshot keeps: most are older than what is asked for in minutes.
+/// Turns archive rows into unsorted states by bucket. One key and tile may have several rows. An event goes directly to
+/// the finest tile that the snapshot keeps, because most events are older than the windows that need finer tiles.
 ///
-/// Under memory pressure Partial hands on early what it has, and the partitioner spills. States are merged where they are written, in
-/// order and a few keys at a time: a second aggregation in between would have to hold (or spill, which fails for states that are
-/// larger than their accumulators say) what the partitioner holds anyway.
+/// Under memory pressure Partial emits early what it has, and the partitioner spills. States are merged when they are
+/// written, in order and a few keys at a time. A second aggregation in between would have to hold what the partitioner
+/// holds anyway, or spill it, which fails for states that are larger than their accumulators report.
 pub(crate) async fn recompute(
     shuffle: &ShuffleContext,
     session: &SessionContext,
@@ -52,7 +52,7 @@ pub(crate) async fn recompute(
     parts.into_iter().map(|parts| BucketRows::join(parts).ok_or_else(|| Error::internal("a plan has a partition"))).collect()
 }
 
-/// The archived events of a stream up to the run's cut.
+/// Scans the archived events of a stream up to the run's cut.
 pub(crate) fn scan_archive(
     storage: &ObjectStorage,
     stream: &StreamDefinition,
@@ -76,8 +76,9 @@ async fn partial_plan(
     Ok(partial_exec(plan, prepared)?)
 }
 
-/// The side of an edge is a constant of each stream, which DataFusion takes for an order of its groups. An aggregation over ordered input
-/// hands its groups on a batch at a time, and moves all others up each time: for millions of edges that took a fifth of a run.
+/// Removes the ordering of edges. The side of an edge is a constant within each stream, which DataFusion takes for an
+/// ordering of the groups. An aggregation over ordered input emits its groups a batch at a time and moves all remaining
+/// groups up each time. With millions of edges that took a fifth of a run.
 fn unordered(edges: Arc<dyn ExecutionPlan>, threads: usize) -> Result<Arc<dyn ExecutionPlan>> {
     Ok(Arc::new(RepartitionExec::try_new(edges, Partitioning::RoundRobinBatch(threads))?))
 }

@@ -1,4 +1,4 @@
-//! One batch run: a lease, a record, the attempt itself, and the record closed, however the attempt ends.
+//! One batch run: acquires a lease, begins a record, makes the attempt, and closes the record however the attempt ends.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::decide::{RunTime, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
 
-/// What is asked of a run.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
     pub view: Arc<str>,
-    /// The version to recompute; the one being built, or else the served one, when absent.
+    /// The version to recompute. If absent: the version being built, or else the served one.
     pub version: Option<u32>,
-    /// A record that waits in the catalog as requested, or absent for a new one.
+    /// A record that waits in the catalog as requested. If absent, a new record is created.
     pub requested: Option<RunRecord>,
     pub scheduled_for: Option<Micros>,
     pub attempt: u32,
@@ -29,7 +29,9 @@ pub struct RunRequest {
 }
 
 impl Batch {
-    /// Runs one view and answers the record of the run. `Conflict`: another process is running it.
+    /// Runs one view and returns the record of the run.
+    ///
+    /// Errors: `Conflict` if another process is running the view.
     pub async fn run(&self, request: RunRequest, clock: Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         let name = run_lease(&request.view);
         let lease = self.catalog.acquire_lease(&name, &self.worker, self.settings.lease, clock(), None).await?;
@@ -95,7 +97,7 @@ impl Batch {
         })
     }
 
-    /// DataFusion names settings of its own; ours is the one to raise.
+    /// DataFusion's errors name its own settings; this names the one to raise.
     fn with_limit(&self, error: Error) -> Error {
         match error.kind() {
             ErrorKind::Limit => {
@@ -106,7 +108,7 @@ impl Batch {
         }
     }
 
-    /// Reports the files that the error calls damaged, and records the failure.
+    /// Reports the damaged files that the error names, and records the failure.
     async fn close_as_failed(&self, state: &CatalogState, run: RunRecord, error: &Error, context: &RunContext<'_>) {
         let finder = Finder { name: &self.worker, now: (context.clock)() };
         report_damage(&self.catalog, &self.storage, state, std::slice::from_ref(error), finder).await;

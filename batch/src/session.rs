@@ -1,4 +1,4 @@
-//! The DataFusion session of a run: under the memory limit, and with a place to spill to.
+//! The DataFusion session of a run, with the run's memory limit and a folder to spill to.
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ pub(crate) fn open_session(
     Ok(session)
 }
 
-/// Under a small limit a batch, and what a sort keeps aside for merging its spilled runs, have to be small as well.
+/// Returns the configuration of a session. With a small limit, batches and the memory that a sort reserves for merging
+/// its spilled runs must be small as well.
 fn config(settings: &BatchSettings) -> SessionConfig {
     let limit = settings.memory_limit_bytes;
     let default = session_config();

@@ -1,4 +1,4 @@
-//! From states by bucket to a snapshot's files: whole keys at a time, each with the coarser tiles rolled up.
+//! Writes the files of a snapshot from states by bucket: whole keys at a time, each with its coarser tiles rolled up.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::bucket_partitioner::BucketRows;
 use crate::bucket_sort::{ExternalSort, sort_in_memory};
 use crate::join::{FinishedBucket, LocalBucket, LocalEdges};
 
-/// A bucket is sorted in memory where it is at most this part of what the run may hold for each that is worked on at once.
+/// A bucket is sorted in memory if it takes at most 1/`PART_OF_SHARE` of one bucket's share of the run's memory limit.
 const PART_OF_SHARE: usize = 8;
-/// And at most so large: Arrow counts the bytes of texts and keys in 31 bits.
+/// The upper bound for sorting in memory: Arrow counts the bytes of texts and keys in 31 bits.
 const MOST_IN_MEMORY_BYTES: usize = 512 << 20;
 
-/// The files of a snapshot, as the manifest and the catalog name them.
+/// The files of a snapshot, as recorded in the manifest and the catalog.
 #[derive(Default)]
 pub(crate) struct Written {
     pub(crate) buckets: Vec<BucketFile>,
     pub(crate) files: Vec<FileRecord>,
     pub(crate) rows: i64,
     pub(crate) bytes: i64,
-    /// The same rows, where they are walked afterwards.
+    /// A local copy of the same rows, if they are to be walked.
     pub(crate) local: Vec<FinishedBucket>,
 }
 
@@ -43,13 +43,13 @@ pub(crate) struct SnapshotWriter {
     pub(crate) run: Uuid,
     pub(crate) floors: Floors,
     pub(crate) limit_bytes: usize,
-    /// Buckets that are worked on at once.
+    /// The number of buckets that are processed in parallel.
     pub(crate) threads: usize,
     pub(crate) context: Arc<TaskContext>,
 }
 
 impl SnapshotWriter {
-    /// Writes every bucket. Buckets without a row have no file.
+    /// Writes every bucket. Empty buckets get no file.
     pub(crate) async fn write(
         &self,
         buckets: Vec<BucketRows>,
@@ -71,7 +71,7 @@ impl SnapshotWriter {
         Ok(written)
     }
 
-    /// Sorts a bucket and writes it meanwhile.
+    /// Sorts a bucket and writes its rows as they come.
     async fn bucket(&self, bucket: u32, rows: BucketRows, local: Option<&LocalEdges>) -> Result<Option<Part>> {
         let (send, mut chunks) = mpsc::channel(2);
         let sorting = self.clone().sort(rows, send);
@@ -87,7 +87,7 @@ impl SnapshotWriter {
             }
             Ok::<_, Error>(open)
         };
-        // Where the writer fails, the sort fails for having nobody to take its rows.
+        // If the writer fails, the sort fails too, because its receiver is gone. The writer's error is the cause.
         let (sorted, open) = futures::join!(sorting, writing);
         let open = open?;
         sorted?;
@@ -117,7 +117,7 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Merged, and with the coarser levels; `None` where the floors leave nothing.
+    /// Merges the rows and adds the coarser levels. `None` if the floors leave no row.
     fn finished(&self, sorted: &StateRows) -> Result<Option<StateRows>> {
         let rolled_up = rollup(&self.plan, sorted, &self.floors)?;
         Ok((!rolled_up.is_empty()).then_some(rolled_up))
@@ -132,7 +132,7 @@ impl SnapshotWriter {
     }
 }
 
-/// A bucket that was written.
+/// A bucket that has been written.
 struct Part {
     file: BucketFile,
     record: FileRecord,

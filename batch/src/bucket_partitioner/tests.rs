@@ -33,7 +33,7 @@ async fn planned(view: &str) -> Arc<ViewPlan> {
     plan
 }
 
-/// So many payments, an hour apart, of so many accounts.
+/// `count` payments, an hour apart, of this many accounts.
 fn payments(count: i64, accounts: i64) -> RecordBatch {
     let stream = parse::parse_stream(STREAM).unwrap();
     let schema = plan_schema(&stream);
@@ -53,7 +53,7 @@ fn payments(count: i64, accounts: i64) -> RecordBatch {
     RecordBatch::try_new(schema.clone(), schema.fields().iter().map(|field| column(field.name())).collect()).unwrap()
 }
 
-/// The buckets of these payments' states, made by two partitioners as a plan of two partitions would.
+/// Returns the buckets of these payments' states, from two partitioners, as for a plan with two partitions.
 pub(crate) async fn partitioned(view: &str, count: i64, pool: Arc<dyn MemoryPool>) -> (ShuffleContext, Vec<BucketRows>) {
     let plan = planned(view).await;
     let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
@@ -79,7 +79,7 @@ pub(crate) async fn partitioned(view: &str, count: i64, pool: Arc<dyn MemoryPool
     (shuffle, joined.collect())
 }
 
-/// Every row as text, by bucket, with the encoding of its key.
+/// Returns every row as text, by bucket, with its encoded key.
 fn rows(shuffle: &ShuffleContext, buckets: &[BucketRows]) -> BTreeMap<usize, Vec<String>> {
     let of = |bucket: &BucketRows| {
         let mut batches = bucket.in_memory.clone();
@@ -123,14 +123,14 @@ const KINDS: usize = 9;
 const LIST: usize = 8;
 const TEXTS: [&str; 3] = ["", "a", "ab"];
 
-/// One of three values (of two, if it is a truth), and whether it is NULL: what lies beneath a NULL is as different as values are.
+/// One of three values (two for booleans), and whether it is NULL. The values beneath NULLs differ as well.
 type Cell = (u8, bool);
 
 /// What a column holds.
 #[derive(Debug, Clone)]
 enum Fill {
     One(Cell),
-    /// One value throughout a batch, and maybe another in the next.
+    /// A single value within each batch, which may differ between batches.
     OneABatch(Vec<Cell>),
     Nulls(Vec<u8>),
     Any(Vec<Cell>),
@@ -182,7 +182,7 @@ fn array(kind: usize, cells: &[Cell]) -> ArrayRef {
     if nulls.contains(&true) { nullif(&array, &BooleanArray::from(nulls)).unwrap() } else { array }
 }
 
-/// Batches of so many rows each, that are slices behind so many others.
+/// Batches of these lengths, each a slice that begins after some other rows.
 fn batches(columns: &[(usize, Fill)], lens: &[(usize, usize)]) -> Vec<RecordBatch> {
     let column = |kind: usize, fill: &Fill, batch: usize, (before, count): (usize, usize)| {
         let others = (0..before).map(|row| ((row % 3) as u8, false));

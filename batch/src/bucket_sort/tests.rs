@@ -11,7 +11,7 @@ const NO_KEYS: &str = "CREATE VIEW sums WITH (windows = '7d, 90d') AS SELECT cou
 
 const NUMBERS: &str = "CREATE VIEW sums WITH (windows = '7d, 90d') AS SELECT account, count(*) AS payments, sum(cents) AS cents FROM payments GROUP BY account";
 
-/// The merged rows of all buckets, as they are handed on, and how many times rows were handed on.
+/// Returns the merged rows of all buckets in the order they are emitted, and the number of chunks.
 fn shown(plan: &ViewPlan, chunks: &[StateRows]) -> (Vec<String>, usize) {
     let mut lines = Vec::new();
     let mut last: Option<Vec<u8>> = None;

@@ -1,9 +1,9 @@
-//! Which keys' rows may have changed since the snapshot before: those that an edge leads to which is new, gone or other than it was, or
-//! over which an edge of a window passed.
+//! Determines which keys' rows may have changed since the previous snapshot: those that are reached over an edge that
+//! is new, gone or different, or that entered or left a window.
 //!
-//! A row depends on its key's near edges, and on the far edges of the nodes they lead to. So a changed near edge changes its own key (new
-//! near edges with far edges old and new), a changed far edge the keys with near edges to its node (old near edges with new far ones):
-//! nothing else is joined anew.
+//! A row depends on its key's near edges, and on the far edges of the nodes they lead to. A changed near edge therefore
+//! affects its own key (new near edges with old and new far edges). A changed far edge affects the keys with near edges
+//! to its node (old near edges with new far edges). No other key is joined again.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -21,16 +21,16 @@ mod compare;
 
 use compare::Comparing;
 
-/// Keys and nodes with changed edges, by how the edges' keys begin.
+/// Keys and nodes with changed edges, as the prefixes of the edges' keys.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    /// Of one part: a key's near edges lie together.
+    /// Keys of one part: a key's near edges are in the same bucket.
     pub(super) near: HashSet<Vec<u8>>,
-    /// Of any part.
+    /// Nodes of any part.
     pub(super) far: HashSet<Vec<u8>>,
 }
 
-/// The keys of a part whose rows may have changed: those that have no edges any more (`near`) included.
+/// Returns the keys of a part whose rows may have changed. Keys that have no edges any more are included (`near`).
 pub(super) fn keys_of(
     (view, links): (&LiveView, &LinkPlan),
     edges: &SnapshotEdges,
@@ -56,7 +56,7 @@ pub(super) fn keys_of(
     Ok(keys)
 }
 
-/// What changed in one bucket between two snapshots' rows, made for times `t`.
+/// Returns what changed in one bucket between the rows of two snapshots, made for times `t`.
 pub(super) fn changed(view: &LiveView, links: &LinkPlan, (old, new): (&[StateRows], &[StateRows]), t: (Micros, Micros)) -> Result<Changed> {
     let comparing = Comparing::new(view, links, (old, new), t)?;
     let (mut in_old, mut in_new) = (vec![Vec::new(); old.len()], vec![Vec::new(); new.len()]);
@@ -93,7 +93,7 @@ pub(super) fn changed(view: &LiveView, links: &LinkPlan, (old, new): (&[StateRow
     Ok(found)
 }
 
-/// A row among chunks.
+/// A position in a list of chunks.
 struct Cursor<'a> {
     chunk: usize,
     row: usize,
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Notes what these rows' edges leave.
+/// Records the keys and nodes that these edges leave from.
 fn add(view: &LiveView, links: &LinkPlan, chunk: &StateRows, rows: Vec<u32>, found: &mut Changed) -> Result<()> {
     let codec = view.codec.nodes()?;
     let near_rows = codec.near_rows(chunk.batch())?.end;

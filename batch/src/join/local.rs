@@ -1,4 +1,4 @@
-//! A run's edges in local files: written beside the snapshot's buckets, mapped to be walked.
+//! A run's edges in local files: written along with the snapshot's buckets, and mapped to be walked.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use tracing::debug;
 use types::{Error, Result};
 
-/// Indexes of nodes may take this part of what the run may hold: the walk itself needs the rest.
+/// Node indexes may take 1/`PART_OF_LIMIT` of the run's memory limit: the walk itself needs the rest.
 const PART_OF_LIMIT: usize = 4;
 
-/// Where files without a name are made: nothing is left of them, however the process ends.
+/// Creates files without a name, so that nothing is left behind however the process ends.
 pub(crate) struct LocalEdges {
     folder: PathBuf,
     view: LiveView,
@@ -24,20 +24,20 @@ pub(crate) struct LocalEdges {
     pool: Arc<dyn MemoryPool>,
 }
 
-/// The sorted rows of one bucket, being written.
+/// The sorted rows of one bucket, while they are written.
 pub(crate) struct LocalBucket {
     bucket: u32,
     writer: SortedFileWriter,
     file: File,
 }
 
-/// Likewise, written.
+/// The finished file of one bucket.
 pub(crate) struct FinishedBucket {
     bucket: u32,
     file: File,
 }
 
-/// All edges, mapped, and what the indexes of their nodes take of the run's memory.
+/// All edges, mapped, with the memory reservations of their node indexes.
 pub(crate) struct MappedEdges {
     pub(crate) buckets: SnapshotEdges,
     _reserved: Vec<MemoryReservation>,
@@ -46,7 +46,7 @@ pub(crate) struct MappedEdges {
 type Indexed = (NodeIndex, MemoryReservation);
 
 impl LocalEdges {
-    /// In `folder`, or where the system's temporary files lie. `None` for a view that has no edges.
+    /// Uses `folder`, or the system's temporary folder. `None` for a view without edges.
     pub(crate) fn of_linked(folder: Option<PathBuf>, view: &LiveView, pool: Arc<dyn MemoryPool>) -> Option<Self> {
         let links = view.plan.links.clone()?;
         Some(Self { folder: folder.unwrap_or_else(std::env::temp_dir), view: view.clone(), links, pool })
@@ -58,7 +58,8 @@ impl LocalEdges {
         Ok(LocalBucket { bucket, writer: SortedFileWriter::to_file(to_write, self.view.plan.state_schema())?, file })
     }
 
-    /// Maps all of so many buckets, so many at once. By now nothing is sorted any more: indexes take no memory that a sort needs.
+    /// Maps all buckets, `threads` at a time. Nothing is being sorted any more, so indexes take no memory that a sort
+    /// needs.
     pub(crate) async fn mapped(&self, buckets: u32, threads: usize, finished: Vec<FinishedBucket>) -> Result<MappedEdges> {
         let mut mapped = MappedEdges { buckets: SnapshotEdges::default(), _reserved: Vec::new() };
         mapped.buckets.0.resize_with(buckets as usize, Default::default);
@@ -92,7 +93,7 @@ impl LocalBucket {
     }
 }
 
-/// An index of a bucket's nodes; `None` where there is no room for it.
+/// Builds the index of a bucket's nodes. `None` if there is no room for it.
 fn nodes_of((view, links): (&LiveView, &LinkPlan), run: &SortedRun, pool: &Arc<dyn MemoryPool>) -> Result<Option<Indexed>> {
     let most = match pool.memory_limit() {
         MemoryLimit::Finite(limit) => limit / PART_OF_LIMIT,

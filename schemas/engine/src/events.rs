@@ -1,5 +1,5 @@
-//! Accepted events: what the archive holds, in Arrow terms. A stream's typed columns come first, in the order of its
-//! definition, then the system's hidden ones.
+//! Accepted events as Arrow data, in the form that the archive stores. A stream's typed columns come first, in the
+//! order of its definition, followed by hidden system columns.
 //!
 //! | column         | type                     | what it is                                                    |
 //! |----------------|--------------------------|---------------------------------------------------------------|
@@ -34,12 +34,12 @@ pub use headers::{headers_from_json, headers_to_json};
 pub use time::{TimeError, format_date, format_timestamp, parse_date, parse_timestamp};
 pub use value::{Value, canonical_text};
 
-/// The stream's own columns, as its users see them.
+/// Returns the schema of the stream's own columns, as users see them.
 pub fn user_schema(stream: &StreamDefinition) -> SchemaRef {
     Arc::new(Schema::new(user_fields(stream)))
 }
 
-/// Everything the archive keeps of an event: typed columns, then all hidden ones (the raw ones with `keep_raw`).
+/// Returns the schema of the archive: typed columns, then all hidden ones (the raw ones with `keep_raw`).
 pub fn event_schema(stream: &StreamDefinition) -> SchemaRef {
     let mut fields = user_fields(stream);
     fields.extend(position_fields());
@@ -50,7 +50,7 @@ pub fn event_schema(stream: &StreamDefinition) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// What views are planned over: typed columns, then event time and position.
+/// Returns the schema that views are planned over: typed columns, then event time and position.
 pub fn plan_schema(stream: &StreamDefinition) -> SchemaRef {
     let mut fields = user_fields(stream);
     fields.extend(position_fields());

@@ -1,8 +1,9 @@
-//! Fresh layers: states that are counted before they are checkpointed, shared by a speed worker and a serving node of one process.
+//! Fresh layers: states that are not checkpointed yet, shared by a speed worker and a serving node in one process.
 //!
-//! A layer is immutable and covers, in each of its partitions, the offsets `[start, end)`. Layers never straddle a checkpoint. A
-//! reader that stands on a committed vector takes the chain of layers that begins there, each where the one before ended: what a
-//! worker that died or lost its partitions left behind is not counted beside what its successor makes of the same records.
+//! A layer is immutable and covers the offsets `[start, end)` in each of its partitions. Layers never straddle a
+//! checkpoint. A reader at a committed vector takes the chain of layers that begins there, each where its predecessor
+//! ended. What a worker left behind that died or lost its partitions is therefore not counted in addition to its
+//! successor's layers of the same records.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -21,24 +22,25 @@ pub type ViewVersion = (Arc<str>, u32);
 
 /// What one or more micro-batches of a worker added.
 ///
-/// `S` is what a view version's states are: state rows, or what a simulation puts in their place.
+/// `S` is the type of a view version's states: state rows, or a simulation's substitute.
 #[derive(Debug)]
 pub struct FreshLayer<S = StateRows> {
-    /// Per partition that it covers.
+    /// The offset at which the layer begins, for each partition that it covers.
     pub start: Vector,
     pub end: Vector,
-    /// Sorted and merged state rows, an entry (perhaps without rows) for each view version that was kept and reads one of the
-    /// layer's streams. Of a view without an entry nothing is known; see [`FreshLayer::covers`].
+    /// Sorted and merged state rows. There is an entry, possibly without rows, for each view version that was kept and
+    /// reads one of the layer's streams. Without an entry nothing is known about a view; see [`FreshLayer::covers`].
     pub states: BTreeMap<ViewVersion, Arc<S>>,
-    /// The greatest event time of its accepted events, per stream.
+    /// The greatest event time of the accepted events, per stream.
     pub max_event_time: BTreeMap<Arc<str>, Micros>,
 }
 
-/// The shared list. Cheap to clone; readers and writers hold its lock for the time of copying a few pointers.
+/// The list of layers, shared between its handles. Cheap to clone; readers and writers hold its lock only to copy a few
+/// pointers.
 #[derive(Debug)]
 pub struct Fresh<S = StateRows> {
     state: Arc<RwLock<State<S>>>,
-    /// Whose layers this handle publishes, merges and takes back.
+    /// The owner of the layers that this handle publishes, merges and withdraws.
     owner: u64,
 }
 
@@ -64,9 +66,9 @@ impl<S> Clone for FreshLayer<S> {
 #[derive(Debug)]
 pub struct Chain<S = StateRows> {
     pub layers: Vec<Arc<FreshLayer<S>>>,
-    /// Where the layers end: the vector itself in partitions without one.
+    /// Where the layers end. In partitions without a layer, the vector itself.
     pub end: Vector,
-    /// Until when partitions are complete, counting these layers.
+    /// The time up to which each partition is complete, including these layers.
     pub complete_to: BTreeMap<PartitionId, Micros>,
 }
 
@@ -76,7 +78,7 @@ impl<S> Chain<S> {
         Self { layers: Vec::new(), end: vector, complete_to: BTreeMap::new() }
     }
 
-    /// Adds a layer that begins, in all of its partitions, where the chain ends.
+    /// Adds a layer if it begins where the chain ends in all of its partitions. Returns whether it did.
     fn take(&mut self, layer: &Arc<FreshLayer<S>>) -> bool {
         let follows = layer.start.iter().all(|(p, start)| start == self.end.get(p));
         if follows {
@@ -91,11 +93,11 @@ impl<S> Chain<S> {
 
 #[derive(Debug)]
 struct State<S> {
-    /// With their owners.
+    /// The layers with their owners.
     layers: Vec<(u64, Arc<FreshLayer<S>>)>,
-    /// The last owner that was named.
+    /// The last owner number that was assigned.
     owners: u64,
-    /// Per partition, every record the log took before this time is in the archive or in a layer.
+    /// Per partition: every record that the log received before this time is in the archive or in a layer.
     complete_to: BTreeMap<PartitionId, Micros>,
 }
 
@@ -109,27 +111,27 @@ impl<S> State<S> {
 }
 
 impl<S> Fresh<S> {
-    /// A handle for one more worker of the process: a worker that lost a partition takes back what it published itself, and not what its
-    /// successor made of the same records meanwhile.
+    /// Returns a handle for another worker of the process. A worker that lost a partition withdraws only what it
+    /// published itself, and not what its successor published for the same records in the meantime.
     pub fn for_worker(&self) -> Self {
         let mut state = self.write();
         state.owners += 1;
         Self { state: self.state.clone(), owner: state.owners }
     }
 
-    /// Adds a layer; readers see it at once.
+    /// Adds a layer. Readers see it at once.
     pub fn publish(&self, layer: FreshLayer<S>, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
         let mut state = self.write();
         state.layers.push((self.owner, Arc::new(layer)));
         state.complete(complete_to);
     }
 
-    /// Says until when partitions are complete, without a layer.
+    /// Advances the times up to which partitions are complete, without adding a layer.
     pub fn complete(&self, complete_to: impl IntoIterator<Item = (PartitionId, Micros)>) {
         self.write().complete(complete_to);
     }
 
-    /// Replaces the worker's layers that lie within `merged`, in all of their partitions, by it.
+    /// Replaces the worker's layers that lie within `merged`, in all of their partitions, by `merged`.
     pub fn compact(&self, merged: FreshLayer<S>) {
         let mut state = self.write();
         let inside = |layer: &FreshLayer<S>| {
@@ -140,12 +142,13 @@ impl<S> Fresh<S> {
         state.layers.push((self.owner, Arc::new(merged)));
     }
 
-    /// Takes back what the worker published of these partitions and is not (wholly) committed: they belong to somebody else now.
+    /// Withdraws the worker's layers of these partitions that are not completely committed: the partitions have another
+    /// owner now.
     pub fn withdraw(&self, committed: &Vector, partitions: &[PartitionId]) {
         self.drop_uncommitted(committed, partitions, |owner| owner == self.owner);
     }
 
-    /// Likewise what anybody published: a worker that died, and left them behind.
+    /// Withdraws such layers of all workers, including those that a dead worker left behind.
     pub fn withdraw_leftovers(&self, committed: &Vector, partitions: &[PartitionId]) {
         self.drop_uncommitted(committed, partitions, |_| true);
     }
@@ -159,12 +162,12 @@ impl<S> Fresh<S> {
         }
     }
 
-    /// Forgets the layers that every reader's vector has passed.
+    /// Drops the layers that every reader's vector has passed.
     pub fn release(&self, passed: &Vector) {
         self.write().layers.retain(|(_, layer)| !layer.end.iter().all(|(p, end)| end <= passed.get(p)));
     }
 
-    /// What a reader standing on `vector` adds to it.
+    /// Returns the chain of layers that follows `vector`.
     pub fn after(&self, vector: &Vector) -> Chain<S> {
         let state = self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut chain = Chain::at(vector.clone());
@@ -189,7 +192,8 @@ fn has(vector: &Vector, partition: &PartitionId) -> bool {
 }
 
 impl FreshLayer {
-    /// One layer of several of the same unit of work, in order. `plans` gives the plan and codec of each view version.
+    /// Merges several layers of the same unit of work, in order, into one. `plans` holds the plan and codec of each
+    /// view version.
     pub fn merge(layers: &[Arc<FreshLayer>], plans: &BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)>) -> Result<FreshLayer> {
         Ok(Self::merge_by(layers, |view, rows| {
             let (plan, codec) =
@@ -207,7 +211,8 @@ impl FreshLayer {
 }
 
 impl<S> FreshLayer<S> {
-    /// One layer of several of the same unit of work, in order; a view version of which `merge` makes nothing has no entry.
+    /// Merges several layers of the same unit of work, in order, into one. A view version for which `merge` returns
+    /// `None` gets no entry.
     pub fn merge_by(layers: &[Arc<Self>], mut merge: impl FnMut(&ViewVersion, &[&S]) -> Option<S>) -> Self {
         let (mut start, mut end, mut max_event_time) = (Vector::new(), Vector::new(), BTreeMap::new());
         let mut sets: BTreeMap<ViewVersion, Vec<&S>> = BTreeMap::new();
@@ -231,8 +236,8 @@ impl<S> FreshLayer<S> {
         Self { states: merged.collect(), start, end, max_event_time }
     }
 
-    /// False when the layer holds events of the view's streams that are not in the view's states: the view was not known yet when
-    /// the layer was made, or its expressions failed on one of the events.
+    /// False if the layer holds events of the view's streams that are missing in the view's states: the view was not
+    /// known when the layer was built, or its expressions failed on one of the events.
     pub fn covers(&self, view: &ViewVersion, reads: impl Fn(&str) -> bool) -> bool {
         self.states.contains_key(view) || !self.start.iter().any(|(partition, _)| reads(&partition.stream))
     }

@@ -1,16 +1,16 @@
-//! The SQL functions that all layers share, and how a user adds aggregates of their own.
+//! The SQL functions that all layers share, and the way to add further aggregates.
 //!
 //! | function | what it is |
 //! | --- | --- |
-//! | `within(event time, window [, until])`, `as_of()` | markers that the planner takes out of the plan |
+//! | `within(event time, window [, until])`, `as_of()` | markers that the planner removes from the plan |
 //! | `poisson_sf(k, lambda)`, `zscore(x, mean, stddev)` | how unusual a number is |
 //! | `last_n(x, n)` | the last n values, newest first |
 //! | `top_k(x, k)` | the k most frequent values, with counts |
 //!
-//! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's under a bound: a number in a
-//! query or a view cannot take all memory.
+//! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
+//! bounds: a number in a query or a view cannot exhaust the memory.
 //!
-//! All layers must plan with the same set: a state made by one is merged by another.
+//! All layers must plan with the same set, because states from one are merged by another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub use state_formats::state_stamp;
 pub use statistics::{poisson_sf, zscore};
 pub use top_k::{TOP_K, TOP_K_CAPACITY, top_k};
 
-/// A set of scalar and aggregate functions to plan with, besides those of DataFusion. Cheap to clone.
+/// A set of scalar and aggregate functions to plan with, in addition to DataFusion's. Cheap to clone.
 ///
 /// ```
 /// # use engine::functions::Functions;
@@ -60,18 +60,19 @@ impl Functions {
         aggregates.into_iter().fold(functions, Self::with_aggregate)
     }
 
-    /// Adds a scalar function; it replaces one of the same name, also one of DataFusion's.
+    /// Adds a scalar function. It replaces a function of the same name, including one of DataFusion's.
     ///
-    /// It must be a pure function of its arguments: batch and speed layer call it at different times.
+    /// It must be a pure function of its arguments: the batch and speed layers call it at different times.
     pub(crate) fn with_scalar(mut self, function: ScalarUDF) -> Self {
         Arc::make_mut(&mut self.scalars).insert(function.name().to_owned(), Arc::new(function));
         self
     }
 
-    /// Adds an aggregate; it replaces one of the same name, also one of DataFusion's.
+    /// Adds an aggregate. It replaces a function of the same name, including one of DataFusion's.
     ///
-    /// Its states are written to files and merged in any order and grouping, by other processes and later builds: `merge_batch` must be
-    /// commutative and associative, and an aggregate whose state changes its meaning (not its types, which are seen) needs a new name.
+    /// Its states are written to files and merged in any order and grouping, by other processes and later builds.
+    /// `merge_batch` must therefore be commutative and associative. An aggregate needs a new name if the meaning of its
+    /// state changes; a change of its types is detected.
     pub fn with_aggregate(mut self, function: AggregateUDF) -> Self {
         Arc::make_mut(&mut self.aggregates).insert(function.name().to_owned(), Arc::new(function));
         self
@@ -85,13 +86,14 @@ impl Functions {
         self.aggregates.values()
     }
 
-    /// Makes these functions known to a session.
+    /// Registers these functions with a session.
     pub fn register(&self, session: &SessionContext) -> Result<()> {
         self.register_all(&mut *session.state_ref().write())
     }
 
-    /// Makes these functions known to a registry: a session's state, for one. A registry that takes part in analysis also
-    /// gets the check that `n` and `k` are literals within their bounds; elsewhere the physical planner finds that.
+    /// Registers these functions with a registry, such as a session's state. A registry that takes part in analysis
+    /// also gets the check that `n` and `k` are literals within their bounds; with other registries the physical
+    /// planner checks that.
     pub(crate) fn register_all(&self, registry: &mut dyn FunctionRegistry) -> Result<()> {
         for function in bounded::bounded() {
             registry.register_udf(Arc::clone(function))?;

@@ -1,9 +1,9 @@
-//! A SELECT as both layers run it: which states it keeps, how they are made from events, merged and answered. It reads no file and no
-//! catalog.
+//! How a SELECT runs in both layers: which states it keeps, how states are computed from events, merged, and evaluated
+//! to answers. The crate reads no files and no catalog.
 //!
-//! In reading order: [`events`] decodes records into typed rows; [`functions`] are basestream's own SQL functions, and the formats of
-//! states; [`plan`] turns a view's SELECT into what is kept and what is asked; [`states`] are made, sorted, merged and answered;
-//! [`walk`] answers views over a JOIN; [`fresh`] shares the states of a process that are not committed yet.
+//! In reading order: [`events`] decodes records into typed rows. [`functions`] holds basestream's own SQL functions and
+//! the formats of states. [`plan`] turns a view's SELECT into kept states and ranges. [`states`] computes, sorts,
+//! merges and evaluates them. [`walk`] answers views over a JOIN. [`fresh`] shares the uncommitted states of a process.
 
 pub mod events;
 pub mod fresh;

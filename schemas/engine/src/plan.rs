@@ -1,11 +1,12 @@
-//! Planning a SELECT into layers: one analysed SELECT becomes the states that are kept, the ranges they are merged over, and
-//! the expressions that stand above the merged values.
+//! Plans a SELECT for all layers: an analysed SELECT becomes the states that are kept, the ranges they are merged over,
+//! and the expressions over the merged values.
 //!
 //! ```text
 //! events --prepare--> keys, tile, arguments --Partial--> states per (key, tile) --merge over ranges--> values --project--> row
 //! ```
 //!
-//! The analyser of DataFusion runs, its optimizer does not (it would rewrite DISTINCT); see `docs/internals/states.md`.
+//! DataFusion's analyser runs; its optimizer does not, because it would rewrite DISTINCT. See
+//! `docs/internals/states.md`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -40,34 +41,34 @@ mod within;
 pub use analyse::{Planned, Planner};
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 
-/// How one view is kept and answered. Everything here is fixed by the view's SELECT and its streams' definitions.
+/// How one view is kept and answered. Everything here follows from the view's SELECT and its streams' definitions.
 #[derive(Debug, Clone)]
 pub struct ViewPlan {
     pub view: Arc<str>,
-    /// The streams it reads, each once.
+    /// The streams that the view reads, each once.
     pub streams: Vec<Arc<StreamDefinition>>,
-    /// The group keys, under the names of the view's columns.
+    /// The group keys, named like the view's columns.
     pub keys: Vec<FieldRef>,
-    /// What is kept per key and tile. The first is [`EVENTS`].
+    /// The states kept per key and tile. The first is [`EVENTS`].
     pub states: Vec<StateExpr>,
-    /// What the states are merged over. The one at `existence` decides which keys have a row.
+    /// The ranges that the states are merged over. The one at `existence` decides which keys have a row.
     pub ranges: Vec<Range>,
     pub existence: usize,
     /// The merged values that the columns need, in the order of the value batch.
     pub uses: Vec<Use>,
     /// The view's columns, in the order of its SELECT.
     pub columns: Vec<OutputColumn>,
-    /// For a view over a JOIN: its states are edges, and this is how they are walked to answer it.
+    /// For a view over a JOIN, whose states are edges: how they are walked to answer it.
     pub links: Option<Arc<LinkPlan>>,
-    /// The levels its tiles live on, finest first.
+    /// The levels of the view's tiles, finest first.
     pub ladder: Vec<Level>,
-    /// Names the format of the state rows; see [`crate::functions::state_stamp`].
+    /// Identifies the format of the state rows; see [`crate::functions::state_stamp`].
     pub stamp: String,
-    /// Events to keys, tile and arguments.
+    /// Maps events to keys, tile and arguments.
     pub(crate) prepare: LogicalPlan,
     state_schema: SchemaRef,
     value_schema: SchemaRef,
-    /// Made when it is first asked for.
+    /// Built on first use.
     output_schema: OnceLock<SchemaRef>,
 }
 
@@ -79,11 +80,11 @@ pub struct StateExpr {
     pub function: String,
     pub aggregate: Arc<AggregateFunctionExpr>,
     pub filter: Option<Arc<dyn PhysicalExpr>>,
-    /// The fields its state takes in a state row.
+    /// The fields of this state in a state row.
     pub fields: Vec<FieldRef>,
-    /// Merged in another order it may answer (slightly) other values.
+    /// Whether the result may differ (slightly) with the order of merging.
     pub approximate: bool,
-    /// The aggregate's value of no rows: one row of its type.
+    /// The aggregate's value over no rows: one row of its type.
     pub nothing: ArrayRef,
 }
 
@@ -102,7 +103,8 @@ pub struct OutputColumn {
 }
 
 impl OutputColumn {
-    /// The merged values that it is made of: indices into [`ViewPlan::uses`], of a linked view into [`LinkPlan::uses`].
+    /// The merged values that the column is computed from: indices into [`ViewPlan::uses`], or into [`LinkPlan::uses`]
+    /// for a linked view.
     pub fn uses(&self) -> &[usize] {
         match &self.kind {
             ColumnKind::Key(_) => &[],
@@ -113,7 +115,7 @@ impl OutputColumn {
 
 #[derive(Debug, Clone)]
 pub enum ColumnKind {
-    /// The group key of this index.
+    /// The group key at this index.
     Key(usize),
     /// An expression over merged values.
     Value(ValueColumn),
@@ -121,90 +123,93 @@ pub enum ColumnKind {
 
 #[derive(Debug, Clone)]
 pub struct ValueColumn {
-    /// Over the value batch; evaluated only for rows with events in one of `ranges` (always, when there are none, and where it is
-    /// one merged value alone).
+    /// An expression over the value batch. It is evaluated only for rows with events in one of `ranges`, or for all
+    /// rows if there are no ranges or the expression is a single merged value.
     pub expr: Arc<dyn PhysicalExpr>,
-    /// Indices into [`ViewPlan::uses`], of a linked view into [`LinkPlan::uses`].
+    /// Indices into [`ViewPlan::uses`], or into [`LinkPlan::uses`] for a linked view.
     pub uses: Vec<usize>,
     /// Indices into [`ViewPlan::ranges`].
     pub ranges: Vec<usize>,
-    /// A bare count: 0, not NULL, where there are no events.
+    /// Whether the column is a bare count, which is 0 instead of NULL where there are no events.
     pub bare_count: bool,
     /// The expression as SQL, for `explain`.
     pub sql: String,
-    /// The window's text, for a column that was fanned out.
+    /// The text of the window, for a column that was fanned out over windows.
     pub window: Option<String>,
     pub approximate: bool,
 }
 
 impl ViewPlan {
-    /// The finest level: what the speed layer keeps.
+    /// The finest level, which is what the speed layer keeps.
     pub fn finest(&self) -> Level {
         self.ladder[0]
     }
 
-    /// Whether the view's events come from this stream.
+    /// Whether the view reads this stream.
     pub fn reads(&self, stream: &str) -> bool {
         self.streams.iter().any(|known| &*known.name == stream)
     }
 
-    /// A state row: the keys, [`LEVEL`] (UInt8), [`TILE`] (the tile's start), then each state's fields.
+    /// The schema of a state row: the keys, [`LEVEL`] (UInt8), [`TILE`] (the tile's start), then each state's fields.
     pub fn state_schema(&self) -> &SchemaRef {
         &self.state_schema
     }
 
-    /// The index of a state's first field in a state row.
+    /// Returns the index of a state's first field in a state row.
     pub fn state_offset(&self, state: usize) -> usize {
         self.keys.len() + 2 + self.states[..state].iter().map(|s| s.fields.len()).sum::<usize>()
     }
 
-    /// A row of merged values: the keys, [`AS_OF`], the events per range, then one value per use.
+    /// The schema of a row of merged values: the keys, [`AS_OF`], the events per range, then one value per use.
     pub(crate) fn value_schema(&self) -> &SchemaRef {
         &self.value_schema
     }
 
-    /// The keys that a row is asked for by. A linked view's states have others: those of its edges.
+    /// The keys by which rows are queried. The states of a linked view have other keys: those of its edges.
     pub fn answer_keys(&self) -> &[FieldRef] {
         self.links.as_ref().map_or(&self.keys, |links| &links.keys)
     }
 
-    /// The view's own columns.
+    /// The schema of the view's own columns.
     pub fn output_schema(&self) -> SchemaRef {
         self.output_schema.get_or_init(|| Arc::new(Schema::new(self.columns.iter().map(|c| c.field.clone()).collect::<Vec<_>>()))).clone()
     }
 
-    /// The longest window; `None` is all time.
+    /// The longest window. `None`: all time.
     pub fn horizon(&self) -> Option<Duration> {
         self.ranges[self.existence].window
     }
 
-    /// The plan of what is kept past these floors: its events go straight to the finest tile that is
-    /// ([`finest_kept`](types::tiles::finest_kept)), for [`rollup`](crate::states::rollup) to go on from. Events of edges before
-    /// `edges_from` are left out.
+    /// Returns the plan for what is kept past these floors. Each event goes directly to the finest tile that is kept
+    /// ([`finest_kept`](types::tiles::finest_kept)), where [`rollup`](crate::states::rollup) continues. Events of edges
+    /// before `edges_from` are left out.
     pub fn kept_past(&self, floors: &[(Level, Option<Micros>)], edges_from: &EdgesFrom) -> Result<ViewPlan> {
         Ok(ViewPlan { prepare: links::edges_past(edges_from, &kept_tiles(&self.prepare, floors)?)?, ..self.clone() })
     }
 
-    /// Of a linked view, before what its sides' events can count no more at `t` or later ([`LinkPlan::edges_from`]).
+    /// For a linked view, the times before which an event of either side cannot count at `t` or later
+    /// ([`LinkPlan::edges_from`]).
     pub fn edges_from(&self, t: Micros) -> EdgesFrom {
         self.links.as_ref().map_or_else(EdgesFrom::default, |links| links.edges_from(t))
     }
 
-    /// The event time before which no event of any stream can count at `t` or later; `None`: all can.
+    /// Returns the event time before which no event of any stream can count at `t` or later. `None`: every event can.
     pub fn oldest_kept(&self, t: Micros) -> Option<Micros> {
         let of_tiles = self.floors(t).into_iter().map(|(_, floor)| floor).min().flatten();
         let EdgesFrom { near, far } = self.edges_from(t);
         of_tiles.or(near.min(far))
     }
 
-    /// Per level, the tile start before which no row can be asked for any more at `t` or later; `None`: all are kept.
+    /// Returns, for each level, the tile start before which no row can be needed at `t` or later. `None`: all rows are
+    /// kept.
     ///
-    /// A level is needed from a window's left edge up to the next coarser tile's start, and likewise below an `until`.
+    /// A level is needed from a window's left edge up to the start of the next coarser tile, and likewise below an
+    /// `until`.
     pub fn floors(&self, t: Micros) -> Floors {
         self.ladder.iter().enumerate().map(|(i, level)| (*level, self.floor_of(i, t))).collect()
     }
 
-    /// The same of one level; `None` also where the ladder has no such level.
+    /// Returns the floor of one level. `None` also if the ladder has no such level.
     pub fn floor(&self, level: Level, t: Micros) -> Option<Micros> {
         let index = self.ladder.iter().position(|of| *of == level)?;
         self.floor_of(index, t)

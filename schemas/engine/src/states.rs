@@ -1,8 +1,8 @@
-//! States: made from events ([`Partial`]), kept as sorted rows ([`StateRows`]), merged by key and tile ([`merge_rows`]) and over the
-//! ranges of a question ([`answer()`]).
+//! States: computed from events ([`Partial`]), kept as sorted rows ([`StateRows`]), merged by key and tile
+//! ([`merge_rows`]) and over the ranges of a query ([`answer()`]).
 //!
-//! A micro-batch's layer, a segment, a snapshot bucket and a serving node's memory are the same thing: state rows, more or less
-//! merged. A reader never assumes one row per key and tile; it merges.
+//! The layer of a micro-batch, a segment, a snapshot's bucket and the memory of a serving node all have the same form:
+//! state rows, merged to different degrees. A reader never assumes one row per key and tile; it merges.
 
 pub(crate) mod answer;
 pub(crate) mod buckets;

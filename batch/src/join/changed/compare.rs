@@ -1,4 +1,4 @@
-//! Whether an edge may answer otherwise than it did in the snapshot before.
+//! Compares edges of two snapshots: may an edge contribute differently to an answer than before?
 
 use arrow::array::{Array, AsArray, BooleanArray, TimestampMicrosecondArray};
 use arrow::datatypes::TimestampMicrosecondType;
@@ -9,18 +9,19 @@ use engine::states::{StateRows, tiles};
 use types::tiles::{Micros, Range};
 use types::{Error, Result};
 
-/// A row: its chunk, and its place there.
+/// A row: its chunk, and its position there.
 type Place = (usize, usize);
 
-/// Rows of two snapshots, made to be compared.
+/// Rows of two snapshots, prepared for comparison.
 pub(super) enum Comparing<'a> {
-    /// An edge answers by whether it is live in each range, under each condition: it may be seen again and stay what it was.
+    /// An edge contributes by whether it is live in each range, under each condition. Being seen again need not change
+    /// that.
     Liveness { old: Vec<Seen<'a>>, new: Vec<Seen<'a>>, near: Vec<Edge>, far: Vec<Edge> },
-    /// A row answers by its states, while its tile is in a range.
+    /// A row contributes its states, while its tile is in a range.
     Full { old: Vec<Rows>, new: Vec<Counted<'a>>, near: Vec<(Micros, Micros)>, far: Vec<(Micros, Micros)> },
 }
 
-/// The left edge of a range before and now, for a condition (index). `None`: all time.
+/// The left edge of a range before and now, for a condition (by index). `None`: all time.
 pub(super) struct Edge {
     condition: usize,
     before: Option<Micros>,
@@ -33,7 +34,7 @@ pub(super) struct Seen<'a> {
     last: Vec<&'a TimestampMicrosecondArray>,
 }
 
-/// Rows of tiles.
+/// Rows with tiles.
 pub(super) struct Counted<'a> {
     far: &'a BooleanArray,
     tiles: &'a [Micros],
@@ -64,7 +65,7 @@ impl<'a> Comparing<'a> {
         })
     }
 
-    /// Whether a row that was, or is, or both, may answer otherwise.
+    /// Whether a row of the old snapshot, of the new one, or of both, may contribute differently.
     pub(super) fn differ(&self, old: Option<Place>, new: Option<Place>) -> bool {
         match self {
             Comparing::Liveness { old: was, new: is, near, far } => {
@@ -111,7 +112,7 @@ fn side(rows: &StateRows) -> Result<&BooleanArray> {
     rows.batch().column(0).as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))
 }
 
-/// The states of rows as bytes, equal where the states are.
+/// Encodes the states of rows as bytes that are equal if and only if the states are.
 fn encoded_states(view: &LiveView, rows: &StateRows) -> Result<Rows> {
     let states = &rows.batch().columns()[view.plan.state_offset(0)..];
     let fields = states.iter().map(|state| SortField::new(state.data_type().clone())).collect();
@@ -126,7 +127,7 @@ fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros
     (0..links.conditions.len()).flat_map(of_condition).collect()
 }
 
-/// The stretches of event time that an edge of a range passed over.
+/// Returns the intervals of event time that an edge of a range passed over.
 fn passed(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<(Micros, Micros)> {
     let mut passed = Vec::new();
     for range in links.ranges.iter().map(side) {

@@ -17,7 +17,7 @@ const NOW: Micros = 1_772_452_800_000_000;
 const STREAM: &str = "CREATE STREAM login (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, user_id TEXT, device TEXT) \
     WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '1m', key = 'user_id')";
 
-/// A login: its user, its device and how many days ago it was.
+/// A login: its user, its device, and how many days ago it happened.
 type Login = (&'static str, &'static str, i64);
 
 struct World {
@@ -38,7 +38,7 @@ impl World {
         World { view, links }
     }
 
-    /// A snapshot's one bucket, made at `t`.
+    /// The single bucket of a snapshot made at `t`.
     async fn edges(&self, logins: &[Login], t: Micros) -> SnapshotEdges {
         let stream = parse::parse_stream(STREAM).unwrap();
         let schema = plan_schema(&stream);
@@ -63,7 +63,7 @@ impl World {
         SnapshotEdges(vec![(SortedRun::in_memory(rolled_up), None)])
     }
 
-    /// The devices whose rows may have changed.
+    /// Returns the devices whose rows may have changed.
     async fn changed(&self, old: (&[Login], Micros), new: (&[Login], Micros)) -> Vec<String> {
         let (before, after) = (self.edges(old.0, old.1).await, self.edges(new.0, new.1).await);
         let chunks = (before.0[0].0.chunks(), after.0[0].0.chunks());

@@ -1,4 +1,4 @@
-//! From decoded events to record batches of the archive's schema.
+//! Builds record batches of the archive's schema from decoded events.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use definitions::{ColumnType, StreamDefinition};
 use types::record::Record;
 use types::{Error, Result};
 
-/// Bytes of one batch at most: Arrow's texts and lists count in 32 bits.
+/// The most bytes in one batch: Arrow's texts and lists count in 32 bits.
 const MAX_BATCH_BYTES: usize = 1 << 30;
 
 /// Key, value and headers.
@@ -52,7 +52,8 @@ impl EventBatchBuilder {
         }
     }
 
-    /// Makes room for so many events as were finished just now: a builder that grows from nothing copies what it has again and again.
+    /// Reserves room for as many events as were just finished: a builder that grows from empty copies its content
+    /// repeatedly.
     fn expect(&mut self, rows: usize, finished: &[ArrayRef]) {
         let time = || TimestampMicrosecondBuilder::with_capacity(rows).with_timezone("UTC");
         for (column, finished) in self.columns.iter_mut().zip(finished) {
@@ -71,7 +72,7 @@ impl EventBatchBuilder {
         &self.schema
     }
 
-    /// How many events it holds.
+    /// The number of events.
     pub fn len(&self) -> usize {
         self.offset.len()
     }
@@ -80,14 +81,14 @@ impl EventBatchBuilder {
         self.len() == 0
     }
 
-    /// About how many bytes of memory the events take.
+    /// The approximate memory that the events take, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds one event, which a decoder of the same stream made from `record`.
+    /// Adds one event, which a decoder of the same stream read from `record`.
     ///
-    /// Fails as a limit, changing nothing, when the batch would pass 1 GiB: finish it first.
+    /// Errors: `Limit`, with nothing changed, if the batch would exceed 1 GiB: finish it first.
     pub fn append(&mut self, event: &Event<'_>, partition: i32, record: &Record) -> Result<()> {
         let headers = if self.raw.is_some() { headers_to_json(&record.headers) } else { None };
         let bytes = self.size_of(event, record, headers.as_deref());
@@ -113,7 +114,7 @@ impl EventBatchBuilder {
         Ok(())
     }
 
-    /// The events so far; the builder is empty afterwards and goes on.
+    /// Returns the events so far. The builder is empty afterwards and can be used again.
     pub fn finish(&mut self) -> Result<RecordBatch> {
         let rows = self.len();
         self.bytes = 0;
@@ -166,7 +167,7 @@ enum ColumnBuilder {
     List(Box<ListBuilder>),
 }
 
-/// Arrow's own list builder wants to know its items' builder at compile time.
+/// Builds lists. Arrow's own list builder needs the type of its items' builder at compile time.
 #[derive(Debug)]
 struct ListBuilder {
     item: ColumnType,
@@ -194,7 +195,8 @@ impl ColumnBuilder {
         }
     }
 
-    /// Empty, with room for so many values, of texts for so many bytes as `finished` has.
+    /// Replaces the builder by an empty one with room for this many values, and for as many bytes of text as `finished`
+    /// has.
     fn expect(&mut self, rows: usize, finished: &ArrayRef) {
         match self {
             Self::Text(builder) => *builder = StringBuilder::with_capacity(rows, finished.as_string::<i32>().value_data().len()),
@@ -206,7 +208,8 @@ impl ColumnBuilder {
         }
     }
 
-    /// The decoder gives each column values of its own type or null; anything else would be null too.
+    /// Appends a value. The decoder gives each column values of its own type or null; any other value would become
+    /// null.
     fn append(&mut self, value: &Value<'_>) {
         match (self, value) {
             (Self::Text(builder), Value::Text(text)) => builder.append_value(text),
@@ -274,7 +277,7 @@ impl ListBuilder {
         for item in items.into_iter().flatten() {
             self.items.append(item);
         }
-        // The batch's bound on bytes keeps this far inside of 32 bits.
+        // The batch's limit in bytes keeps this far below 32 bits.
         self.ends.push(self.items.len() as i32);
         self.valid.push(items.is_some());
     }

@@ -1,4 +1,4 @@
-//! From a record's value (JSON text) to typed values, once and for all layers. What is refused here goes to the dead letters.
+//! Decodes a record's value (JSON text) into typed values, once for all layers. Refused records go to the dead letters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use definitions::{Column, ColumnType, StreamDefinition};
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// Reads the records of one stream. Decoding depends on nothing but the definition and the bytes.
+/// Decodes the records of one stream. The result depends only on the definition and the bytes.
 #[derive(Debug)]
 pub struct Decoder {
     definition: Arc<StreamDefinition>,
@@ -21,7 +21,7 @@ pub struct Decoder {
     key: Option<usize>,
 }
 
-/// A decoded event; texts are borrowed from the record where they can be.
+/// A decoded event. Texts are borrowed from the record where possible.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event<'a> {
     values: Vec<Value<'a>>,
@@ -30,20 +30,22 @@ pub struct Event<'a> {
     key: Option<usize>,
 }
 
-/// Why a record is no event of its stream.
+/// Why a record is not an event of its stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
-    /// The column concerned; `None`: the record as a whole.
+    /// The column concerned. `None`: the record as a whole.
     pub column: Option<String>,
-    /// Where in the record, as `$.a.b[3]`.
+    /// The position in the record, as `$.a.b[3]`.
     pub path: String,
-    /// What stands there, shortened.
+    /// What was found there, shortened.
     pub found: String,
     pub expected: String,
 }
 
 impl Decoder {
-    /// Fails (as input) for a definition whose event time, id or key column is absent or of a type that cannot be one.
+    /// Creates a decoder.
+    ///
+    /// Errors: `Input` if the event time, id or key column of the definition is absent or has an unsuitable type.
     pub fn new(definition: Arc<StreamDefinition>) -> Result<Self> {
         let event_time = role(&definition, "event_time", &definition.event_time)?;
         let time_type = &definition.columns[event_time].column_type;
@@ -63,11 +65,11 @@ impl Decoder {
         &self.definition
     }
 
-    /// Reads one record's value.
+    /// Decodes one record's value.
     pub fn decode<'a>(&self, value: Option<&'a [u8]>) -> Result<Event<'a>, DecodeError> {
         let slots = self.members.find(object_text(value)?).map_err(|error| no_object(value, format!("invalid JSON ({error})")))?;
         let columns = &self.definition.columns;
-        // Not collected as a result, which does not know how many there will be.
+        // Not collected as a `Result`, which loses the size hint.
         let mut values = Vec::with_capacity(columns.len());
         for (column, slot) in columns.iter().zip(slots) {
             match (slot, &column.column_type) {
@@ -85,22 +87,23 @@ impl Decoder {
 }
 
 impl<'a> Event<'a> {
-    /// Microseconds since 1970-01-01 UTC; of a DATE its midnight.
+    /// Microseconds since 1970-01-01 UTC; midnight for a DATE.
     pub fn event_time(&self) -> Micros {
         self.event_time
     }
 
-    /// The text that names this event among its stream's, for deduplication; `None` without an id column or when it is null.
+    /// The text that identifies this event within its stream, for deduplication. `None` without an id column, or if it
+    /// is null.
     pub fn id(&self) -> Option<Cow<'_, str>> {
         self.values[self.id?].canonical_text()
     }
 
-    /// The text our producers partition by; `None` without a key column or when it is null.
+    /// The text that our producers partition by. `None` without a key column, or if it is null.
     pub fn key(&self) -> Option<Cow<'_, str>> {
         self.values[self.key?].canonical_text()
     }
 
-    /// One value per column of the stream, in its order.
+    /// One value per column, in the stream's order.
     pub fn values(&self) -> &[Value<'a>] {
         &self.values
     }
@@ -123,7 +126,7 @@ impl From<DecodeError> for Error {
     }
 }
 
-/// The index of the column that has a role in the definition.
+/// Returns the index of the column that has this role in the definition.
 fn role(definition: &StreamDefinition, role: &str, column: &str) -> Result<usize> {
     definition.columns.iter().position(|candidate| candidate.name == column).ok_or_else(|| {
         let names: Vec<&str> = definition.columns.iter().map(|column| column.name.as_str()).collect();
@@ -143,7 +146,7 @@ fn text_role(definition: &StreamDefinition, name: &str, column: &str) -> Result<
     }
 }
 
-/// The value as UTF-8 text that begins as an object does.
+/// Returns the value as UTF-8 text that begins like an object.
 fn object_text(value: Option<&[u8]>) -> Result<&str, DecodeError> {
     let bytes = value.ok_or_else(|| no_object(value, "no value (a tombstone)".into()))?;
     let text = std::str::from_utf8(bytes).map_err(|error| no_object(value, format!("invalid UTF-8 at byte {}", error.valid_up_to())))?;
@@ -154,7 +157,7 @@ fn object_text(value: Option<&[u8]>) -> Result<&str, DecodeError> {
     }
 }
 
-/// The content of a JSON string without escapes.
+/// Returns the content of a JSON string without escapes.
 fn unquoted(json: &str) -> &str {
     json.get(1..json.len().saturating_sub(1)).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! Record headers as one binary value: JSON text `[["name", "base64 of the value"], ..]`, in the order of the record. Null stands for none.
+//! Record headers as one binary value: JSON text `[["name", "base64 of the value"], ..]`, in the order of the record.
+//! Without headers the value is null.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +7,7 @@ use bytes::Bytes;
 
 use types::{Error, Result};
 
-/// The text kept in `__headers`; `None` when there are no headers.
+/// Returns the text for `__headers`. `None` if there are no headers.
 pub fn headers_to_json(headers: &[(String, Bytes)]) -> Option<String> {
     if headers.is_empty() {
         return None;

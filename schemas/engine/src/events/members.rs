@@ -1,5 +1,5 @@
-//! One pass over a JSON object that picks the members which columns need, as borrowed raw text; the rest is skipped unread. `quick`
-//! reads what is in order; serde_json says what is wrong with the rest.
+//! Picks the members that columns need from a JSON object in one pass, as borrowed raw text. The rest is skipped
+//! unread. `quick` reads well-formed objects; serde_json reports what is wrong with the others.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -8,7 +8,7 @@ use definitions::Column;
 
 mod quick;
 
-/// The paths of all columns as one tree, so that a nested object is walked once for all columns in it.
+/// The paths of all columns as a tree, so that a nested object is walked once for all of its columns.
 #[derive(Debug)]
 pub(super) struct Members {
     root: Node,
@@ -20,9 +20,9 @@ pub(super) struct Members {
 pub(super) enum Slot<'a> {
     Missing,
     Found(&'a str),
-    /// Found, and it is a text without escapes.
+    /// Found, as a string without escapes.
     Plain(&'a str),
-    /// The path leads through something that is no object.
+    /// The path leads through a value that is not an object.
     NoObject(&'static str),
 }
 
@@ -30,18 +30,18 @@ pub(super) enum Slot<'a> {
 struct Node {
     /// The columns whose path ends here.
     columns: Vec<usize>,
-    /// The columns whose path goes on below.
+    /// The columns whose path continues below.
     below: Vec<usize>,
     /// In the order of the columns.
     children: Vec<Child>,
-    /// The children's places, sorted by name.
+    /// Indices of the children, sorted by name.
     by_name: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Child {
     name: Box<str>,
-    /// The name as JSON.
+    /// The name in JSON form.
     quoted: Box<[u8]>,
     node: Node,
 }
@@ -55,7 +55,8 @@ impl Members {
         Self { root, columns: columns.len() }
     }
 
-    /// The raw values at the columns' paths, in the columns' order. Of members of the same name the last one wins.
+    /// Returns the raw values at the columns' paths, in the order of the columns. Of members with the same name the
+    /// last one wins.
     pub(super) fn find<'a>(&self, object: &'a str) -> Result<Vec<Slot<'a>>, serde_json::Error> {
         let mut slots = vec![Slot::Missing; self.columns];
         if quick::find(&self.root, object, &mut slots).is_none() {
@@ -90,8 +91,8 @@ impl Node {
         deserializer.end()
     }
 
-    /// The child of that name. `expected`: where it probably stands, which is behind the one before, as records name members mostly in
-    /// one order.
+    /// Returns the child with that name. `expected` is the index to try first: the one after the previous child, since
+    /// records usually name members in the same order.
     fn child(&self, name: &str, expected: &mut usize) -> Option<&Node> {
         let at = match self.children.get(*expected) {
             Some(child) if *child.name == *name => *expected,
@@ -102,7 +103,7 @@ impl Node {
     }
 }
 
-/// Walks one value whose node has children: an object, if all is well.
+/// Walks one value whose node has children. The value is expected to be an object.
 struct Walk<'n, 's, 'a> {
     node: &'n Node,
     slots: &'s mut [Slot<'a>],
@@ -143,7 +144,7 @@ impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
     }
 
     fn visit_map<M: MapAccess<'a>>(mut self, mut map: M) -> Result<(), M::Error> {
-        // An earlier member of the same name may have left something.
+        // An earlier member of the same name may have set these.
         for column in &self.node.below {
             self.slots[*column] = Slot::Missing;
         }
@@ -196,7 +197,7 @@ impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
     }
 }
 
-/// A member's name, looked up where it stands: no copy unless it has escapes.
+/// A member's name, looked up without a copy unless it has escapes.
 struct Name<'n, 'e> {
     of: &'n Node,
     expected: &'e mut usize,

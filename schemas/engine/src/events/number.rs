@@ -1,9 +1,9 @@
-//! Exact numbers from their text: never through a float.
+//! Parses numbers exactly, never through a float.
 
-/// The value of a decimal number times `10^scale`, when that is a whole number that fits 128 bits.
+/// Returns a decimal number times `10^scale`, if that is an integer that fits 128 bits.
 ///
-/// Reads `[+-] digits [. digits] [e [+-] digits]` with at least one digit before or behind the point, so both JSON's numbers
-/// and the looser ones that texts hold (`+5`, `007`, `.5`). The exponent may be of any size: `0e999999999` is 0.
+/// Reads `[+-] digits [. digits] [e [+-] digits]` with at least one digit before or after the point: JSON numbers, and
+/// the looser forms in texts (`+5`, `007`, `.5`). The exponent may have any size: `0e999999999` is 0.
 pub(super) fn scaled(text: &str, scale: i64) -> Option<i128> {
     let (negative, rest) = match text.as_bytes() {
         [b'-', rest @ ..] => (true, rest),
@@ -22,12 +22,13 @@ pub(super) fn scaled(text: &str, scale: i64) -> Option<i128> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// What nearly all numbers are: at most 19 digits without exponent, and none finer than the scale. `None`: another number, or none.
+/// The fast path for most numbers: at most 19 digits, no exponent, and no finer than the scale. `None` for all other
+/// input.
 fn short(digits: &[u8], scale: i64) -> Option<i128> {
     if digits.len() > 19 {
         return None;
     }
-    // 19 digits fit.
+    // 19 digits fit a u64.
     let (mut value, mut point) = (0u64, None);
     for (at, byte) in digits.iter().enumerate() {
         match byte {
@@ -42,7 +43,7 @@ fn short(digits: &[u8], scale: i64) -> Option<i128> {
     i128::from(value).checked_mul(power)
 }
 
-/// `10^exponent`, when 128 bits hold it.
+/// Returns `10^exponent`, if 128 bits can hold it.
 pub(super) fn power(exponent: u32) -> Option<i128> {
     const POWERS: [i128; 39] = {
         let mut powers = [1; 39];
@@ -56,8 +57,8 @@ pub(super) fn power(exponent: u32) -> Option<i128> {
     POWERS.get(exponent as usize).copied()
 }
 
-/// Digits with at most one point, as `mantissa * 10^power` without trailing zeros. The outer `None`: not such a text; the
-/// inner one: more significant digits than 128 bits hold.
+/// Reads digits with at most one point as `mantissa * 10^power`, where the mantissa has no trailing zeros. The outer
+/// `None`: not such a text. The inner `None`: more significant digits than 128 bits can hold.
 fn mantissa(digits: &[u8]) -> Option<(Option<i128>, i64)> {
     let (mut value, mut zeros, mut power) = (Some(0i128), 0u32, 0i64);
     let (mut seen_digit, mut seen_point) = (false, false);
@@ -68,7 +69,7 @@ fn mantissa(digits: &[u8]) -> Option<(Option<i128>, i64)> {
                 seen_digit = true;
                 power -= i64::from(seen_point);
                 if *byte == b'0' {
-                    // Kept back until a digit follows: what stays are trailing zeros, which cost no precision.
+                    // Held back until another digit follows: trailing zeros cost no precision.
                     zeros = zeros.saturating_add(1);
                 } else {
                     let digit = i128::from(byte - b'0');
@@ -82,7 +83,7 @@ fn mantissa(digits: &[u8]) -> Option<(Option<i128>, i64)> {
     seen_digit.then_some((value, power + i64::from(zeros)))
 }
 
-/// `value` followed by `zeros` zeros and one digit.
+/// Appends `zeros` zeros and one digit to `value`.
 fn append(value: i128, zeros: u32, digit: i128) -> Option<i128> {
     if value == 0 {
         return Some(digit);
@@ -91,7 +92,7 @@ fn append(value: i128, zeros: u32, digit: i128) -> Option<i128> {
     value.checked_mul(power)?.checked_add(digit)
 }
 
-/// The digits behind the `e`, bounded far outside of what can matter.
+/// Reads the exponent after the `e`, bounded far beyond what can matter.
 fn exponent(text: &[u8]) -> Option<i64> {
     const BOUND: i64 = 1_000_000_000_000;
     let (negative, digits) = match text {
@@ -106,7 +107,7 @@ fn exponent(text: &[u8]) -> Option<i64> {
     Some(if negative { -size } else { size })
 }
 
-/// `mantissa * 10^power`. As the mantissa has no trailing zeros, a negative power leaves a fraction.
+/// Returns `mantissa * 10^power`. The mantissa has no trailing zeros, so a negative power leaves a fraction.
 fn shift(mantissa: i128, power: i64) -> Option<i128> {
     if mantissa == 0 {
         return Some(0);

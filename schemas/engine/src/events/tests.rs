@@ -2,7 +2,8 @@ use super::*;
 use definitions::{Column, ColumnType};
 use types::columns::{EVENT_TIME, HEADERS, KEY, OFFSET, PARTITION, SOURCE, TIMESTAMP, VALUE};
 
-/// A stream whose columns are of these types, `c0`, `c1`, .., after the event time `ts` and the id `id`; all are nullable.
+/// A stream with columns `c0`, `c1`, .. of these types, after the event time `ts` and the id `id`. All columns are
+/// nullable.
 pub(super) fn stream_of(types: &[ColumnType]) -> StreamDefinition {
     let column = |name: &str, column_type: ColumnType, nullable| Column {
         name: name.into(),

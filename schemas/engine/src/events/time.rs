@@ -1,4 +1,4 @@
-//! Times from their text, and back. Microseconds since 1970-01-01 UTC, days since 1970-01-01; years 0001 to 9999.
+//! Parses and formats times: microseconds since 1970-01-01 UTC, and days since 1970-01-01, in the years 0001 to 9999.
 
 use chrono::{DateTime, Datelike, NaiveDate};
 
@@ -12,19 +12,19 @@ const LATEST: Micros = 253_402_300_799_999_999;
 const SECOND: Micros = 1_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
-/// Why a text is not a point in time.
+/// Why a text is not a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeError {
-    /// A date and a time without a zone: which point in time it means is unknown.
+    /// A date and time without a zone: the point in time is unknown.
     NoZone,
-    /// Not of the form of RFC 3339, or no such day or time.
+    /// Not in the form of RFC 3339, or a day or time that does not exist.
     Invalid,
     /// Before the year 0001 or after 9999.
     OutOfRange,
 }
 
-/// RFC 3339 text (`2024-05-01T12:30:00.25+02:00`; also a space for the `T`, offsets as `+02` and `+0200`) as microseconds
-/// UTC. Digits finer than a microsecond are cut off.
+/// Parses RFC 3339 text (`2024-05-01T12:30:00.25+02:00`; also with a space for the `T`, and offsets like `+02` and
+/// `+0200`) to microseconds UTC. Digits finer than a microsecond are cut off.
 pub fn parse_timestamp(text: &str) -> Result<Micros, TimeError> {
     let (date, rest) = text.as_bytes().split_at_checked(10).ok_or(TimeError::Invalid)?;
     let days = date_days(date).ok_or(TimeError::Invalid)?;
@@ -39,12 +39,12 @@ pub fn parse_timestamp(text: &str) -> Result<Micros, TimeError> {
     in_range((i64::from(days) * DAY_SECONDS + seconds - offset) * SECOND + fraction_us).ok_or(TimeError::OutOfRange)
 }
 
-/// `YYYY-MM-DD` as days since 1970-01-01; years 0001 to 9999.
+/// Parses `YYYY-MM-DD` to days since 1970-01-01, in the years 0001 to 9999.
 pub fn parse_date(text: &str) -> Option<i32> {
     date_days(text.as_bytes())
 }
 
-/// RFC 3339 in UTC, with as many digits as needed: `2024-05-01T10:30:00.25Z`.
+/// Formats as RFC 3339 in UTC, with as many digits as needed: `2024-05-01T10:30:00.25Z`.
 pub fn format_timestamp(time: Micros) -> String {
     match DateTime::from_timestamp_micros(time) {
         Some(time) => {
@@ -57,7 +57,7 @@ pub fn format_timestamp(time: Micros) -> String {
     }
 }
 
-/// `YYYY-MM-DD`.
+/// Formats as `YYYY-MM-DD`.
 pub fn format_date(days: i32) -> String {
     match NaiveDate::from_epoch_days(days) {
         Some(date) => date.format("%Y-%m-%d").to_string(),
@@ -65,12 +65,12 @@ pub fn format_date(days: i32) -> String {
     }
 }
 
-/// The time when it is in the years 0001 to 9999.
+/// Returns the time if it is in the years 0001 to 9999.
 pub(super) fn in_range(time: Micros) -> Option<Micros> {
     (EARLIEST..=LATEST).contains(&time).then_some(time)
 }
 
-/// Midnight UTC of a day.
+/// Returns midnight UTC of a day.
 pub(super) fn midnight(days: i32) -> Micros {
     i64::from(days) * DAY_SECONDS * SECOND
 }
@@ -82,14 +82,14 @@ fn date_days(text: &[u8]) -> Option<i32> {
     (year >= 1).then(|| date.num_days_from_ce() - 719_163)
 }
 
-/// `HH:MM:SS`; second 60 is a leap second, which is the next minute's first.
+/// Parses `HH:MM:SS`. Second 60 is a leap second: the first second of the next minute.
 fn time_seconds(text: &[u8]) -> Option<i64> {
     let [h1, h2, b':', m1, m2, b':', s1, s2] = text else { return None };
     let (hour, minute, second) = (number(&[*h1, *h2])?, number(&[*m1, *m2])?, number(&[*s1, *s2])?);
     (hour < 24 && minute < 60 && second <= 60).then(|| i64::from(hour * 3600 + minute * 60 + second))
 }
 
-/// An optional `.digits`, in microseconds, and what follows.
+/// Parses an optional `.digits` to microseconds, and returns the rest of the text.
 fn fraction(text: &[u8]) -> Option<(Micros, &[u8])> {
     let [b'.', rest @ ..] = text else { return Some((0, text)) };
     let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -98,7 +98,7 @@ fn fraction(text: &[u8]) -> Option<(Micros, &[u8])> {
     (length > 0).then_some((micros, zone))
 }
 
-/// `Z`, `+HH:MM`, `+HHMM` or `+HH`, in seconds east of UTC.
+/// Parses `Z`, `+HH:MM`, `+HHMM` or `+HH` to seconds east of UTC.
 fn zone_seconds(text: &[u8]) -> Option<i64> {
     let (sign, digits) = match text {
         [b'Z' | b'z'] => return Some(0),

@@ -1,4 +1,4 @@
-//! One typed value, read from JSON text by the rules of its column.
+//! A typed value, read from JSON text by the rules of its column.
 
 use std::borrow::Cow;
 
@@ -41,8 +41,8 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// The one text that stands for this value as an id or a key: what [`canonical_text`] gives for the archived value.
-    /// `None` for null and for arrays.
+    /// Returns the unique text of this value as an id or a key, the same that [`canonical_text`] returns for the
+    /// archived value. `None` for null and for arrays.
     pub fn canonical_text(&self) -> Option<Cow<'_, str>> {
         Some(match self {
             Value::Null | Value::List(_) => return None,
@@ -59,7 +59,7 @@ impl Value<'_> {
     }
 }
 
-/// The one text that stands for an archived value as an id or a key; `None` for null and for types no column has.
+/// Returns the unique text of an archived value as an id or a key. `None` for null and for types that no column has.
 pub fn canonical_text(array: &dyn Array, row: usize) -> Option<Cow<'_, str>> {
     if array.is_null(row) {
         return None;
@@ -82,16 +82,16 @@ pub fn canonical_text(array: &dyn Array, row: usize) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Why a value is not of its column's type.
+/// Why a value does not fit its column's type.
 #[derive(Debug)]
 pub(super) struct Mismatch {
-    /// Where in an array, as `[3]`; empty for the value itself.
+    /// The position in an array, as `[3]`; empty for the value itself.
     pub(super) place: String,
     pub(super) found: String,
     pub(super) expected: String,
 }
 
-/// Reads a value by its column's type; JSON's null is [`Value::Null`].
+/// Reads a value by its column's type. JSON's null becomes [`Value::Null`].
 pub(super) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
     if json == "null" {
         return Ok(Value::Null);
@@ -117,7 +117,7 @@ pub(super) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, json: &
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent));
 
-/// What is asked of a value, for error messages.
+/// Returns what a column expects of its values, for error messages.
 fn expectation(column_type: &ColumnType) -> String {
     let rule = match column_type {
         ColumnType::Text => "a JSON string".to_string(),
@@ -139,7 +139,7 @@ fn expectation(column_type: &ColumnType) -> String {
     format!("{column_type}: {rule}")
 }
 
-/// At most 60 characters of a JSON text.
+/// Returns a JSON text, shortened to at most 60 characters.
 pub(super) fn shortened(json: &str) -> String {
     match json.char_indices().nth(60) {
         Some((end, _)) => format!("{}.. ({} bytes)", &json[..end], json.len()),
@@ -151,7 +151,7 @@ fn mismatch(json: &str, expected: String) -> Mismatch {
     Mismatch { place: String::new(), found: shortened(json), expected }
 }
 
-/// The content of a JSON string; `None` when it is none, or when an escape in it stands for no character.
+/// Returns the content of a JSON string. `None` if it is not a string, or if it has an escape that is not a character.
 fn text(json: &str) -> Option<Cow<'_, str>> {
     let content = json.strip_prefix('"')?.strip_suffix('"')?;
     if content.as_bytes().contains(&b'\\') { serde_json::from_str(json).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(content)) }
@@ -161,7 +161,7 @@ fn boolean<'a>(json: &str) -> Option<Value<'a>> {
     json.parse().ok().map(Value::Boolean)
 }
 
-/// A number, or a string that holds one.
+/// Returns the text of a number, or of a string that contains one.
 fn number_text(json: &str) -> Option<Cow<'_, str>> {
     match json.as_bytes().first()? {
         b'"' => text(json),
@@ -176,7 +176,7 @@ fn whole(json: &str) -> Option<i128> {
 
 fn double<'a>(json: &str) -> Option<Value<'a>> {
     let value: f64 = if is_number(json) { json.parse().ok()? } else { return None };
-    // There is one zero: another would be another key, and another value of DISTINCT.
+    // Negative zero becomes zero: it would be another key, and another value for DISTINCT.
     value.is_finite().then_some(Value::Double(value + 0.0))
 }
 
@@ -190,7 +190,7 @@ fn decimal<'a>(json: &str, precision: u8, scale: i8) -> Option<Value<'a>> {
     (unscaled.abs() < bound).then_some(Value::Decimal { unscaled, scale })
 }
 
-/// Copies only where the text is not already in the form we keep.
+/// Copies only if the text is not in canonical form yet.
 fn uuid(text: Cow<'_, str>) -> Option<Value<'_>> {
     let kept = |(i, byte): (usize, u8)| match i {
         8 | 13 | 18 | 23 => byte == b'-',
@@ -203,7 +203,7 @@ fn uuid(text: Cow<'_, str>) -> Option<Value<'_>> {
     Some(Value::Text(Cow::Owned(parsed.hyphenated().to_string())))
 }
 
-/// Text is RFC 3339, a number (or a string that holds one) is in the column's unit.
+/// Reads a timestamp: text in RFC 3339, or a number (or a string that contains one) in the column's unit.
 fn timestamp<'a>(json: &str, unit: Option<TimeUnit>) -> Result<Value<'a>, Mismatch> {
     let wrong = |help: &str| mismatch(json, format!("{}{help}", expectation(&ColumnType::TimestampTz)));
     if let Some(unit) = unit
@@ -226,7 +226,7 @@ fn timestamp<'a>(json: &str, unit: Option<TimeUnit>) -> Result<Value<'a>, Mismat
     })
 }
 
-/// A number of the unit as microseconds; nanoseconds are floored.
+/// Converts a number of the unit to microseconds. Nanoseconds are floored.
 fn in_unit(number: &str, unit: TimeUnit) -> Option<i128> {
     match unit {
         TimeUnit::Seconds => scaled(number, 6),

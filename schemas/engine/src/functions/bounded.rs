@@ -1,7 +1,7 @@
-//! DataFusion's functions whose result is as large as a number says, each under a bound: what they make is allocated at once, so that
-//! a number too large would end the process and not the query.
+//! Bounds the DataFusion functions whose result is as large as a number argument says. They allocate their result at
+//! once, so that a large number would abort the process instead of the query.
 //!
-//! Functions whose result is bounded by their input (`replace`, `concat`, ..) are as DataFusion has them.
+//! Functions whose result is bounded by their input (`replace`, `concat`, ..) are left as DataFusion defines them.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -15,16 +15,16 @@ use datafusion::{functions, functions_nested};
 
 use types::Error;
 
-/// A value made by such a function may take so many bytes: what multiplies it (a join, `unnest`, `replace`) stays within memory as well.
+/// The most bytes that one value may take. It leaves room for what multiplies the value (a join, `unnest`, `replace`).
 const MAX_VALUE_BYTES: u64 = 64 << 10;
-/// And those of all rows of a batch, which are made at once, so many together.
+/// The most bytes that all rows of a batch may take, as they are computed together.
 const MAX_BATCH_BYTES: u64 = 64 << 20;
-/// A padded text is told in characters, of so many bytes at most.
+/// The length of a padded text is given in characters of up to this many bytes.
 const BYTES_OF_A_CHARACTER: u64 = 4;
-/// An item of a list takes so many bytes at least, while the list is made.
+/// An item of a list takes at least this many bytes while the list is built.
 const BYTES_OF_AN_ITEM: u64 = 8;
 
-/// The bounded functions, under the names and aliases they have in DataFusion.
+/// Returns the bounded functions, under their names and aliases in DataFusion.
 pub(super) fn bounded() -> &'static [Arc<ScalarUDF>] {
     static BOUNDED: LazyLock<Vec<Arc<ScalarUDF>>> = LazyLock::new(|| {
         let all = functions::all_default_functions().into_iter().chain(functions_nested::all_default_nested_functions());
@@ -33,9 +33,9 @@ pub(super) fn bounded() -> &'static [Arc<ScalarUDF>] {
     &BOUNDED
 }
 
-/// A function of DataFusion's that is not called where its result would be past a bound.
+/// A DataFusion function that is not called if its result would exceed a bound.
 ///
-/// It forwards what these functions define; all else of the trait is the default for them too.
+/// It forwards what these functions define; the other methods of the trait have their defaults there too.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Bounded {
     growth: Growth,
@@ -65,7 +65,7 @@ impl ScalarUDFImpl for Bounded {
 
     fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_))) {
-            // One row stands for all, also where the function would make each.
+            // One row stands for all, even if the function would compute each.
             arguments.number_rows = 1;
         }
         let columns = arguments.args.iter().map(|argument| argument.to_array(1)).collect::<Result<Vec<_>>>()?;
@@ -94,15 +94,15 @@ impl Bounded {
 /// What the result's size depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Growth {
-    /// A text, so many times.
+    /// A text, repeated a number of times.
     Repeated,
-    /// A text of so many characters.
+    /// A text padded to a number of characters.
     Padded,
-    /// A list of one value, so many times.
+    /// A list of one value, repeated a number of times.
     Filled,
-    /// A list with values added until it has so many.
+    /// A list, filled up to a number of items.
     Resized,
-    /// The numbers or times from one to another.
+    /// The numbers or times between two bounds.
     Series,
 }
 
@@ -118,7 +118,7 @@ impl Growth {
         }
     }
 
-    /// How many bytes each row's result takes, at most. Nothing for arguments that the function itself refuses.
+    /// Returns an upper bound of each row's result in bytes. Empty for arguments that the function itself refuses.
     ///
     /// A column of one row stands for all rows.
     fn sizes(self, columns: &[ArrayRef], rows: Range<usize>) -> Result<Vec<u64>> {
@@ -150,7 +150,7 @@ impl Growth {
     }
 }
 
-/// What is added to each list. Values that it loses, or keeps, are its input's.
+/// Returns the bytes added to each list. Items that it keeps or loses belong to the input.
 fn resized<O: OffsetSizeTrait>(
     list: &ArrayRef,
     items: &ArrayRef,
@@ -210,7 +210,7 @@ fn series_of_times(columns: &[ArrayRef], rows: Range<usize>) -> Result<Vec<u64>>
     Ok(sizes)
 }
 
-/// How many items a series has at most, both ends with it. A step of nothing is refused by the function.
+/// Returns the most items that a series can have, both ends included. The function itself refuses a step of zero.
 fn items_between(start: i128, stop: i128, step: i128) -> u64 {
     let span = stop - start;
     if step == 0 || (span != 0 && (span > 0) != (step > 0)) {
@@ -219,8 +219,8 @@ fn items_between(start: i128, stop: i128, step: i128) -> u64 {
     u64::try_from(span.unsigned_abs() / step.unsigned_abs() + 1).unwrap_or(u64::MAX)
 }
 
-/// The least that a step goes on, in days or in nanoseconds: a month has 28 days or more. One whose parts point both ways (a month less
-/// 31 days) may stay where it is, and its series would have no end.
+/// Returns the least that a step advances, in days or in nanoseconds: a month has at least 28 days. A step whose parts
+/// point in opposite directions (a month less 31 days) may not advance at all, so that its series would never end.
 fn shortest(step: IntervalMonthDayNano, of_days: bool) -> Result<i128> {
     const NANOSECONDS_A_DAY: i128 = 86_400_000_000_000;
     let (months, days, nanoseconds) = (i128::from(step.months), i128::from(step.days), i128::from(step.nanoseconds));
@@ -232,12 +232,12 @@ fn shortest(step: IntervalMonthDayNano, of_days: bool) -> Result<i128> {
     Ok(if of_days { whole_days } else { whole_days * NANOSECONDS_A_DAY + nanoseconds })
 }
 
-/// Days since 1970.
+/// Converts dates to days since 1970.
 fn days(dates: &ArrayRef) -> Result<Int64Array> {
     integers(&cast(&cast(dates, &DataType::Date32)?, &DataType::Int32)?)
 }
 
-/// Nanoseconds since 1970. A time out of their range is NULL, as it is for the function.
+/// Converts times to nanoseconds since 1970. A time out of range is NULL, as it is for the function.
 fn nanoseconds(times: &ArrayRef) -> Result<Int64Array> {
     let zone = match times.data_type() {
         DataType::Timestamp(_, zone) => zone.clone(),
@@ -255,17 +255,17 @@ fn integer(column: &Int64Array, row: usize) -> Option<i64> {
     column.is_valid(row).then(|| column.value(row))
 }
 
-/// A number of times. NULL, or less than none, makes nothing.
+/// Reads a count. NULL and negative numbers are 0.
 fn count(column: &Int64Array, row: usize) -> u64 {
     integer(column, row).and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
 }
 
-/// The place of a row in a column, whose only row stands for all.
+/// Returns the index of a row in a column, where a single row stands for all.
 fn at(len: usize, row: usize) -> usize {
     if len == 1 { 0 } else { row }
 }
 
-/// The bytes of each text.
+/// Returns the bytes of each text.
 fn text_bytes(texts: &ArrayRef) -> Vec<u64> {
     let bytes = |text: Option<&str>| text.map_or(0, |text| text.len() as u64);
     match texts.data_type() {
@@ -276,12 +276,12 @@ fn text_bytes(texts: &ArrayRef) -> Vec<u64> {
     }
 }
 
-/// What each row takes as an item of a list.
+/// Returns the bytes of each row as an item of a list.
 fn row_bytes(column: &ArrayRef) -> Vec<u64> {
     (0..column.len()).map(|row| item_bytes(&column.slice(row, 1))).collect()
 }
 
-/// What the items take together.
+/// Returns the bytes of all items together.
 fn item_bytes(items: &ArrayRef) -> u64 {
     let data_type = items.data_type();
     let width = data_type.primitive_width().map_or(BYTES_OF_AN_ITEM, |width| BYTES_OF_AN_ITEM.max(width as u64));

@@ -1,5 +1,5 @@
-//! What a call of our aggregates must look like, and of DataFusion's that take as much memory as a number says: told while the query is
-//! being analysed and not when it runs.
+//! Checks calls of our aggregates, and of DataFusion's aggregates that allocate as much memory as a number says. The
+//! checks run during analysis, so that errors are reported before the query runs.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use datafusion::physical_plan::expressions::Literal;
 use super::last_n::{LAST_N, LAST_N_MAX};
 use super::top_k::{TOP_K, TOP_K_MAX};
 
-/// An approximate percentile allocates its centroids at once, for each group.
+/// The most centroids of an approximate percentile, which allocates them at once for each group.
 const CENTROIDS_MAX: usize = 10_000;
 
-/// Adds the check to a registry that knows analysis; others are left as they are.
+/// Adds the check to a registry that takes part in analysis. Others are left unchanged.
 pub(super) fn register_check(registry: &mut dyn FunctionRegistry) -> Result<()> {
     match registry.register_function_rewrite(Arc::new(CheckCalls)) {
         Err(DataFusionError::NotImplemented(_)) => Ok(()),
@@ -27,7 +27,7 @@ pub(super) fn register_check(registry: &mut dyn FunctionRegistry) -> Result<()> 
     }
 }
 
-/// A rewrite that rewrites nothing: DataFusion's analyzer shows it every expression, and it may refuse.
+/// A rewrite that changes nothing: DataFusion's analyzer passes it every expression, and it may refuse one.
 #[derive(Debug)]
 struct CheckCalls;
 
@@ -68,7 +68,7 @@ fn check(call: &AggregateFunction) -> Result<()> {
     not_distinct(name, call.params.distinct)
 }
 
-/// What is sorted `WITHIN GROUP` is the first argument here.
+/// The expression sorted by `WITHIN GROUP` is the first argument here.
 fn check_centroids(name: &str, args: &[Expr]) -> Result<()> {
     let (place, centroids) = match name {
         "approx_percentile_cont" => ("third", args.get(2)),
@@ -84,7 +84,7 @@ fn check_centroids(name: &str, args: &[Expr]) -> Result<()> {
     Ok(())
 }
 
-/// The literal second argument of an aggregate that is being lowered, with the same rules as in analysis.
+/// Returns the literal second argument of an aggregate that is being lowered, under the same rules as in analysis.
 pub(super) fn checked_bound(name: &str, args: &AccumulatorArgs<'_>, greatest: usize) -> Result<usize> {
     let literal = args.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>()).map(Literal::value);
     not_distinct(name, args.is_distinct)?;

@@ -1,7 +1,9 @@
-//! `count(DISTINCT x)` of many groups: the same states as DataFusion's, kept in one set for all groups instead of one for each.
+//! `count(DISTINCT x)` for many groups: the same states as DataFusion's, kept in one set for all groups instead of one
+//! per group.
 //!
-//! DataFusion has accumulators for groups of integers alone; of any other type it keeps a hash set and a boxed accumulator for each
-//! group, some hundred bytes for a value that is met once. Most of our groups, a key's tile, hold one or two.
+//! DataFusion has grouped accumulators only for integers. For other types it keeps a hash set and a boxed accumulator
+//! per group: some hundred bytes for a value that occurs once. Most of our groups, a tile of a key, hold one or two
+//! values.
 
 use std::sync::Arc;
 
@@ -20,7 +22,8 @@ use datafusion::physical_expr_common::binary_map::{ArrowBytesMap, OutputType};
 use types::Error;
 use types::sql_types::one_zero;
 
-/// A call of `count(DISTINCT x)` with an accumulator for groups, where DataFusion's function has none; any other call as it is.
+/// Gives a call of `count(DISTINCT x)` a grouped accumulator if DataFusion's function has none. Other calls are
+/// returned unchanged.
 pub(crate) fn grouped(call: Expr) -> Expr {
     match call {
         Expr::AggregateFunction(AggregateFunction { func, params })
@@ -33,7 +36,7 @@ pub(crate) fn grouped(call: Expr) -> Expr {
     }
 }
 
-/// DataFusion's function, but for its accumulators for groups.
+/// DataFusion's function, except for its grouped accumulators.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct GroupedCount {
     inner: Arc<AggregateUDF>,
@@ -88,32 +91,34 @@ impl AggregateUDFImpl for GroupedCount {
     }
 }
 
-/// Integers have accumulators of their own; a dictionary's values would lose their keys; NULLs without a type say nowhere that they are.
+/// Whether values of this type are counted here. Integers have accumulators of their own, the values of a dictionary
+/// would lose their keys, and untyped NULLs are not recorded.
 fn is_ours(data_type: &DataType) -> bool {
     let other = !data_type.is_integer() && !matches!(data_type, DataType::Dictionary(_, _) | DataType::Null);
     other && RowConverter::supports_fields(&[SortField::new(data_type.clone())])
 }
 
-/// Of bytes and of values that are handed on at once: half of what a list of Arrow holds, as a batch more comes before anybody asks.
+/// The most bytes, and the most values, that are emitted at once: half of what an Arrow list holds, because one more
+/// batch may arrive before the size is checked.
 const MOST_AT_ONCE: usize = 1 << 30;
 
-/// Each value gets a number when it is first met, and what was seen is pairs of numbers: a group's and a value's.
+/// Each value gets a number when it first occurs. What was seen is a set of pairs of a group and a value's number.
 struct DistinctCounts {
     value_type: DataType,
     converter: RowConverter,
-    /// Values in the row format: the place at which each stands.
+    /// Values in row format, with the number of each.
     numbers: ArrowBytesMap<i64, u32>,
     seen: HashSet<(u32, u32)>,
-    /// How many different values each group has.
+    /// The number of different values of each group.
     counts: Vec<i64>,
-    /// Of all pairs: what they take when they are handed on, where each has its value.
+    /// The bytes that all pairs take when they are emitted, where each has its value.
     bytes: usize,
-    /// Instead of what was seen, while groups are handed on one after the other.
+    /// Replaces `seen` while groups are emitted in several steps.
     waiting: Option<Waiting>,
     most_at_once: usize,
 }
 
-/// The values of the groups that are left, group after group.
+/// The values of the groups that are not emitted yet, group by group.
 struct Waiting {
     encoded: ArrayRef,
     numbers: Vec<u32>,
@@ -136,7 +141,7 @@ impl DistinctCounts {
         })
     }
 
-    /// Takes values, none of them NULL, and the group of each.
+    /// Adds non-NULL values with their groups.
     fn insert(&mut self, values: &ArrayRef, groups: impl Iterator<Item = usize>) -> Result<()> {
         self.go_on()?;
         let encoded = self.converter.convert_columns(&[one_zero(values)])?.try_into_binary()?;
@@ -166,7 +171,7 @@ impl DistinctCounts {
         }
     }
 
-    /// Takes what waits back among what was seen.
+    /// Moves what waits back to `seen`.
     fn go_on(&mut self) -> Result<()> {
         let Some(Waiting { encoded, numbers, from }) = self.waiting.take() else { return Ok(()) };
         let values = encoded.as_binary::<i64>();
@@ -179,7 +184,7 @@ impl DistinctCounts {
         self.insert_encoded(&left, of_value)
     }
 
-    /// What was seen, in the order of the groups.
+    /// Converts what was seen to the order of the groups.
     fn wait(&mut self) -> Waiting {
         let mut next: Vec<usize> = Vec::with_capacity(self.counts.len());
         let mut total = 0;
@@ -196,7 +201,7 @@ impl DistinctCounts {
         Waiting { encoded: self.numbers.take().into_state(), numbers, from: 0 }
     }
 
-    /// The values of the first groups, group after group, and where each group's end; what is left waits.
+    /// Returns the values of the first groups, group by group, and the end of each group. The rest waits.
     fn take(&mut self, groups: usize) -> Result<(ArrayRef, OffsetBuffer<i32>)> {
         let Waiting { encoded, numbers, from } = match self.waiting.take() {
             Some(waiting) => waiting,
@@ -248,7 +253,7 @@ impl GroupsAccumulator for DistinctCounts {
         let of_value = groups.iter().zip(lengths).flat_map(|(group, length)| std::iter::repeat_n(*group, length));
         match values.null_count() {
             0 if lists.null_count() == 0 => self.insert(&values, of_value),
-            // No state of ours has them; what lies under a NULL list is no value.
+            // Our states have no such lists. Values under a NULL list do not count.
             _ => {
                 let under: Vec<bool> =
                     (0..lists.len()).flat_map(|row| std::iter::repeat_n(lists.is_valid(row), lists.value_length(row) as usize)).collect();
@@ -281,8 +286,8 @@ impl GroupsAccumulator for DistinctCounts {
         self.lists(filter(&values[0], &counted)?, offsets)
     }
 
-    /// More than any limit once all that was seen is nearly more than Arrow's lists hold: operators hand everything on at once, and do
-    /// so when memory is refused.
+    /// Reports more than any limit once the values seen approach what Arrow's lists hold: when memory is refused,
+    /// operators emit everything at once.
     fn size(&self) -> usize {
         if self.waiting.is_none() && self.bytes.max(self.seen.len()) > self.most_at_once {
             return usize::MAX / 64;
@@ -301,7 +306,7 @@ fn groups_of(emit_to: EmitTo, all: usize) -> usize {
     }
 }
 
-/// Which values count: those that are no NULL and pass the aggregate's FILTER.
+/// Returns which values count: those that are not NULL and pass the aggregate's FILTER.
 fn counted(values: &ArrayRef, only: Option<&BooleanArray>) -> BooleanArray {
     let passes = |row: usize| only.is_none_or(|only| only.is_valid(row) && only.value(row));
     (0..values.len()).map(|row| Some(values.is_valid(row) && passes(row))).collect()

@@ -21,13 +21,13 @@ pub(crate) const LAST_N_MAX: usize = 1000;
 
 /// `last_n(x, n [ORDER BY ..]) -> LIST<x>`: the last `n` values in the order of its ORDER BY, the very last first.
 ///
-/// In a view the ORDER BY ends with event time, source, partition and offset, which the planner appends; without one of the
-/// user's own the values are the newest, newest first. NULLs are values, unless `IGNORE NULLS` is said; no rows give NULL.
-/// `n` is a literal from 1 to 1000.
+/// In a view the planner appends event time, source, partition and offset to the ORDER BY. Without an ORDER BY the
+/// values are therefore the newest, newest first. NULLs are values, unless `IGNORE NULLS` is given. Without rows the
+/// result is NULL. `n` is a literal from 1 to 1000.
 ///
-/// State: one `List<Struct<value, order_0, order_1, ..>>` of at most `n` rows, newest first; NULL for no rows. The result is a
-/// function of the set of rows alone, whatever the order in which they come and are merged (rows of equal order are told
-/// apart by their values, except lists and structs).
+/// State: one `List<Struct<value, order_0, order_1, ..>>` of at most `n` rows, newest first; NULL for no rows. The
+/// result depends only on the set of rows, not on the order in which they arrive and are merged. Rows of equal order
+/// are distinguished by their values, except for lists and structs.
 pub fn last_n() -> AggregateUDF {
     AggregateUDF::from(LastN { signature: Signature::any(2, Volatility::Immutable) })
 }
@@ -78,7 +78,8 @@ impl AggregateUDFImpl for LastN {
         }))
     }
 
-    /// Not insensitive: DataFusion would not hand the ordering columns to the accumulator. It asks for no sorted input.
+    /// Not insensitive, or DataFusion would not pass the ordering columns to the accumulator. No sorted input is
+    /// required.
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Beneficial
     }
@@ -92,7 +93,8 @@ impl AggregateUDFImpl for LastN {
     }
 }
 
-/// The fields of a state's row. Named here, because DataFusion's names of ordering columns hold positions of one plan.
+/// The fields of a state's row. They are named here because DataFusion's names of ordering columns contain positions of
+/// one plan.
 fn state_row(value: &DataType, ordering: &[DataType]) -> Fields {
     let value = Field::new("value", value.clone(), true);
     let ordering = ordering.iter().enumerate().map(|(i, data_type)| Field::new(format!("order_{i}"), data_type.clone(), true));
@@ -103,11 +105,11 @@ fn state_row(value: &DataType, ordering: &[DataType]) -> Fields {
 struct LastNAccumulator {
     limit: usize,
     ignore_nulls: bool,
-    /// Lists and structs have no total order.
+    /// False for lists and structs, which have no total order.
     ties_by_value: bool,
     options: Vec<SortOptions>,
     row_fields: Fields,
-    /// The first `sorted` are newest first; behind them are rows not yet looked at, until there are too many.
+    /// The first `sorted` rows are newest first. Behind them are rows that are not sorted in yet, up to a limit.
     rows: Vec<Row>,
     sorted: usize,
     /// The heap size of all rows.
@@ -200,14 +202,14 @@ impl LastNAccumulator {
         Ok(())
     }
 
-    /// True when already the first ordering column says that this row is behind the n newest.
+    /// Whether the first ordering column alone shows that this row comes after the n newest.
     fn is_too_old(&self, ordering: &[ArrayRef], index: usize) -> Result<bool> {
         let Some(oldest) = self.rows.get(self.limit - 1).filter(|_| self.sorted >= self.limit) else { return Ok(false) };
         let first = ScalarValue::try_from_array(&ordering[0], index)?;
         Ok(compare_rows(&[first], &oldest.ordering[..1], &self.options[..1])?.is_lt())
     }
 
-    /// Sorts newest first and lets go what is behind the limit.
+    /// Sorts newest first and drops rows beyond the limit.
     fn settle(&mut self) -> Result<()> {
         if self.sorted == self.rows.len() {
             return Ok(());
@@ -230,7 +232,7 @@ impl LastNAccumulator {
     }
 }
 
-/// By the ordering columns; values decide between rows of equal order, so that the answer does not depend on who came first.
+/// Compares by the ordering columns, then by value, so that the result does not depend on the order of arrival.
 fn newest_first(left: &Row, right: &Row, options: &[SortOptions], ties_by_value: bool) -> Result<Ordering> {
     let by_order = compare_rows(&right.ordering, &left.ordering, options)?;
     if by_order.is_ne() || !ties_by_value {

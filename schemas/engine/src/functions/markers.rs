@@ -1,5 +1,6 @@
-//! `within` and `as_of`: functions that exist for the planner alone. They plan and type-check like any other; the planner
-//! takes them out, because what they mean (tiles of states, the time of the answer) is no function of a row.
+//! `within` and `as_of`: functions that exist only for the planner. They plan and type-check like any other function.
+//! The planner removes them, because their meaning (tiles of states, the time of the answer) is not a function of a
+//! row.
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, exec_err, plan_err};
@@ -12,15 +13,16 @@ pub const WITHIN: &str = "within";
 /// `as_of() -> TIMESTAMPTZ`
 pub const AS_OF: &str = "as_of";
 
-/// Marks the FILTER of an aggregate: only events from `window` ago to `until` ago (default: without an upper edge).
+/// Marks the FILTER of an aggregate: only events from `window` ago to `until` ago. Without `until` there is no upper
+/// edge.
 pub fn within() -> ScalarUDF {
     ScalarUDF::from(Within { signature: Signature::user_defined(Volatility::Immutable) })
 }
 
 /// The time of the answer: `t` by the view's clock, or the time that the query named.
 ///
-/// Stable and not volatile, so that it may stand in any expression above the aggregates; an optimizer that tries to fold
-/// it gets the error below and leaves it where it is.
+/// Stable and not volatile, so that it may appear in any expression above the aggregates. An optimizer that tries to
+/// fold it gets the error below and leaves it in place.
 pub fn as_of() -> ScalarUDF {
     ScalarUDF::from(AsOf { signature: Signature::nullary(Volatility::Stable) })
 }

@@ -1,27 +1,28 @@
-//! Which states can be merged with which: the stamp that every file of states carries.
+//! Determines which states can be merged with each other, by the stamp that every file of states carries.
 //!
-//! Nobody promises that a state's layout or hash stays the same between releases of DataFusion. Two files merge when their
-//! stamps are equal; otherwise the states are computed again from the archive. What the stamp cannot see (the same types with
-//! another meaning) is found by the fixture test beside this file, and then the function's number below is raised.
+//! DataFusion does not guarantee that a state's layout or hash stays the same between releases. Two files can be merged
+//! if their stamps are equal; otherwise the states are recomputed from the archive. The fixture test of this file finds
+//! what the stamp cannot show (the same types with another meaning). The function's number below is then raised.
 
 use std::fmt::Write;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::DATAFUSION_VERSION;
 
-/// The format numbers that were raised: function and number. All others are 1.
+/// The format numbers that were raised, by function. All others are 1.
 const RAISED: &[(&str, u16)] = &[];
 
-/// Our own format number of an aggregate function's state (also a user's own): raised by us when the fixture test shows that the
-/// encoding changed.
+/// Returns our own format number of the state of an aggregate function, which may be a user's own. It is raised when
+/// the fixture test shows that the encoding changed.
 pub(crate) fn state_format(function_name: &str) -> u16 {
     RAISED.iter().find(|(name, _)| *name == function_name).map_or(1, |(_, number)| *number)
 }
 
-/// A text that is equal for two files exactly when their states may be merged: DataFusion's major version, then per aggregate,
-/// in the order of the state columns, `function/format number(types of its state)`.
+/// Returns a text that is equal for two files exactly if their states may be merged: DataFusion's major version, then
+/// for each aggregate, in the order of the state columns, `function/format number(types of its state)`.
 ///
-/// Field names and nullability are left out: DataFusion's names hold positions of one plan, and states bind by position.
+/// Field names and nullability are left out: DataFusion's names contain positions of one plan, and states bind by
+/// position.
 ///
 /// ```
 /// # use engine::functions::state_stamp;
@@ -41,7 +42,7 @@ pub fn state_stamp<N: AsRef<str>, T: AsRef<[DataType]>>(aggregates: &[(N, T)]) -
     stamp
 }
 
-/// A type without the names and nullability of its fields.
+/// Returns a type as text, without the names and nullability of its fields.
 fn type_text(data_type: &DataType) -> String {
     match data_type {
         DataType::List(item) => format!("List<{}>", type_text(item.data_type())),

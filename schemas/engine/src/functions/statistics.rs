@@ -10,16 +10,18 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 use statrs::function::erf::erfc;
 use statrs::function::gamma::checked_gamma_lr;
 
-/// `poisson_sf(k, lambda) -> DOUBLE`: the chance of `k` or more events where `lambda` are normal, `P(X >= k)`, `X ~ Poisson(lambda)`.
+/// `poisson_sf(k, lambda) -> DOUBLE`: the probability of `k` or more events if `lambda` are expected, `P(X >= k)`, `X ~
+/// Poisson(lambda)`.
 ///
-/// Note the edge: SciPy's and R's survival function is `P(X > k)`, theirs of `k - 1` is ours of `k`.
-/// `k` is an integer (`k <= 0` gives 1). A `lambda` of 0 gives 0 for `k > 0`. NULL if an argument is NULL, and if `lambda` is negative or
-/// NaN: a rate that could not be estimated for one key must not fail a query over all of them.
+/// Note the boundary: the survival function of SciPy and R is `P(X > k)`; theirs at `k - 1` is ours at `k`. `k` is an
+/// integer (`k <= 0` gives 1). A `lambda` of 0 gives 0 for `k > 0`. The result is NULL if an argument is NULL, or if
+/// `lambda` is negative or NaN: a rate that could not be estimated for one key must not fail a query over all keys.
 pub fn poisson_sf() -> ScalarUDF {
     ScalarUDF::from(PoissonSf { signature: Signature::user_defined(Volatility::Immutable) })
 }
 
-/// `zscore(x, mean, stddev) -> DOUBLE`: `(x - mean) / stddev`. NULL if an argument is NULL and unless `stddev` is greater than 0.
+/// `zscore(x, mean, stddev) -> DOUBLE`: `(x - mean) / stddev`. NULL if an argument is NULL, or if `stddev` is not
+/// greater than 0.
 pub fn zscore() -> ScalarUDF {
     ScalarUDF::from(Zscore { signature: Signature::user_defined(Volatility::Immutable) })
 }
@@ -45,7 +47,8 @@ pub(crate) fn poisson_upper_tail(k: i64, lambda: f64) -> Option<f64> {
     checked_gamma_lr(shape, lambda).ok().map(|chance| chance.clamp(0.0, 1.0))
 }
 
-/// From here on the series, whose length grows with the root of its arguments, is replaced by the expansion, whose error falls with them.
+/// From here on the expansion replaces the series: the series' length grows with the root of its arguments, while the
+/// expansion's error falls.
 const EXPANSION_FROM: f64 = 100_000.0;
 
 /// Temme's uniform asymptotic expansion of `P(shape, x)`, first two terms (N. Temme 1979; DLMF 8.12).
@@ -53,14 +56,14 @@ fn gamma_p_of_large_shape(shape: f64, x: f64) -> f64 {
     let mu = (x - shape) / shape;
     let half_eta_squared = mu_minus_ln_1p(mu);
     let eta = (2.0 * half_eta_squared).sqrt().copysign(mu);
-    // The coefficients near 0 by their series, where the closed forms would cancel.
+    // Near 0 the coefficients are computed by their series, because the closed forms would cancel.
     let first = if eta.abs() < 1e-3 { -1.0 / 3.0 + eta / 12.0 - 2.0 * eta * eta / 135.0 } else { 1.0 / mu - 1.0 / eta };
     let second = if eta.abs() < 0.05 { -1.0 / 540.0 - eta / 288.0 } else { eta.powi(-3) - mu.powi(-3) - mu.powi(-2) - 1.0 / (12.0 * mu) };
     let density = (-shape * half_eta_squared).exp() / (2.0 * PI * shape).sqrt();
     0.5 * erfc(-eta * (shape / 2.0).sqrt()) - density * (first + second / shape)
 }
 
-/// `mu - ln(1 + mu)`, by its series where the difference would cancel.
+/// Returns `mu - ln(1 + mu)`, by its series where the difference would cancel.
 fn mu_minus_ln_1p(mu: f64) -> f64 {
     if mu.abs() > 0.05 {
         return mu - mu.ln_1p();
@@ -150,7 +153,7 @@ fn refused<T>(name: &str, found: &[DataType], expected: &str) -> Result<T> {
     plan_err!("{name} was called with ({found}): expected {expected}")
 }
 
-/// Computes row by row; a row with a NULL argument is NULL. Scalars in, scalar out.
+/// Computes row by row. A row with a NULL argument is NULL. Scalar arguments give a scalar.
 fn by_rows(arguments: &ScalarFunctionArgs, value: impl Fn(&[ArrayRef], usize) -> Option<f64>) -> Result<ColumnarValue> {
     let all_scalar = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
     let rows = if all_scalar { 1 } else { arguments.number_rows };

@@ -14,7 +14,7 @@ use datafusion::prelude::SessionConfig;
 
 use super::*;
 
-/// The analysed plan of a query over an empty table `t`, as our planner makes it: no optimizer.
+/// Returns the analysed plan of a query over an empty table `t`, without optimizer, like our planner.
 pub(super) async fn analysed(select: &str, schema: &SchemaRef) -> datafusion::common::Result<LogicalPlan> {
     let session = SessionContext::new();
     Functions::standard().register(&session).unwrap();
@@ -24,7 +24,7 @@ pub(super) async fn analysed(select: &str, schema: &SchemaRef) -> datafusion::co
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
 }
 
-/// The one aggregate of `SELECT {call} FROM t`, lowered as our planner does.
+/// Lowers the single aggregate of `SELECT {call} FROM t` like our planner.
 pub(super) fn lowered(call: &str, schema: &SchemaRef) -> AggregateFunctionExpr {
     try_lowered(call, schema).unwrap_or_else(|error| panic!("{call}: {error}"))
 }
@@ -45,21 +45,23 @@ pub(super) fn try_lowered(call: &str, schema: &SchemaRef) -> datafusion::common:
     Ok(found.expect("the query has an aggregate"))
 }
 
-/// The columns that an accumulator of this call gets for a batch.
+/// Returns the columns that an accumulator of this call gets for a batch.
 pub(super) fn inputs(call: &AggregateFunctionExpr, batch: &RecordBatch) -> Vec<ArrayRef> {
     let expressions = call.all_expressions();
     let evaluate = |expr: &Arc<dyn datafusion::physical_plan::PhysicalExpr>| expr.evaluate(batch)?.into_array(batch.num_rows());
     expressions.args.iter().chain(&expressions.order_by_exprs).map(|expr| evaluate(expr).unwrap()).collect()
 }
 
-/// A state as the columns of one row.
+/// Returns a state as columns of one row.
 pub(super) fn state_columns(accumulator: &mut dyn Accumulator) -> Vec<ArrayRef> {
     accumulator.state().unwrap().iter().map(|value| value.to_array().unwrap()).collect()
 }
 
-/// Splits a batch where asked, computes a state of each part, merges them in two rounds and in the order asked, and evaluates.
+/// Splits a batch into parts, computes a state of each, merges the states in two rounds in the given order, and
+/// evaluates.
 ///
-/// `parts` gives each row a part; `order` ranks the parts, and tells which of three intermediate states each goes to.
+/// `parts` assigns each row to a part. `order` ranks the parts, and determines which of three intermediate states each
+/// goes to.
 pub(super) fn merged(call: &AggregateFunctionExpr, batch: &RecordBatch, parts: &[u8], order: &[u32]) -> ScalarValue {
     let mut states = Vec::new();
     for part in 0..order.len() as u8 {
@@ -88,7 +90,7 @@ pub(super) fn merged(call: &AggregateFunctionExpr, batch: &RecordBatch, parts: &
     value
 }
 
-/// One pass over everything.
+/// Evaluates the call in a single pass over the batch.
 pub(super) fn single(call: &AggregateFunctionExpr, batch: &RecordBatch) -> ScalarValue {
     let mut accumulator = call.create_accumulator().unwrap();
     accumulator.update_batch(&inputs(call, batch)).unwrap();

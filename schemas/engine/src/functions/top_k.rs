@@ -18,26 +18,27 @@ use super::calls::checked_bound;
 pub const TOP_K: &str = "top_k";
 /// The greatest `k`.
 pub(crate) const TOP_K_MAX: usize = 100;
-/// How many different values are counted exactly.
+/// The number of different values that are counted exactly.
 pub const TOP_K_CAPACITY: usize = MAP_SIZE / 4 * 3;
 
 /// Slots of the sketch, a power of two.
 const MAP_SIZE: usize = 1024;
-/// A sum of counts past this is no truth: it keeps all sums of two below an overflow.
+/// The greatest total count of a sketch. It keeps the sum of any two from overflowing.
 const MAX_WEIGHT: u64 = i64::MAX as u64 / 2;
 
-/// `top_k(x, k) -> LIST<STRUCT<value, count BIGINT>>`: the `k` most frequent non-null values with their counts, by count
-/// descending, then by value. No value gives NULL.
+/// `top_k(x, k) -> LIST<STRUCT<value, count BIGINT>>`: the `k` most frequent non-null values with their counts, by
+/// count descending, then by value. NULL if there are no values.
 ///
-/// Exact as long as there are at most [`TOP_K_CAPACITY`] different values; the order of merging does not matter then. Past that
-/// the counts are estimates of the frequent-items sketch of Apache DataSketches (Misra-Gries): never below the true count, and
-/// above it by no more than 3.5/1024 (0.34 %) of all values counted. A value more frequent than that is never missing; which of the rarer
-/// ones are listed, and the estimates, depend on the order of merging.
+/// The result is exact, and independent of the order of merging, while there are at most [`TOP_K_CAPACITY`] different
+/// values. Beyond that the counts are estimates of the frequent-items sketch of Apache DataSketches (Misra-Gries):
+/// never below the true count, and above it by at most 3.5/1024 (0.34 %) of all values counted. A value more frequent
+/// than that is never missing. Which of the rarer values are listed, and the estimates, depend on the order of merging.
 ///
-/// `x` is text (so also UUID and JSON), an integer, a decimal, a boolean, a date or a timestamp. `k` is a literal from 1 to 100.
+/// `x` is text (including UUID and JSON), an integer, a decimal, a boolean, a date or a timestamp. `k` is a literal
+/// from 1 to 100.
 ///
-/// State: one `Binary`, the sketch in DataSketches' own format, values as text (dates and timestamps as the number that holds
-/// them); NULL for no value. At most 768 values with 12 bytes each.
+/// State: one `Binary`, the sketch in DataSketches' own format, with values as text (dates and timestamps as their
+/// underlying number); NULL if there are no values. At most 768 values with 12 bytes each.
 pub fn top_k() -> AggregateUDF {
     AggregateUDF::from(TopK { signature: Signature::user_defined(Volatility::Immutable) })
 }
@@ -94,7 +95,8 @@ fn result_row(value: &DataType) -> Fields {
     Fields::from(vec![Field::new("value", value.clone(), true), Field::new("count", DataType::Int64, true)])
 }
 
-/// The type through which values become text and come back unchanged; `None` if top_k does not count this type.
+/// Returns the type through which values become text and come back unchanged. `None` if top_k does not support the
+/// type.
 fn encoding(value: &DataType) -> Option<DataType> {
     match value {
         DataType::Timestamp(_, _) | DataType::Date64 => Some(DataType::Int64),
@@ -113,7 +115,7 @@ fn encoding(value: &DataType) -> Option<DataType> {
 struct TopKAccumulator {
     k: usize,
     value_type: DataType,
-    /// Made with the first value.
+    /// Created with the first value.
     sketch: Option<FrequentItemsSketch<String>>,
     /// The heap size of the texts in the sketch.
     text_bytes: usize,
@@ -216,7 +218,8 @@ fn new_sketch() -> Result<FrequentItemsSketch<String>> {
     FrequentItemsSketch::new(MAP_SIZE).map_err(|error| exec_datafusion_err!("{TOP_K}: {error}"))
 }
 
-/// Reads a state. The sizes are looked at before the sketch is built, which would allocate and add up whatever damaged bytes say.
+/// Reads a state. Checks the sizes before the sketch is built, which would allocate and add up whatever damaged bytes
+/// say.
 fn read(state: &[u8]) -> Result<FrequentItemsSketch<String>> {
     const LARGEST_LOG: u8 = MAP_SIZE.trailing_zeros() as u8;
     let [_, _, _, largest, current, ..] = state else {
@@ -240,7 +243,7 @@ fn text_bytes(sketch: &FrequentItemsSketch<String>) -> usize {
     sketch.frequent_items_with_threshold(ErrorType::NoFalseNegatives, 0).iter().map(|row| row.item().len()).sum()
 }
 
-/// A cast that fails rather than giving NULL.
+/// Casts, and fails where the cast would give NULL.
 fn convert(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
@@ -248,7 +251,7 @@ fn convert(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     Ok(cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })?)
 }
 
-/// The `k` rows of the greatest counts, equal counts by value.
+/// Returns the `k` rows with the greatest counts, equal counts by value.
 fn most_frequent(values: ArrayRef, counts: ArrayRef, k: usize) -> Result<Vec<ArrayRef>> {
     let by_count = SortColumn { values: Arc::clone(&counts), options: Some(SortOptions { descending: true, nulls_first: false }) };
     let by_value = SortColumn { values: Arc::clone(&values), options: None };

@@ -1,4 +1,4 @@
-//! From a view's text to its [`ViewPlan`]: parse, refuse, analyse, take the Aggregate apart, lower.
+//! Builds a view's [`ViewPlan`] from its text: parse, refuse, analyse, take the Aggregate apart, lower.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use types::{Error, Result};
 
 mod refusal;
 
-/// What a definition's SELECT turned out to be.
+/// The result of planning a definition's SELECT.
 #[derive(Debug, Clone)]
 pub enum Planned {
     /// It aggregates: its states are kept.
     Kept(Arc<ViewPlan>),
-    /// It has no aggregate: it is inlined where it is named.
+    /// It has no aggregate: it is inlined where it is used.
     Staging,
 }
 
@@ -49,7 +49,7 @@ impl Planner {
         }
     }
 
-    /// Plans every view, and lists every mistake of all of them.
+    /// Plans every view, and returns all mistakes in all of them.
     pub async fn plan_all(&self) -> (Vec<Arc<ViewPlan>>, Diagnostics) {
         let mut plans = Vec::new();
         let mut found = Diagnostics::default();
@@ -122,7 +122,8 @@ impl Planner {
         lower::lower(view, session, aggregate, columns, streams, &self.streams)
     }
 
-    /// A session in which the streams are (empty) tables and the views without aggregate that `view` names are inlined.
+    /// Returns a session in which the streams are (empty) tables, and the staging views that `view` names are
+    /// registered.
     async fn session(&self, view: &ViewDefinition) -> Result<SessionContext, Diagnostics> {
         let session = planning_session(&self.functions).map_err(|error| at_select(view, &error))?;
         for stream in &self.streams {
@@ -134,7 +135,8 @@ impl Planner {
         Ok(session)
     }
 
-    /// Registers the staging views that `view` names, deepest first. `open` are the views being resolved: a name met again is a cycle.
+    /// Registers the staging views that `view` names, deepest first. `open` are the views being resolved: a name that
+    /// recurs is a cycle.
     async fn register_named(&self, view: &ViewDefinition, session: &SessionContext, open: &mut Vec<Arc<str>>) -> Result<(), Diagnostics> {
         let query = parse(session, view)?;
         for name in refuse::relations(&query) {
@@ -183,18 +185,20 @@ fn parse(session: &SessionContext, view: &ViewDefinition) -> Result<ast::Query, 
     }
 }
 
-/// What the text says, as it says it.
+/// Returns the plan of the text, before analysis.
 async fn logical(session: &SessionContext, query: &ast::Query) -> Result<LogicalPlan, DataFusionError> {
     session.state().statement_to_plan(Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))))).await
 }
 
-/// The plan after DataFusion's analyser: types coerced, `count(*)` spelled out; nothing rewritten for speed.
+/// Returns the plan after DataFusion's analyser: types are coerced and `count(*)` is spelled out, but nothing is
+/// optimized.
 fn analysed(session: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
     let state = session.state();
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
 }
 
-/// What the text alone does not show: functions whose answer changes from call to call, and aggregates that read their own order.
+/// Refuses what the text alone does not show: functions whose result changes from call to call, and aggregates that
+/// read their own order.
 fn refuse_expressions(aggregate: &Aggregate) -> Result<()> {
     let mut problem = None;
     LogicalPlan::Aggregate(aggregate.clone()).apply(|node| {
@@ -239,12 +243,12 @@ fn unstable(expr: &Expr) -> Option<String> {
     }
 }
 
-/// An error about the whole SELECT.
+/// Returns diagnostics for an error about the whole SELECT.
 pub(super) fn at_select(view: &ViewDefinition, error: &Error) -> Diagnostics {
     refuse::one(view, view.select_line, view.select_column, error.message())
 }
 
-/// DataFusion's error, at the place it names when it names one.
+/// Returns DataFusion's error as diagnostics, at its position if it has one.
 fn at_error(view: &ViewDefinition, error: DataFusionError) -> Diagnostics {
     let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
     at_span(view, span, &Error::from(error))

@@ -1,4 +1,4 @@
-//! Fanning a SELECT's columns out over windows, and telling which states and ranges they need.
+//! Fans the columns of a SELECT out over windows, and determines which states and ranges they need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use types::columns::{AS_OF, EVENTS};
 use types::tiles::{Level, Range};
 use types::{Error, Result};
 
-/// The aggregates whose answers are estimates, or depend (slightly) on the order of merging.
+/// The aggregates whose results are estimates, or depend (slightly) on the order of merging.
 const APPROXIMATE: [&str; 6] =
     ["approx_distinct", "approx_percentile_cont", "approx_percentile_cont_with_weight", "approx_median", "top_k", "approx_top_k"];
 
@@ -24,7 +24,7 @@ const APPROXIMATE: [&str; 6] =
 pub(super) struct Columns {
     /// Names of the keys, in the order of GROUP BY.
     pub(super) keys: Vec<String>,
-    /// What is kept; the first is the count of events.
+    /// The states that are kept. The first is the count of events.
     pub(super) states: Vec<StateCall>,
     pub(super) ranges: Vec<Range>,
     pub(super) existence: usize,
@@ -34,7 +34,7 @@ pub(super) struct Columns {
 
 #[derive(Debug, Clone)]
 pub(super) struct StateCall {
-    /// The aggregate call without `within`; its order is not yet completed.
+    /// The aggregate call without `within`. Its ORDER BY is not completed yet.
     pub(super) call: Expr,
     pub(super) sql: String,
     pub(super) function: String,
@@ -59,17 +59,17 @@ pub(super) enum Output {
     },
 }
 
-/// The name of a use's column in the value batch.
+/// Returns the name of a use's column in the value batch.
 pub(super) fn use_column(index: usize) -> String {
     format!("v{index}")
 }
 
-/// The name of a range's count of events in the value batch.
+/// Returns the name of the column with a range's count of events in the value batch.
 pub(super) fn events_column(range: usize) -> String {
     format!("e{range}")
 }
 
-/// The name of a key in the value batch and in the prepared events.
+/// Returns the name of a key in the value batch and in the prepared events.
 pub(super) fn key_column(index: usize) -> String {
     format!("k{index}")
 }
@@ -87,13 +87,14 @@ pub(super) fn fan_out(
     Ok(Columns { keys, states, ranges, existence, uses, outputs })
 }
 
-/// The state that every row carries: how many events it holds.
+/// Returns the state that every row has: the number of its events.
 pub(super) fn events_state() -> StateCall {
     let call = datafusion::functions_aggregate::expr_fn::count(datafusion::prelude::lit(1i64));
     StateCall { call, sql: EVENTS.into(), function: "count".into(), approximate: false }
 }
 
-/// Takes an aggregate of the SELECT apart: the state it needs, added to `states` unless an equal one is there, and its own range.
+/// Takes an aggregate of the SELECT apart into its range and its state, which is added to `states` unless an equal one
+/// is there.
 fn call_of(
     expr: &Expr,
     view: &ViewDefinition,
@@ -112,7 +113,7 @@ fn call_of(
     Ok(Call { state, range: split.range, spelled: states[state].call.clone(), is_count, approximate: states[state].approximate })
 }
 
-/// The state of this call; equal calls share one.
+/// Returns the index of this call's state. Equal calls share one.
 fn state_of(function: AggregateFunction, states: &mut Vec<StateCall>) -> usize {
     if counts_rows(&function) {
         return 0;
@@ -128,12 +129,12 @@ fn state_of(function: AggregateFunction, states: &mut Vec<StateCall>) -> usize {
     states.len() - 1
 }
 
-/// `count(*)` without FILTER.
+/// Whether the call is `count(*)` without FILTER.
 fn counts_rows(function: &AggregateFunction) -> bool {
     function.params.filter.is_none() && counts_all(function)
 }
 
-/// `count(*)`, whatever its FILTER.
+/// Whether the call is `count(*)`, with or without FILTER.
 pub(super) fn counts_all(function: &AggregateFunction) -> bool {
     let counts_literal = matches!(function.params.args.as_slice(), [Expr::Literal(value, _)] if !value.is_null());
     function.func.name() == "count" && !function.params.distinct && counts_literal
@@ -143,12 +144,12 @@ pub(super) fn is_approximate(function: &str) -> bool {
     APPROXIMATE.contains(&function)
 }
 
-/// What an aggregate is asked over: a range of event time, or one for each side of a join.
+/// The range of an aggregate: one range of event time, or one for each side of a join.
 pub(super) trait Reach: Clone + PartialEq {
-    /// Without windows.
+    /// The range without windows.
     fn everything() -> Self;
     fn trailing(window: Duration, precision: Option<Level>) -> Self;
-    /// The one that decides which keys have a row, of those that columns name (at least one).
+    /// Returns the range that decides which keys have a row, from the ranges (at least one) that columns use.
     fn longest(ranges: &[Self]) -> Self;
 }
 
@@ -161,7 +162,7 @@ impl Reach for Range {
         Range::trailing(window, precision)
     }
 
-    /// The longest window, its edge at the coarsest hop met, without upper edge.
+    /// Returns the longest window, with its edge at the coarsest hop used, and without an upper edge.
     fn longest(ranges: &[Range]) -> Range {
         match ranges.iter().map(|range| range.window).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))) {
             None | Some(None) => Range::ALL,
@@ -176,7 +177,7 @@ impl Reach for Range {
 /// An aggregate of the SELECT, as the columns see it.
 pub(super) struct Call<R> {
     pub(super) state: usize,
-    /// The range that it names itself.
+    /// The range that the call itself names.
     pub(super) range: Option<R>,
     /// The call without `within`.
     pub(super) spelled: Expr,
@@ -193,7 +194,7 @@ pub(super) struct Fanned<R> {
     pub(super) outputs: Vec<Output>,
 }
 
-/// Fans the columns of `top` out; `calls` are the aggregates' in their order.
+/// Fans out the columns of `top`. `calls` are the aggregates, in the order of the Aggregate.
 pub(super) fn fan<R: Reach>(view: &ViewDefinition, top: &Projection, aggregate: &Aggregate, calls: Vec<Call<R>>) -> Result<Fanned<R>> {
     let fanned = Fanned { keys: Vec::new(), ranges: Vec::new(), existence: 0, uses: Vec::new(), outputs: Vec::new() };
     let mut fan = Fan { view, aggregate, calls, columns: fanned };
@@ -248,7 +249,7 @@ impl<R: Reach> Fan<'_, R> {
         Ok(())
     }
 
-    /// One output column: `expr` with each aggregate over its own range, or over `otherwise` where it names none.
+    /// Adds one output column: `expr` with each aggregate over its own range, or over `otherwise` if it names none.
     fn value(&mut self, name: String, expr: &Expr, window: Option<String>, otherwise: R) -> Result<()> {
         let (mut uses, mut ranges) = (Vec::new(), Vec::new());
         let bare_count = matches!(self.index_of(expr), Some(index) if index >= self.groups() && self.calls[index - self.groups()].is_count);
@@ -274,7 +275,7 @@ impl<R: Reach> Fan<'_, R> {
     }
 
     fn settle_existence(&mut self) {
-        // A view of keys alone names no range: its windows decide.
+        // A view with only keys names no range: its windows decide.
         if self.columns.ranges.is_empty() {
             let of_windows = self.view.windows.iter().map(|window| R::trailing(window.length, self.view.precision));
             let longest = R::longest(&of_windows.collect::<Vec<_>>());
@@ -309,7 +310,7 @@ impl<R: Reach> Fan<'_, R> {
         if links::is_linked(self.aggregate) { qualified_sql_of(expr) } else { sql_of(expr) }
     }
 
-    /// The output of the Aggregate that a column above it names.
+    /// Returns the index of the Aggregate's output that an expression above it names.
     fn index_of(&self, expr: &Expr) -> Option<usize> {
         match expr {
             Expr::Column(column) => self.aggregate.schema.maybe_index_of_column(column),
@@ -370,17 +371,17 @@ pub(super) fn position_or_push<T: PartialEq>(items: &mut Vec<T>, item: T) -> usi
     })
 }
 
-/// An expression over one table as SQL, without its name.
+/// Returns an expression over one table as SQL, with unqualified columns.
 pub(super) fn sql_of(expr: &Expr) -> String {
     written(expr, |column| Column::from_name(column.name))
 }
 
-/// An expression over the sides of a join as SQL, each column with its table's name.
+/// Returns an expression over the sides of a join as SQL, each column with its table's name.
 pub(super) fn qualified_sql_of(expr: &Expr) -> String {
     written(expr, |column| column)
 }
 
-/// From the leaves up, so that what stands in a cast is reached. Casts are those of types that were brought together: they are not told.
+/// Works from the leaves up, to reach expressions inside casts. The casts come from type coercion and are not shown.
 fn written(expr: &Expr, name: impl Fn(Column) -> Column) -> String {
     let told = expr.clone().transform_up(|node| match node {
         Expr::Column(column) => Ok(Transformed::yes(Expr::Column(name(column)))),

@@ -1,5 +1,6 @@
-//! DOUBLE beside DECIMAL is DOUBLE. DataFusion makes a DECIMAL(30,15) of both where they are compared, or are one value: 1e15 does not
-//! fit it, and 1e-300 is 0 there. Literals with a point are decimals here, so that it would be met by any `x > 0.5`.
+//! Keeps DOUBLE next to DECIMAL a DOUBLE. Where the two are compared or combined into one value, DataFusion converts
+//! both to DECIMAL(30,15), in which 1e15 does not fit and 1e-300 is 0. Literals with a point are decimals here, so any
+//! `x > 0.5` would be affected.
 
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, DecimalType};
 use datafusion::common::config::ConfigOptions;
@@ -10,10 +11,10 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, cast};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Functions whose arguments are of one type: one of them is the answer, or all are its elements.
+/// Functions whose arguments have a common type: they return one of the arguments, or use all as elements.
 const OF_ONE_TYPE: [&str; 9] = ["coalesce", "greatest", "least", "nullif", "nvl", "nvl2", "make_array", "array_position", "array_has"];
 
-/// Goes before DataFusion's own coercion.
+/// Runs before DataFusion's own coercion.
 #[derive(Debug)]
 pub(super) struct DoublesStay;
 
@@ -38,7 +39,7 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let stays = expr.transform_up(|expr| stay(expr, &schema))?;
         Ok(stays.update_data(|expr| name.restore(expr)))
     })?;
-    // An expression below may be a DOUBLE now that was none.
+    // An expression below may have become a DOUBLE.
     plan.map_data(LogicalPlan::recompute_schema)
 }
 
@@ -67,7 +68,7 @@ fn stay(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
 }
 
-/// Where one is a DOUBLE (or a REAL), those that are DECIMAL become one. False: nothing changed.
+/// If one expression is a DOUBLE or a REAL, casts the DECIMAL ones to DOUBLE. Returns whether anything changed.
 fn as_doubles(all: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
     let types: Vec<DataType> = all.iter().map(|expr| expr.get_type(schema).unwrap_or(DataType::Null)).collect();
     if !types.iter().any(DataType::is_floating) {

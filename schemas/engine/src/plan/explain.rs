@@ -1,4 +1,5 @@
-//! `explain`: the three layers as SQL, after ClickHouse's -State and -Merge combinators, and the states that are kept.
+//! `explain`: shows the three layers as SQL, in the style of ClickHouse's -State and -Merge combinators, and the states
+//! that are kept.
 
 use std::fmt::Write;
 
@@ -13,7 +14,7 @@ use datafusion::logical_expr::LogicalPlan;
 use types::columns::EVENTS;
 use types::tiles::{Range, most_tiles};
 
-/// What `explain VIEW` says.
+/// The result of `explain VIEW`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Explanation {
     pub view: String,
@@ -25,9 +26,9 @@ pub struct Explanation {
     pub ranges: Vec<RangeExplanation>,
     /// The levels of the tile ladder, finest first.
     pub ladder: Vec<String>,
-    /// Columns whose answers are estimates.
+    /// Columns whose values are estimates.
     pub approximate: Vec<String>,
-    /// Of a view over a JOIN: what is kept of its edges.
+    /// For a view over a JOIN: what is kept of its edges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<links::LinksExplanation>,
 }
@@ -35,7 +36,7 @@ pub struct Explanation {
 #[derive(Debug, Clone, Serialize)]
 pub struct StateExplanation {
     pub aggregate: String,
-    /// Field and Arrow type of what a state row holds for it.
+    /// Name and Arrow type of each of its fields in a state row.
     pub fields: Vec<(String, String)>,
     pub approximate: bool,
 }
@@ -44,7 +45,7 @@ pub struct StateExplanation {
 pub struct RangeExplanation {
     pub range: String,
     pub hop: String,
-    /// The greatest number of tiles that one key's answer merges, over all moments at which it may be asked.
+    /// The greatest number of tiles that are merged for one key, over all times `t`.
     pub tiles: usize,
 }
 
@@ -119,7 +120,7 @@ fn answer_sql(plan: &ViewPlan) -> String {
     sql
 }
 
-/// `sum(amount) FILTER (..)` to `sum_state(amount) FILTER (..)`.
+/// Turns `sum(amount) FILTER (..)` into `sum_state(amount) FILTER (..)`.
 fn combinator(sql: &str, suffix: &str) -> String {
     if sql == EVENTS {
         return format!("count_{suffix}(*)");
@@ -139,14 +140,14 @@ fn range_text(range: &Range) -> String {
     if edges.is_empty() { "all time".into() } else { edges.join(" AND ") }
 }
 
-/// The edges of a range as conditions on a column.
+/// Returns the edges of a range as conditions on a column.
 fn edges_text(column: &str, range: &Range) -> Vec<String> {
     let from = range.window.map(|window| format!("{column} >= floor(t - {}, '{}')", length(window), range.hop));
     let to = range.until.map(|until| format!("{column} < floor(t - {}, '{}')", length(until), range.hop));
     from.into_iter().chain(to).collect()
 }
 
-/// The ranges that columns are asked over; of a view over a JOIN those of both sides, each once.
+/// Returns the ranges that columns need. For a view over a JOIN: those of both sides, each once.
 fn asked_ranges(plan: &ViewPlan) -> Vec<Range> {
     let Some(links) = &plan.links else { return plan.ranges.clone() };
     let mut ranges = Vec::new();
@@ -156,7 +157,7 @@ fn asked_ranges(plan: &ViewPlan) -> Vec<Range> {
     ranges
 }
 
-/// A length of time as a person writes it.
+/// Formats a length of time for people.
 pub fn length(duration: std::time::Duration) -> String {
     let seconds = duration.as_secs();
     for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min")] {
@@ -174,7 +175,7 @@ fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
         (Some(window), None) => length(window),
         (Some(window), Some(until)) => format!("{} ago to {} ago", length(window), length(until)),
     };
-    // An edge that keeps when it was last seen is one row, whatever is asked.
+    // An edge that keeps when it was last seen has one row, whatever the range.
     let tiles = match plan.links.as_ref().is_some_and(|links| links.kind == EdgeKind::Liveness) {
         true => 1,
         false => most_tiles(range, &plan.ladder),
@@ -182,7 +183,7 @@ fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
     RangeExplanation { range: text, hop: range.hop.to_string(), tiles }
 }
 
-/// FROM and WHERE of the prepared events, as far as they have a short form.
+/// Returns FROM and WHERE of the prepared events, as far as they have a short form.
 fn from_sql(prepare: &LogicalPlan) -> String {
     let mut filters = Vec::new();
     let mut sources = Vec::new();

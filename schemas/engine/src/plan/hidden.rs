@@ -1,5 +1,5 @@
-//! Carrying each event's place (event time, source, partition, offset) through everything between a scan and the Aggregate,
-//! so that tiles can be told and ties broken although the SELECT names none of it.
+//! Carries each event's position (event time, source, partition, offset) through all plan nodes between a scan and the
+//! Aggregate, so that tiles can be determined and ties broken even if the SELECT names none of these columns.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use types::{Error, Result};
 /// The hidden columns, in the order they are appended.
 pub(super) const HIDDEN: [&str; 4] = [EVENT_TIME, SOURCE, PARTITION, OFFSET];
 
-/// The plan with the hidden columns appended to every node's output.
+/// Returns the plan with the hidden columns appended to every node's output.
 pub(super) fn carry(plan: &LogicalPlan, streams: &[Arc<StreamDefinition>]) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::TableScan(scan) => {
@@ -52,7 +52,7 @@ pub(super) fn carry(plan: &LogicalPlan, streams: &[Arc<StreamDefinition>]) -> Re
     }
 }
 
-/// The column of this (unqualified) name in a plan's output.
+/// Returns the column with this (unqualified) name in a plan's output.
 pub(super) fn column_named(plan: &LogicalPlan, name: &str) -> Result<Column> {
     plan.schema()
         .iter()
@@ -61,7 +61,7 @@ pub(super) fn column_named(plan: &LogicalPlan, name: &str) -> Result<Column> {
         .ok_or_else(|| Error::internal(format!("the plan lost its column {name}")))
 }
 
-/// True when the output column of this index is, unchanged, the event time of every stream below.
+/// Whether the output column at this index is, unchanged, the event time of every stream below.
 pub(super) fn is_event_time(plan: &LogicalPlan, index: usize, streams: &[Arc<StreamDefinition>]) -> bool {
     match plan {
         LogicalPlan::TableScan(scan) => {
@@ -89,7 +89,7 @@ pub(super) fn strip_casts(mut expr: &Expr) -> &Expr {
     expr
 }
 
-/// The streams a plan scans, each once, in the order met.
+/// Returns the streams that a plan scans, each once, in the order of their scans.
 pub(super) fn streams_of(plan: &LogicalPlan, streams: &[Arc<StreamDefinition>]) -> Result<Vec<Arc<StreamDefinition>>> {
     let mut found: Vec<Arc<StreamDefinition>> = Vec::new();
     plan.apply(|node| {

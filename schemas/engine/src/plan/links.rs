@@ -6,9 +6,9 @@
 //! far events ---(true, join keys, ends) --------------+
 //! ```
 //!
-//! Both sides' edges are the rows of one ordinary state table: an edge is a key, its state says when it was last seen (or, where
-//! multiplicities or upper edges matter, how often in each tile). Nothing is joined before a question is asked, so that batch, speed
-//! and handover are those of any view, and each side may have a window of its own.
+//! The edges of both sides are rows of one ordinary state table: an edge is a key, and its state holds when it was last
+//! seen or, where multiplicities or upper edges matter, how often in each tile. Nothing is joined before a query, so
+//! that batch, speed and handover work as for any view, and each side may have its own window.
 
 use std::sync::Arc;
 use types::tiles::EdgesFrom;
@@ -35,7 +35,7 @@ mod split;
 pub(super) use keys::check_key_types;
 pub(super) use split::has_join;
 
-/// Neighbours that a walk follows from one node, where WITH (max_degree = ..) does not say.
+/// The number of neighbours that a walk follows from one node, unless WITH (max_degree = ..) sets it.
 pub const MAX_DEGREE: usize = 10_000;
 
 /// An index into [`LinkPlan::conditions`].
@@ -58,23 +58,23 @@ pub struct EdgeUseIndex(pub usize);
 /// What a linked view's users see, and how its edges are walked to answer them.
 #[derive(Debug, Clone)]
 pub struct LinkPlan {
-    /// The group keys, under the names of the view's columns.
+    /// The group keys, named like the view's columns.
     pub keys: Vec<FieldRef>,
-    /// The names that the SELECT gives its two tables, near and far.
+    /// The names of the two tables in the SELECT, near and far.
     pub tables: [String; 2],
     pub layout: EdgeLayout,
     pub kind: EdgeKind,
-    /// Past this many neighbours of one node a walk takes a sample of them, and estimates.
+    /// At a node with more neighbours than this a walk takes a sample of them, and estimates.
     pub max_degree: usize,
-    /// The conditions under which edges are counted: the state that answers for each. The first has no condition.
+    /// The conditions under which edges are counted, with the state for each. The first has no condition.
     pub conditions: Vec<Condition>,
-    /// The state that says when an edge was last seen.
+    /// The state that holds when an edge was last seen.
     pub seen: usize,
-    /// End points of which a pair's must differ, if its index is in [`LinkPlan::apart`] or in its aggregate's.
+    /// Pairs of end points that must differ, if their index is in [`LinkPlan::apart`] or in the aggregate's.
     pub ends: Vec<Ends>,
-    /// Those of `ends` that stand in WHERE.
+    /// Those of `ends` that are in WHERE.
     pub apart: Vec<usize>,
-    /// What columns are asked over. The one at `existence` decides which keys have a row.
+    /// The ranges that columns need. The one at `existence` decides which keys have a row.
     pub ranges: Vec<PairRange>,
     pub existence: PairRangeIndex,
     pub aggregates: Vec<LinkAggregate>,
@@ -83,14 +83,15 @@ pub struct LinkPlan {
     pub value_schema: SchemaRef,
 }
 
-/// Where an edge's parts stand among the keys of its state row, after the side (`false`: near, the side of the group keys).
+/// Where an edge's parts are among the keys of its state row. The first key is the side (`false`: near, the side of the
+/// group keys).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EdgeLayout {
     /// The group keys; NULL in far edges.
     pub groups: std::ops::Range<usize>,
-    /// The join keys, of both.
+    /// The join keys, of both sides.
     pub via: std::ops::Range<usize>,
-    /// The near end points that are no group key; NULL in far edges.
+    /// The near end points that are not group keys; NULL in far edges.
     pub near_ends: std::ops::Range<usize>,
     /// The far end points; NULL in near edges.
     pub far_ends: std::ops::Range<usize>,
@@ -99,9 +100,10 @@ pub struct EdgeLayout {
 /// What an edge keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeKind {
-    /// One row for all time: when it was last seen. It is live in a window whose left edge is not after that.
+    /// One row for all time: when it was last seen. The edge is live in a window whose left edge is not after that
+    /// time.
     Liveness,
-    /// Rows per tile: how often it was seen, and the far side's states.
+    /// A row per tile: how often it was seen, and the far side's states.
     Full,
 }
 
@@ -113,10 +115,10 @@ pub enum Side {
     Far,
 }
 
-/// Counting only the edges of one side whose events meet a condition.
+/// A condition on the events of one side. Only edges whose events meet it are counted.
 #[derive(Debug, Clone)]
 pub struct Condition {
-    /// `None`: without a condition, of either side.
+    /// `None`: no condition, valid for either side.
     pub side: Option<Side>,
     /// The state: the greatest event time ([`EdgeKind::Liveness`]), or the number of events.
     pub state: usize,
@@ -129,7 +131,7 @@ pub struct EndPoint {
     pub column: usize,
 }
 
-/// `far <> near`: indices of key columns.
+/// `far <> near`, as indices of key columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
     pub near: usize,
@@ -137,7 +139,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// A side's key column.
+    /// Returns the key column of a side.
     pub fn column(&self, side: Side) -> usize {
         match side {
             Side::Near => self.near,
@@ -148,7 +150,7 @@ impl Ends {
 
 #[derive(Debug, Clone)]
 pub struct LinkAggregate {
-    /// The call as its user wrote it, without `within`.
+    /// The call as the user wrote it, without `within`.
     pub sql: String,
     pub function: String,
     pub near: ConditionIndex,
@@ -172,9 +174,9 @@ impl LinkAggregate {
 /// What an aggregate merges.
 #[derive(Debug, Clone)]
 pub enum Over {
-    /// The different end points of the pairs: however often a pair occurs, it counts once.
+    /// The distinct end points of the pairs: a pair counts once, however often it occurs.
     Ends { aggregate: Arc<AggregateFunctionExpr>, argument: EndPoint },
-    /// A state of the far edges, once for each near event; `idempotent`: once is enough.
+    /// A state of the far edges, once for each near event. `idempotent`: merging it once is enough.
     States { state: usize, idempotent: bool },
 }
 
@@ -186,7 +188,7 @@ pub struct PairRange {
 }
 
 impl PairRange {
-    /// A side's range.
+    /// Returns the range of a side.
     pub fn range(&self, side: Side) -> &Range {
         match side {
             Side::Near => &self.near,
@@ -205,7 +207,7 @@ impl Reach for PairRange {
         PairRange { near: range, far: range }
     }
 
-    /// Per side the longest.
+    /// The longest range of each side.
     fn longest(ranges: &[PairRange]) -> PairRange {
         let side = |of: fn(&PairRange) -> Range| Range::longest(&ranges.iter().map(of).collect::<Vec<_>>());
         PairRange { near: side(|range| range.near), far: side(|range| range.far) }
@@ -235,14 +237,14 @@ impl LinkPlan {
         self.state_use(edges, self.seen, range)
     }
 
-    /// The index of a range among those that edges are kept over.
+    /// Returns the index of a range among those of the edge plan.
     pub(crate) fn edge_range(&self, edges: &ViewPlan, range: &Range) -> Option<usize> {
         let range = if self.kind == EdgeKind::Liveness { &Range::ALL } else { range };
         edges.ranges.iter().position(|known| known == range)
     }
 
-    /// Before what no event can count any more at `t` or later: the left edges of either side's longest range. Where rows are kept by
-    /// tile, the floors of the tiles tell it.
+    /// Returns the times before which no event can count at `t` or later: the left edges of each side's longest range.
+    /// For rows kept by tile, the floors of the tiles determine this instead.
     pub fn edges_from(&self, t: Micros) -> EdgesFrom {
         let longest = self.longest_range();
         match self.kind {
@@ -260,7 +262,7 @@ impl LinkPlan {
     }
 }
 
-/// Plans a view whose aggregates stand over a JOIN.
+/// Plans a view whose aggregates are over a JOIN.
 pub(super) fn plan(
     view: &ViewDefinition,
     session: &SessionContext,
@@ -306,7 +308,7 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-/// Whether a plan's aggregates stand directly over a JOIN.
+/// Whether a plan's aggregates are directly over a JOIN.
 pub(super) fn is_linked(aggregate: &Aggregate) -> bool {
     fn below(plan: &LogicalPlan) -> bool {
         match plan {
@@ -317,7 +319,7 @@ pub(super) fn is_linked(aggregate: &Aggregate) -> bool {
     below(&aggregate.input)
 }
 
-/// A plan of edges (its first column says whether an edge is a far one) without the events before.
+/// Returns the plan of edges without the events before `from`. Its first column is the side of the edge (true: far).
 pub(super) fn edges_past(from: &EdgesFrom, edges: &LogicalPlan) -> Result<LogicalPlan> {
     if *from == EdgesFrom::default() {
         return Ok(edges.clone());

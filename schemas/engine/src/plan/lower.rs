@@ -1,4 +1,5 @@
-//! Lowering: the physical aggregates that make and merge states, and the expressions above the merged values.
+//! Lowers a SELECT to the physical aggregates that compute and merge states, and the expressions over the merged
+//! values.
 
 use std::sync::{Arc, OnceLock};
 
@@ -71,7 +72,7 @@ pub(super) fn lower(
     })
 }
 
-/// The levels a view's tiles live on: from its finest hop up to the longest tile that fits its longest window.
+/// Returns the levels of a view's tiles: from its finest hop up to the longest tile that fits its longest window.
 fn ladder_of(ranges: &[Range]) -> Vec<Level> {
     let finest = ranges.iter().map(|range| range.hop).min().unwrap_or(Level::All);
     let all_time = ranges.contains(&Range::ALL);
@@ -88,11 +89,11 @@ fn ladder_of(ranges: &[Range]) -> Vec<Level> {
 
 struct Prepared {
     plan: LogicalPlan,
-    /// The input's columns, and the names they go by in the prepared events.
+    /// The input's columns, and their names in the prepared events.
     names: Vec<(Column, String)>,
 }
 
-/// Projects the Aggregate's input to keys, tile, the event's place, and the columns its aggregates read.
+/// Projects the Aggregate's input to keys, tile, the event's position, and the columns that its aggregates read.
 fn prepare(input: LogicalPlan, aggregate: &Aggregate, calls: &[Expr], finest: Level) -> Result<Prepared> {
     let mut exprs: Vec<Expr> = aggregate.group_expr.iter().enumerate().map(|(i, key)| strip(key).alias(key_column(i))).collect();
     let event_time = Expr::Column(column_named(&input, EVENT_TIME)?);
@@ -103,7 +104,7 @@ fn prepare(input: LogicalPlan, aggregate: &Aggregate, calls: &[Expr], finest: Le
         exprs.push(Expr::Column(column.clone()).alias(name));
         names.push((column, name.to_owned()));
     }
-    // In the order of the input: the names are part of what states look like, and every process has to plan the same.
+    // In the order of the input: the names are part of the state fields, and every process must plan the same.
     let mut read: Vec<&Column> = calls.iter().flat_map(Expr::column_refs).collect();
     read.sort_by_key(|column| input.schema().maybe_index_of_column(column));
     for column in read {
@@ -124,7 +125,8 @@ fn strip(expr: &Expr) -> Expr {
     }
 }
 
-/// Names the hidden columns that a call reads (an edge's liveness is the greatest event time) as the carried input has them.
+/// Renames the hidden columns that a call reads to those of the carried input. (An edge's liveness is the greatest
+/// event time.)
 fn place_hidden(call: &Expr, input: &LogicalPlan) -> Result<Expr> {
     let placed = call.clone().transform_down(|node| match &node {
         Expr::Column(column) if column.relation.is_none() && HIDDEN.contains(&column.name.as_str()) => {
@@ -135,7 +137,8 @@ fn place_hidden(call: &Expr, input: &LogicalPlan) -> Result<Expr> {
     Ok(placed.data)
 }
 
-/// Appends the event's place to the ORDER BY of an aggregate that reads its input in order: ties have one answer everywhere.
+/// Appends the event's position to the ORDER BY of an aggregate that reads its input in order, so that ties are broken
+/// the same way everywhere.
 fn complete_order(call: &Expr, input: &LogicalPlan) -> Result<Expr> {
     let Expr::AggregateFunction(function) = call else { return Ok(call.clone()) };
     let params = &function.params;
@@ -198,7 +201,8 @@ fn not_mergeable(sql: &str, error: &datafusion::error::DataFusionError) -> Error
     Error::input(format!("{sql} has no state that can be merged: {}", error.strip_backtrace()))
 }
 
-/// `sum(amount)[sum]`, as DataFusion names most; a field it names by its input's columns gets its place for a name.
+/// Returns a state's field with a stable name: `sum(amount)[sum]`, as DataFusion names most. A field that DataFusion
+/// names after its input's columns is named by its position.
 fn state_field(field: &Field, place: usize, sql: &str) -> FieldRef {
     let own_name = field.name().strip_prefix(sql).is_some_and(|rest| rest.starts_with('['));
     let name = match own_name {
@@ -229,7 +233,7 @@ fn refuse_repeated_fields(schema: &Schema) -> Result<()> {
     Ok(())
 }
 
-/// Keys, time, the events per range, and a value for each of `values`.
+/// Returns the schema of keys, time, the events per range, and each of `values`.
 pub(super) fn value_schema(keys: &[FieldRef], ranges: usize, values: &[DataType]) -> SchemaRef {
     let mut fields: Vec<Field> = keys.iter().enumerate().map(|(i, key)| Field::new(key_column(i), key.data_type().clone(), true)).collect();
     fields.push(Field::new(AS_OF, timestamp_type(), false));
@@ -238,7 +242,7 @@ pub(super) fn value_schema(keys: &[FieldRef], ranges: usize, values: &[DataType]
     Arc::new(Schema::new(fields))
 }
 
-/// `is_null` tells of a use that its value of no events is NULL.
+/// `is_null` returns whether a use's value over no events is NULL.
 pub(super) fn lower_outputs(
     outputs: &[Output],
     keys: &[FieldRef],
@@ -252,7 +256,7 @@ pub(super) fn lower_outputs(
         .map(|output| match output {
             Output::Key { group } => Ok(OutputColumn { field: keys[*group].clone(), kind: ColumnKind::Key(*group) }),
             Output::Value { name, expr, uses, ranges, bare_count, sql, window, approximate } => {
-                // One merged value as it is has nothing that could fail.
+                // A single merged value cannot fail.
                 let is_plain =
                     matches!((expr, &uses[..]), (Expr::Column(column), [usage]) if column.name == use_column(*usage) && is_null(*usage));
                 let guarded = guard(expr, ranges, *bare_count || is_plain)?;
@@ -273,8 +277,8 @@ pub(super) fn lower_outputs(
         .collect()
 }
 
-/// Evaluates `expr` only where one of its ranges holds events: elsewhere the column is NULL (a bare count is 0 by itself, and a plain
-/// value NULL).
+/// Evaluates `expr` only where one of its ranges has events. Elsewhere the column is NULL (a bare count is 0 without a
+/// guard, and a plain value NULL).
 fn guard(expr: &Expr, ranges: &[usize], by_itself: bool) -> Result<Expr> {
     if by_itself || ranges.is_empty() {
         return Ok(expr.clone());
@@ -291,14 +295,14 @@ fn physical(expr: &Expr, schema: &DFSchemaRef, session: &SessionContext) -> Resu
     Ok(create_physical_expr(&expr, schema, session.state().execution_props(), &PhysicalPlanningContext::default())?)
 }
 
-/// Some functions (coalesce, nvl) exist for the simplifier alone: it writes them as CASE.
+/// Simplifies an expression. Some functions (coalesce, nvl) exist only for the simplifier, which rewrites them to CASE.
 fn simplified(expr: Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Expr> {
     let options = session.state().config_options().clone();
     let context = SimplifyContext::builder().with_schema(schema.clone()).with_config_options(options).build();
     Ok(ExprSimplifier::new(context).simplify(expr)?)
 }
 
-/// Simplifies what an aggregate reads, not the aggregate: that would be another state.
+/// Simplifies the inputs of an aggregate, but not the aggregate itself, which would become a different state.
 pub(super) fn simplify_inputs(call: Expr, schema: &DFSchemaRef, session: &SessionContext) -> Result<Expr> {
     let Expr::AggregateFunction(mut function) = call else { return Ok(call) };
     let params = &mut function.params;

@@ -1,5 +1,6 @@
-//! What a view's SELECT may not hold, clause by clause, with the reason and the nearest form that can be kept exactly.
-//! Works on the text's syntax tree, so that every refusal has its line and column and all of them are listed at once.
+//! Checks a view's SELECT clause by clause and refuses what cannot be kept exactly, with the reason and the nearest
+//! form that can. Works on the syntax tree of the text, so that every refusal has its line and column and all are
+//! listed at once.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -12,14 +13,14 @@ use datafusion::sql::sqlparser::ast::{
 use crate::functions::Functions;
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
 
-/// Whether a SELECT keeps states or is inlined where it is named.
+/// Whether a SELECT keeps states or is inlined where it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Kept,
     Staging,
 }
 
-/// Lists everything in `query` that cannot be kept exactly; otherwise says what the query is.
+/// Returns the shape of `query`, or a list of everything in it that cannot be kept exactly.
 pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions) -> Result<Shape, Diagnostics> {
     let mut check = Check { view, functions, found: Diagnostics::default() };
     let shape = check.top(query);
@@ -27,7 +28,7 @@ pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions)
     if check.found.has_errors() { Err(check.found) } else { Ok(shape) }
 }
 
-/// The names that a query selects from, CTEs' own names excluded.
+/// Returns the names that a query selects from, except the names of its own CTEs.
 pub(super) fn relations(query: &Query) -> Vec<String> {
     struct Relations(Vec<String>);
     impl Visitor for Relations {
@@ -46,13 +47,13 @@ pub(super) fn relations(query: &Query) -> Vec<String> {
     relations.0
 }
 
-/// A place in the SELECT's text as a place in its file.
+/// Converts a position in the SELECT's text to a position in its file.
 pub(super) fn place(view: &ViewDefinition, line: u64, column: u64) -> (usize, usize) {
     let (line, column) = (line.max(1) as usize, column.max(1) as usize);
     if line == 1 { (view.select_line, view.select_column + column - 1) } else { (view.select_line + line - 1, column) }
 }
 
-/// One error at one place.
+/// Returns diagnostics with a single error.
 pub(super) fn one(view: &ViewDefinition, line: usize, column: usize, message: &str) -> Diagnostics {
     Diagnostics(vec![diagnostic(view, line, column, message)])
 }
@@ -129,7 +130,7 @@ impl Check<'_> {
         Shape::Staging
     }
 
-    /// A SELECT below the top: no aggregates, no order.
+    /// Checks a SELECT below the top: no aggregates, no order.
     fn inner(&mut self, query: &Query) {
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
             self.inner(&cte.query);
@@ -201,7 +202,7 @@ impl Check<'_> {
         }
     }
 
-    /// FROM of the view itself: one relation, or two that are joined.
+    /// Checks the FROM of the view itself: one relation, or two that are joined.
     fn top_from(&mut self, select: &Select) {
         let joins = select.from.iter().flat_map(|from| &from.joins);
         for join in joins {
@@ -284,7 +285,7 @@ impl Check<'_> {
     }
 }
 
-/// Refuses expressions wherever they stand.
+/// Refuses expressions wherever they occur.
 struct Expressions<'a, 'b> {
     check: &'a mut Check<'b>,
 }
@@ -354,7 +355,8 @@ impl Expressions<'_, '_> {
     }
 }
 
-/// Tells a view that keeps states from one that is inlined: by the names of the aggregates.
+/// Whether an item contains an aggregate, by the names of the aggregates. If so, the view keeps states; otherwise it is
+/// inlined.
 fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
     struct Finder<'a> {
         functions: &'a Functions,
@@ -385,7 +387,7 @@ fn is_aggregate(name: &str, functions: &Functions) -> bool {
     BUILT_IN.contains(name) || functions.aggregates().any(|function| function.name() == name)
 }
 
-/// Where a piece of syntax begins, as line and column counted from 1 (0 when the parser does not know).
+/// The position where a piece of syntax begins: line and column, counted from 1; 0 if the parser does not know it.
 trait SpannedAt {
     fn start(&self) -> (u64, u64);
 }

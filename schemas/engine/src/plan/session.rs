@@ -1,4 +1,4 @@
-//! The DataFusion sessions of this workspace: one dialect, one set of functions, everywhere.
+//! The DataFusion sessions of this workspace, all with the same dialect and functions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::functions::Functions;
 use crate::plan::doubles::DoublesStay;
 use types::Result;
 
-/// Settings that decide what SQL means here: decimal literals are decimals, text is Utf8, nothing is collected by chance.
+/// Returns the settings that decide what SQL means here: decimal literals are decimals, text is Utf8, times are UTC.
 pub fn session_config() -> SessionConfig {
     let mut config = SessionConfig::new().with_information_schema(false).with_target_partitions(2);
     let options = config.options_mut();
@@ -24,15 +24,16 @@ pub fn session_config() -> SessionConfig {
     config
 }
 
-/// All sessions begin so. Settings that differ are put over [`session_config`].
+/// Returns the base of all sessions. Settings that differ are applied on top of [`session_config`].
 pub fn session_builder() -> SessionStateBuilder {
     let own: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(DoublesStay);
     let rules = std::iter::once(own).chain(Analyzer::new().rules).collect();
     SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules)
 }
 
-/// Sessions that answer whatever they are asked begin so: without the rule that computes common expressions once. It takes `x IS NOT TRUE`
-/// for nullable, which it is not, and then two aggregates with that FILTER fail to plan (DataFusion 55).
+/// Returns the base of sessions that run arbitrary queries. It omits the rule that eliminates common subexpressions:
+/// the rule takes `x IS NOT TRUE` for nullable, which it is not, and then two aggregates with that FILTER fail to plan
+/// (DataFusion 55).
 pub fn asking_session_builder() -> SessionStateBuilder {
     let rules = Optimizer::new().rules.into_iter().filter(|rule| rule.name() != COMMON_EXPRESSIONS).collect();
     session_builder().with_optimizer_rules(rules)
@@ -40,7 +41,7 @@ pub fn asking_session_builder() -> SessionStateBuilder {
 
 const COMMON_EXPRESSIONS: &str = "common_sub_expression_eliminate";
 
-/// A session for planning: no table but what is registered, the given functions, no memory limit.
+/// Returns a session for planning: no tables but those registered later, the given functions, no memory limit.
 pub fn planning_session(functions: &Functions) -> Result<SessionContext> {
     let state = session_builder().with_runtime_env(Arc::new(RuntimeEnv::default())).build();
     let context = SessionContext::new_with_state(state);

@@ -1,4 +1,4 @@
-//! The start of the tile that holds an event time, as a scalar function inside plans.
+//! A scalar function for plans that returns the start of the tile that holds an event time.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, ScalarFunctionA
 use types::sql_types::timestamp_type;
 use types::tiles::{Floors, Level, Micros, finest_kept};
 
-/// The function from event time to tile start at one level.
+/// Returns the function from event time to the start of the tile at one level.
 pub(super) fn tile_of(level: Level) -> ScalarUDF {
     named(format!("tile_{level}"), vec![(level, None)])
 }
 
-/// The function from event time to the start of the finest tile that is kept.
+/// Returns the function from event time to the start of the finest tile that is kept.
 fn kept_tile_of(floors: &[(Level, Option<Micros>)]) -> ScalarUDF {
     named("kept_tile".to_owned(), floors.to_vec())
 }
@@ -26,7 +26,7 @@ fn named(name: String, floors: Floors) -> ScalarUDF {
     ScalarUDF::from(TileOf { floors, name, signature: Signature::exact(vec![timestamp_type()], Volatility::Immutable) })
 }
 
-/// A plan whose events go to the finest tile that is kept, each, instead of the finest of all.
+/// Returns the plan with each event assigned to the finest tile that is kept for it, instead of the finest of all.
 pub(super) fn kept_tiles(plan: &LogicalPlan, floors: &[(Level, Option<Micros>)]) -> Result<LogicalPlan> {
     let kept = Arc::new(kept_tile_of(floors));
     let rewritten = plan.clone().transform_down(|node| {

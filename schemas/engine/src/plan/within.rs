@@ -1,5 +1,5 @@
-//! `within(event time, window [, until])`: taken out of an aggregate's FILTER, it becomes the range that the kept state is
-//! merged over.
+//! Removes `within(event time, window [, until])` from an aggregate's FILTER. It becomes the range that the kept state
+//! is merged over.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use definitions::{StreamDefinition, durations};
 use types::tiles::{Level, Range};
 use types::{Error, Result};
 
-/// A FILTER without its `within`, and the range that stood in it.
+/// A FILTER without its `within`, and the range that it named.
 pub(super) struct SplitFilter {
     pub(super) rest: Option<Expr>,
     pub(super) range: Option<Range>,
 }
 
-/// Takes the one `within` out of a FILTER's conjuncts.
+/// Takes the only `within` out of a FILTER's conjuncts.
 pub(super) fn split(
     filter: Option<&Expr>,
     input: &LogicalPlan,
@@ -47,7 +47,7 @@ pub(super) fn split(
     Ok(SplitFilter { rest, range })
 }
 
-/// True when an expression calls `within` anywhere.
+/// Whether an expression calls `within` anywhere.
 pub(super) fn mentions(expr: &Expr) -> bool {
     mentions_function(expr, "within")
 }

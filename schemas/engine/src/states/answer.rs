@@ -1,4 +1,5 @@
-//! The answer: state rows merged over each range of a view, and the view's columns above the merged values.
+//! Answers a query: merges state rows over each range of a view, and evaluates the view's columns over the merged
+//! values.
 
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ use types::{Error, Result};
 /// The state that counts a range's events.
 const EVENTS_STATE: usize = 0;
 
-/// Answers the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at time `t`, in the order of `keys`,
-/// with whether the key has a row: an event in the view's longest window (a view without keys always has its row).
+/// Returns the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at time `t`, in the
+/// order of `keys`, and whether each key has a row: an event in the view's longest window. A view without keys always
+/// has its row.
 pub fn answer(
     plan: &ViewPlan,
     codec: &KeyCodec,
@@ -48,14 +50,14 @@ pub fn answer(
     Ok((values.project(plan, wanted)?, found))
 }
 
-/// The ranges and uses that wanted columns touch, each once and in order.
+/// The ranges and uses that the wanted columns need, each once and in order.
 pub(crate) struct Need {
     pub(crate) ranges: Vec<usize>,
     pub(crate) uses: Vec<usize>,
 }
 
 impl Need {
-    /// `existence` is the range that decides which keys have a row: it is needed for any columns.
+    /// `existence` is the range that decides which keys have a row. It is always needed.
     pub(crate) fn for_columns(plan: &ViewPlan, existence: usize, wanted: &[usize]) -> Need {
         let (mut ranges, mut uses) = (vec![existence], Vec::new());
         for column in wanted {

@@ -1,13 +1,13 @@
-//! Which hash bucket of a snapshot a key is in.
+//! The hash bucket of a key in a snapshot.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The bucket, of `count`, of a key's bytes. Snapshots on disk depend on it: it never changes.
+/// Returns the bucket, out of `count`, for a key's bytes. Snapshots on disk depend on this function: it never changes.
 pub fn bucket_of(key: &[u8], count: u32) -> u32 {
     bucket_of_hash(bucket_hash(key), count)
 }
 
-/// The hash that tells a key's bucket.
+/// Returns the hash that determines a key's bucket.
 pub(crate) fn bucket_hash(key: &[u8]) -> u64 {
     xxh3_64(key)
 }

@@ -1,4 +1,5 @@
-//! Gathering state rows that come piece by piece: merged as they come, so that memory holds about what the merged rows take.
+//! Gathers state rows that arrive piece by piece. They are merged as they arrive, so that memory holds about as much as
+//! the merged rows take.
 
 use arrow::record_batch::RecordBatch;
 
@@ -7,7 +8,8 @@ use crate::states::merge::{merge_all, merge_rows};
 use crate::states::rows::{KeyCodec, StateRows};
 use types::{Error, Result};
 
-/// Rows under way. Pieces of like size are merged, as in an LSM tree: each row is merged a few times, however many pieces come.
+/// Rows gathered so far. Pieces of similar size are merged, as in an LSM tree: each row is merged only a few times,
+/// however many pieces arrive.
 pub struct Gather<'a> {
     plan: &'a ViewPlan,
     codec: &'a KeyCodec,
@@ -16,12 +18,12 @@ pub struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Past `limit_bytes` of merged rows gathering fails with `Limit`.
+    /// Gathering fails with `Limit` when the merged rows exceed `limit_bytes`.
     pub fn new(plan: &'a ViewPlan, codec: &'a KeyCodec, limit_bytes: usize) -> Self {
         Self { plan, codec, limit_bytes, pieces: Vec::new() }
     }
 
-    /// Takes unsorted rows.
+    /// Adds unsorted rows.
     pub fn push(&mut self, batches: &[RecordBatch]) -> Result<()> {
         if batches.iter().all(|batch| batch.num_rows() == 0) {
             return Ok(());
@@ -37,12 +39,12 @@ impl<'a> Gather<'a> {
         self.check()
     }
 
-    /// Bytes of the rows under way.
+    /// The size of the rows gathered so far.
     pub fn memory_bytes(&self) -> usize {
         self.pieces.iter().map(StateRows::memory_bytes).sum()
     }
 
-    /// All of it, sorted and merged.
+    /// Returns all rows, sorted and merged.
     pub fn finish(self) -> Result<StateRows> {
         let pieces: Vec<&StateRows> = self.pieces.iter().collect();
         match pieces.as_slice() {

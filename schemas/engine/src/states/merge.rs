@@ -1,7 +1,7 @@
-//! Merging state rows by key, level and tile, and rolling tiles up into coarser ones.
+//! Merges state rows by key, level and tile, and rolls tiles up into coarser ones.
 //!
-//! Groups are numbered in the order of their first row and every group has one: the accumulators of DataFusion take a group
-//! they were told of for one they have seen.
+//! Groups are numbered in the order of their first row, and every group has a row: DataFusion's accumulators assume
+//! that every group number up to the given total has been seen.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt8Array, UInt32Array};
 use arrow::compute::{concat_batches, interleave, interleave_record_batch, take};
@@ -15,12 +15,12 @@ use crate::states::rows::{KeyCodec, StateRows, levels, taken_column, tiles};
 use types::tiles::{Level, Micros};
 use types::{Error, Result};
 
-/// A fresh accumulator for grouped states.
+/// Creates an accumulator for a state's groups.
 pub(super) fn accumulator(state: &StateExpr) -> Result<Box<dyn GroupsAccumulator>> {
     groups_accumulator(&state.aggregate)
 }
 
-/// A fresh accumulator of an aggregate, for groups.
+/// Creates an accumulator for groups of an aggregate.
 pub(crate) fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
     if aggregate.groups_accumulator_supported() {
         return Ok(aggregate.create_groups_accumulator()?);
@@ -29,28 +29,28 @@ pub(crate) fn groups_accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Resu
     Ok(Box::new(GroupsAccumulatorAdapter::new(move || aggregate.create_accumulator())))
 }
 
-/// Sorts rows and merges those of one key, level and tile into one.
+/// Sorts rows, and merges rows with the same key, level and tile into one.
 pub fn merge_rows(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<StateRows> {
     merge_sorted(plan, &StateRows::sort(plan, codec, batches)?)
 }
 
-/// Merges the rows of one key, level and tile into one.
+/// Merges rows with the same key, level and tile into one.
 pub fn merge_sorted(plan: &ViewPlan, rows: &StateRows) -> Result<StateRows> {
     let groups = number_groups(rows, |level, tile| (level, tile))?;
     if groups.first_row.len() == rows.len() { Ok(rows.clone()) } else { merge_groups(plan, rows, &groups) }
 }
 
-/// Rolls rows of whole keys up: adds the coarser levels, and drops what lies before `floors`.
+/// Rolls up rows of whole keys: adds the coarser levels, and drops tiles before `floors`.
 ///
-/// The rows come in the order of [`StateRows::sort`] (a key's rows by tile). They are of the finest level, or each of the finest one that
-/// keeps its time ([`ViewPlan::kept_past`]).
+/// The rows are in the order of [`StateRows::sort`] (each key's rows by tile). They are all of the finest level, or
+/// each is of the finest level that keeps its time ([`ViewPlan::kept_past`]).
 pub fn rollup(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
     let present = levels_of(rows)?;
     let mut all = Vec::with_capacity(plan.ladder.len());
     let mut below = rows.slice(0..0);
     for level in &plan.ladder {
         below = match present.contains(level) {
-            // Rows that came straight to this level lie before those of finer ones, key by key.
+            // Rows that were created at this level come before those of finer levels, key by key.
             true => rollup_to(plan, &up_to(rows, *level, &present)?, *level)?,
             false if below.is_empty() => below,
             false => rollup_to(plan, &below, *level)?,
@@ -61,7 +61,7 @@ pub fn rollup(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros
     in_order(rows.keys(), all)
 }
 
-/// The levels of rows, finest first.
+/// Returns the levels that rows have, finest first.
 fn levels_of(rows: &StateRows) -> Result<Vec<Level>> {
     let mut present = [false; Level::LADDER.len()];
     for code in levels(rows.batch())?.values() {
@@ -71,7 +71,7 @@ fn levels_of(rows: &StateRows) -> Result<Vec<Level>> {
     Ok(Level::LADDER.into_iter().filter(|level| present[level.code() as usize]).collect())
 }
 
-/// The rows of a level and of finer ones.
+/// Returns the rows of a level and of all finer ones.
 fn up_to(rows: &StateRows, level: Level, present: &[Level]) -> Result<StateRows> {
     if present.last() == Some(&level) {
         return Ok(rows.clone());
@@ -79,7 +79,7 @@ fn up_to(rows: &StateRows, level: Level, present: &[Level]) -> Result<StateRows>
     filtered(rows, &levels(rows.batch())?.iter().map(|code| code.map(|code| code <= level.code())).collect())
 }
 
-/// Rows in the order of their tiles, merged into the tiles of a coarser level.
+/// Merges rows, which are in the order of their tiles, into the tiles of a coarser level.
 fn rollup_to(plan: &ViewPlan, rows: &StateRows, to: Level) -> Result<StateRows> {
     let groups = number_groups(rows, |_, tile| (to.code(), to.floor(tile)))?;
     merge_groups(plan, rows, &groups)
@@ -98,7 +98,7 @@ fn filtered(rows: &StateRows, keep: &BooleanArray) -> Result<StateRows> {
     Ok(StateRows::from_sorted(arrow::compute::filter_record_batch(rows.batch(), keep)?, keys))
 }
 
-/// The rows of levels, finest first and each sorted, key after key. `every_key` names them all, in order.
+/// Combines the rows of several levels, finest first and each sorted, key by key. `every_key` lists all keys in order.
 fn in_order(every_key: &BinaryArray, mut levels: Vec<StateRows>) -> Result<StateRows> {
     if levels.len() == 1 {
         return levels.pop().ok_or_else(|| Error::internal("a ladder has a level"));
@@ -125,7 +125,7 @@ fn in_order(every_key: &BinaryArray, mut levels: Vec<StateRows>) -> Result<State
     Ok(StateRows::from_sorted(interleave_record_batch(&batches, &order)?, keys))
 }
 
-/// Sorted rows numbered by group, with each group's place.
+/// Sorted rows with their group numbers, and each group's first row.
 struct Groups {
     of_row: Vec<usize>,
     first_row: Vec<u32>,

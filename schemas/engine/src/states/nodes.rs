@@ -1,4 +1,5 @@
-//! Nodes of linked views: the beginnings of edges' encoded keys. All edges that leave a node lie together, in one bucket.
+//! Nodes of linked views are prefixes of their edges' encoded keys. All edges that leave a node are adjacent, in one
+//! bucket.
 
 use arrow::array::{ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::{not, nullif};
@@ -34,48 +35,49 @@ impl NodeCodec {
         })
     }
 
-    /// How the keys of near edges begin that leave these group keys.
+    /// Returns the prefixes of the keys of near edges that leave these group keys.
     pub fn near(&self, groups: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         self.near.encode(&self.with_side(false, groups, rows), rows)
     }
 
-    /// How the keys of far edges begin that leave these join keys.
+    /// Returns the prefixes of the keys of far edges that leave these join keys.
     pub fn far(&self, via: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         let mut columns = self.with_side(true, &self.nulls(self.layout.groups.clone(), rows), rows);
         columns.extend_from_slice(via);
         self.far.encode(&columns, rows)
     }
 
-    /// What tells the bucket of near edges that leave these group keys. Far edges' is their beginning.
+    /// Returns the bytes that determine the bucket of near edges that leave these group keys. For far edges these are
+    /// their prefix.
     pub(crate) fn near_places(&self, groups: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         let mut columns = self.with_side(false, groups, rows);
         columns.extend(self.nulls(self.layout.via.clone(), rows));
         self.far.encode(&columns, rows)
     }
 
-    /// The join keys alone: what a near edge leads to.
+    /// Encodes only the join keys: what a near edge leads to.
     pub fn via(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         self.via.encode(columns, rows)
     }
 
-    /// The far end points alone: what a far edge leads to.
+    /// Encodes only the far end points: what a far edge leads to.
     pub(crate) fn far_ends(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         self.far_ends.encode(columns, rows)
     }
 
-    /// The group keys that these beginnings of near edges stand for.
+    /// Returns the group keys that these prefixes of near edges encode.
     pub fn groups_of(&self, prefixes: &[&[u8]]) -> Result<Vec<ArrayRef>> {
         Ok(self.near.decode(prefixes.iter().copied())?.split_off(self.layout.groups.start))
     }
 
-    /// Which of sorted state rows are near edges: the first ones.
+    /// Returns which of sorted state rows are near edges: the first ones.
     pub fn near_rows(&self, rows: &RecordBatch) -> Result<std::ops::Range<usize>> {
         let side = rows.column(0).as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))?;
         // False sorts before true.
         Ok(0..side.false_count())
     }
 
-    /// What tells the bucket of each edge.
+    /// Returns the bytes that determine each edge's bucket.
     pub(super) fn places(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         let side = columns[0].as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))?;
         let is_near = not(side)?;

@@ -1,23 +1,24 @@
-//! The order of encoded keys: their bytes compared as numbers.
+//! Sorts encoded keys by comparing their bytes as numbers.
 //!
-//! Keys of one view begin alike, and a comparison of two of them walks over what all have in common. Most often they are of one length,
-//! and differ in a few bytes only: these, as one number, are read once, in the order of the rows ([`numbered`]). Otherwise the common
-//! beginning is passed over once for all, and keys that are equal in the next eight bytes are a smaller question of the same kind (a most
-//! significant digit first sort), which reads each key again at each step.
+//! Keys of one view begin alike, and each comparison of two keys would walk over their common prefix. Usually all keys
+//! have the same length and differ in only a few bytes. These bytes are read once, in row order, as one number per key
+//! ([`numbered`]). Otherwise the common prefix is skipped once for all keys, and keys that are equal in the next eight
+//! bytes are sorted recursively (a most significant digit first sort), which reads each key again at each step.
 
 use std::cmp::Ordering;
 
 use arrow::array::{Array, BinaryArray};
 
-/// So few keys are compared byte by byte.
+/// Up to this many keys are compared byte by byte.
 const FEW: usize = 16;
 
-/// Bytes that are compared as one number.
+/// The number of bytes that are compared as one number.
 const NUMBER_BYTES: usize = size_of::<u128>();
-/// So many keys are looked at before it is asked again in how many bytes they differ.
+/// The number of keys that are inspected before the count of differing bytes is checked again.
 const ASKED: usize = 256;
 
-/// A row, by the next bytes of its key: fewer than eight are followed by zeros, and come before those that have zeros there.
+/// A row with the next bytes of its key. Fewer than eight are padded with zeros, and sort before those that contain
+/// these zeros.
 #[derive(Clone, Copy)]
 struct Digit {
     bytes: u64,
@@ -31,16 +32,16 @@ impl Digit {
     }
 }
 
-/// Orders rows of one key.
+/// Orders rows with the same key.
 type AmongEquals<'a> = dyn Fn(u32, u32) -> Ordering + 'a;
 
-/// The rows in the order of their keys; `among_equals` orders rows of one key.
+/// Returns the rows in the order of their keys. `among_equals` orders rows with the same key.
 pub(super) fn sorted_rows(keys: &BinaryArray, among_equals: &AmongEquals<'_>) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..keys.len() as u32).collect();
     if numbered(keys, &mut rows, among_equals) {
         return rows;
     }
-    // Both sides' edges differ in all their bytes, each side's in a few.
+    // Edges of different sides may differ in all bytes, but edges of one side in only a few.
     let from = in_common(keys, &rows, 0);
     let next = |row: &u32| keys.value(*row as usize).get(from).copied();
     rows.sort_by_key(next);
@@ -54,8 +55,8 @@ pub(super) fn sorted_rows(keys: &BinaryArray, among_equals: &AmongEquals<'_>) ->
     rows
 }
 
-/// Sorts rows by the bytes in which their keys differ, as one number. False, with nothing done, where these are too many, or the keys are
-/// of several lengths.
+/// Sorts rows by the bytes in which their keys differ, as one number. Returns false, and changes nothing, if these are
+/// too many or the keys have different lengths.
 fn numbered(keys: &BinaryArray, rows: &mut [u32], among_equals: &AmongEquals<'_>) -> bool {
     let Some(differing) = differing(keys, rows) else { return false };
     let number = |row: &u32| {
@@ -71,7 +72,7 @@ fn numbered(keys: &BinaryArray, rows: &mut [u32], among_equals: &AmongEquals<'_>
     true
 }
 
-/// The places at which keys of one length differ, where they fit one number.
+/// Returns the positions at which keys of one length differ. `None` if they do not fit one number.
 fn differing(keys: &BinaryArray, rows: &[u32]) -> Option<Vec<usize>> {
     let first = keys.value(*rows.first()? as usize);
     let mut differ = vec![0u8; first.len()];
@@ -115,7 +116,7 @@ fn sort(keys: &BinaryArray, digits: &mut [Digit], from: usize, among_equals: &Am
     }
 }
 
-/// Where keys that are equal in their first `from` bytes cease to be.
+/// Returns the length of the common prefix of keys that are equal in their first `from` bytes.
 fn in_common<'r>(keys: &BinaryArray, rows: impl IntoIterator<Item = &'r u32>, from: usize) -> usize {
     let mut rest = rows.into_iter().map(|row| &keys.value(*row as usize)[from..]);
     let Some(mut common) = rest.next() else { return from };

@@ -1,4 +1,4 @@
-//! Events in, state rows out: DataFusion's own Partial aggregation over the prepared events.
+//! Turns events into state rows, by DataFusion's own Partial aggregation over the prepared events.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -31,8 +31,8 @@ use types::columns::TILE;
 use types::tiles::{Level, Micros, finest_kept};
 use types::{Error, Result};
 
-/// The physical plan from events to keys, tile and arguments. `source` gives the scan of each stream; its schema must hold the
-/// columns of [`plan_schema`] (more are ignored).
+/// Returns the physical plan from events to keys, tile and arguments. `source` returns the scan of each stream; its
+/// schema must have the columns of [`plan_schema`], and may have more.
 pub async fn prepared_plan(
     plan: &ViewPlan,
     session: &SessionContext,
@@ -52,7 +52,8 @@ pub async fn prepared_plan(
     Ok(session.state().create_physical_plan(&logical.data).await?)
 }
 
-/// Partial aggregation over prepared events: state rows in no particular order, with `__level` at the view's finest.
+/// Partial aggregation over prepared events. Returns state rows in no particular order, with `__level` at the view's
+/// finest.
 pub fn partial_exec(plan: &ViewPlan, prepared: Arc<dyn ExecutionPlan>) -> Result<Arc<AggregateExec>> {
     let schema = prepared.schema();
     let groups = (0..plan.keys.len()).map(|i| (format!("k{i}"), i)).chain([(TILE.to_owned(), plan.keys.len())]);
@@ -64,12 +65,12 @@ pub fn partial_exec(plan: &ViewPlan, prepared: Arc<dyn ExecutionPlan>) -> Result
     Ok(Arc::new(exec))
 }
 
-/// A batch of Partial's output, in the view's state schema: all of the finest level.
+/// Converts a batch of Partial's output to the view's state schema. All rows are of the finest level.
 pub fn state_rows_of(plan: &ViewPlan, batch: &RecordBatch) -> Result<RecordBatch> {
     with_levels(plan, batch, UInt8Array::from_value(plan.finest().code(), batch.num_rows()))
 }
 
-/// The same of a plan whose events went straight to the tiles that are kept ([`ViewPlan::kept_past`]).
+/// Like [`state_rows_of`], for a plan whose events went directly to the kept tiles ([`ViewPlan::kept_past`]).
 pub fn kept_rows_of(plan: &ViewPlan, batch: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<RecordBatch> {
     let tiles = batch.column(plan.keys.len()).as_primitive_opt::<TimestampMicrosecondType>();
     let tiles = tiles.ok_or_else(|| Error::internal("tiles changed their type"))?;
@@ -87,7 +88,8 @@ fn with_levels(plan: &ViewPlan, batch: &RecordBatch, levels: UInt8Array) -> Resu
         .map_err(|error| Error::internal("an aggregate's state differs from what it declared").with("view", &plan.view).caused_by(error))
 }
 
-/// Makes states of small batches of events, again and again: the speed layer's way, and the way a segment is rebuilt.
+/// Computes states from small batches of events, again and again. The speed layer uses it, and the rebuild of a
+/// segment.
 pub struct Partial {
     plan: Arc<ViewPlan>,
     exec: Arc<dyn ExecutionPlan>,
@@ -113,7 +115,7 @@ impl Partial {
         &self.plan
     }
 
-    /// The states of these accepted events of one stream (batches of its event schema), unsorted.
+    /// Returns the states of these accepted events of one stream (batches of its event schema), unsorted.
     pub async fn states(&mut self, stream: &str, events: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
         let Some((_, slot)) = self.slots.iter().find(|(name, _)| &**name == stream) else { return Ok(Vec::new()) };
         let definition = self.plan.streams.iter().find(|definition| &*definition.name == stream);
@@ -121,7 +123,7 @@ impl Partial {
         let schema = plan_schema(definition);
         let narrowed = events.iter().map(|batch| narrow(batch, &schema)).collect::<Result<Vec<_>>>()?;
         *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = narrowed;
-        // Each run gets plans with fresh metrics: they would grow with every micro-batch otherwise.
+        // Each execution gets plans with fresh metrics, which would otherwise grow with every micro-batch.
         self.exec = reset_plan_states(self.exec.clone())?;
         let made: Vec<RecordBatch> = self.exec.execute(0, self.context.clone())?.try_collect().await?;
         slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
@@ -136,7 +138,7 @@ fn coalesced(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     }
 }
 
-/// The columns of `schema`, found by name.
+/// Selects the columns of `schema` by name.
 fn narrow(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = schema
         .fields()
@@ -151,7 +153,7 @@ fn narrow(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(schema.clone(), columns)?)
 }
 
-/// A table whose scan is a plan at hand.
+/// A table whose scan is an existing plan.
 #[derive(Debug)]
 struct PlanTable {
     schema: SchemaRef,
@@ -189,7 +191,7 @@ impl TableProvider for PlanTable {
     }
 }
 
-/// Answers with the batches that stand in its slot at the time it is executed.
+/// Returns the batches that are in its slot when it is executed.
 struct SlotExec {
     slot: Slot,
     properties: Arc<PlanProperties>,

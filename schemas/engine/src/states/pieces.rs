@@ -1,4 +1,5 @@
-//! Which state rows answer which ranges: tiles are found where they lie, so that a range costs what it needs and not what there is.
+//! Selects the state rows for each range. Tiles are found by search, so that a range costs in proportion to what it
+//! needs, not to what is stored.
 
 use std::ops::Range;
 
@@ -10,9 +11,10 @@ use types::columns::{LEVEL, TILE};
 use types::tiles::{Level, Micros, Span, TileRun, cover};
 use types::{Error, Result};
 
-/// The state rows that hold what is asked, from any number of layers, each row with the index of its key.
+/// The state rows that a query needs, from any number of layers, each with the index of its key.
 ///
-/// A layer is *rolled up* when it holds every level of the view's ladder (a snapshot), else it holds the finest alone.
+/// A layer is *rolled up* if it holds every level of the view's ladder (a snapshot); otherwise it holds only the finest
+/// level.
 #[derive(Default)]
 pub struct Pieces<'a> {
     pub(super) batches: Vec<&'a RecordBatch>,
@@ -27,11 +29,11 @@ struct Piece {
     rolled_up: bool,
 }
 
-/// A batch is looked for among so many of the last ones. One that is held twice costs a pointer.
+/// A batch is searched for among this many of the last ones. A batch that is listed twice costs only a pointer.
 const LAST: usize = 16;
 
 impl<'a> Pieces<'a> {
-    /// Adds rows `from..to` of a batch, all of the key of this index, sorted by level and tile.
+    /// Adds rows `from..to` of a batch, sorted by level and tile, all of the key with this index.
     pub fn add(&mut self, batch: &'a RecordBatch, rows: Range<usize>, key: u32, rolled_up: bool) {
         if rows.is_empty() {
             return;
@@ -48,24 +50,24 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// The rows of some ranges, range after range. Rows of one range and one key are a group; groups are numbered in the order of their
-/// first row.
+/// The rows of several ranges, range by range. The rows of one range and one key form a group. Groups are numbered in
+/// the order of their first row.
 pub(super) struct Selection {
-    /// A batch of the pieces and a row of it.
+    /// Each row as an index of a batch among the pieces, and a row of it.
     pub(super) rows: Vec<(usize, usize)>,
     /// The group of each row.
     pub(super) groups: Vec<usize>,
     pub(super) group_count: usize,
-    /// Of each range and key, its group.
+    /// The group of each range and key.
     group_of: Vec<u32>,
     keys: usize,
 }
 
-/// In a group's place: there are no rows.
+/// Stands in place of a group where there are no rows.
 pub(super) const NO_GROUP: u32 = u32::MAX;
 
 impl Selection {
-    /// The rows that these ranges (indices into the plan's) are merged from at `t`.
+    /// Selects the rows that these ranges (indices into the plan's) are merged from at `t`.
     pub(super) fn for_ranges(plan: &ViewPlan, ranges: &[usize], pieces: &Pieces<'_>, keys: usize, t: Micros) -> Result<Selection> {
         let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
         let mut group_of = vec![NO_GROUP; ranges.len() * keys];
@@ -94,13 +96,13 @@ impl Selection {
         Ok(Selection { rows, groups, group_count, group_of, keys })
     }
 
-    /// The group of each key in the range of this place among those that were selected.
+    /// Returns the group of each key in the range at this position of the selected ranges.
     pub(super) fn groups_of(&self, place: usize) -> &[u32] {
         &self.group_of[place * self.keys..(place + 1) * self.keys]
     }
 }
 
-/// What layers hold that are not rolled up.
+/// The levels of layers that are not rolled up.
 fn finest_of(plan: &ViewPlan) -> &[Level] {
     match plan.finest() {
         Level::All => &plan.ladder,
@@ -108,14 +110,14 @@ fn finest_of(plan: &ViewPlan) -> &[Level] {
     }
 }
 
-/// A cover in the order of state rows.
+/// Returns the cover of a span, in the order of state rows.
 fn runs_of(span: Span, ladder: &[Level]) -> Vec<TileRun> {
     let mut runs = cover(span, ladder);
     runs.sort_unstable_by_key(|run| (run.level, run.from));
     runs
 }
 
-/// The levels and tiles of state rows.
+/// Returns the levels and tiles of state rows.
 fn places<'a>(plan: &ViewPlan, batch: &'a RecordBatch) -> Result<(&'a [u8], &'a [Micros])> {
     let column = |index: usize, name: &str| {
         batch.columns().get(plan.keys.len() + index).ok_or_else(|| Error::corrupt(format!("state rows lack the column {name}")))
@@ -127,7 +129,7 @@ fn places<'a>(plan: &ViewPlan, batch: &'a RecordBatch) -> Result<(&'a [u8], &'a 
     Ok((level_codes.values(), tile_starts.values()))
 }
 
-/// Tells which of `rows` (of one key, sorted by level and tile) are in `runs` (sorted by level and start), in order.
+/// Reports which of `rows` (of one key, sorted by level and tile) are in `runs` (sorted by level and start), in order.
 fn find(levels: &[u8], tiles: &[Micros], rows: Range<usize>, runs: &[TileRun], mut found: impl FnMut(Range<usize>)) -> Result<()> {
     let mut from = rows.start;
     while from < rows.end {

@@ -1,4 +1,5 @@
-//! States merged over ranges: one accumulator for all ranges of few keys, for a lookup merges little and makes much.
+//! Merges states over ranges. For few keys one accumulator serves all ranges, because a lookup merges little but would
+//! create many accumulators.
 
 use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array};
 use arrow::compute::{cast, concat, interleave, take};
@@ -11,19 +12,22 @@ use crate::states::pieces::{NO_GROUP, Pieces, Selection};
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// One accumulator takes the ranges of so many groups together: what there is to merge for one key is little, and making an
-/// accumulator costs more. Of many keys each range is merged by itself, so that no more is held than one range needs.
+/// One accumulator takes several ranges together, up to this many groups: there is little to merge for one key, and
+/// creating an accumulator costs more. With many keys each range is merged separately, so that no more is held than one
+/// range needs.
 pub(super) const GROUPS_AT_ONCE: usize = 4_096;
 
-/// Rows that are copied together for an accumulator.
+/// The number of rows that are copied together for an accumulator.
 pub(super) const ROWS_AT_ONCE: usize = 16_384;
 
-/// The merged values of these `uses` (indices into the plan's) for each of so many keys, a column each: what a walk along edges asks.
+/// Returns the merged values of these `uses` (indices into the plan's), a column each with one value per key, for a
+/// walk along edges.
 pub fn merged(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, uses: &[usize]) -> Result<Vec<ArrayRef>> {
     merge(plan, pieces, keys, t, &uses.iter().map(|index| plan.uses[*index]).collect::<Vec<_>>())
 }
 
-/// A state merged over one range, as a state: its fields, a row for each key that has rows in the range, and the row of each key.
+/// Returns a state merged over one range, still as a state: its fields, with one row for each key that has rows in the
+/// range, and the row of each key.
 pub(crate) fn merged_states(
     plan: &ViewPlan,
     pieces: &Pieces<'_>,
@@ -41,7 +45,8 @@ pub(crate) fn merged_states(
     Ok((accumulate(plan, state, &selection, pieces)?.state(EmitTo::All)?, row_of_key))
 }
 
-/// A column of values, one per key, for each that is asked: the aggregate's value of no rows where a key has none.
+/// Returns a column of values, one per key, for each use in `asked`. A key without rows has the aggregate's value over
+/// no rows.
 pub(super) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, asked: &[Use]) -> Result<Vec<ArrayRef>> {
     let mut ranges: Vec<usize> = asked.iter().map(|usage| usage.range).collect();
     ranges.sort_unstable();
@@ -69,7 +74,7 @@ pub(super) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros
     values.into_iter().map(|value| value.ok_or_else(|| Error::internal("a value was not merged"))).collect()
 }
 
-/// One state's values in each range of a selection.
+/// Returns one state's values in each range of a selection.
 fn values_of(
     plan: &ViewPlan,
     state: usize,
@@ -91,7 +96,7 @@ fn values_of(
     (0..ranges).map(|place| of_groups(&merged, nothing, selection.groups_of(place), &mut with_nothing)).collect()
 }
 
-/// The values of these groups, which are keys; where a key has no group the value of nothing.
+/// Returns the values of these groups, one per key. A key without a group gets the value of nothing.
 fn of_groups(merged: &ArrayRef, nothing: &ArrayRef, groups: &[u32], with_nothing: &mut Option<ArrayRef>) -> Result<ArrayRef> {
     let first = groups.first().copied().unwrap_or(NO_GROUP);
     if groups.iter().all(|group| *group == NO_GROUP) {
@@ -117,10 +122,11 @@ fn of_nothing(nothing: &ArrayRef, keys: usize) -> Result<ArrayRef> {
     Ok(take(nothing, &UInt32Array::from_value(0, keys), None)?)
 }
 
-/// An accumulator that has the selected rows of one state.
+/// Returns an accumulator that has merged the selected rows of one state.
 fn accumulate(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pieces<'_>) -> Result<Box<dyn GroupsAccumulator>> {
     let mut accumulator = accumulator(&plan.states[state])?;
-    // Told of no group before it has a row: what an accumulator was told of it takes for seen.
+    // The total must not include groups without rows yet: accumulators assume that every group up to the total has been
+    // seen.
     let mut seen = 0;
     for (rows, groups) in selection.rows.chunks(ROWS_AT_ONCE).zip(selection.groups.chunks(ROWS_AT_ONCE)) {
         seen = groups.iter().fold(seen, |seen, group| seen.max(group + 1));
@@ -129,8 +135,8 @@ fn accumulate(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pie
     Ok(accumulator)
 }
 
-/// Where an aggregate has no accumulator for groups, and the rows of each group are side by side: DataFusion's adapter would bring
-/// them together once more.
+/// Whether groups are merged one by one: the aggregate has no accumulator for groups, and each group's rows are
+/// adjacent. DataFusion's adapter would collect them once more.
 fn is_merged_one_by_one(state: &StateExpr, selection: &Selection) -> bool {
     !state.aggregate.groups_accumulator_supported() && selection.rows.len() <= ROWS_AT_ONCE && selection.groups.is_sorted()
 }
@@ -149,7 +155,7 @@ fn merge_one_by_one(plan: &ViewPlan, state: usize, selection: &Selection, pieces
     Ok(ScalarValue::iter_to_array(values)?)
 }
 
-/// The fields of a state, in these rows.
+/// Returns the fields of a state for these rows.
 fn fields_of(plan: &ViewPlan, state: usize, rows: &[(usize, usize)], pieces: &Pieces<'_>) -> Result<Vec<ArrayRef>> {
     let from = plan.state_offset(state);
     let field = |column: usize| {

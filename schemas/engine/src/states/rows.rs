@@ -1,4 +1,5 @@
-//! State rows, sorted by key; rows of one key by tile as they are gathered, by level and tile in a snapshot.
+//! State rows, sorted by key. Rows of one key are sorted by tile while they are gathered, and by level and tile in a
+//! snapshot.
 //!
 //! Keys are compared by their row encoding.
 
@@ -16,12 +17,12 @@ use types::sql_types::one_zero;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// Encodes keys as bytes whose order is the keys' order, NULLs first.
+/// Encodes keys as bytes that sort like the keys, NULLs first.
 #[derive(Debug)]
 pub struct KeyCodec {
     converter: RowConverter,
     types: Vec<DataType>,
-    /// Where the keys are edges of a linked view.
+    /// Set if the keys are edges of a linked view.
     nodes: Option<Box<NodeCodec>>,
 }
 
@@ -32,12 +33,12 @@ impl KeyCodec {
         Ok(Self { nodes, ..Self::new(&plan.keys)? })
     }
 
-    /// Where the keys are edges: how the nodes are encoded from which they are walked.
+    /// If the keys are edges: the codec of the nodes from which they are walked.
     pub fn nodes(&self) -> Result<&NodeCodec> {
         self.nodes.as_deref().ok_or_else(|| Error::internal("a walk over keys that are no edges"))
     }
 
-    /// The bytes that tell a row's bucket: its key; of an edge, the node from which it is walked.
+    /// Returns the bytes that determine each row's bucket: its key, or for an edge the node from which it is walked.
     pub fn places(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         match &self.nodes {
             Some(nodes) => nodes.places(columns, rows),
@@ -52,7 +53,7 @@ impl KeyCodec {
         Ok(Self { converter, types, nodes: None })
     }
 
-    /// One encoded key per row. A view without keys has one, empty.
+    /// Returns one encoded key per row. A view without keys has empty ones.
     pub fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         if self.types.is_empty() {
             return Ok(BinaryArray::from_iter_values(std::iter::repeat_n(b"", rows)));
@@ -64,7 +65,7 @@ impl KeyCodec {
         Ok(converted.try_into_binary()?)
     }
 
-    /// The key columns that `encode` was given.
+    /// Returns the key columns that `encode` was given.
     pub fn decode<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
         if self.types.is_empty() {
             return Ok(Vec::new());
@@ -74,7 +75,7 @@ impl KeyCodec {
     }
 }
 
-/// Sorted state rows with their encoded keys beside them.
+/// Sorted state rows with their encoded keys.
 #[derive(Debug, Clone)]
 pub struct StateRows {
     batch: RecordBatch,
@@ -82,7 +83,8 @@ pub struct StateRows {
 }
 
 impl StateRows {
-    /// Sorts rows of the plan's state schema by key, tile and level. Rows of one key, level and tile stay apart; see [`super::merge_rows`].
+    /// Sorts rows of the plan's state schema by key, tile and level. Rows with the same key, level and tile are not
+    /// merged; see [`super::merge_rows`].
     pub fn sort(plan: &ViewPlan, codec: &KeyCodec, batches: &[RecordBatch]) -> Result<Self> {
         let batch = concat_batches(plan.state_schema(), batches)?;
         let keys = codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
@@ -96,12 +98,12 @@ impl StateRows {
         Ok(Self { batch: taken(&batch, &order)?, keys })
     }
 
-    /// Rows that are sorted already, with their encoded keys.
+    /// Wraps rows that are already sorted, with their encoded keys.
     pub fn from_sorted(batch: RecordBatch, keys: BinaryArray) -> Self {
         Self { batch, keys }
     }
 
-    /// Some of the rows, without a copy.
+    /// Returns some of the rows without copying.
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         Self { batch: self.batch.slice(rows.start, rows.len()), keys: self.keys.slice(rows.start, rows.len()) }
     }
@@ -122,7 +124,7 @@ impl StateRows {
         self.len() == 0
     }
 
-    /// The rows of one key.
+    /// Returns the rows of one key.
     pub fn find(&self, key: &[u8]) -> std::ops::Range<usize> {
         find_key(&self.keys, key)
     }
@@ -133,26 +135,27 @@ impl StateRows {
     }
 }
 
-/// These rows of a batch, in this order.
+/// Returns these rows of a batch, in this order.
 pub fn taken(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
     let columns = batch.columns().iter().map(|column| taken_column(column, rows)).collect::<Result<_>>()?;
     Ok(RecordBatch::try_new(batch.schema(), columns)?)
 }
 
-/// Likewise of a column. Of one value throughout (the level and the tile of states that have one, the side of an edge) nothing is
-/// gathered.
+/// Like [`taken`], for one column. Constant columns (the level and tile of states with only one, the side of an edge)
+/// are sliced instead of gathered.
 pub(super) fn taken_column(column: &ArrayRef, rows: &UInt32Array) -> Result<ArrayRef> {
     if rows.len() <= column.len() && is_constant(column) { Ok(column.slice(0, rows.len())) } else { Ok(take(column, rows, None)?) }
 }
 
-/// True where all values of a column are one: any order of its rows is its own. Nested values are not looked into.
+/// Whether all values of a column are equal, so that reordering its rows changes nothing. False for nested types, which
+/// are not inspected.
 pub fn is_constant(column: &dyn Array) -> bool {
     let others = column.len().saturating_sub(1);
     !column.data_type().is_nested() && column.slice(0, others).to_data() == column.slice(column.len() - others, others).to_data()
 }
 
-/// Stored state rows in the schema they are read with. The names of nested fields may differ (DataFusion's hold positions of one
-/// plan, and states bind by position); anything else is damage.
+/// Casts stored state rows to the schema they are read with. The names of nested fields may differ: DataFusion's
+/// contain positions of one plan, and states bind by position. Any other difference is damage.
 pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
     if batch.num_columns() != schema.fields().len() {
         let (found, expected) = (batch.num_columns(), schema.fields().len());
@@ -170,7 +173,7 @@ pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::corrupt(error.to_string()))
 }
 
-/// The same data under a type that differs in the names of its fields alone.
+/// Returns the same data under a type that differs only in the names of its fields.
 fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
     let inner: Vec<&DataType> = match to {
         DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
@@ -193,29 +196,30 @@ fn renamed(data: ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
     data.into_builder().data_type(to.clone()).child_data(children).build()
 }
 
-/// The rows of one key among sorted encoded keys.
+/// Returns the rows of one key among sorted encoded keys.
 pub(crate) fn find_key(keys: &BinaryArray, key: &[u8]) -> std::ops::Range<usize> {
     let from = first_from(keys, key);
     from..end_of(keys, from, |other| other == key)
 }
 
-/// The rows whose encoded keys begin so.
+/// Returns the rows whose encoded keys begin with `prefix`.
 pub fn find_prefix(keys: &BinaryArray, prefix: &[u8]) -> std::ops::Range<usize> {
     let from = first_from(keys, prefix);
     from..prefix_end(keys, from, prefix)
 }
 
-/// The first row whose key is this one or comes after it.
+/// Returns the first row whose key is not less than `key`.
 pub(super) fn first_from(keys: &BinaryArray, key: &[u8]) -> usize {
     partition_point(keys.len(), |row| keys.value(row) < key)
 }
 
-/// Where the rows from this one on end whose keys begin so.
+/// Returns the end of the rows from `from` on whose keys begin with `prefix`.
 pub(super) fn prefix_end(keys: &BinaryArray, from: usize, prefix: &[u8]) -> usize {
     end_of(keys, from, |other| other.starts_with(prefix))
 }
 
-/// Where the keys end that begin at `from` and meet a condition: looked for in steps that double, for they are few among all.
+/// Returns the end of the rows from `from` on whose keys meet a condition. Searches in doubling steps, because they are
+/// few among all rows.
 fn end_of(keys: &BinaryArray, from: usize, holds: impl Fn(&[u8]) -> bool) -> usize {
     let (mut held, mut step) = (from, 1);
     while held + step <= keys.len() && holds(keys.value(held + step - 1)) {
@@ -225,7 +229,7 @@ fn end_of(keys: &BinaryArray, from: usize, holds: impl Fn(&[u8]) -> bool) -> usi
     held + partition_point((step - 1).min(keys.len() - held), |row| holds(keys.value(held + row)))
 }
 
-/// The first index in `0..len` for which `before` is false.
+/// Returns the first index in `0..len` for which `before` is false.
 pub(super) fn partition_point(len: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, len);
     while low < high {

@@ -1,4 +1,4 @@
-//! Sorted runs: state rows in key order, in memory or memory-mapped from a local file. Both are the same arrays.
+//! Sorted runs: state rows in key order, in memory or memory-mapped from a local file. Both use the same arrays.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,11 +17,11 @@ use types::{Error, Result};
 /// The first column of a local file: the encoded key of each row.
 const ENCODED_KEY: &str = "__key";
 
-/// State rows sorted by key, in chunks; a key may go on in the next chunk. A key's rows are by level and tile.
+/// State rows in chunks, sorted by key, then by level and tile. A key may continue in the next chunk.
 #[derive(Debug, Clone)]
 pub struct SortedRun {
     chunks: Vec<StateRows>,
-    /// The last key of each chunk, side by side.
+    /// The last key of each chunk.
     last_keys: BinaryArray,
     mapped_bytes: usize,
 }
@@ -42,7 +42,7 @@ impl SortedRun {
         Self { chunks, last_keys, mapped_bytes }
     }
 
-    /// The first chunk that may hold this key, or any that begins so.
+    /// Returns the first chunk that may hold this key, or any key with this prefix.
     fn first_chunk(&self, key: &[u8]) -> usize {
         partition_point(self.chunks.len(), |chunk| self.last_keys.value(chunk) < key)
     }
@@ -55,12 +55,12 @@ impl SortedRun {
         self.chunks.iter().map(StateRows::len).sum()
     }
 
-    /// Bytes of the process's own memory (mapped pages belong to the system's cache).
+    /// Bytes of the process's own memory. Mapped pages belong to the system's cache.
     pub fn memory_bytes(&self) -> usize {
         if self.mapped_bytes > 0 { 0 } else { self.chunks.iter().map(StateRows::memory_bytes).sum() }
     }
 
-    /// Each chunk's rows of one key: a binary search over chunks, then within.
+    /// Returns the rows of one key in each chunk: a binary search over the chunks, then within them.
     pub fn find<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a StateRows, std::ops::Range<usize>)> + 'a {
         let mut chunks = self.chunks[self.first_chunk(key)..].iter();
         let mut goes_on = true;
@@ -72,14 +72,15 @@ impl SortedRun {
         })
     }
 
-    /// Each chunk's rows whose keys begin so.
+    /// Returns the rows in each chunk whose keys begin with `prefix`.
     pub fn find_prefix<'a>(&'a self, prefix: &[u8]) -> Vec<(&'a StateRows, std::ops::Range<usize>)> {
         let chunk = self.first_chunk(prefix);
         let row = self.chunks.get(chunk).map_or(0, |rows| first_from(rows.keys(), prefix));
         self.prefix_from((chunk, row), prefix)
     }
 
-    /// Each chunk's rows whose keys begin so, the first of which, if there is one, is this row of this chunk.
+    /// Like [`SortedRun::find_prefix`], where the first such row, if there is one, is already known: its chunk and its
+    /// row.
     pub(crate) fn prefix_from(&self, (chunk, mut row): (usize, usize), prefix: &[u8]) -> Vec<(&StateRows, std::ops::Range<usize>)> {
         let mut found = Vec::new();
         for chunk in &self.chunks[chunk..] {
@@ -112,7 +113,7 @@ impl SortedFileWriter {
         Self::to_file(File::create(path).map_err(|error| at(path, error))?, state_schema)
     }
 
-    /// To a file that is open.
+    /// Writes to an open file.
     pub fn to_file(file: File, state_schema: &SchemaRef) -> Result<Self> {
         let schema = file_schema(state_schema);
         Ok(Self { writer: FileWriter::try_new(std::io::BufWriter::new(file), &schema)?, schema })
@@ -135,12 +136,13 @@ fn file_schema(state_schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new([key].into_iter().chain(state_schema.fields().iter().cloned()).collect::<Vec<_>>()))
 }
 
-/// Maps a file that [`SortedFileWriter`] finished. Of each chunk its last key is read, the rest when it is touched.
+/// Maps a file that [`SortedFileWriter`] finished. Only the last key of each chunk is read now; other pages are read on
+/// first access.
 pub fn map_path(path: &Path) -> Result<SortedRun> {
     map_file(&File::open(path).map_err(|error| at(path, error))?).map_err(|error| error.with("file", path.display()))
 }
 
-/// Likewise, a file that is open.
+/// Like [`map_path`], for an open file.
 pub fn map_file(file: &File) -> Result<SortedRun> {
     let mapped = pages_of(file)?;
     let mapped_bytes = mapped.len();
@@ -148,11 +150,11 @@ pub fn map_file(file: &File) -> Result<SortedRun> {
     Ok(SortedRun::from_chunks(decode(&buffer)?, mapped_bytes))
 }
 
-/// The file is this process's own, written once and never changed while it is mapped.
+/// Maps the file, which belongs to this process, was written once and never changes while it is mapped.
 #[allow(unsafe_code)]
 fn pages_of(file: &File) -> std::io::Result<memmap2::Mmap> {
-    // SAFETY: the file has no name any more, or lies in a cache folder that belongs to this process (it is locked at start), where
-    // finished files are only ever unlinked.
+    // SAFETY: the file has no name any more, or is in a cache folder that belongs to this process (locked at start),
+    // where finished files are only ever unlinked.
     unsafe { memmap2::Mmap::map(file) }
 }
 
@@ -185,7 +187,7 @@ fn slice(buffer: &Buffer, block: &arrow_ipc::Block) -> Result<Buffer> {
     Ok(buffer.slice_with_length(place.start, place.len()))
 }
 
-/// The bytes of a block; `None` where its numbers can be no place.
+/// Returns the byte range of a block. `None` if its numbers cannot be a range.
 fn place_of(block: &arrow_ipc::Block) -> Option<std::ops::Range<usize>> {
     let from = usize::try_from(block.offset()).ok()?;
     let metadata = usize::try_from(block.metaDataLength()).ok()?;

@@ -23,7 +23,7 @@ pub(super) fn session() -> SessionContext {
     planning_session(&Functions::standard()).unwrap()
 }
 
-/// The plan of a view over the stream.
+/// Plans a view over the stream.
 pub(super) fn planned(view: &str) -> ViewPlan {
     let view = parse::parse_view(view).unwrap();
     let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()] };

@@ -1,4 +1,4 @@
-//! Merged values, and a view's columns above them.
+//! Merged values, and the evaluation of a view's columns over them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use datafusion::physical_expr::expressions::Column;
 use crate::plan::{ColumnKind, ViewPlan};
 use types::{Error, Result};
 
-/// The columns of a value schema: keys, the time, the events of each range, the merged values. What nobody asks for is left out.
+/// The columns of a value schema: keys, the time, the events of each range, the merged values. Columns that are not
+/// needed are absent.
 pub(crate) struct Values<'a> {
     schema: &'a SchemaRef,
     columns: Vec<Option<ArrayRef>>,
@@ -21,12 +22,12 @@ impl<'a> Values<'a> {
         Self { schema, columns: vec![None; schema.fields().len()], rows }
     }
 
-    /// All of a value schema's columns.
+    /// Wraps a batch that has all columns of a value schema.
     pub(crate) fn from_batch(batch: &'a RecordBatch) -> Self {
         Self { schema: batch.schema_ref(), columns: batch.columns().iter().cloned().map(Some).collect(), rows: batch.num_rows() }
     }
 
-    /// Puts columns from this place on.
+    /// Sets the columns from this position on.
     pub(crate) fn set(&mut self, place: usize, columns: impl IntoIterator<Item = ArrayRef>) {
         for (slot, column) in self.columns[place..].iter_mut().zip(columns) {
             *slot = Some(column);
@@ -37,7 +38,8 @@ impl<'a> Values<'a> {
         self.columns.get(place).and_then(Option::as_ref)
     }
 
-    /// The view's columns `wanted` above the values. Most are a value as it is; a batch is made of them all only for the others.
+    /// Evaluates the view's columns `wanted` over the values. Most are a single value; a batch of all values is built
+    /// only for the others.
     pub(crate) fn project(&self, plan: &ViewPlan, wanted: &[usize]) -> Result<RecordBatch> {
         let mut batch = None;
         let mut columns = Vec::with_capacity(wanted.len());
@@ -62,7 +64,7 @@ impl<'a> Values<'a> {
         Ok(RecordBatch::try_new_with_options(schema_of(plan, wanted), columns, &options)?)
     }
 
-    /// All columns; in the place of those that nobody asks for, NULLs or zeros.
+    /// Returns all columns. Absent ones are filled with NULLs or zeros.
     fn batch(&self) -> Result<RecordBatch> {
         let columns = self.columns.iter().zip(self.schema.fields()).map(|(column, field)| match (column, field.is_nullable()) {
             (Some(column), _) => Ok(column.clone()),

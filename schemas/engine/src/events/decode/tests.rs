@@ -6,7 +6,7 @@ use definitions::TimeUnit;
 
 const TS: &str = r#""ts":"2024-05-01T12:00:00Z""#;
 
-/// A decoder of one nullable column `c0` beside the event time.
+/// A decoder with one nullable column `c0` next to the event time.
 fn decoder(column_type: ColumnType) -> Decoder {
     Decoder::new(Arc::new(stream_of(&[column_type]))).unwrap()
 }
@@ -17,7 +17,7 @@ fn decoder_with(change: impl FnOnce(&mut StreamDefinition), types: &[ColumnType]
     Decoder::new(Arc::new(stream)).unwrap()
 }
 
-/// The value of `c0` when it stands as `json`.
+/// Returns the value of `c0` for the text `json`.
 fn read_one(column_type: ColumnType, json: &str) -> Result<Value<'static>, String> {
     let text = format!(r#"{{{TS},"c0":{json}}}"#);
     let decoder = decoder(column_type);
@@ -269,7 +269,7 @@ fn a_definition_whose_roles_do_not_fit_is_refused() {
     assert!(refused(|stream| stream.key = Some("c0".into())).contains("is an array"));
 }
 
-/// Any value of any type, with JSON text that stands for it.
+/// Any value of any type, with a JSON text of it.
 fn typed() -> impl Strategy<Value = (ColumnType, Value<'static>, String)> {
     let leaf = prop_oneof![
         any::<String>().prop_map(|s| (ColumnType::Text, text(&s), serde_json::to_string(&s).unwrap())),

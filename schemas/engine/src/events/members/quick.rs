@@ -1,5 +1,6 @@
-//! The quick way over a record that is in order: what it accepts and finds is what serde_json would. Anything else (an error, a name
-//! with escapes, a path that leads through no object, deep nesting) it leaves to serde_json, which has the words for it.
+//! The fast path for well-formed records: what it accepts and finds equals what serde_json would. It leaves everything
+//! else (an error, a name with escapes, a path through a value that is not an object, deep nesting) to serde_json,
+//! which reports errors.
 
 use super::{Node, Slot};
 
@@ -7,10 +8,10 @@ mod reader;
 
 use reader::Reader;
 
-/// Deeper values are left.
+/// Values that are nested deeper are left to serde_json.
 const MAX_DEPTH: usize = 32;
 
-/// Sets the slots of one object's text. `None`: left, with slots half set.
+/// Sets the slots from the text of one object. `None`: left to serde_json, with some slots set.
 pub(super) fn find<'a>(root: &Node, text: &'a str, slots: &mut [Slot<'a>]) -> Option<()> {
     let mut reader = Reader::new(text);
     reader.space();
@@ -21,10 +22,10 @@ pub(super) fn find<'a>(root: &Node, text: &'a str, slots: &mut [Slot<'a>]) -> Op
 }
 
 impl<'a> Reader<'a> {
-    /// Behind its brace; `node`: what is looked for in it.
+    /// Reads an object from after its brace. `node` holds the members to look for.
     fn object(&mut self, node: Option<&Node>, slots: &mut [Slot<'a>], depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
-        // An earlier member of the same name may have left something.
+        // An earlier member of the same name may have set these.
         set_missing(node, slots);
         let mut expected = 0;
         self.space();
@@ -46,7 +47,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The node of a member's name, which mostly is the one behind the one before.
+    /// Returns the node of a member's name, which usually is the one after the previous member's.
     fn name<'n>(&mut self, node: Option<&'n Node>, expected: &mut usize) -> Option<Option<&'n Node>> {
         if let Some(child) = node.and_then(|node| node.children.get(*expected))
             && self.bytes[self.at..].starts_with(&child.quoted)
@@ -74,7 +75,8 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Any value; with `inside` an object in which more is looked for. Whether it is a text without escapes.
+    /// Reads any value. With `inside` it must be an object (or null) whose members are looked up. Returns whether it is
+    /// a string without escapes.
     fn value(&mut self, inside: Option<&Node>, slots: &mut [Slot<'a>], depth: usize) -> Option<bool> {
         match self.next()? {
             b'{' => self.object(inside, slots, depth)?,

@@ -53,7 +53,7 @@ async fn a_value_past_the_bound_is_refused_and_never_made() {
     }
 }
 
-/// A month less 31 days goes from the first of January to itself.
+/// Adding a month less 31 days to 1 January gives 1 January.
 #[tokio::test]
 async fn a_series_whose_step_points_both_ways_is_refused() {
     let session = planning_session(&Functions::standard()).unwrap();

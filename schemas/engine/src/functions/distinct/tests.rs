@@ -7,16 +7,16 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A batch: a value, its group, and whether the FILTER takes it.
+/// A batch: a value, its group, and whether it passes the FILTER.
 type Batch = Vec<(Option<i8>, u8, Option<bool>)>;
 
 #[derive(Debug, Clone)]
 enum Step {
     Update(Batch),
-    /// Through a state of its own, as another layer made it.
+    /// Merges the state of another accumulator, as if from another layer.
     Merge(Batch),
     Convert(Batch),
-    /// So many groups are handed on.
+    /// Emits this many groups.
     Emit(u8),
 }
 
@@ -56,7 +56,7 @@ fn expr(data_type: &DataType, inner: bool) -> Arc<AggregateFunctionExpr> {
     Arc::new(AggregateExprBuilder::new(function, vec![Arc::new(Column::new("x", 0))]).schema(schema).alias("x").distinct().build().unwrap())
 }
 
-/// One of each: with one set for all groups, and with DataFusion's accumulator for each group.
+/// Returns both accumulators: one set for all groups, and DataFusion's accumulator per group.
 fn both(data_type: &DataType) -> [Box<dyn GroupsAccumulator>; 2] {
     let ours = expr(data_type, false);
     assert!(ours.groups_accumulator_supported());
@@ -90,7 +90,7 @@ proptest! {
                     both.iter_mut().for_each(|one| feed(one.as_mut(), of, batch, groups));
                 }
                 Step::Merge(batch) => {
-                    // The state of one kind is merged by the other as well: it is the same.
+                    // The states are the same, so each accumulator merges the state of the other as well.
                     let made = self::both(&data_type).map(|mut one| {
                         feed(one.as_mut(), of, batch, 6);
                         one.state(EmitTo::All).unwrap()
@@ -108,7 +108,7 @@ proptest! {
                     both.iter_mut().for_each(|one| one.merge_batch(&state, &of_row, groups).unwrap());
                 }
                 Step::Emit(first) => {
-                    // DataFusion hands on at least one.
+                    // DataFusion emits at least one group.
                     let first = usize::from(*first).min(groups);
                     if first == 0 {
                         continue;

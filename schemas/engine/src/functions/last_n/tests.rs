@@ -29,7 +29,7 @@ fn texts(value: ScalarValue) -> Option<Vec<Option<String>>> {
     list.is_valid(0).then(|| list.value(0).as_string::<i32>().iter().map(|text| text.map(str::to_owned)).collect())
 }
 
-/// The last n by sorting everything.
+/// Returns the last n by sorting all events.
 fn plainly(events: &[Event], n: usize) -> Option<Vec<Option<String>>> {
     let mut sorted = events.to_vec();
     sorted.sort_by(|a, b| (b.1, b.2, &b.0).cmp(&(a.1, a.2, &a.0)));
@@ -38,7 +38,7 @@ fn plainly(events: &[Event], n: usize) -> Option<Vec<Option<String>>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Small numbers, so that there are many ties, in time and altogether.
+    /// Small numbers, so that many events tie in time, and many in everything.
     #[test]
     fn any_split_and_order_of_merging_gives_the_last_n_of_everything(
         events in prop::collection::vec((prop::option::of("[a-c]{0,2}"), 0..20i64, 0..3i64), 0..120),

@@ -12,9 +12,9 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use super::super::tests::{inputs, lowered};
 use super::*;
 
-/// What the states of this release of DataFusion look like. If this test fails after an upgrade: raise the number of each
-/// function whose lines changed in [`RAISED`] (unless the major version in the stamp already tells the two apart), keep an old
-/// file of states as a fixture, and write the new text: the test prints it.
+/// The states of this release of DataFusion. If this test fails after an upgrade: raise the number of each function
+/// whose lines changed in [`RAISED`] (unless the major version in the stamp already distinguishes the two), keep an old
+/// file of states as a fixture, and replace this text with the one that the test prints.
 const LAYOUTS: &str = include_str!("layouts.txt");
 
 const CALLS: &[&str] = &[
@@ -98,7 +98,7 @@ fn events() -> RecordBatch {
     .unwrap()
 }
 
-/// A value as text; sets in no fixed order are sorted, bytes are their checksum.
+/// Returns a value as text. Sets without a fixed order are sorted, and bytes are replaced by their checksum.
 fn value_text(value: &ScalarValue, is_set: bool) -> String {
     match value {
         ScalarValue::Binary(Some(bytes)) => format!("{} bytes, CRC-32 {:08x}", bytes.len(), crc32fast::hash(bytes)),
@@ -112,7 +112,7 @@ fn value_text(value: &ScalarValue, is_set: bool) -> String {
     }
 }
 
-/// The state as `AggregateExec` makes it under a GROUP BY.
+/// Returns the state as `AggregateExec` computes it under a GROUP BY.
 fn grouped_state(aggregate: &AggregateFunctionExpr, columns: &[ArrayRef]) -> Vec<ScalarValue> {
     if !aggregate.groups_accumulator_supported() {
         let mut accumulator = aggregate.create_accumulator().unwrap();

@@ -57,7 +57,8 @@ proptest! {
         prop_assert_eq!(numbers(merged(&call, &batch, &parts, &order)), expected);
     }
 
-    /// The law of the sketch: a count is never too small, too great by at most the bound, and no value above the bound is missing.
+    /// The guarantee of the sketch: a count is never too small and too great by at most the bound, and no value above
+    /// the bound is missing.
     #[test]
     fn past_its_capacity_counts_keep_the_documented_bound(
         seed in any::<u64>(), different in 800..6_000u64,
@@ -71,7 +72,7 @@ proptest! {
             random ^= random << 17;
             random
         };
-        // The square of an even number makes small values frequent.
+        // An even power makes small values frequent.
         let values: Vec<Option<i64>> = (0..20_000).map(|_| {
             let unit = (next() % 1_000_000) as f64 / 1e6;
             Some((unit.powi(4) * different as f64) as i64)
@@ -105,7 +106,7 @@ proptest! {
         let length = state.len();
         state[at % length] = with;
         state.truncate(cut);
-        // It may also be a state of other values: that must not panic either.
+        // The bytes may also be a state of other values: that must not panic either.
         if accumulator.merge_batch(&[ScalarValue::Binary(Some(state)).to_array().unwrap()]).is_ok() {
             let _ = accumulator.evaluate();
         }
@@ -127,7 +128,7 @@ fn a_state_that_says_it_is_huge_is_refused_before_memory_is_taken() {
     }
 }
 
-/// The values come back in their own type and order.
+/// Checks that values come back in their own type and order.
 fn comes_back(values: impl Array + Clone + 'static) {
     let batch = batch(values.clone());
     let call = call(100, &batch);

@@ -1,4 +1,5 @@
-//! DataFusion's refusal of a SELECT, with what the project knows besides: the names that may have been meant, and the call it speaks of.
+//! Turns DataFusion's refusal of a SELECT into a diagnostic, with what the project knows in addition: the names that
+//! may have been meant, and the call that was refused.
 
 use std::ops::ControlFlow;
 
@@ -14,13 +15,13 @@ use types::Error;
 use types::sql_errors::{CAST, unknown_relation};
 use types::suggest::nearest;
 
-/// How many names are listed as expected.
+/// The number of expected names that are listed.
 const LISTED: usize = 30;
-/// How many calls are looked at.
+/// The number of calls that are examined.
 const CALLS: usize = 100;
 
 impl Planner {
-    /// What is said of an error that planning `query`, the SELECT of `view`, ended in.
+    /// Returns the diagnostics for an error from planning `query`, the SELECT of `view`.
     pub(super) async fn refused(
         &self,
         view: &ViewDefinition,
@@ -44,7 +45,7 @@ impl Planner {
         refuse::one(view, line, column, &message)
     }
 
-    /// What a view may select from: the streams, and the other views without aggregate.
+    /// Returns what a view may select from: the streams, and the staging views.
     fn selected_from(&self, view: &ViewDefinition, session: &SessionContext) -> Vec<&str> {
         let is_staging = |other: &ViewDefinition| {
             let query = parse(session, other);
@@ -69,11 +70,12 @@ fn expected(name: &str, known: &[&str]) -> String {
 struct Call {
     line: u64,
     column: u64,
-    /// Its only argument, as it is written.
+    /// Its only argument, as written.
     argument: Option<String>,
 }
 
-/// The call that a message without a place speaks of: the innermost one that is refused with the same words when it is selected alone.
+/// Finds the call that an error without a position is about: the innermost call that is refused with the same message
+/// when it is selected alone.
 async fn wrong_call(session: &SessionContext, query: &ast::Query, message: &str) -> Option<Call> {
     let mut calls = Calls(Vec::new());
     let _ = query.visit(&mut calls);
@@ -87,7 +89,7 @@ async fn wrong_call(session: &SessionContext, query: &ast::Query, message: &str)
     None
 }
 
-/// Calls, the inner ones before those around them.
+/// Calls, inner ones before outer ones.
 struct Calls(Vec<ast::Function>);
 
 impl Visitor for Calls {
@@ -101,7 +103,7 @@ impl Visitor for Calls {
     }
 }
 
-/// `SELECT call FROM` what `query` selects from; `None` for a query that is no plain SELECT.
+/// Returns `SELECT call` with the FROM of `query`. `None` if the query is not a plain SELECT.
 fn selected_alone(query: &ast::Query, call: &ast::Function) -> Option<ast::Query> {
     let mut alone = query.clone();
     let ast::SetExpr::Select(select) = &mut *alone.body else { return None };
@@ -112,7 +114,7 @@ fn selected_alone(query: &ast::Query, call: &ast::Function) -> Option<ast::Query
     Some(alone)
 }
 
-/// Where its only argument begins, or the call itself.
+/// Returns where its only argument begins, or else the call itself.
 fn place_of(call: &ast::Function) -> Option<Call> {
     let argument = match &call.args {
         ast::FunctionArguments::List(list) => match list.args.as_slice() {

@@ -7,7 +7,7 @@ use datafusion::prelude::SessionContext;
 use crate::functions::Functions;
 use crate::plan::planning_session;
 
-/// x: what DECIMAL(30,15) does not hold; r: likewise in 32 bits; d: 0.30 and 0.50 in turns.
+/// x: values that DECIMAL(30,15) cannot hold; r: likewise in 32 bits; d: 0.30 and 0.50 alternating.
 fn session() -> SessionContext {
     let x: ArrayRef = Arc::new(Float64Array::from(vec![Some(1e300), Some(1e-300), Some(0.1 + 0.2), Some(0.3), None]));
     let r: ArrayRef = Arc::new(Float32Array::from(vec![Some(1e30), Some(1e-30), Some(0.5), Some(0.25), None]));
@@ -64,7 +64,7 @@ async fn doubles_beside_decimals_stay_doubles() {
         "CASE WHEN x > 1.0 THEN d ELSE x END",
     ] {
         assert_eq!(answer(&format!("SELECT {value} AS value FROM t")).await.1, "Float64", "{value}");
-        // What is made of it above stays one too.
+        // Expressions over the value stay DOUBLE too.
         let sql = format!("SELECT count(*) FILTER (WHERE value < 0.1) FROM (SELECT {value} AS value FROM t)");
         assert!(answer(&sql).await.0.parse::<u32>().is_ok(), "{value}");
     }

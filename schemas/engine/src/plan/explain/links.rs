@@ -1,4 +1,4 @@
-//! What `explain` says of a view over a JOIN: which kind of edges it keeps, what they cost, and how they are walked.
+//! What `explain` shows for a view over a JOIN: which kind of edges it keeps, what they cost, and how they are walked.
 
 use serde::Serialize;
 use std::fmt::Write;
@@ -12,9 +12,9 @@ use types::tiles::EdgesFrom;
 pub struct LinksExplanation {
     /// `liveness` or `full`.
     pub kind: &'static str,
-    /// What is kept, and what that costs.
+    /// What is kept, and its cost.
     pub kept: String,
-    /// Past this many neighbours of a node a walk takes a sample, and the answer says that it is approximate.
+    /// At a node with more neighbours than this a walk takes a sample, and the answer is marked as approximate.
     pub max_degree: usize,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn explain(plan: &ViewPlan, links: &LinkPlan) -> LinksExplanation {
     LinksExplanation { kind, kept, max_degree: links.max_degree }
 }
 
-/// The walk as a join of the edges with themselves, each side under the name that the view gives its table.
+/// Returns the walk as a join of the edges with themselves. Each side is named like its table in the view.
 pub(super) fn answer_sql(plan: &ViewPlan, links: &LinkPlan) -> String {
     let [near, far] = &links.tables;
     let mut lines = Vec::new();

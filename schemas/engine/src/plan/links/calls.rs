@@ -1,4 +1,4 @@
-//! The aggregates of a linked view: what each reads of which side, under which conditions, over which ranges.
+//! The aggregates of a linked view: what each reads from which side, under which conditions, over which ranges.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use definitions::StreamDefinition;
 use types::tiles::{Level, Range};
 use types::{Error, Result};
 
-/// Aggregates that a state of the far edges answers, merged once for each near event.
+/// Aggregates that are computed from a state of the far edges, merged once for each near event.
 const COUNTED: [&str; 3] = ["count", "sum", "avg"];
-/// Those for which once is enough.
+/// Aggregates for which merging once is enough.
 const IDEMPOTENT: [&str; 6] = ["min", "max", "bool_and", "bool_or", "bit_and", "bit_or"];
 
 #[derive(Debug, Clone, PartialEq)]
@@ -26,14 +26,14 @@ pub(super) struct LinkCall {
     pub(super) function: AggregateFunction,
     pub(super) near: Option<Expr>,
     pub(super) far: Option<Expr>,
-    /// (near, far) that must differ.
+    /// The (near, far) expressions that must differ.
     pub(super) apart: Vec<(Expr, Expr)>,
     pub(super) argument: Argument,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Argument {
-    /// The different values of an expression of one side.
+    /// The distinct values of an expression of one side.
     Ends(Side, Expr),
     /// The events of the far side.
     Events { idempotent: bool },
@@ -41,7 +41,7 @@ pub(super) enum Argument {
 
 pub(super) struct Parsed {
     pub(super) calls: Vec<LinkCall>,
-    /// The aggregates of the SELECT, in its order, as its columns see them.
+    /// The aggregates of the SELECT, in its order, in the form that the columns need.
     pub(super) columns: Vec<Call<PairRange>>,
 }
 
@@ -100,7 +100,7 @@ impl Parser<'_> {
                 }
             }
         }
-        // `count(c.x)` counts pairs, as long as c.x is not NULL.
+        // `count(c.x)` counts pairs in which c.x is not NULL.
         if let Argument::Events { .. } = call.argument
             && let [argument] = function.params.args.as_slice()
             && !counts_all(function)
@@ -116,7 +116,7 @@ impl Parser<'_> {
         Ok((call, range))
     }
 
-    /// What a call reads; a count of near values is made one of pairs.
+    /// Returns what a call reads. A count of near values is rewritten to a count of pairs.
     fn argument(&self, function: &mut AggregateFunction) -> Result<Argument> {
         let name = function.func.name().to_owned();
         let params = &mut function.params;
@@ -191,7 +191,7 @@ fn and(known: Option<Expr>, more: Expr) -> Expr {
     }
 }
 
-/// The call with all its conditions, without `within`.
+/// Returns the call with all its conditions, without `within`.
 fn spelled(call: &LinkCall) -> Expr {
     let apart = call.apart.iter().map(|(near, far)| far.clone().not_eq(near.clone()));
     let mut function = call.function.clone();

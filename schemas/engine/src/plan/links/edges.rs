@@ -1,5 +1,5 @@
-//! What the edges of a linked view hold: their keys, the conditions of either side, and the states that are kept of them. The
-//! [`table`] of both sides' events is made of it, and what the view's [`aggregates`] merge.
+//! What the edges of a linked view hold: their keys, the conditions of each side, and the states that are kept. The
+//! [`table`] of both sides' events is built from it, and so is what the view's [`aggregates`] merge.
 
 use datafusion::common::Column;
 use datafusion::functions_aggregate::expr_fn::{count, max};
@@ -17,7 +17,7 @@ mod table;
 
 use table::{argument_column, flag_column};
 
-/// The key column that tells the sides apart: false is the side of the group keys.
+/// The key column that distinguishes the sides: false is the side of the group keys.
 const SIDE: &str = "far_side";
 
 pub(super) struct Edges<'a> {
@@ -26,7 +26,7 @@ pub(super) struct Edges<'a> {
     pub(super) layout: EdgeLayout,
     near_ends: Vec<Expr>,
     far_ends: Vec<Expr>,
-    /// Conditions of one side, in the order of their columns.
+    /// Conditions on one side, in the order of their columns.
     flags: Vec<(Side, Expr)>,
     /// Arguments of states over far events.
     arguments: Vec<Expr>,
@@ -35,9 +35,9 @@ pub(super) struct Edges<'a> {
     pub(super) conditions: Vec<Condition>,
     pub(super) seen: usize,
     pub(super) ends: Vec<Ends>,
-    /// How many of `ends` stand in WHERE: a `<>` that is said twice is one.
+    /// How many of `ends` are in WHERE. A repeated `<>` counts once.
     pub(super) apart: usize,
-    /// Per call: its conditions, its `<>` beyond the view's, and its state where it is over one.
+    /// For each call: its conditions, its `<>` in addition to the view's, and its state if it is over one.
     placed: Vec<Placed>,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Edges<'a> {
     }
 
     fn name_keys(&mut self, group_names: &[String]) {
-        // The group keys keep the names that their user gave them; what the edges add makes way.
+        // The group keys keep the names that the user gave them; the names of added columns are changed on a conflict.
         let mut side = SIDE.to_owned();
         while group_names.contains(&side) {
             side.push('_');
@@ -125,7 +125,7 @@ impl<'a> Edges<'a> {
         self.key_names = names;
     }
 
-    /// The key column that holds an end point.
+    /// Returns the key column that holds an end point.
     fn end(&self, side: Side, expr: &Expr) -> Result<EndPoint> {
         let within =
             |columns: &std::ops::Range<usize>, known: &[Expr]| known.iter().position(|known| known == expr).map(|at| columns.start + at);
@@ -179,7 +179,7 @@ impl<'a> Edges<'a> {
         })))
     }
 
-    /// The state of the far edges that a call merges.
+    /// Returns the state of the far edges that a call merges.
     fn far_state(&mut self, call: &LinkCall) -> Result<usize> {
         let mut function = call.function.clone();
         for argument in &mut function.params.args {

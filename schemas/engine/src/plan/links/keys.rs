@@ -1,5 +1,5 @@
-//! Whether what is joined is of one type. A comparison brings its sides to a common type without a word, and a number's text may have
-//! other forms (`7`, `07`, `7.0`): which one is meant is the user's to say.
+//! Checks that the joined columns have the same type. A comparison silently coerces its sides to a common type, but the
+//! text of a number may have several forms (`7`, `07`, `7.0`): the user must say which one is meant.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -11,14 +11,14 @@ use crate::plan::columns::qualified_sql_of;
 use types::sql_types::sql_name;
 use types::{Error, Result};
 
-/// Join keys of two types, and where they stand.
+/// Join keys of different types, and their position.
 pub(in crate::plan) struct Unlike {
     pub(in crate::plan) error: Error,
     pub(in crate::plan) span: Option<Span>,
 }
 
-/// Refuses equalities between a join's sides whose types are not compared exactly. `plan` is not analysed yet: it holds the casts of its
-/// user alone.
+/// Refuses equalities between a join's sides whose types cannot be compared exactly. `plan` must not be analysed yet:
+/// it holds only the user's own casts.
 pub(in crate::plan) fn check_key_types(plan: &LogicalPlan) -> Result<(), Unlike> {
     let mut found = Ok(());
     let _ = plan.apply(|node| {
@@ -66,13 +66,13 @@ fn check(join: &Join, equalities: &[(&Expr, &Expr)]) -> Result<(), Unlike> {
     Ok(())
 }
 
-/// Whether an expression reads this side alone.
+/// Whether an expression reads only this side.
 fn reads(expr: &Expr, side: &DFSchema) -> bool {
     let columns = expr.column_refs();
     !columns.is_empty() && columns.iter().all(|column| side.has_column(column))
 }
 
-/// Types whose values are compared as they are: nothing is rounded, nothing becomes text.
+/// Whether values of these types are compared as they are: nothing is rounded, nothing is converted to text.
 fn are_alike(one: &DataType, other: &DataType) -> bool {
     let is_text = |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let is_exact = |of: &DataType| of.is_integer() || of.is_decimal();
@@ -84,7 +84,7 @@ fn unlike((one, one_type): (&Expr, &DataType), (other, other_type): (&Expr, &Dat
     let (left, right) = (qualified_sql_of(one), qualified_sql_of(other));
     let (left_type, right_type) = (sql_name(one_type), sql_name(other_type));
     let cast = |text: &str, to: &str| format!("CAST({text} AS {to})");
-    // To text, which every value has; otherwise to the type that stands first.
+    // Casts to TEXT if either side is TEXT, because every value has a text; otherwise to the type of the left side.
     let (cast_left, cast_right) = match left_type.as_str() {
         _ if right_type == "TEXT" => (cast(&left, "TEXT"), right.clone()),
         to => (left.clone(), cast(&right, to)),

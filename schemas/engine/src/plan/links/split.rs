@@ -1,4 +1,4 @@
-//! Taking a join apart: its two sides, the keys they are joined by, what each side's WHERE says, and which end points must differ.
+//! Takes a join apart: its two sides, its join keys, each side's conditions in WHERE, and which end points must differ.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use types::{Error, Result};
 pub(super) struct Joined {
     pub(super) near: JoinSide,
     pub(super) far: JoinSide,
-    /// The group keys, over the near side.
+    /// The group keys, as expressions over the near side.
     pub(super) groups: Vec<Expr>,
     /// `far <> near` in WHERE or ON.
     pub(super) apart: Vec<(Expr, Expr)>,
@@ -28,12 +28,12 @@ pub(super) struct JoinSide {
     conditions: Vec<Expr>,
 }
 
-/// A condition, by what it is about.
+/// A condition, by its subject.
 pub(super) enum Conjunct {
     One(Side, Expr),
-    /// Equal: (near, far).
+    /// (near, far) must be equal.
     Equal(Expr, Expr),
-    /// Different: (near, far).
+    /// (near, far) must differ.
     Apart(Expr, Expr),
 }
 
@@ -49,7 +49,7 @@ pub(super) fn take_apart(aggregate: &Aggregate) -> Result<Joined> {
     let mut joined = Joined { near: side(&join.left), far: side(&join.right), groups: Vec::new(), apart: Vec::new() };
     for condition in &conditions {
         if condition.column_refs().is_empty() {
-            // `WHERE false` lets no event of either side through.
+            // `WHERE false` excludes all events of both sides.
             joined.near.conditions.push(condition.clone());
             joined.far.conditions.push(condition.clone());
             continue;
@@ -71,7 +71,7 @@ pub(super) fn take_apart(aggregate: &Aggregate) -> Result<Joined> {
     Ok(joined)
 }
 
-/// The join below WHERE.
+/// Returns the join below WHERE.
 fn join_below<'a>(plan: &'a LogicalPlan, conditions: &mut Vec<Expr>) -> Result<&'a Join> {
     match plan {
         LogicalPlan::Filter(filter) => {
@@ -83,7 +83,7 @@ fn join_below<'a>(plan: &'a LogicalPlan, conditions: &mut Vec<Expr>) -> Result<&
     }
 }
 
-/// True when a join stands anywhere in a plan.
+/// Whether a join occurs anywhere in a plan.
 pub(in crate::plan) fn has_join(plan: &LogicalPlan) -> bool {
     let mut found = false;
     let _ = plan.apply(|node| {
@@ -94,7 +94,7 @@ pub(in crate::plan) fn has_join(plan: &LogicalPlan) -> bool {
 }
 
 impl Joined {
-    /// The side whose columns an expression reads: near for one without columns, `None` for one that reads both.
+    /// Returns the side whose columns an expression reads: near if it has no columns, `None` if it reads both.
     pub(super) fn side_of(&self, expr: &Expr) -> Option<Side> {
         let columns = expr.column_refs();
         let of = |side: &JoinSide| columns.iter().all(|column| side.input.schema().has_column(column));
@@ -112,13 +112,13 @@ impl Joined {
         }
     }
 
-    /// The index of a join key that is this expression, on either side.
+    /// Returns the index of the join key that equals this expression, on either side.
     pub(super) fn via(&self, expr: &Expr) -> Option<usize> {
         let of = |side: &JoinSide| side.via.iter().position(|via| via == expr);
         of(&self.near).or_else(|| of(&self.far))
     }
 
-    /// Tells what a condition is about.
+    /// Classifies a condition by its subject.
     pub(super) fn sort(&self, condition: &Expr) -> Result<Conjunct> {
         if let Some(side) = self.side_of(condition) {
             return Ok(Conjunct::One(side, condition.clone()));
@@ -138,7 +138,7 @@ impl Joined {
         Err(both_sides(condition))
     }
 
-    /// The near side is the one whose columns the group keys are; a join key is of both.
+    /// Chooses as near side the one whose columns are the group keys. A join key belongs to both sides.
     fn choose_sides(&mut self, aggregate: &Aggregate) -> Result<()> {
         let groups: Vec<Expr> = aggregate.group_expr.iter().map(|expr| strip_alias(expr).clone()).collect();
         if groups.is_empty() {
@@ -171,13 +171,13 @@ impl Joined {
 }
 
 impl JoinSide {
-    /// The name that the SELECT gives it.
+    /// The name of the side's table in the SELECT.
     pub(super) fn table(&self) -> String {
         let tables = self.input.schema().iter().filter_map(|(table, _)| table);
         tables.map(|table| table.table().to_owned()).next().unwrap_or_default()
     }
 
-    /// The side's events that can join: they meet its conditions, and no join key is NULL.
+    /// Returns the side's events that can join: they meet its conditions, and none of their join keys is NULL.
     pub(super) fn filtered(&self) -> Result<LogicalPlan> {
         let not_null = self.via.iter().map(|via| via.clone().is_not_null());
         let all = self.conditions.iter().cloned().chain(not_null).reduce(Expr::and);

@@ -74,7 +74,7 @@ async fn counts_and_sums_keep_tiles() {
     )
     .await;
     assert_eq!(links.kind, EdgeKind::Full);
-    // The group key is login's, so that login is the near side.
+    // The group key is a column of login, so login is the near side.
     assert_eq!(names(&plan), ["far_side", "device", "via_user_id"]);
     assert_eq!(plan.finest(), Level::Minute1);
 }

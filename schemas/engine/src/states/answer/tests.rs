@@ -15,7 +15,7 @@ const VIEW: &str = "CREATE VIEW v WITH (windows = '1h, 1d') AS \
 struct World {
     plan: Arc<ViewPlan>,
     codec: KeyCodec,
-    /// A snapshot, and a layer after it.
+    /// A snapshot, and a layer that follows it.
     snapshot: StateRows,
     layer: StateRows,
 }
@@ -47,7 +47,7 @@ impl World {
     }
 }
 
-/// More keys than are merged together, more rows than are copied together, some keys without events in a window.
+/// More keys than are merged together, more rows than are copied together, and some keys without events in a window.
 #[test]
 fn many_keys_are_answered_as_each_by_itself() {
     let keys = GROUPS_AT_ONCE + 500;

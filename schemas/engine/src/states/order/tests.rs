@@ -6,14 +6,15 @@ use super::{differing, sorted_rows};
 
 type Keys = Vec<Vec<u8>>;
 
-/// Few different bytes, zero among them: keys that begin alike, end within one another, and are equal.
+/// Keys of few different bytes, zero among them: some share prefixes, some are prefixes of others, some are equal.
 fn keys() -> impl Strategy<Value = Keys> {
     let beginning = vec(byte(), 0..20);
     (beginning, vec(vec(byte(), 0..20), 0..120))
         .prop_map(|(beginning, endings)| endings.into_iter().map(|ending| beginning.iter().copied().chain(ending).collect()).collect())
 }
 
-/// Keys of two lengths, apart in their first byte, that differ in so many bytes at most: those of both sides' edges.
+/// Keys of two lengths that are told apart by their first byte and differ in a bounded number of bytes, like the edges
+/// of both sides.
 fn of_two_lengths() -> impl Strategy<Value = Keys> {
     let places = (vec(0..30usize, 0..24), vec(0..40usize, 0..24));
     let rows = vec((any::<bool>(), vec(byte(), 24)), 0..600);

@@ -17,7 +17,7 @@ const KEYS: usize = 4;
 static PLAN: LazyLock<ViewPlan> =
     LazyLock::new(|| planned("CREATE VIEW v WITH (windows = '1d') AS SELECT k, count(*) AS n FROM s GROUP BY k"));
 
-/// Of one key: each row's level and how long its tile is before now.
+/// A piece of one key: each row's level, and how long before now its tile is.
 #[derive(Debug, Clone)]
 struct Held {
     batch: usize,
@@ -30,7 +30,7 @@ fn ladder() -> impl Strategy<Value = Vec<Level>> {
     subsequence(Level::LADDER.to_vec(), 1..=Level::LADDER.len())
 }
 
-/// Ranges as views of this ladder have them: their edges are starts of its finest tiles.
+/// Ranges as views with this ladder have them: their edges are starts of its finest tiles.
 fn ranges(ladder: &[Level]) -> BoxedStrategy<Vec<WindowRange>> {
     let hops: Vec<Level> = ladder.iter().copied().filter(|level| *level != Level::All).collect();
     if hops.is_empty() {
@@ -52,7 +52,7 @@ fn held() -> impl Strategy<Value = Held> {
     })
 }
 
-/// The batches, and of each piece where it lies.
+/// Returns the batches, and the position of each piece.
 fn batches(held: &[Held]) -> (Vec<RecordBatch>, Vec<(usize, Range<usize>)>) {
     let mut rows: Vec<Vec<(u8, Micros)>> = vec![Vec::new(); 3];
     let mut places = Vec::new();
@@ -76,7 +76,7 @@ fn batch(rows: &[(u8, Micros)]) -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
-/// Row by row: the rows of the range, each with its key.
+/// Filters row by row: returns the rows of the range, each with its key.
 fn filtered(
     plan: &ViewPlan,
     range: usize,

@@ -17,14 +17,14 @@ const BOOLEAN: usize = 0;
 const LIST: usize = 8;
 const TEXTS: [&str; 3] = ["", "a", "ab"];
 
-/// One of three values (of two, if it is a truth), and whether it is NULL: what lies beneath a NULL is as different as values are.
+/// One of three values (two for booleans), and whether it is NULL. The values beneath NULLs differ as well.
 type Cell = (u8, bool);
 
 fn cell() -> impl Strategy<Value = Cell> {
     (0u8..3, prop::bool::weighted(0.2))
 }
 
-/// Any; one throughout; NULL throughout.
+/// Arbitrary cells; the same cell throughout; NULL throughout.
 fn cells() -> impl Strategy<Value = Vec<Cell>> {
     prop_oneof![
         vec(cell(), 0..40),
@@ -54,7 +54,7 @@ fn array(kind: usize, cells: &[Cell]) -> ArrayRef {
     if nulls.contains(&true) { nullif(&array, &BooleanArray::from(nulls)).unwrap() } else { array }
 }
 
-/// A column that is a slice of another: its kind, and what it holds.
+/// A column that is a slice of another: its kind and its cells.
 fn column() -> impl Strategy<Value = (usize, Vec<Cell>, ArrayRef)> {
     (0..KINDS, vec(cell(), 0..9), cells(), vec(cell(), 0..9)).prop_map(|(kind, before, cells, after)| {
         let whole = array(kind, &[&before[..], &cells[..], &after[..]].concat());

@@ -6,7 +6,7 @@ use super::*;
 use crate::states::rows::find_key;
 use types::ErrorKind;
 
-/// Chunks of a run, each of one column that says the key once more.
+/// Chunks of a run, each with one column that repeats the key.
 fn run(keys: &[Vec<u8>], ends: &[usize]) -> SortedRun {
     let chunk = |keys: &[Vec<u8>]| {
         let column: ArrayRef = Arc::new(StringArray::from_iter_values(keys.iter().map(|key| format!("{key:?}"))));

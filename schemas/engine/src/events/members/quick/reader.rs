@@ -1,4 +1,4 @@
-//! Words of a JSON text, one after the other, by the grammar of RFC 8259. `None`: it is not there.
+//! Reads the tokens of a JSON text by the grammar of RFC 8259. All methods return `None` if the token is not there.
 
 pub(super) struct Reader<'a> {
     pub(super) text: &'a str,
@@ -11,7 +11,7 @@ impl<'a> Reader<'a> {
         Self { text, bytes: text.as_bytes(), at: 0 }
     }
 
-    /// Behind its quote, to behind the other one. Whether it has escapes.
+    /// Reads from after the opening quote to after the closing one. Returns whether the string has escapes.
     pub(super) fn string(&mut self) -> Option<bool> {
         let mut escapes = false;
         loop {
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Behind its first digit.
+    /// Reads the rest of a number, after its first digit.
     pub(super) fn number(&mut self, first: u8) -> Option<()> {
         match first {
             b'0' => {}
@@ -93,8 +93,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A bit of the first of eight bytes that is a quote, a backslash or a control character; bits behind that one may be wrong
-/// (Mycroft's test for a zero byte, 1987).
+/// Returns a bit in the first of eight bytes that is a quote, a backslash or a control character. Bits after that one
+/// may be wrong (Mycroft's test for a zero byte, 1987).
 pub(super) fn special(bytes: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
     let (quote, backslash) = (bytes ^ (ONES * b'"' as u64), bytes ^ (ONES * b'\\' as u64));

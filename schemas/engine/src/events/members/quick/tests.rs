@@ -5,7 +5,7 @@ use super::reader::special;
 use super::*;
 use definitions::{Column, ColumnType};
 
-/// Of the columns `a`, `b`, `a.b`, `c.d`, `c.d.e` and one with a quote in its name.
+/// Members for the columns `a`, `b`, `a.b`, `c.d`, `c.d.e` and one with a quote in its name.
 fn members() -> Members {
     let paths: [&[&str]; 6] = [&["a"], &["b"], &["a", "b"], &["c", "d"], &["c", "d", "e"], &["q\"é"]];
     let column = |path: &&[&str]| Column {
@@ -18,7 +18,7 @@ fn members() -> Members {
     Members::new(&paths.iter().map(column).collect::<Vec<_>>())
 }
 
-/// Per column what was found, as text. The outer `None`: left, or refused.
+/// What was found for each column, as text. The outer `None`: left to serde_json, or refused.
 type Told = Option<Vec<Option<String>>>;
 
 fn told(slots: Vec<Slot<'_>>) -> Vec<Option<String>> {
@@ -117,7 +117,7 @@ fn what_serde_json_refuses_is_left() {
     ];
     for text in records.iter().map(String::as_str).chain(whole) {
         assert_eq!(quick(&members(), text), None, "{text}");
-        // All but these are wrong.
+        // All texts but these are wrong.
         assert!(by_serde_json(&members(), text).is_none() || text == "[]", "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The aggregates of a linked view, lowered: over the end points of pairs, or over the states of far edges.
+//! Lowers the aggregates of a linked view: over the end points of pairs, or over the states of far edges.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Edges<'_> {
     }
 }
 
-/// An aggregate of the end points themselves: what the plain SELECT would compute over the pairs.
+/// Returns an aggregate over the end points themselves: what the plain SELECT would compute over the pairs.
 fn over_ends(
     function: &AggregateFunction,
     argument: &Expr,

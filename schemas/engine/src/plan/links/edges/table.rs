@@ -1,4 +1,5 @@
-//! The edges as one ordinary table: both sides' events under one list of columns, keys before conditions before arguments.
+//! The edges as one ordinary table: the events of both sides with one list of columns: keys, then conditions, then
+//! arguments.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use types::Result;
 use types::tiles::Range;
 
 impl Edges<'_> {
-    /// The aggregate over both sides' edges, and the states, ranges and uses that are kept of them.
+    /// Returns the aggregate over both sides' edges, and the states, ranges and uses that are kept of them.
     pub(in crate::plan::links) fn columns(&self, ranges: &[PairRange]) -> Result<(Aggregate, Columns)> {
         let union = LogicalPlan::Union(Union::try_new_with_loose_types(vec![
             Arc::new(self.events_of(Side::Near)?),
@@ -41,7 +42,7 @@ impl Edges<'_> {
         Ok((aggregate, columns))
     }
 
-    /// One side's events under the columns that both share.
+    /// Returns one side's events with the columns that both sides share.
     fn events_of(&self, side: Side) -> Result<LogicalPlan> {
         let of = self.joined.side(side);
         let null_of = |expr: &Expr, other: Side| -> Result<Expr> {
