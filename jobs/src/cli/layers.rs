@@ -1,4 +1,4 @@
-//! `up`, `speed`, `serve`, `scheduler` and `demo`: what runs until it is told to stop.
+//! `up`, `speed`, `serve`, `scheduler` and `demo`: the commands that run until they are stopped.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(super) struct LayerArgs {}
 #[derive(Debug, Args)]
 #[command(after_help = "Runs until Ctrl-C or SIGTERM, finishes what is under way, and exits 0. Several may run on the same URLs.")]
 pub(super) struct SpeedArgs {
-    /// Go on behind offsets that the log no longer has, and record them as lost
+    /// Continue where the log no longer has offsets that were never read, and record them as lost
     #[arg(long)]
     accept_gap: bool,
 }
