@@ -169,8 +169,8 @@ impl Traffic {
         self.time_of(self.steps)
     }
 
-    /// The density of history grows with the square of the distance to its end: the last hour of 95 days gets 2 % of
-    /// it.
+    /// A history record's distance to `start` is quadratic in the number of records left: the last hour of 95 days gets
+    /// 2 % of the records.
     fn time_of(&self, step: u64) -> Micros {
         let TrafficSettings { start, history, .. } = self.settings;
         match history.checked_sub(step) {
