@@ -1,9 +1,9 @@
 //! Dead letters: lists, exports and replays records that could not become events.
 //!
 //! ```text
-//! dead-letter files -> list                                           what there is, and why
-//!                   -> export -> a person corrects -> replay --file   the corrected values
-//!                   -> replay                                         the original bytes (the stream's definition changed)
+//! dead-letter files -> list                                    what there is, and why
+//!                   -> export -> corrections -> replay --file  the corrected values
+//!                   -> replay                                  the original bytes (the stream's definition changed)
 //! ```
 //!
 //! A replay appends new records to the log; from there they are decided like all others. The old record stays a dead

@@ -2,7 +2,8 @@
 //! URLs.
 //!
 //! ```text
-//! address taken -> apply -> node loaded -> HTTP answered -> speed (its fresh layers shared with the node), scheduler, collector -> ready
+//! start -> address bound -> definitions applied -> node loaded -> HTTP served
+//!       -> speed (shares its fresh layers with the node), scheduler, collector -> ready
 //! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node -> catalog
 //! ```
 

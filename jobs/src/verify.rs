@@ -1,8 +1,8 @@
 //! Implements `verify`: compares what is served with plain SQL over the archive, for every key and every column.
 //!
 //! ```text
-//! the view's text -- plain --> one SELECT -- expected --> rows of the archive up to the vector --+
-//! served -- answer --> rows at (vector, t) ------------------------------------------------------+-- compare --> report
+//! view's text -- plain --> one SELECT -- expected --> rows of the archive up to the vector --+
+//! served -- answer --> rows at (vector, t) --------------------------------------------------+-- compare --> report
 //! ```
 //!
 //! The expected side shares no planning with the layers: it rewrites the view's text ([`plain`]) and passes it to

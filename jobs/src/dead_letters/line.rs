@@ -1,7 +1,8 @@
 //! A dead letter as one line of JSON: `export` writes it, a person edits it, and `replay --file` reads it.
 //!
 //! ```text
-//! {"source": "payments", "partition": 0, "offset": 17, "timestamp": "..", "reason": "..", "key": "d1", "value": "{..}", "headers": [..]}
+//! {"source": "payments", "partition": 0, "offset": 17, "timestamp": "..", "reason": "..",
+//!  "key": "d1", "value": "{..}", "headers": [..]}
 //! ```
 //!
 //! Keys, values and headers are text, or base64 under `key_base64`, `value_base64` if they are not UTF-8. In a

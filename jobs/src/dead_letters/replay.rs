@@ -1,7 +1,8 @@
 //! `replay`: appends dead letters to the log again, as new records with a header that names their original place.
 //!
 //! ```text
-//! read -> leave out what was replayed -> decode (the same rules as the speed layer's) -> append to the log -> remember in the catalog
+//! read -> leave out what was replayed -> decode (by the speed layer's rules) -> append to the log
+//!      -> remember in the catalog
 //! ```
 //!
 //! A record that would only become a dead letter again is refused. If the process dies between the log's

@@ -1,7 +1,7 @@
 //! Generates synthetic payments traffic, and the truth about it. The same seed, start and length give the same records.
 //!
 //! ```text
-//! accounts (created over 95 days, eight rings among them) -> steps in time -> logins and payments -> trouble -> records
+//! accounts (created over 95 days, with eight rings) -> steps in time -> logins and payments -> trouble -> records
 //! ```
 //!
 //! The first `history` records are dated within the 95 days before `start`, with increasing density. Then come live

@@ -85,7 +85,7 @@ fn partitions(partitions: &[PartitionStatus]) -> String {
     text
 }
 
-/// A single reader is not listed.
+/// Formats the readers; called only if there are several.
 fn readers(readers: &[Reader]) -> String {
     let of = |reader: &Reader| {
         let (workers, partitions) = (count(reader.workers, "worker"), count(reader.partitions, "partition"));

@@ -77,7 +77,8 @@ impl LogReport {
     }
 }
 
-/// Compares every partition of `streams` (empty: of all streams). `now` is the wall clock, for the lease that keeps the files.
+/// Compares every partition of `streams` (if empty: of all streams). `now` is the wall clock, for the lease that keeps
+/// the files.
 pub async fn verify_log(verifier: &Verifier, log: &dyn Log, streams: &[Arc<str>], now: Micros) -> Result<Vec<LogReport>> {
     let pin = Pin::take(&verifier.catalog, now).await?;
     let outcome = verify_pinned(verifier, log, streams).await;
