@@ -34,7 +34,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Changes {
     pub changes: Vec<Change>,
-    /// The catalog's revision that this was planned against.
+    /// The catalog revision on which the plan is based.
     pub revision: i64,
 }
 
@@ -79,7 +79,7 @@ pub enum What {
     Missing {
         version: u32,
     },
-    /// Cannot be applied.
+    /// A change that cannot be applied.
     Refused {
         reasons: Vec<String>,
         help: String,
@@ -94,7 +94,7 @@ impl Change {
 }
 
 impl Changes {
-    /// True when applying would change the catalog.
+    /// Returns true if applying would change the catalog.
     pub fn is_empty(&self, prune: bool) -> bool {
         self.changes.iter().all(|change| match change.what {
             What::Unchanged { .. } => true,
@@ -116,7 +116,7 @@ impl Changes {
     }
 }
 
-/// `stream` or `view`.
+/// Returns `stream` or `view`.
 pub fn kind_name(kind: DefinitionKind) -> &'static str {
     match kind {
         DefinitionKind::Stream => "stream",

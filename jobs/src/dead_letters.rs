@@ -33,7 +33,7 @@ pub use reason::class as reason_class;
 pub use recent::{Recent, recent};
 pub use replay::{Refused, ReplayOptions, ReplaySummary, replay};
 
-/// The header of a replayed record: `topic/partition/offset` of the record it was made from.
+/// The header of a replayed record: `topic/partition/offset` of the original record.
 pub const REPLAYED_FROM: &str = "basestream-replayed-from";
 
 /// A record that could not become an event, with all of its parts.

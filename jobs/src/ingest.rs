@@ -1,7 +1,7 @@
 //! Implements `ingest`: appends files of JSON lines, CSV or Parquet (or standard input) to a stream's log.
 //!
 //! ```text
-//! reader -> JSON value -> decode (the same rules as the speed layer's) -> append to the log -> remember the place
+//! reader -> JSON value -> decode (the same rules as the speed layer's) -> append to the log -> save the position
 //! ```
 //!
 //! A repeat appends nothing twice: after each acknowledged batch the position in the file is saved under a name derived

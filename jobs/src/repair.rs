@@ -60,7 +60,7 @@ pub struct Outcome {
     pub step: Step,
     /// Null if nothing was done (a dry run, or an action that does nothing).
     pub done: Option<String>,
-    /// Why it could not be done.
+    /// Why the step failed.
     pub failed: Option<String>,
 }
 

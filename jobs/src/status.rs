@@ -56,7 +56,7 @@ pub struct PartitionStatus {
     pub archived: i64,
     pub duplicate: i64,
     pub dead_lettered: i64,
-    /// Offsets that delivered no record.
+    /// Offsets for which the log delivered no record.
     pub absent: i64,
     /// Offsets that were accepted as lost.
     pub gaps: i64,

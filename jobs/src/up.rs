@@ -39,7 +39,7 @@ pub struct UpOptions {
     pub definitions: Option<Definitions>,
     /// Notified when everything runs.
     pub ready: Option<oneshot::Sender<Ready>>,
-    /// Print no line when ready.
+    /// Do not print a line when ready.
     pub quiet: bool,
 }
 

@@ -52,7 +52,7 @@ pub trait Served: Send + Sync {
     async fn answer(&self, view: &str, schema: &SchemaRef) -> Result<Answer>;
 }
 
-/// What was served.
+/// An answer of the served side.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub vector: Vector,
@@ -74,20 +74,20 @@ pub struct Verifier {
     pub memory_limit: usize,
 }
 
-/// The outcome for one view.
+/// The result for one view.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     pub view: Arc<str>,
     pub version: u32,
     /// The events before this vector were compared.
     pub vector: Vector,
-    /// RFC 3339.
+    /// The time of the answer, in RFC 3339.
     pub t: String,
     /// Offsets of the view's streams that were accepted as lost, with the reason: neither side has their events.
     pub gaps: Vec<String>,
     /// Rows of the expected side.
     pub rows: u64,
-    /// Columns compared.
+    /// The number of columns compared.
     pub columns: usize,
     /// Columns compared with a tolerance, because their functions return estimates.
     pub approximate: Vec<String>,

@@ -1,4 +1,4 @@
-//! What `check` prints.
+//! Formats the report of `check`.
 
 use std::fmt::Write;
 

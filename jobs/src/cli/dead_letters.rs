@@ -30,7 +30,7 @@ enum DeadLettersCommand {
         after_help = "Examples:\n  basestream dead-letters list\n  basestream dead-letters list payments --since 2h --reason 'column amount'"
     )]
     List(ListArgs),
-    /// Write them as JSON lines, to look through and to correct
+    /// Write them as JSON lines, to read and to correct
     #[command(after_help = "Examples:\n  basestream dead-letters export payments --to dead.jsonl\n  \
         basestream dead-letters export payments --to - | jq .reason\n\n\
         Keys and values are text, or base64 under key_base64 and value_base64.")]

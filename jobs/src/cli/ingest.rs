@@ -15,7 +15,7 @@ use crate::ingest::{Format, Input, Options, Summary};
     A repeat goes on where the last one ended. Records that are no events of the stream are left out and told, and the\n\
     exit code is 1 while records of a file are not in the log; a repeat with --produce-invalid sends them too.")]
 pub(super) struct IngestArgs {
-    /// A stream of the catalog (`basestream apply` puts it there)
+    /// A stream in the catalog (created by `basestream apply`)
     stream: String,
     /// Files of JSON lines, CSV (each also .gz) or Parquet; `-` is standard input
     #[arg(required = true, value_name = "FILE")]

@@ -31,7 +31,7 @@ pub(super) struct DemoArgs {
     /// How many records of history to begin with
     #[arg(long, value_name = "N", default_value_t = DemoOptions::default().events)]
     events: u64,
-    /// The traffic's seed: the same seed makes the same events
+    /// The traffic's seed: the same seed gives the same events
     #[arg(long, value_name = "S", default_value_t = DemoOptions::default().seed)]
     seed: u64,
     /// Keep the data here, instead of in a temporary folder that is deleted at the end

@@ -73,7 +73,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Records that these dead letters are in the log again.
+    /// Records in the catalog that these dead letters are in the log again.
     pub(super) async fn remember(&self, replayed: Vec<ReplayRecord>) -> Result<()> {
         if replayed.is_empty() {
             return Ok(());

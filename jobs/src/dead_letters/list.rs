@@ -39,7 +39,7 @@ pub struct Listed {
     pub timestamp: Option<String>,
     pub reason: String,
     pub key: Option<String>,
-    /// The value's beginning, as text.
+    /// The beginning of the value, as text.
     pub value: Option<String>,
     pub value_bytes: usize,
     /// Whether it was appended to the log again.

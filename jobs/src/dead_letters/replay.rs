@@ -59,7 +59,7 @@ pub struct ReplaySummary {
     pub replayed: u64,
     /// Left out: already in the log again, from an earlier run.
     pub already: u64,
-    /// Left out: they would become dead letters again.
+    /// Left out: records that would become dead letters again.
     pub refused: u64,
     /// The reasons for refusing, the most frequent first.
     pub refused_reasons: Vec<(String, u64)>,

@@ -54,7 +54,7 @@ pub struct TrafficSettings {
     pub history: u64,
 }
 
-/// The streams of the example.
+/// The streams of `examples/payments`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TrafficStream {
     CreateAccount,

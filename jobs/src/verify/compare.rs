@@ -31,7 +31,7 @@ pub struct Difference {
 /// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// Expected rows.
+    /// The number of expected rows.
     pub rows: u64,
     /// How many of them may be estimates.
     pub crowded: u64,

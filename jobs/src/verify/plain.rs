@@ -43,7 +43,7 @@ pub struct Plain {
     /// Returns one row per key, with the view's columns under their names.
     pub sql: String,
     pub columns: Vec<PlainColumn>,
-    /// How often the SELECT reads each of its streams (twice, when both sides of a UNION ALL name it).
+    /// How often the SELECT reads each of its streams (twice if both sides of a UNION ALL name it).
     pub reads: BTreeMap<Arc<str>, usize>,
     /// Returns one row: `passed`, the events that pass every WHERE, and `expired`, those of them before the edge of the
     /// longest window.

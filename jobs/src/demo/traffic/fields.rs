@@ -1,4 +1,4 @@
-//! A record's JSON text.
+//! Builds a record's JSON text.
 
 use engine::events::format_timestamp;
 use types::tiles::Micros;

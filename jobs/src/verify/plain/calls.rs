@@ -115,7 +115,7 @@ pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
     counts
 }
 
-/// How the calls of one column are rewritten.
+/// How to rewrite the calls of one column.
 #[derive(Clone, Copy)]
 pub(super) struct Rewriting<'a> {
     pub(super) sides: &'a Sides,

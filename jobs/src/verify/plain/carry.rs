@@ -68,7 +68,7 @@ struct Carry<'a> {
     filters: Where,
     /// The staging views that are named, deepest first.
     staging: Vec<(Arc<str>, Query, Table)>,
-    /// The views being resolved: a name met again is a cycle.
+    /// The views being resolved: a name that occurs again is a cycle.
     open: Vec<Arc<str>>,
     /// The relations that the top SELECT reads, once it has been visited.
     sides: Option<Sides>,

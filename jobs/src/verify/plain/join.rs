@@ -9,8 +9,8 @@ use super::sides::{Reach, Side, Sides};
 use super::span::timestamp;
 use super::{Moment, parse_query, quoted, top_select};
 
-/// `passed`: the events that meet the conditions of their own side and have a join key. `expired`: those of them that
-/// are older than what is kept.
+/// Counts `passed`: the events that meet the conditions of their own side and have a join key; and `expired`: those of
+/// them that are older than what is kept.
 pub(super) fn count(select: &mut Select, sides: &Sides, kept: &Reach, moment: Moment) -> Result<()> {
     let mut passing = passing(sides, select)?.conditions;
     let mut counts = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn count(select: &mut Select, sides: &Sides, kept: &Reach, moment: Mo
     replace(select, &["sum(passed) AS passed", "sum(expired) AS expired"], &counts)
 }
 
-/// `read`: the events of both sides.
+/// Counts `read`: the events of both sides.
 pub(super) fn count_read(select: &mut Select, sides: &Sides) -> Result<()> {
     let counts: Vec<String> = sides.sides.iter().map(|side| of_side(side, &["count(*) AS read"], &[])).collect();
     replace(select, &["sum(read) AS read"], &counts)
