@@ -181,7 +181,7 @@ fn next(folder: &Path, from: Option<&Path>, shape: Shape, made: &Initialised) ->
     commands
 }
 
-/// Returns a path of the file that is also valid from the project's folder, without `..`.
+/// Returns the file's absolute path without `..`, which is also valid from the project's folder.
 fn from_anywhere(file: &Path) -> PathBuf {
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
     let steps_up = absolute.components().any(|part| part == Component::ParentDir);

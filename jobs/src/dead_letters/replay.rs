@@ -36,7 +36,7 @@ use corrections::Corrections;
 
 /// How many refused dead letters are reported one by one; all are counted.
 const REFUSED_TOLD: usize = 20;
-/// Each batch commits at most as many ranges, and all other commits wait for it.
+/// Each batch commits at most this many ranges, and all other commits wait for it.
 const BATCH_RECORDS: usize = 2_000;
 const BATCH_BYTES: usize = 8 << 20;
 
