@@ -1,10 +1,10 @@
-//! `plan` and `apply`: what the files would change in the catalog, and changing it.
+//! Plans and applies definitions: `plan` shows what the files would change in the catalog, `apply` changes it.
 //!
-//! [`plan_changes`] is a pure function from a catalog state and definitions to a value that can be printed; [`apply`] reads, plans,
-//! holds what would come out against the planner, and commits in one transaction.
+//! [`plan_changes`] is a pure function from a catalog state and definitions to a printable value. [`apply`] reads,
+//! plans, checks the resulting state with the planner, and commits in one transaction.
 //!
-//! A changed stream is a new version that is decoded by from the next record on. A changed view is a new version that is built
-//! beside the old one; its first published batch run switches over.
+//! A changed stream is a new version, which decodes the records from then on. A changed view is a new version that is
+//! built next to the old one; its first published batch run switches over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ pub use compatible::incompatibilities;
 pub use diff::{DiffLine, line_diff};
 pub use inline::{normalised, self_contained};
 
-/// How often a plan is made anew because the catalog moved meanwhile.
+/// How often a plan is retried because the catalog changed meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// What the files would change, in the order streams, views; each by name.
+/// What the files would change: streams, then views, each in the order of their names.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Changes {
     pub changes: Vec<Change>,
-    /// The catalog's revision that this was planned against.
+    /// The catalog revision on which the plan is based.
     pub revision: i64,
 }
 
@@ -45,10 +45,10 @@ pub struct Change {
     pub name: Arc<str>,
     #[serde(flatten)]
     pub what: What,
-    /// The text to be kept.
+    /// The text to store.
     #[serde(skip)]
     pub sql: String,
-    /// The newest version the catalog has, live or not.
+    /// The newest version in the catalog, live or not.
     #[serde(skip)]
     newest: Option<u32>,
 }
@@ -56,18 +56,18 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "change", rename_all = "lowercase")]
 pub enum What {
-    /// A first version, or one after all others were retired; in use at once.
+    /// A first version, or one after all others were retired. It takes effect at once.
     Added {
         version: u32,
     },
-    /// A new version; a view's is built beside the old one, everything else is in use at once.
+    /// A new version. That of a view is built next to the old one; all others take effect at once.
     Changed {
         from: u32,
         version: u32,
         built_beside: bool,
         diff: Vec<DiffLine>,
     },
-    /// The files are back at the version that is served: the one being built is dropped.
+    /// The files are back at the served version: the version that is being built is dropped.
     Reverted {
         version: u32,
         dropped: u32,
@@ -75,11 +75,11 @@ pub enum What {
     Unchanged {
         version: u32,
     },
-    /// Live in the catalog and not in the files.
+    /// Live in the catalog, but not in the files.
     Missing {
         version: u32,
     },
-    /// Cannot be applied.
+    /// A change that cannot be applied.
     Refused {
         reasons: Vec<String>,
         help: String,
@@ -94,7 +94,7 @@ impl Change {
 }
 
 impl Changes {
-    /// True when applying would change the catalog.
+    /// Returns true if applying would change the catalog.
     pub fn is_empty(&self, prune: bool) -> bool {
         self.changes.iter().all(|change| match change.what {
             What::Unchanged { .. } => true,
@@ -103,7 +103,7 @@ impl Changes {
         })
     }
 
-    /// An input error that names every refusal, when there is one.
+    /// Returns an input error that names every refusal, if there is one.
     pub fn refusals(&self) -> Result<()> {
         let mut lines = Vec::new();
         for change in &self.changes {
@@ -116,7 +116,7 @@ impl Changes {
     }
 }
 
-/// `stream` or `view`.
+/// Returns `stream` or `view`.
 pub fn kind_name(kind: DefinitionKind) -> &'static str {
     match kind {
         DefinitionKind::Stream => "stream",
@@ -124,8 +124,9 @@ pub fn kind_name(kind: DefinitionKind) -> &'static str {
     }
 }
 
-/// What `definitions` would change in a catalog state. `staging` names the views without aggregate: they keep nothing, so that
-/// a new version of one is in use at once (the views that name them are stored [`self_contained`], and change with them).
+/// Returns what `definitions` would change in a catalog state. `staging` names the staging views. They keep nothing, so
+/// a new version of one takes effect at once. (The views that name them are stored [`self_contained`] and change with
+/// them.)
 pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &BTreeSet<Arc<str>>) -> Changes {
     let mut changes = Vec::new();
     for stream in &definitions.streams {
@@ -175,7 +176,7 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definit
     if live && normalised(&newest.sql) == sql {
         return change(What::Unchanged { version: newest.version });
     }
-    // What was archived under an earlier version stays readable as this stream, so that also a retired one binds.
+    // Events archived under an earlier version stay readable as this stream, so a retired version counts too.
     let reasons = match parse::parse_stream(&newest.sql) {
         Ok(before) => incompatibilities(&before, stream),
         Err(error) => vec![format!("version {} in the catalog does not parse: {error}", newest.version)],
@@ -219,7 +220,7 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
     }
 }
 
-/// Streams and views share one space of names.
+/// Streams and views share one namespace.
 fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<What> {
     let other = match kind {
         DefinitionKind::Stream => DefinitionKind::View,
@@ -231,7 +232,7 @@ fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<
     })
 }
 
-/// A topic is one live stream's.
+/// A topic belongs to at most one live stream.
 fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Option<What> {
     let of_topic = |record: &&DefinitionRecord| {
         let in_files = definitions.streams.iter().any(|known| known.name == record.name);
@@ -251,7 +252,7 @@ fn newest_version(state: &CatalogState, kind: DefinitionKind, name: &str) -> Opt
     of_name(state, kind, name).map(|record| record.version).max()
 }
 
-/// The definition records that changes come to: new versions, and those that are retired for them.
+/// Returns the definition records that the changes result in: new versions, and the versions that they retire.
 pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros) -> Vec<DefinitionRecord> {
     let mut records = Vec::new();
     for change in &changes.changes {
@@ -283,7 +284,7 @@ pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Mic
     records
 }
 
-/// A catalog state as it would be with these records.
+/// Returns the catalog state as it would be with these records.
 pub fn with_records(state: &CatalogState, records: &[DefinitionRecord]) -> CatalogState {
     let replaced =
         |old: &DefinitionRecord| records.iter().any(|new| new.kind == old.kind && new.name == old.name && new.version == old.version);
@@ -293,7 +294,7 @@ pub fn with_records(state: &CatalogState, records: &[DefinitionRecord]) -> Catal
     after
 }
 
-/// Refuses what would leave a live view without a stream it reads.
+/// Refuses a change that would leave a live view without a stream it reads.
 fn refuse_orphans(after: &CatalogState, records: &[DefinitionRecord]) -> Result<()> {
     let dropped = records
         .iter()
@@ -309,19 +310,19 @@ fn refuse_orphans(after: &CatalogState, records: &[DefinitionRecord]) -> Result<
     Ok(())
 }
 
-/// What an apply needs of an installation.
+/// The parts of an installation that an apply needs.
 pub struct Target<'a> {
     pub catalog: &'a Catalog,
     pub log: &'a dyn Log,
-    /// Of a topic that is made because it does not exist.
+    /// Partitions of a topic that is created.
     pub partitions: u32,
     pub functions: &'a Functions,
 }
 
-/// Makes the catalog hold what `definitions` say, in one transaction, and creates the topics; answers what changed. Two at
-/// the same time do not collide: the later one plans anew on what the earlier one left.
+/// Writes `definitions` to the catalog in one transaction, creates their topics, and returns what changed. Two applies
+/// at the same time do not conflict: the later one plans again on the state that the earlier one left.
 ///
-/// Errors: `Input` for a change that is refused (nothing is changed then), `Conflict` when the catalog kept moving.
+/// Errors: `Input` for a change that is refused (nothing is changed then), `Conflict` when the catalog kept changing.
 pub async fn apply(
     target: &Target<'_>,
     definitions: &Definitions,
@@ -349,7 +350,7 @@ pub async fn apply(
     Err(last)
 }
 
-/// Checks changes as a whole and makes them one commit.
+/// Checks the changes as a whole and turns them into one commit.
 async fn commit_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros, functions: &Functions) -> Result<Commit> {
     changes.refusals()?;
     let records = records_of(state, changes, prune, now);
@@ -367,7 +368,7 @@ async fn commit_of(state: &CatalogState, changes: &Changes, prune: bool, now: Mi
         .map(|change| Expect::NewestVersion { kind: change.kind, name: change.name.clone(), version: change.newest })
         .collect();
     if records.iter().any(|record| record.status == DefinitionStatus::Retired) {
-        // Something is taken away: nobody may have begun to stand on it meanwhile.
+        // Something is removed: no other transaction may have started to depend on it meanwhile.
         expect.push(Expect::Revision(state.revision));
     }
     Ok(Commit { id: Uuid::now_v7(), expect, add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() })

@@ -1,4 +1,5 @@
-//! `check`: every mistake of a project at once, and what its definitions come to. Needs no service.
+//! Implements `check`: reports every mistake of a project at once, and what its definitions result in. Needs no
+//! service.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,25 +21,25 @@ use types::tiles::Micros;
 
 mod text;
 
-/// How many run times are shown ahead.
+/// How many upcoming run times are shown.
 const RUNS_AHEAD: usize = 3;
-/// The rate that the cost of remembered ids is told for.
+/// The event rate for which the cost of remembered ids is reported.
 const EVENTS_PER_SECOND: u64 = 1_000;
 
-/// A project's definitions, and what was found in them.
+/// A project's definitions, and the mistakes found in them.
 #[derive(Debug, Clone)]
 pub struct Checked {
     pub definitions: Definitions,
-    /// Of the views that keep states, in the order of their names.
+    /// The plans of the views that keep states, ordered by name.
     pub plans: Vec<Arc<ViewPlan>>,
-    /// The views without aggregate: they are inlined where they are named.
+    /// The staging views: they are inlined where they are named.
     pub staging: BTreeSet<Arc<str>>,
     pub diagnostics: Diagnostics,
     pub streams: Vec<StreamReport>,
     pub views: Vec<ViewReport>,
 }
 
-/// What `check` says of a stream.
+/// What `check` reports about a stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamReport {
     pub stream: Arc<str>,
@@ -47,20 +48,20 @@ pub struct StreamReport {
     pub event_time: String,
     pub id: Option<String>,
     pub dedup_within: Option<String>,
-    /// Memory for remembered ids at 1,000 events a second, over all partitions of one worker.
+    /// Memory for remembered ids at 1,000 events per second, over all partitions of one worker.
     pub dedup_memory_bytes_at_1k_per_s: Option<u64>,
-    /// And local disk.
+    /// Local disk for the same.
     pub dedup_disk_bytes_at_1k_per_s: Option<u64>,
-    /// The `speed.dedup_memory` that this rate asks for, when it is more than the setting.
+    /// The `speed.dedup_memory` that this rate needs, if it exceeds the setting.
     pub dedup_memory_wanted_bytes_at_1k_per_s: Option<u64>,
     pub retention: Option<String>,
 }
 
-/// What `check` says of a view.
+/// What `check` reports about a view.
 #[derive(Debug, Clone, Serialize)]
 pub struct ViewReport {
     pub view: Arc<str>,
-    /// False for a view without aggregate.
+    /// False for a staging view.
     pub keeps_states: bool,
     pub reads: Vec<Arc<str>>,
     pub keys: Vec<String>,
@@ -68,9 +69,9 @@ pub struct ViewReport {
     pub windows: Vec<RangeExplanation>,
     pub ladder: Vec<String>,
     pub states: Vec<StateExplanation>,
-    /// Columns whose answers are estimates.
+    /// Columns whose values are estimates.
     pub approximate: Vec<String>,
-    /// Of a view over a JOIN: what is kept of its edges.
+    /// For a view over a JOIN: what is kept of its edges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<LinksExplanation>,
     pub schedule: Option<String>,
@@ -86,13 +87,13 @@ pub struct ColumnReport {
     pub approximate: bool,
 }
 
-/// Reads and checks the definitions of a project's folder. `now` is when the next runs are counted from.
+/// Reads and checks the definitions in a project's folder. The next runs are counted from `now`.
 ///
 /// Errors are those of reading; mistakes are in [`Checked::diagnostics`].
 pub async fn check_project(project: &Path, functions: &Functions, now: Micros) -> Result<Checked> {
     let (definitions, found) = parse::load_project(project)?;
     let mut checked = check_definitions(definitions, functions, now).await;
-    // A view is not to blame for a stream whose definition was left out as wrong.
+    // A view is not at fault when the definition of its stream was left out because of a mistake.
     checked.diagnostics.0.retain(|planned| !unknown_relation(&planned.message).is_some_and(|name| is_left_out(name, &found)));
     let mut diagnostics = found;
     diagnostics.extend(checked.diagnostics.0);
@@ -101,7 +102,7 @@ pub async fn check_project(project: &Path, functions: &Functions, now: Micros) -
     Ok(checked)
 }
 
-/// Plans definitions that are at hand.
+/// Checks and plans definitions that are already parsed.
 pub async fn check_definitions(definitions: Definitions, functions: &Functions, now: Micros) -> Checked {
     let planner = Planner::new(&definitions, functions.clone());
     let mut checked = Checked {
@@ -127,31 +128,32 @@ pub async fn check_definitions(definitions: Definitions, functions: &Functions, 
     }
     checked.plans.sort_by(|a, b| a.view.cmp(&b.view));
     checked.diagnostics.sort();
-    // A staging view's mistake is found again by each view that names it.
+    // Each view that names a staging view finds its mistake again.
     checked.diagnostics.0.dedup();
     checked.definitions = definitions;
     checked
 }
 
 impl Checked {
-    /// Tells the cost of remembered ids for this `speed.dedup_memory`.
+    /// Reports the cost of remembered ids for this `speed.dedup_memory`.
     pub fn with_dedup_memory(mut self, bytes: u64) -> Self {
         self.streams = self.definitions.streams.iter().map(|stream| report_stream(stream, bytes)).collect();
         self
     }
 
-    /// What `explain` says of one view; `None` for a view that keeps nothing or is not there.
+    /// Returns what `explain` shows for one view; `None` for a view that keeps nothing or does not exist.
     pub fn explain(&self, view: &str) -> Option<Explanation> {
         self.plans.iter().find(|plan| &*plan.view == view).map(|plan| explain(plan))
     }
 
-    /// For people to read.
+    /// Returns the report as text.
     pub fn text(&self) -> String {
         text::checked(self)
     }
 }
 
-/// Whether a definition of this name was left out for a mistake of its own; also where that may be, as the name could not be read.
+/// Returns whether a definition of this name was left out because of a mistake of its own. Also true if that is
+/// possible because the name could not be read.
 fn is_left_out(name: &str, found: &Diagnostics) -> bool {
     let errors = found.iter().filter(|found| found.severity == Severity::Error);
     errors.map(|error| error.left_out.as_deref()).any(|left_out| left_out.is_none_or(|left_out| left_out == name))
@@ -224,7 +226,7 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
     }
 }
 
-/// Bytes as a person reads them, rounded up to whole MiB.
+/// Formats bytes for display, rounded up to whole MiB.
 fn mebibytes(bytes: u64) -> String {
     format_bytes(bytes.div_ceil(1 << 20) << 20)
 }

@@ -1,4 +1,4 @@
-//! The command line: arguments in, results on standard output, errors and logs on standard error.
+//! The command line: prints results to standard output, errors and logs to standard error.
 //!
 //! Exit codes: 0 success, 1 a failure, 2 wrong usage.
 
@@ -53,10 +53,10 @@ struct Cli {
 
 #[derive(Debug, Args)]
 struct Global {
-    /// Where the project runs: its settings. Streams and views lie beside it
+    /// Where the project runs: its settings. Streams and views are in the same folder
     #[arg(long, global = true, value_name = "FILE", default_value = FILE_NAME)]
     config: PathBuf,
-    /// Results (and errors) as JSON
+    /// Print results and errors as JSON
     #[arg(long, global = true)]
     json: bool,
     /// What is logged on standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG
@@ -70,52 +70,52 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a new project: settings, a stream, a view
+    /// Create a new project: settings, a stream, a view
     Init(definitions::InitArgs),
-    /// List every mistake in the definitions, and what they come to; needs no service
+    /// List every mistake in the definitions, and what they result in; needs no service
     Check(definitions::CheckArgs),
     /// Show what `apply` would change in the catalog
     Plan(definitions::PlanArgs),
-    /// Put the files' definitions into the catalog
+    /// Write the files' definitions to the catalog
     Apply(definitions::ApplyArgs),
-    /// Show a view's three layers as SQL, and the states kept; needs no service
+    /// Show a view's three layers as SQL, and its kept states; needs no service
     Explain(definitions::ExplainArgs),
-    /// See all layers at work on synthetic payments, with nothing to prepare
+    /// Show all layers at work on synthetic payments, with nothing to prepare
     Demo(layers::DemoArgs),
     /// Apply the definitions, then run all layers in one process
     Up(layers::SpeedArgs),
-    /// Run the speed layer: the log in, checkpoints out
+    /// Run the speed layer: reads the log and commits checkpoints
     Speed(layers::SpeedArgs),
     /// Run the serving layer: answers over HTTP
     Serve(layers::LayerArgs),
-    /// Run batch when it is due, and collect files that nobody needs
+    /// Run batch when it is due, and collect files that are no longer needed
     Scheduler(layers::LayerArgs),
     /// Append files of JSON lines, CSV or Parquet to a stream
     Ingest(ingest::IngestArgs),
-    /// List the records that could not become events, take them out, send them again
+    /// List, export and replay records that could not become events
     DeadLetters(dead_letters::DeadLettersArgs),
     /// Run a view's batch now, or list what ran
     Batch(batch::BatchArgs),
-    /// Ask a view for the row of one key
+    /// Print the row of one key of a view
     Lookup(ask::LookupArgs),
     /// Run a SELECT over views, streams and system tables
     Query(ask::QueryArgs),
     /// Compare what is served with plain SQL over the archive; exit 1 on any difference
     Verify(verify::VerifyArgs),
-    /// Check every file against its checksum, and make again what is damaged; exit 1 when something is left
+    /// Check every file against its checksum and rebuild what is damaged; exit 1 if something is left damaged
     Repair(repair::RepairArgs),
-    /// How far each partition is read, what each view is served from, what ran, and what is wrong
+    /// Show how far each partition is read, what each view is served from, what ran, and what is wrong
     Status(status::StatusArgs),
 }
 
-/// The outcome of a command that worked.
+/// The outcome of a command that ran without an error.
 enum Done {
     Success,
-    /// It worked, and what it found is not good: exit 1 without another word.
+    /// It ran, but found a difference, a mistake or damage: exits with 1, without another message.
     Found,
 }
 
-/// What every command has at hand.
+/// What every command has access to.
 struct Context {
     config: PathBuf,
     output: Output,
@@ -134,7 +134,8 @@ impl Context {
     }
 }
 
-/// The whole command line, with `functions` to plan with. Call it from `main` of a binary that has aggregates of its own.
+/// Runs the whole command line and plans with `functions`. Call it from the `main` of a binary that has its own
+/// aggregates.
 pub fn main(functions: Functions) -> ExitCode {
     let cli = Cli::parse();
     let output = Output { json: cli.global.json };
@@ -150,7 +151,7 @@ pub fn main(functions: Functions) -> ExitCode {
 
 fn run(cli: Cli, functions: Functions) -> Result<Done> {
     logging::start(cli.global.log_level.as_deref(), cli.global.log_format, runs_long(&cli.command))?;
-    // Planning recurses with the depth of a SELECT.
+    // Planning recurses to the depth of a SELECT.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
     let runtime = runtime.map_err(|error| Error::from(error).with("while", "starting"))?;
     let context = Context { config: cli.global.config, output: Output { json: cli.global.json }, functions };

@@ -1,5 +1,6 @@
-//! The collector: first marks in the catalog what nobody needs, then, a round later, deletes it. No transaction may name a marked file.
-//! Once an hour it also looks for orphans: files whose writer died before it could commit them.
+//! The collector deletes files that are no longer needed: it marks them in the catalog first and deletes them one round
+//! later. No transaction may name a marked file. Once an hour it also looks for orphans: files whose writer died before
+//! it could commit them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +20,12 @@ use types::tiles::Clock;
 use types::{ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
-/// How often a round is tried anew because something was committed meanwhile.
+/// How often a round is retried because a commit came in between.
 const ATTEMPTS: usize = 20;
-/// Every so many rounds (an hour, unless `batch.collect_every` says otherwise) the storage is listed for orphans.
+/// After this many rounds (an hour, unless `batch.collect_every` is set) the storage is listed for orphans.
 const ROUNDS_PER_LISTING: u64 = 60;
 
-/// Collects until told to stop.
+/// Collects until `stop` is cancelled.
 pub async fn run(catalog: Catalog, storage: ObjectStorage, functions: Functions, every: Duration, clock: Clock, stop: CancellationToken) {
     for round in 1u64.. {
         tokio::select! {
@@ -49,13 +50,13 @@ pub async fn run(catalog: Catalog, storage: ObjectStorage, functions: Functions,
     }
 }
 
-/// Deletes files that no transaction named and none can name any more; answers how many.
+/// Deletes files that no transaction named or can name any more; returns how many.
 pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: &Clock) -> Result<usize> {
     let state = catalog.state().await?;
     if let Some(commit) = orphans_commit(&state, Uuid::now_v7(), clock()) {
         catalog.commit(commit).await?;
     }
-    // What is not a name of ours is none of our business.
+    // Objects whose names are not ours are left alone.
     let listed: Vec<ObjectName> = storage.list("").await?.iter().filter_map(|object| object.path.parse().ok()).collect();
     let state = catalog.state().await?;
     let orphans = orphans(&state, &listed);
@@ -67,8 +68,8 @@ pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: 
     Ok(orphans.len())
 }
 
-/// One round; answers what it did. Marking is refused when anything was committed since the state was read: where commits are
-/// frequent it is tried again at once, with the definitions at hand.
+/// Runs one round and returns what it did. Marking is refused if anything was committed since the state was read. Where
+/// commits are frequent it is retried at once, with the definitions already loaded.
 pub async fn collect(catalog: &Catalog, storage: &ObjectStorage, functions: &Functions, clock: &Clock) -> Result<CollectionPlan> {
     let mut registry = None;
     let mut attempt = 1;
@@ -93,7 +94,7 @@ async fn collect_once(
         None => Registry::load(&state, functions).await?,
     };
     let registry = known.insert(registry);
-    // A view without aggregate keeps nothing and has no snapshot to wait for.
+    // A staging view keeps nothing and has no snapshot to wait for.
     let keeps = |view: &DefinitionRecord| view.status == DefinitionStatus::Retired || registry.view(&view.name, view.version).is_some();
     state.definitions.retain(|record| record.kind != DefinitionKind::View || keeps(record));
     let mut retention: BTreeMap<Arc<str>, Duration> = BTreeMap::new();

@@ -1,13 +1,14 @@
-//! Dead letters: records that could not become events, looked at, taken out to be corrected, and sent again.
+//! Dead letters: lists, exports and replays records that could not become events.
 //!
 //! ```text
-//! dead-letter files -> list                                           what there is, and why
-//!                   -> export -> a person corrects -> replay --file   the corrected values
-//!                   -> replay                                         the original bytes (the stream's definition changed)
+//! dead-letter files -> list                                    what there is, and why
+//!                   -> export -> corrections -> replay --file  the corrected values
+//!                   -> replay                                  the original bytes (the stream's definition changed)
 //! ```
 //!
-//! A replay appends new records to the log; from there they are decided like all others. The old record stays a dead letter: its
-//! offset is accounted for as one. What was replayed is remembered in the catalog, so that a repeat does not double.
+//! A replay appends new records to the log; from there they are decided like all others. The old record stays a dead
+//! letter: the ledger accounts for its offset as one. The catalog records what was replayed, so a repeated replay sends
+//! nothing twice.
 
 use std::sync::Arc;
 
@@ -32,18 +33,18 @@ pub use reason::class as reason_class;
 pub use recent::{Recent, recent};
 pub use replay::{Refused, ReplayOptions, ReplaySummary, replay};
 
-/// The header of a replayed record: `topic/partition/offset` of the record it was made from.
+/// The header of a replayed record: `topic/partition/offset` of the original record.
 pub const REPLAYED_FROM: &str = "basestream-replayed-from";
 
-/// A record that could not become an event, with all it consisted of.
+/// A record that could not become an event, with all of its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
     pub stream: Arc<str>,
-    /// The topic it lies in.
+    /// The stream's topic.
     pub source: Arc<str>,
     pub partition: i32,
     pub offset: Offset,
-    /// The log's time for the record.
+    /// The log's timestamp of the record.
     pub timestamp: Option<Micros>,
     pub reason: String,
     pub key: Option<Bytes>,
@@ -51,22 +52,22 @@ pub struct DeadLetter {
     pub headers: Vec<(String, Bytes)>,
 }
 
-/// Which dead letters are meant: those that fit everything that is given.
+/// Selects the dead letters that match every given condition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection {
     pub partition: Option<i32>,
     pub offset: Option<Offset>,
-    /// A part of the reason, or of the reason as it is counted.
+    /// A substring of the reason, or of the reason as it is counted.
     pub reason: Option<String>,
-    /// The log took the record at this time or later.
+    /// The log received the record at this time or later.
     pub since: Option<Micros>,
 }
 
-/// A dead-letter file that cannot be read. The others are read all the same.
+/// A dead-letter file that cannot be read. The others are still read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DamagedFile {
     pub file: String,
-    /// How many dead letters it held.
+    /// How many dead letters it holds.
     pub rows: i64,
     pub error: String,
 }

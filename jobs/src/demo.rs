@@ -1,10 +1,11 @@
-//! `demo`: the whole way on synthetic payments, in one process and one folder, with every answer checked.
+//! Implements `demo`: runs all layers on synthetic payments, in one process and one folder, and checks every answer.
 //!
 //! ```text
 //! traffic -- feed --> log -> up (speed, batch, serving) -> answers -> checks
 //! ```
 //!
-//! It asks over HTTP as any client would, so that what it shows is what a user can do; the commands to do so are its last lines.
+//! The demo queries over HTTP like any client, so whatever it shows, a user can do too. It ends by printing the
+//! commands for that.
 
 use std::path::PathBuf;
 
@@ -37,18 +38,18 @@ use script::Script;
 use show::Narrator;
 use traffic::{Traffic, TrafficSettings};
 
-/// The least history that holds all rings.
+/// The smallest history that contains all rings.
 pub const LEAST_EVENTS: u64 = 1_000;
 
-/// What `basestream demo` was asked for.
+/// The options of `basestream demo`.
 #[derive(Debug, Clone)]
 pub struct DemoOptions {
-    /// End after the checks, instead of staying up with live traffic.
+    /// End after the checks, instead of continuing with live traffic.
     pub once: bool,
-    /// Records of history.
+    /// How many records of history to generate.
     pub events: u64,
     pub seed: u64,
-    /// Where the data is kept; a temporary folder, deleted at the end, when absent.
+    /// Where the data is kept. If absent, in a temporary folder that is deleted at the end.
     pub dir: Option<PathBuf>,
 }
 
@@ -58,27 +59,27 @@ impl Default for DemoOptions {
     }
 }
 
-/// What came of a demo. A process ends well with [`Outcome::is_verified`] after `--once`, else without [`Outcome::has_failed`]: whoever
-/// stopped it had seen enough.
+/// The outcome of a demo. With `--once` a process succeeds if [`Outcome::is_verified`], otherwise if not
+/// [`Outcome::has_failed`]: a user may stop it at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// Empty when it was stopped before.
+    /// Empty if the demo was stopped before the checks.
     pub checks: Vec<Check>,
 }
 
 impl Outcome {
-    /// True when everything was checked and right.
+    /// True if everything was checked and is right.
     pub fn is_verified(&self) -> bool {
         !self.checks.is_empty() && !self.has_failed()
     }
 
-    /// True when something was checked and wrong.
+    /// True if a check failed.
     pub fn has_failed(&self) -> bool {
         self.checks.iter().any(|check| !check.passed)
     }
 }
 
-/// Runs the demo until it is done (`once`) or told to stop.
+/// Runs the demo until it is done (`once`) or `stop` is cancelled.
 pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<Outcome> {
     if options.events < LEAST_EVENTS {
         return Err(Error::input("the demo needs some history")

@@ -1,15 +1,15 @@
-//! `ingest`: files of JSON lines, CSV or Parquet (or standard input) into a stream's log.
+//! Implements `ingest`: appends files of JSON lines, CSV or Parquet (or standard input) to a stream's log.
 //!
 //! ```text
-//! reader -> JSON value -> decode (the same rules as the speed layer's) -> append to the log -> remember the place
+//! reader -> JSON value -> decode (the same rules as the speed layer's) -> append to the log -> save the position
 //! ```
 //!
-//! A repeat does not double: after each acknowledged batch the place in the file is saved under a name of the file's content.
-//! Between the log's acknowledgement and that save lies one batch: after a crash there it is appended again, and the stream's
-//! deduplication takes it out, when the stream has an id and the repeat comes within `dedup_within`.
+//! A repeat appends nothing twice: after each acknowledged batch the position in the file is saved under a name derived
+//! from the file's content. After a crash between the log's acknowledgement and that save, one batch is appended again.
+//! Deduplication removes it if the stream has an id and the repeat comes within `dedup_within`.
 //!
-//! One append is under way at a time, so that a file's order is the log's order in each partition; the next batches are read
-//! and checked meanwhile.
+//! One append is in flight at a time, so in each partition the records have the order of the file. Meanwhile the next
+//! batches are read and checked.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,10 +42,10 @@ pub use survey::{Survey, survey};
 use fingerprint::{Fingerprint, Place};
 use read::{Batch, LeftOut, Message, REJECTED_TOLD, Reading, merge};
 
-/// Remembers how far files are in the log.
+/// Remembers how much of each file is in the log.
 #[async_trait]
 pub trait Progress: Send + Sync {
-    /// How much was saved under this name; 0 when nothing was.
+    /// Returns how much was saved under this name; 0 if nothing was.
     async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64>;
 
     async fn save(&self, stream: &str, fingerprint: &str, done: i64) -> Result<()>;
@@ -54,13 +54,13 @@ pub trait Progress: Send + Sync {
 /// How to read an input.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// By the file's name when absent; standard input is JSON lines.
+    /// If absent, chosen by the file's name; standard input is JSON lines.
     pub format: Option<Format>,
-    /// Of CSV; guessed from the header when absent.
+    /// The delimiter of CSV; guessed from the header if absent.
     pub delimiter: Option<u8>,
-    /// Records that are no events of the stream go to the log too, and from there to the dead letters.
+    /// Also append records that are no events of the stream. They become dead letters.
     pub produce_invalid: bool,
-    /// Records of one append at most.
+    /// The maximum number of records of one append.
     pub batch_records: usize,
 }
 
@@ -70,13 +70,13 @@ impl Default for Options {
     }
 }
 
-/// Where an ingest stands.
+/// The progress of an ingest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IngestProgress {
-    /// Records the log acknowledged in this run.
+    /// Records that the log acknowledged in this run.
     pub records: i64,
     pub rejected: i64,
-    /// Bytes of the input read (as stored: compressed).
+    /// Bytes read of the stored (possibly compressed) input.
     pub bytes_done: u64,
     /// `None` for standard input.
     pub bytes_total: Option<u64>,
@@ -90,26 +90,27 @@ pub struct Rejected {
     pub error: String,
 }
 
-/// What an ingest did.
+/// The result of an ingest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary {
-    /// Records the log acknowledged in this run.
+    /// Records that the log acknowledged in this run.
     pub records: i64,
-    /// In the log already, from an earlier run.
+    /// Records that an earlier run had appended.
     pub skipped: i64,
     /// Records read in this run that are no events of the stream.
     pub rejected: i64,
-    /// Records of the file that are not in the log, as they are no events of the stream: of this run and of earlier ones.
+    /// Records of the file that are not in the log because they are no events of the stream, of this run and of earlier
+    /// ones.
     pub left_out: i64,
-    /// The first of the rejected ones, at most 20.
+    /// The first rejected records, at most 20.
     pub first_rejected: Vec<Rejected>,
     pub elapsed: Duration,
 }
 
 /// Appends all records of an input to a stream's topic, which must exist.
 ///
-/// Fails as input when the file is not of its format or lacks a NOT NULL column (before anything is appended); an error on the
-/// way leaves what was acknowledged in the log and remembered, so that a repeat goes on from there.
+/// Errors: `Input` if the file is not of its format or lacks a NOT NULL column; nothing is appended then. After a later
+/// error what was acknowledged stays in the log and is remembered, so a repeat continues from there.
 pub async fn ingest(
     log: &dyn Log,
     progress: &dyn Progress,
@@ -148,7 +149,7 @@ pub async fn ingest(
     Ok(summary)
 }
 
-/// The place in a file, and where it is remembered. Standard input has no name and is not remembered.
+/// The position in a file, and where it is saved. Standard input has no name and its position is not saved.
 struct Taken<'a> {
     progress: &'a dyn Progress,
     stream: Arc<str>,
@@ -170,8 +171,8 @@ impl<'a> Taken<'a> {
         Ok(taken)
     }
 
-    /// After an error of the reader: keeps the place also for the file as it will be when the record that is wrong is corrected,
-    /// and says what a repeat does.
+    /// Handles an error of the reader: saves the position also under the name that the file will have once the wrong
+    /// record is corrected, and adds to the error what a repeat does.
     async fn stopped(&self, error: Error, sound_bytes: Option<u64>) -> Result<Error> {
         let Place { done, left_out } = self.place;
         let corrected = match (&self.fingerprint, sound_bytes) {
@@ -193,7 +194,8 @@ impl<'a> Taken<'a> {
         Ok(left_out.into_iter().fold(error, |error, told| error.with("left out", told)))
     }
 
-    /// The number of those left out goes first: too many are looked for again, too few would be lost.
+    /// The count of records left out is saved first: a count too high costs a search, a count too low would lose
+    /// records.
     async fn advance(&mut self, batch: &Batch) -> Result<()> {
         let left_out = batch.left_out - batch.made_up;
         self.place.done += batch.consumed;

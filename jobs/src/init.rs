@@ -1,4 +1,5 @@
-//! `init`: a new project's files, from a template or fitted to a file of events. Nothing that is there is overwritten.
+//! Implements `init`: creates the files of a new project, from a template or fitted to a file of events. It overwrites
+//! nothing.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -17,31 +18,32 @@ const STREAM: &str = include_str!("init/transactions.sql");
 const VIEW: &str = include_str!("init/device_velocity.sql");
 const GITIGNORE: &str = "/data/\n";
 
-/// What `apply` refuses to change later, and what not: see `apply::compatible`.
+/// What `apply` refuses to change later, and what it allows: see `apply::compatible`.
 const FINAL: &str = "
 final once applied: a stream's topic, event_time, id and key, and the types of its columns
 may change later:   columns added (nullable), dropped or made nullable, their paths, dedup_within, retention; views altogether";
 
-/// What was made.
+/// What `init` created.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Initialised {
     pub folder: PathBuf,
     pub written: Vec<PathBuf>,
-    /// There already, and left as they were.
+    /// Files that already existed and were left unchanged.
     pub kept: Vec<PathBuf>,
     pub stream: String,
     pub view: String,
-    /// `column=value` as a lookup takes it, of the file's newest event; empty for a view without keys.
+    /// `column=value`, as `lookup` takes it, from the file's newest event; empty for a view without keys.
     pub example_key: String,
-    /// What was taken for what, and why.
+    /// Which columns were chosen for what, and why.
     pub picked: Vec<String>,
     /// The commands to try next.
     pub next: Vec<String>,
 }
 
-/// Makes a project in `folder`; with `from` its stream fits that file, and its view counts by a key that the file seems to have.
+/// Creates a project in `folder`. With `from` its stream fits that file, and its view counts by a likely key of the
+/// file.
 ///
-/// Errors: `Input` for a file from which no stream can be told, `Unavailable` when the folder cannot be written.
+/// Errors: `Input` for a file from which no stream can be guessed, `Unavailable` if the folder cannot be written.
 pub fn init(folder: &Path, from: Option<&Path>, shape: Shape) -> Result<Initialised> {
     let template = match from {
         Some(file) => fitted(file, shape)?,
@@ -78,7 +80,7 @@ struct Template {
     stream: String,
     view: String,
     example_key: String,
-    /// Stream, view.
+    /// The stream's and the view's text.
     files: [String; 2],
     event_clock: bool,
     picked: Vec<String>,
@@ -122,7 +124,7 @@ fn picked(stream: &StreamDefinition, why_key: &str) -> Vec<String> {
 }
 
 impl Initialised {
-    /// Writes a file unless there is one.
+    /// Writes a file unless it exists.
     fn put(&mut self, name: &str, text: &str) -> Result<()> {
         use std::io::Write;
         let path = self.folder.join(name);
@@ -141,7 +143,7 @@ impl Initialised {
         Ok(())
     }
 
-    /// For people to read.
+    /// Returns the result as text.
     pub fn text(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         lines.extend(self.written.iter().map(|file| format!("wrote {}", self.folder.join(file).display())));
@@ -179,14 +181,14 @@ fn next(folder: &Path, from: Option<&Path>, shape: Shape, made: &Initialised) ->
     commands
 }
 
-/// The file's path as the project's folder has it too, without steps up.
+/// Returns the file's absolute path without `..`, which is also valid from the project's folder.
 fn from_anywhere(file: &Path) -> PathBuf {
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
     let steps_up = absolute.components().any(|part| part == Component::ParentDir);
     if steps_up { std::fs::canonicalize(&absolute).unwrap_or(absolute) } else { absolute }
 }
 
-/// What `ingest` needs to be told too.
+/// Returns the options that `ingest` needs as well.
 fn options(shape: Shape) -> String {
     let format = shape.format.map(|format| match format {
         Format::JsonLines => " --format jsonl",
@@ -205,12 +207,12 @@ fn shell_word(text: &str) -> String {
     if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// The columns that can be summed.
+/// Whether a column can be summed.
 fn is_number(column_type: &ColumnType) -> bool {
     matches!(column_type, ColumnType::Int | ColumnType::BigInt | ColumnType::Double | ColumnType::Decimal { .. })
 }
 
-/// A column that may be a key: text or a whole number, no time, no id of the event.
+/// Whether a column may be a key: text or a whole number, neither a time nor the event's id.
 fn may_be_key(stream: &StreamDefinition, name: &str) -> bool {
     stream.id.as_deref() != Some(name) && stream.event_time != name
 }

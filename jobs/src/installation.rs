@@ -1,4 +1,4 @@
-//! An installation: the services that settings name, opened, and the parts that are made of them.
+//! An installation: opens the services that the settings name, and builds the layers on them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::scheduler::Scheduler;
 
 pub use types::tiles::Clock;
 
-/// How often a serving node asks whether the catalog moved.
+/// How often a serving node checks whether the catalog changed.
 const NODE_POLL: Duration = Duration::from_millis(200);
 
-/// One installation, as one process has it open. Cheap to clone.
+/// One installation, as opened by one process. Cheap to clone.
 ///
 /// ```no_run
 /// # async fn example() -> types::Result<()> {
@@ -47,14 +47,14 @@ pub struct Installation {
     pub storage: ObjectStorage,
     pub log: Arc<dyn Log>,
     pub functions: Functions,
-    /// Names this process in leases and groups; unique.
+    /// Identifies this process in leases and groups; unique.
     pub worker: String,
     cache: Arc<OnceLock<tempfile::TempDir>>,
 }
 
 impl Installation {
-    /// Opens storage, catalog and log, and makes what is missing of them. A Kafka log is reached when it is first used, so that
-    /// questions are answered without it.
+    /// Opens storage, catalog and log, and creates what is missing. A Kafka log is contacted on first use, so queries
+    /// work without it.
     ///
     /// Errors: `Input` for a wrong URL, `Unavailable` for a service that does not answer; they name the setting.
     pub async fn open(settings: &Settings, functions: Functions) -> Result<Installation> {
@@ -66,19 +66,21 @@ impl Installation {
         Ok(Installation { settings: settings.clone(), catalog, storage, log, functions, worker, cache: Arc::default() })
     }
 
-    /// The speed layer's workers, as many as the settings say. With `fresh` their uncheckpointed layers are seen by a node of this process.
+    /// Returns the speed layer's workers, as many as the settings say. With `fresh`, a node of this process sees their
+    /// fresh layers.
     pub fn speed_workers(&self, fresh: Option<Fresh>) -> Vec<Speed> {
         let workers = self.settings.speed.workers.max(1);
         let name = |number: u32| if number == 0 { self.worker.clone() } else { format!("{}-{number}", self.worker) };
         (0..workers).map(|number| self.speed_of(&name(number), workers, fresh.as_ref().map(Fresh::for_worker))).collect()
     }
 
-    /// One worker of the speed layer, alone in its process. `worker` must be unique among the installation's workers.
+    /// Returns one worker of the speed layer, alone in its process. `worker` must be unique among the installation's
+    /// workers.
     pub fn speed(&self, worker: &str, fresh: Option<Fresh>) -> Speed {
         self.speed_of(worker, 1, fresh)
     }
 
-    /// One of so many workers, which share what a process may hold.
+    /// Returns one of `workers` workers, which share the process's memory limits.
     fn speed_of(&self, worker: &str, workers: u32, fresh: Option<Fresh>) -> Speed {
         let speed = &self.settings.speed;
         let share = |bytes: u64| to_usize(bytes / u64::from(workers));
@@ -103,13 +105,13 @@ impl Installation {
         }
     }
 
-    /// Where ids are remembered that make duplicates known.
+    /// Returns where and how ids are remembered for deduplication.
     pub fn dedup(&self) -> speed::DedupSettings {
         let folder = self.settings.cache_dir().join("dedup");
         speed::DedupSettings { memory_bytes: to_usize(self.settings.speed.dedup_memory), folder }
     }
 
-    /// The batch layer.
+    /// Returns the batch layer.
     pub fn batch(&self) -> Batch {
         let settings = batch::BatchSettings {
             memory_limit_bytes: to_usize(self.settings.batch.memory_limit),
@@ -127,7 +129,7 @@ impl Installation {
         }
     }
 
-    /// What runs batch when it is due.
+    /// Returns the scheduler, which runs batch when it is due.
     pub fn scheduler(&self) -> Scheduler {
         Scheduler {
             batch: self.batch(),
@@ -137,12 +139,13 @@ impl Installation {
         }
     }
 
-    /// A serving node with the catalog's present state loaded. With `fresh` it also answers from this process's uncheckpointed layers.
+    /// Returns a serving node with the catalog's current state loaded. With `fresh` it also answers from this process's
+    /// fresh layers.
     pub async fn node(&self, fresh: Option<Fresh>) -> Result<Node> {
         self.open_node(fresh, false).await
     }
 
-    /// The same, answering before its snapshots are copied.
+    /// Like [`Installation::node`], but the node answers before its snapshots are copied.
     pub async fn node_at_once(&self, fresh: Option<Fresh>) -> Result<Node> {
         self.open_node(fresh, true).await
     }
@@ -163,7 +166,7 @@ impl Installation {
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await
     }
 
-    /// The time as of which a batch run prunes.
+    /// Returns the time as of which a batch run prunes.
     pub fn run_time(&self) -> RunTime {
         match self.settings.serving.clock {
             ClockKind::Wall => RunTime::At(now()),
@@ -171,7 +174,8 @@ impl Installation {
         }
     }
 
-    /// Puts definitions into the catalog, after checking them, and creates their topics. With `prune` what they do not name is retired.
+    /// Checks definitions, writes them to the catalog and creates their topics. With `prune`, definitions that are not
+    /// among them are retired.
     ///
     /// Errors: `Input` with every mistake found, or for a change that archived events would not survive.
     pub async fn apply(&self, definitions: &Definitions, prune: bool) -> Result<Changes> {
@@ -179,7 +183,7 @@ impl Installation {
         self.apply_checked(&checked, prune).await
     }
 
-    /// [`Installation::apply`] for definitions that are checked already.
+    /// Like [`Installation::apply`], for definitions that are already checked.
     pub async fn apply_checked(&self, checked: &Checked, prune: bool) -> Result<Changes> {
         checked.diagnostics.clone().into_result()?;
         let target =
@@ -187,7 +191,7 @@ impl Installation {
         apply::apply(&target, &checked.definitions, &checked.staging, prune, now()).await
     }
 
-    /// A live stream, by its name.
+    /// Returns a live stream by its name.
     pub async fn stream(&self, name: &str) -> Result<Arc<StreamDefinition>> {
         let state = self.catalog.state().await?;
         let Some(record) = state.active(DefinitionKind::Stream, name) else {
@@ -198,7 +202,7 @@ impl Installation {
         parse::parse_stream(&record.sql).map(Arc::new)
     }
 
-    /// Appends a file's records to a stream's log; a repeat goes on where the last one ended.
+    /// Appends a file's records to a stream's log; a repeat continues where the last run ended.
     pub async fn ingest(
         &self,
         stream: &str,
@@ -212,18 +216,19 @@ impl Installation {
         crate::ingest::ingest(&*self.log, &remembered, definition, input, options, on_progress).await
     }
 
-    /// Recomputes a view now and publishes its snapshot; `progress` hears of events read. `Conflict`: another process is running it.
+    /// Recomputes a view now and publishes its snapshot; `progress` is called with the events read. Errors: `Conflict`
+    /// if another process is running it.
     pub async fn run_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         let request = RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: self.run_time() };
         self.batch().run(request, clock(), progress).await
     }
 
-    /// Lets go of the catalog; storage and log are let go when the last clone is dropped.
+    /// Closes the catalog; storage and log are closed when the last clone is dropped.
     pub async fn close(&self) {
         self.catalog.close().await;
     }
 
-    /// This process's folder of local copies; it goes when the last clone is dropped.
+    /// Returns this process's folder of local copies; it is deleted when the last clone is dropped.
     fn cache(&self) -> Result<std::path::PathBuf> {
         if let Some(folder) = self.cache.get() {
             return Ok(folder.path().to_path_buf());
@@ -242,7 +247,7 @@ impl std::fmt::Debug for Installation {
     }
 }
 
-/// Remembers places in files in the catalog.
+/// Stores positions in files in the catalog.
 struct CatalogProgress {
     catalog: Catalog,
 }
@@ -261,12 +266,12 @@ impl crate::ingest::Progress for CatalogProgress {
     }
 }
 
-/// The wall clock, in microseconds since 1970.
+/// Returns the wall clock, in microseconds since 1970.
 pub fn now() -> Micros {
     chrono::Utc::now().timestamp_micros()
 }
 
-/// [`now`] as the parts take it.
+/// [`now`] in the form that the layers take.
 pub fn clock() -> Clock {
     Arc::new(now)
 }

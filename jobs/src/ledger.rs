@@ -1,9 +1,11 @@
-//! The ledger: is every record counted, once? Proven by reading files, never the counters of the code that wrote them.
+//! The ledger proves that every record is counted exactly once. It reads the files and never uses the counters of the
+//! code that wrote them.
 //!
-//! - Per partition and checkpoint ([`partitions`]): `end - start = archived + duplicate + dead-lettered + absent`. What is
-//!   archived and dead-lettered is counted from the files' rows; duplicates and absent offsets leave no row, they are the record's.
-//! - Per view ([`view`]): `archived = filtered + expired + sum(__events)`. The left side and the first two are counted by plain
-//!   SQL over the archive, the events from the state rows of snapshot and segments.
+//! - Per partition and checkpoint ([`partitions`]): `end - start = archived + duplicate + dead-lettered + absent`.
+//!   Archived and dead-lettered records are counted from the files' rows. Duplicates and absent offsets leave no row;
+//!   their counts come from the checkpoint's record.
+//! - Per view ([`view`]): `archived = filtered + expired + sum(__events)`. Plain SQL over the archive counts the first
+//!   three; the events are counted from the state rows of snapshot and segments.
 
 mod partitions;
 mod view;

@@ -1,7 +1,8 @@
-//! What runs when, and the `basestream` command line.
+//! The `basestream` command line, and what runs when.
 //!
-//! [`Installation`] opens what settings name and makes the layers of it; everything the command line does can be done from code
-//! (see `examples/embedded.rs`), and [`cli::main`] is a whole command line for a binary with functions of its own.
+//! [`Installation`] opens the services that the settings name and builds the layers on them. Whatever the command line
+//! does can also be done from code (see `examples/embedded.rs`). [`cli::main`] is a whole command line for a binary
+//! with its own functions.
 //!
 //! ```text
 //! init -> check -> plan, apply -> ingest -> up (speed, scheduler, serve) -> lookup, query -> verify, status

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Events, states and answers are made of many short-lived pieces.
+/// Events, states and answers consist of many short-lived allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,5 @@
-//! Results on standard output, as text or JSON; errors on standard error. A reader that has gone away (`| head`) is no error.
+//! Prints results to standard output, as text or JSON, and errors to standard error. A closed pipe (`| head`) is no
+//! error.
 
 use std::io::{ErrorKind as IoErrorKind, Write};
 
@@ -7,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
-/// How results are shown.
+/// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Output {
     pub json: bool,
@@ -23,20 +24,20 @@ impl Output {
         print_line(&printed)
     }
 
-    /// Prints an error on standard error: `error: ..` with a line for each fact, or `{"error": {..}}`.
+    /// Prints an error to standard error: `error: ..` with a line for each fact, or `{"error": {..}}`.
     pub fn print_error(self, error: &Error) {
         let text = if self.json { json!({ "error": error_json(error) }).to_string() } else { error_text(error) };
-        // Where there is no standard error, there is nobody to tell.
+        // A failure to write to standard error cannot be reported anywhere.
         let _ = writeln!(std::io::stderr().lock(), "{text}");
     }
 }
 
-/// Writes a line to standard output; done when nobody reads it.
+/// Writes a line to standard output; does nothing once the reader has closed it.
 pub fn print_line(text: &str) -> Result<()> {
     OutputWriter::default().write(format!("{text}\n").as_bytes())
 }
 
-/// Writes to standard output piece by piece, until nobody reads it any more.
+/// Writes to standard output piece by piece, until the reader closes it.
 #[derive(Debug, Default)]
 pub struct OutputWriter {
     closed: bool,
@@ -56,7 +57,7 @@ impl OutputWriter {
         Ok(())
     }
 
-    /// True when the reader has gone away.
+    /// True once the reader has closed the output.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -66,7 +67,7 @@ fn unwritable(error: &std::io::Error) -> Error {
     Error::unavailable(format!("standard output cannot be written: {error}"))
 }
 
-/// A plain table without frames around its rows.
+/// Formats a plain table without frames around its rows.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -79,7 +80,7 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// A cell's first line: more of them would blow up its row and pad all others.
+/// Returns a cell's first line: more lines would stretch its row and pad all others.
 pub fn one_line(cell: &str) -> String {
     match cell.trim_end().split_once('\n') {
         Some((first, _)) => format!("{} ..", first.trim_end()),

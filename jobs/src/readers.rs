@@ -1,4 +1,4 @@
-//! Who reads which partitions: seen from the checkpoints that were committed of late, as the catalog is all that processes share.
+//! Which processes read which partitions, as far as recent checkpoints show: processes share only the catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use serde::Serialize;
 use types::tiles::Micros;
 use types::vector::PartitionId;
 
-/// A checkpoint is of late for this many intervals.
+/// A checkpoint is recent for this many intervals.
 const INTERVALS: u32 = 3;
 
-/// A process of the speed layer, and what it reads.
+/// A process of the speed layer, and the partitions it reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reader {
     pub process: String,
@@ -19,7 +19,7 @@ pub struct Reader {
     pub partitions: usize,
 }
 
-/// The processes that committed partitions' newest checkpoints of late.
+/// Returns the processes that committed a partition's newest checkpoint recently.
 pub fn readers(state: &CatalogState, checkpoint_interval: Duration, now: Micros) -> Vec<Reader> {
     let mut found: BTreeMap<&str, (BTreeSet<&str>, usize)> = BTreeMap::new();
     for checkpoint in newest(state, now.saturating_sub(micros(checkpoint_interval * INTERVALS))).into_values() {
@@ -35,14 +35,15 @@ pub fn readers(state: &CatalogState, checkpoint_interval: Duration, now: Micros)
     found.into_iter().map(reader).collect()
 }
 
-/// How many partitions another process than that of `worker` reads, by its checkpoints of late and after `begun`.
+/// Returns how many partitions are read by other processes than that of `worker`, by their recent checkpoints after
+/// `begun`.
 pub fn read_elsewhere(state: &CatalogState, worker: &str, checkpoint_interval: Duration, begun: Micros, now: Micros) -> usize {
     let of_late = now.saturating_sub(micros(checkpoint_interval * INTERVALS));
     let newest = newest(state, of_late.max(begun));
     newest.into_values().filter(|checkpoint| process_of(&checkpoint.worker) != process_of(worker)).count()
 }
 
-/// Of each partition the newest checkpoint, if it was committed after `since`.
+/// Returns the newest checkpoint of each partition, if it was committed after `since`.
 fn newest(state: &CatalogState, since: Micros) -> BTreeMap<&PartitionId, &CheckpointRecord> {
     let mut newest: BTreeMap<&PartitionId, &CheckpointRecord> = BTreeMap::new();
     for checkpoint in state.checkpoints.iter().filter(|checkpoint| checkpoint.committed_at > since) {
@@ -56,7 +57,7 @@ fn newest(state: &CatalogState, since: Micros) -> BTreeMap<&PartitionId, &Checkp
     newest
 }
 
-/// The second and later workers of a process have its name and a number: `4711-1a2b3c4d-2`.
+/// The second and later workers of a process have its name with a number: `4711-1a2b3c4d-2`.
 fn process_of(worker: &str) -> &str {
     match worker.rsplit_once('-') {
         Some((process, number)) if process.contains('-') && number.len() < 3 && number.bytes().all(|byte| byte.is_ascii_digit()) => process,

@@ -1,11 +1,12 @@
-//! `repair`: is every file that the catalog names what was written? And what is not is made again.
+//! Implements `repair`: checks every file that the catalog names, and rebuilds damaged ones.
 //!
 //! ```text
 //! files --check--> damage --plan--> steps --act--> outcomes
 //! ```
 //!
-//! States are rebuilt from the archive, snapshots by a run that is asked for, archive and dead-letter files from the log, as far back
-//! as the log goes. What the log no longer has is lost: with `accept_gap` that is recorded, and without it said.
+//! States are rebuilt from the archive, snapshots by requesting a run, archive and dead-letter files from the log, as
+//! far back as it goes. What the log no longer has is lost: with `accept_gap` it is recorded as lost, otherwise it is
+//! reported.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -30,50 +31,50 @@ mod reread;
 pub use check::{Checked, Damaged, Progress};
 pub use plan::{Action, LogFacts, Step, plan};
 
-/// What is asked of a repair.
+/// The options of a repair.
 #[derive(Debug, Clone, Default)]
 pub struct RepairOptions {
-    /// Files of this stream alone, and of the views that read it.
+    /// Only files of this stream, and of the views that read it.
     pub stream: Option<Arc<str>>,
-    /// Say what would be done, and do nothing.
+    /// Report what would be done, and do nothing.
     pub dry_run: bool,
     /// Record as lost what the log no longer has.
     pub accept_gap: bool,
 }
 
-/// What was found, and what became of it.
+/// What a repair found and did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     pub files: usize,
     pub bytes: u64,
     pub dry_run: bool,
     pub steps: Vec<Outcome>,
-    /// Offsets recorded as lost, of this repair and of before.
+    /// Offsets recorded as lost, by this repair and earlier ones.
     pub gaps: Vec<String>,
 }
 
-/// One step and what became of it.
+/// One step and its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     #[serde(flatten)]
     pub step: Step,
-    /// Null: not done (a dry run, or an action that is none).
+    /// Null if nothing was done (a dry run, or an action that does nothing).
     pub done: Option<String>,
-    /// Why it could not be done.
+    /// Why the step failed.
     pub failed: Option<String>,
 }
 
 impl Report {
-    /// True when no file is damaged (any more).
+    /// True if no file is damaged any more.
     pub fn is_whole(&self) -> bool {
         self.steps.iter().all(|outcome| outcome.done.is_some() || outcome.step.action.is_harmless())
     }
 }
 
-/// Checks every file, plans, and acts. `progress` hears of bytes read.
+/// Checks every file, plans the steps, and carries them out. `progress` is called with the bytes read.
 ///
-/// Errors: `NotFound` for a stream that there is not, `Unavailable` when a service does not answer. What one step fails with is in its
-/// outcome.
+/// Errors: `NotFound` for an unknown stream, `Unavailable` if a service does not answer. The failure of a single step
+/// is in its outcome.
 pub async fn repair(
     installation: &Installation,
     options: &RepairOptions,
@@ -125,7 +126,7 @@ async fn repair_pinned(
     })
 }
 
-/// Damage becomes known to all, and files that were called damaged and are whole are cleared.
+/// Records the damage in the catalog, and clears files that were marked damaged but are intact.
 async fn record(installation: &Installation, state: &CatalogState, checked: &Checked) -> Result<()> {
     let found_at = now();
     let damage = |damaged: &Damaged| {
@@ -145,7 +146,7 @@ async fn record(installation: &Installation, state: &CatalogState, checked: &Che
     Ok(())
 }
 
-/// What the log says of the streams that have damaged files.
+/// Returns what the log knows of the streams that have damaged files.
 async fn logs_of(installation: &Installation, state: &CatalogState, damaged: &[Damaged]) -> BTreeMap<Arc<str>, LogFacts> {
     let mut logs = BTreeMap::new();
     for stream in damaged.iter().filter(|damaged| plan::is_from_log(&damaged.file)).filter_map(|damaged| damaged.file.subject.clone()) {
@@ -173,7 +174,7 @@ async fn log_of(installation: &Installation, state: &CatalogState, stream: &Arc<
     Ok(LogFacts::Known { identity, bounds: bounds.into_iter().map(|bounds| (bounds.partition, (bounds.begin, bounds.end))).collect() })
 }
 
-/// The files of these records that are not marked for deletion.
+/// Returns the files of these records that are not marked for deletion.
 fn named(state: &CatalogState) -> impl Iterator<Item = &FileRecord> {
     state.files.iter().filter(|file| !file.marked_for_deletion)
 }

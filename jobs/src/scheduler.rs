@@ -1,4 +1,5 @@
-//! The scheduler: what runs when. One run of a view at a time across processes, missed runs caught up once, failed runs retried.
+//! The scheduler runs batch when it is due. A view runs in one process at a time, missed runs are caught up once, and
+//! failed runs are retried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,21 +20,21 @@ mod rebuild_states;
 pub use due::{Due, due_runs};
 pub use rebuild_states::{Tried, rebuildable};
 
-/// How often the catalog is asked what is due.
+/// How often the catalog is checked for due runs.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The scheduler of one process. Several may run: a lease per view lets one of them run it.
+/// The scheduler of one process. Several may run: a lease per view ensures that only one of them runs it.
 pub struct Scheduler {
     pub batch: Batch,
     pub clock: Clock,
-    /// The time as of which runs prune: the wall's, or the streams' own.
+    /// Whether runs prune as of the streams' event time, instead of the wall clock.
     pub event_clock: bool,
-    /// Which damaged files it tried to rebuild.
+    /// The damaged files that it tried to rebuild.
     pub tried: Tried,
 }
 
 impl Scheduler {
-    /// Runs what falls due until told to stop; a run under way is finished first.
+    /// Runs what is due until `stop` is cancelled; a run in progress is finished first.
     pub async fn run(&self, stop: CancellationToken) -> Result<()> {
         let mut registry: Option<Registry> = None;
         loop {
@@ -47,15 +48,15 @@ impl Scheduler {
         }
     }
 
-    /// Runs what is due, one after the other and each view version once. What comes next is decided anew after each run: while it
-    /// went on, another process may have done the rest.
+    /// Runs what is due, one run at a time and each view version once. After each run the next one is chosen again:
+    /// another process may have done the rest meanwhile.
     pub async fn round(&self, registry: &mut Option<Registry>, stop: &CancellationToken) -> Result<()> {
         let mut had = BTreeSet::new();
         while !stop.is_cancelled() && self.run_next(registry, &mut had).await? {}
         Ok(())
     }
 
-    /// False: nothing is due that was not had.
+    /// Returns false if nothing is due except what already ran in this round.
     async fn run_next(&self, registry: &mut Option<Registry>, had: &mut BTreeSet<(Arc<str>, u32)>) -> Result<bool> {
         let state = self.batch.catalog.state().await?;
         if registry.as_ref().is_none_or(|registry| registry.is_stale(&state)) {
@@ -90,12 +91,12 @@ impl Scheduler {
         }
     }
 
-    /// Closes the records of runs whose process died: their lease is gone, their pin would keep files for ever.
+    /// Closes the records of runs whose process died: their lease is gone, and their pin would keep files for ever.
     async fn close_abandoned(&self, state: &CatalogState) -> Result<()> {
         for (run, commit) in abandoned(state, Uuid::now_v7, (self.clock)()) {
             match self.batch.catalog.commit_with_retry(commit).await {
                 Ok(_) => warn!(view = %run.view, run = %run.id, "the process of a run died; the run is closed as failed"),
-                // Something else was committed meanwhile, perhaps by its owner: the next round looks again.
+                // Something else was committed meanwhile, perhaps by the run's owner: the next round checks again.
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 Err(error) => return Err(error),
             }
@@ -104,7 +105,7 @@ impl Scheduler {
     }
 }
 
-/// The newest run of each view version.
+/// Returns the newest run of each view version.
 pub(crate) fn newest_runs(state: &CatalogState) -> BTreeMap<(Arc<str>, u32), &RunRecord> {
     let mut newest: BTreeMap<(Arc<str>, u32), &RunRecord> = BTreeMap::new();
     for run in state.runs.iter().filter(|run| run.started_at.is_some()) {
@@ -116,7 +117,7 @@ pub(crate) fn newest_runs(state: &CatalogState) -> BTreeMap<(Arc<str>, u32), &Ru
     newest
 }
 
-/// A time of the catalog as a time of the calendar.
+/// Converts a catalog time to a calendar time.
 pub(crate) fn date(time: Micros) -> chrono::DateTime<chrono::Utc> {
     chrono::DateTime::from_timestamp_micros(time).unwrap_or_default()
 }

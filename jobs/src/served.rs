@@ -1,4 +1,4 @@
-//! A serving node of this process as the side that `verify` asks.
+//! The served side of `verify`: a serving node of this process.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use types::{Error, Result};
 
 use crate::verify::{Answer, Served};
 
-/// Answers from a node's present read view.
+/// Answers from a node's current read view.
 #[derive(Clone)]
 pub struct NodeServed(pub Node);
 
@@ -36,7 +36,7 @@ impl Served for NodeServed {
 }
 
 impl NodeServed {
-    /// What a user is answered, from the archive: the snapshot was made for a later time, and lacks what this one needs.
+    /// Users get this answer from the archive: the snapshot was built for a later time and lacks what this time needs.
     async fn asked(&self, view: &str) -> Result<Answer> {
         let answer = self.0.query(&format!("SELECT * FROM {}", quote_identifier(view)), Vec::new()).await?;
         let (vector, t) = (answer.meta.cut.clone(), answer.meta.as_of);
@@ -60,7 +60,7 @@ impl Served for JoinedServed {
         let rows =
             self.0.query(&format!("SELECT * FROM {}", quote_identifier(&format!("{view}__batch"))), Vec::new()).await?.collect().await?;
         let joined = loaded.snapshot.as_ref().and_then(|snapshot| Some((&snapshot.manifest, snapshot.manifest.joined.as_ref()?)));
-        // The query took its own read view: a node that follows the catalog may have gone on since.
+        // The query took its own read view: a node that follows the catalog may have advanced since.
         let same = self.0.loaded().is_some_and(|now| Arc::ptr_eq(&now, &read_view.loaded));
         match joined {
             Some((manifest, joined)) if same => {

@@ -1,5 +1,5 @@
-//! `status`: how far each partition is read, what each view is served from, what runs, and what is wrong. A service that does not
-//! answer is one of the problems; the rest is told.
+//! Implements `status`: reports how far each partition is read, what each view is served from, what ran, and what is
+//! wrong. A service that does not answer is one of the problems; the rest is still reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ use problems::{Ends, Facts, Problem, problems};
 /// How many ended runs of all views are listed.
 const RUNS: usize = 10;
 
-/// What `status` says.
+/// The content of `status`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Status {
     pub partitions: Vec<PartitionStatus>,
-    /// The processes whose workers committed partitions of late.
+    /// The processes whose workers recently committed partitions.
     pub readers: Vec<Reader>,
     pub views: Vec<ViewStatus>,
     pub runs: Vec<RunReport>,
     pub definitions: Vec<DefinitionReport>,
-    /// What is wrong, the worst first.
+    /// The problems, the worst first.
     pub problems: Vec<Problem>,
     /// The catalog's revision.
     pub revision: i64,
@@ -49,19 +49,19 @@ pub struct PartitionStatus {
     pub partition: i32,
     /// Everything before it is committed.
     pub next_offset: i64,
-    /// The log's end; null when the log did not tell.
+    /// The log's end; null if the log did not answer.
     pub end_offset: Option<i64>,
-    /// Records that are in the log and not committed yet.
+    /// Records that are in the log but not committed yet.
     pub lag: Option<i64>,
     pub archived: i64,
     pub duplicate: i64,
     pub dead_lettered: i64,
-    /// Offsets that delivered no record.
+    /// Offsets for which the log delivered no record.
     pub absent: i64,
-    /// Offsets that a person accepted as lost.
+    /// Offsets that were accepted as lost.
     pub gaps: i64,
     pub max_event_time: Option<String>,
-    /// Every record the log took before this time is committed.
+    /// Every record that the log received before this time is committed.
     pub complete_to: Option<String>,
     /// Why the log's end is not known.
     pub log_error: Option<String>,
@@ -72,15 +72,15 @@ pub struct ViewStatus {
     pub view: Arc<str>,
     pub version: u32,
     pub status: DefinitionStatus,
-    /// The vector that the snapshot stands at, of the streams that the view reads; null before the first.
+    /// The snapshot's cut, for the streams that the view reads; null before the first snapshot.
     pub cut: Option<Vector>,
     pub snapshot_at: Option<String>,
-    /// Records of the streams that the view reads between the cut and what is committed.
+    /// Records between the cut and the committed vector, of the streams that the view reads.
     pub after_cut: Option<i64>,
     pub last_run: Option<RunReport>,
 }
 
-/// A batch run as it is shown.
+/// A batch run as it is displayed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunReport {
     pub run: String,
@@ -109,12 +109,12 @@ pub struct DefinitionReport {
     pub created_at: String,
 }
 
-/// Reads what the installation's services say.
+/// Reads the status from the installation's services.
 pub async fn status(installation: &Installation) -> Status {
     Services::of(installation).status().await
 }
 
-/// The same where perhaps not all of the services that settings name can be opened.
+/// Like [`status`], where some of the services that the settings name may fail to open.
 pub async fn status_of_settings(settings: &Settings, functions: &Functions) -> Status {
     Services::open(settings, functions).await.status().await
 }
@@ -133,13 +133,13 @@ impl Services {
 /// The streams that each view version reads.
 pub type Reads = BTreeMap<ViewVersion, Vec<Arc<str>>>;
 
-/// Empty where the definitions do not plan.
+/// Empty if the definitions cannot be planned.
 fn reads(facts: &Facts) -> Reads {
     let views = facts.registry.iter().flatten().flat_map(|registry| &registry.views);
     views.map(|live| ((live.name.clone(), live.version), live.plan.streams.iter().map(|stream| stream.name.clone()).collect())).collect()
 }
 
-/// What the catalog and the log say of each partition, view and run: a pure function of what was read.
+/// Returns the status of each partition, view and run: a pure function of what was read from the catalog and the log.
 pub fn status_of(state: &CatalogState, ends: &Ends, reads: &Reads, runs: &[RunRecord]) -> Status {
     let topics = topics(state);
     let mut partitions: Vec<PartitionId> = state.partitions.keys().cloned().collect();
@@ -206,7 +206,7 @@ fn partition_status(
     }
 }
 
-/// A run's cut is that of all streams; what a view does not read is no part of its own. `streams`: those it reads, if they are known.
+/// A run's cut covers all streams; the view's cut covers only the streams that it reads (`streams`, if known).
 fn view_status(state: &CatalogState, record: &DefinitionRecord, streams: Option<&Vec<Arc<str>>>) -> ViewStatus {
     let DefinitionRecord { name: view, version, status, .. } = record;
     let snapshot = state.snapshot(view, *version);
@@ -253,23 +253,23 @@ impl RunReport {
 }
 
 impl Status {
-    /// Whether the catalog answered: without it next to nothing is known.
+    /// Whether the catalog answered: without it almost nothing is known.
     pub fn is_known(&self) -> bool {
         self.problems.iter().all(|problem| problem.fault != problems::Fault::CatalogUnreachable)
     }
 
-    /// For people to read.
+    /// Returns the status as text.
     pub fn text(&self) -> String {
         text::status(self)
     }
 }
 
-/// Runs as a table.
+/// Formats runs as a table.
 pub fn runs_text(runs: &[RunReport]) -> String {
     text::runs(runs)
 }
 
-/// `served`, `building`: a definition's status in a person's words.
+/// Returns the displayed status of a definition: `served`, `building`.
 fn status_word(kind: DefinitionKind, status: DefinitionStatus) -> String {
     match (kind, status) {
         (DefinitionKind::View, DefinitionStatus::Active) => "served".into(),

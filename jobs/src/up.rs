@@ -1,7 +1,9 @@
-//! `up`: all layers in one process; `speed`, `serve` and `scheduler` run them apart, on the same URLs.
+//! Implements `up`: runs all layers in one process; `speed`, `serve` and `scheduler` run them separately, on the same
+//! URLs.
 //!
 //! ```text
-//! address taken -> apply -> node loaded -> HTTP answered -> speed (its fresh layers shared with the node), scheduler, collector -> ready
+//! start -> address bound -> definitions applied -> node loaded -> HTTP served
+//!       -> speed (shares its fresh layers with the node), scheduler, collector -> ready
 //! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node -> catalog
 //! ```
 
@@ -30,21 +32,21 @@ pub use signals::stop_on_signals;
 
 use parts::{Parts, Stage};
 
-/// What `up` is asked for besides the settings.
+/// The options of `up` besides the settings.
 #[derive(Debug, Default)]
 pub struct UpOptions {
-    /// Put into the catalog first; without, what the catalog has is run.
+    /// Definitions to apply first; without them the catalog's definitions are run.
     pub definitions: Option<Definitions>,
-    /// Hears when everything runs.
+    /// Notified when everything runs.
     pub ready: Option<oneshot::Sender<Ready>>,
-    /// Print no line when ready.
+    /// Do not print a line when ready.
     pub quiet: bool,
 }
 
-/// A process that is up.
+/// A process that is up and running.
 #[derive(Debug, Clone)]
 pub struct Ready {
-    /// Where HTTP is answered.
+    /// The address of the HTTP server.
     pub http: SocketAddr,
 }
 
@@ -55,8 +57,8 @@ impl Ready {
     }
 }
 
-/// Applies definitions and runs all layers until told to stop; then lets go of everything in order. The first part that fails stops
-/// all, and its error is the outcome.
+/// Applies definitions and runs all layers until `stop` is cancelled; then shuts everything down in order. The first
+/// part that fails stops all, and its error is returned.
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_listener(&installation).await?;
     apply(&installation, &options).await?;
@@ -69,7 +71,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     finish(installation, parts, &stop).await
 }
 
-/// The speed layer alone: some workers of the installation's group.
+/// Runs the speed layer alone: workers of the installation's group.
 pub async fn speed(installation: Installation, stop: CancellationToken) -> Result<()> {
     let mut parts = Parts::default();
     start_upkeep(&mut parts);
@@ -78,7 +80,7 @@ pub async fn speed(installation: Installation, stop: CancellationToken) -> Resul
     finish(installation, parts, &stop).await
 }
 
-/// The serving layer alone: answers from checkpoints and snapshots, and takes events into the log.
+/// Runs the serving layer alone: it answers from checkpoints and snapshots, and appends events to the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_listener(&installation).await?;
     apply(&installation, &options).await?;
@@ -88,7 +90,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
     finish(installation, parts, &stop).await
 }
 
-/// The scheduler alone, with the collector.
+/// Runs the scheduler alone, with the collector.
 pub async fn scheduler(installation: Installation, stop: CancellationToken) -> Result<()> {
     let mut parts = Parts::default();
     start_upkeep(&mut parts);
@@ -104,7 +106,8 @@ async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
     Ok(())
 }
 
-/// First of all: that the address is taken is found before anything works. Who connects while the node is loaded waits for it.
+/// Binds the address first, so an address in use is reported before any work starts. Clients that connect while the
+/// node is loading wait for it.
 async fn bind_listener(installation: &Installation) -> Result<BoundListener> {
     listen(http_address(&installation.settings.serving.http).await?).await
 }
@@ -138,7 +141,7 @@ async fn http_address(setting: &str) -> Result<SocketAddr> {
 
 fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) {
     for speed in installation.speed_workers(fresh) {
-        // A thread for each: decoding would keep those busy that answer questions.
+        // Each worker has its own thread: decoding would block the threads that answer queries.
         let work = |stop| tokio::task::spawn_blocking(move || Handle::current().block_on(speed.run(stop)));
         parts.start(Stage::Speed, "speed", |stop| async move { work(stop).await? });
     }
@@ -155,7 +158,7 @@ fn start_jobs(parts: &mut Parts, installation: &Installation) {
     });
 }
 
-/// Before any other part: what is counted before there is a recorder is lost.
+/// Starts before any other part: metrics recorded before the recorder exists are lost.
 fn start_upkeep(parts: &mut Parts) -> Option<PrometheusHandle> {
     let recorder = recorder()?;
     let kept = recorder.clone();

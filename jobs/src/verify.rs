@@ -1,12 +1,12 @@
-//! `verify`: is what is served what plain SQL says of the archive, for every key and every column?
+//! Implements `verify`: compares what is served with plain SQL over the archive, for every key and every column.
 //!
 //! ```text
-//! the view's text -- plain --> one SELECT -- expected --> rows of the archive up to the vector --+
-//! served -- answer --> rows at (vector, t) ------------------------------------------------------+-- compare --> report
+//! view's text -- plain --> one SELECT -- expected --> rows of the archive up to the vector --+
+//! served -- answer --> rows at (vector, t) --------------------------------------------------+-- compare --> report
 //! ```
 //!
-//! The expected side shares no planning with the layers: it rewrites the text ([`plain`]) and hands it to DataFusion as it would
-//! any query. [`log`] goes one step further back and holds the archive against the log.
+//! The expected side shares no planning with the layers: it rewrites the view's text ([`plain`]) and passes it to
+//! DataFusion like any query. [`log`] goes one step further back and compares the archive with the log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,60 +40,60 @@ pub use pin::Pin;
 
 use plain::Moment;
 
-/// How long the archive may take to reach the vector that an answer stands on: a few checkpoints.
+/// How long to wait until the archive reaches the vector of an answer: a few checkpoints.
 const ARCHIVE_WAIT: Duration = Duration::from_secs(120);
 const ARCHIVE_POLL: Duration = Duration::from_millis(200);
 
-/// The side that is verified: a serving node, in this process or behind a URL.
+/// The side that is verified: a serving node, in this process or at a URL.
 #[async_trait]
 pub trait Served: Send + Sync {
-    /// All rows of a view, with the vector and the time they stand on. `schema` has the types that plain SQL gives the view's
-    /// columns, for answers that come as text.
+    /// Returns all rows of a view, with the vector and the time they were computed from. `schema` has the types that
+    /// plain SQL gives the view's columns, for answers that arrive as text.
     async fn answer(&self, view: &str, schema: &SchemaRef) -> Result<Answer>;
 }
 
-/// What was served.
+/// An answer of the served side.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub vector: Vector,
     pub t: Micros,
-    /// Asked with `as_of`: nothing dated after `t` counts.
+    /// Asked with `as_of`: events after `t` do not count.
     pub as_of: bool,
     pub rows: Vec<RecordBatch>,
-    /// The answer came in a form that has no NaN and no infinities and says NULL for them.
+    /// The answer came in a form that has NULL instead of NaN and infinities.
     pub without_nan: bool,
 }
 
-/// What the expected side is read from.
+/// What the expected side reads from.
 #[derive(Debug, Clone)]
 pub struct Verifier {
     pub catalog: Catalog,
     pub storage: ObjectStorage,
     pub functions: Functions,
-    /// In bytes; the recomputation spills past it.
+    /// In bytes; a larger recomputation spills to disk.
     pub memory_limit: usize,
 }
 
-/// The outcome for one view.
+/// The result for one view.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     pub view: Arc<str>,
     pub version: u32,
-    /// The events that were compared: those before this vector.
+    /// The events before this vector were compared.
     pub vector: Vector,
-    /// RFC 3339.
+    /// The time of the answer, in RFC 3339.
     pub t: String,
     /// Offsets of the view's streams that were accepted as lost, with the reason: neither side has their events.
     pub gaps: Vec<String>,
-    /// Rows that plain SQL has.
+    /// Rows of the expected side.
     pub rows: u64,
-    /// Columns compared.
+    /// The number of columns compared.
     pub columns: usize,
-    /// Columns compared with a tolerance, because their functions estimate.
+    /// Columns compared with a tolerance, because their functions return estimates.
     pub approximate: Vec<String>,
-    /// Rows of a linked view with more behind them than `max_degree` follows: compared with the bound of an estimate.
+    /// Rows of a linked view that have more neighbours than `max_degree`: compared by the bound of an estimate.
     pub crowded: u64,
-    /// The first ones.
+    /// The first differences.
     pub differences: Vec<Difference>,
     pub difference_count: u64,
     pub seconds: f64,
@@ -115,7 +115,7 @@ pub async fn verify_view(verifier: &Verifier, view: &str, served: &dyn Served, n
 }
 
 async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, started: Instant) -> Result<Report> {
-    // Only t, the vector and the files change from here on: the columns' types do not depend on them.
+    // Only t, the vector and the files change after this: the columns' types do not depend on them.
     let before = Expected::new(verifier, &verifier.catalog.state().await?, view)?;
     let schema = before.schema().await?;
     let answer = served.answer(view, &schema).await?;
@@ -152,13 +152,14 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
     })
 }
 
-/// What was accepted as lost of the streams that are read.
+/// Returns what was accepted as lost, of the streams that are read.
 fn gaps_of(state: &CatalogState, question: &plain::Plain) -> Vec<String> {
     let of_streams = state.gaps.iter().filter(|gap| question.reads.iter().any(|(stream, _)| **stream == *gap.partition.stream));
     of_streams.map(|gap| format!("{} {}..{}: {}", gap.partition, gap.start, gap.end, gap.reason)).collect()
 }
 
-/// The catalog as soon as its archive holds every event before `vector`: an answer may stand on events that are not yet checkpointed.
+/// Returns the catalog state once its archive has every event before `vector`: an answer may include events that are
+/// not checkpointed yet.
 async fn archived_up_to(catalog: &Catalog, vector: &Vector) -> Result<CatalogState> {
     let started = Instant::now();
     loop {

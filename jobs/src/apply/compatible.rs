@@ -1,9 +1,9 @@
-//! Which changes of a stream its archived events survive.
+//! Checks which changes of a stream keep its archived events readable.
 
 use definitions::StreamDefinition;
 
-/// Why `new` cannot follow `old` under the same name; empty when it can. Columns may be added (nullable), dropped, moved to another
-/// path and made nullable; windows of deduplication and retention may change.
+/// Returns why `new` cannot follow `old` under the same name; empty if it can. Columns may be added (nullable),
+/// dropped, moved to another path and made nullable; deduplication window and retention may change.
 pub fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) -> Vec<String> {
     let mut reasons = Vec::new();
     for column in &new.columns {

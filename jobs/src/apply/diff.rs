@@ -1,4 +1,4 @@
-//! A line diff of two short texts.
+//! Line diff of two short texts.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ pub enum DiffLine {
     Added(String),
 }
 
-/// The lines of both texts with the longest common part kept; removed lines come before added ones.
+/// Returns the lines of both texts, keeping the longest common subsequence; removed lines come before added ones.
 pub fn line_diff(old: &str, new: &str) -> Vec<DiffLine> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let common = common_lengths(&old, &new);

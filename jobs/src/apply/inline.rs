@@ -1,5 +1,5 @@
-//! Making a view's text stand by itself: the views without aggregate that it names become CTEs in front of its SELECT. A stored
-//! version then means the same for ever, and a change of a staging view is a change of every view that builds on it.
+//! Makes a view's text self-contained: the staging views that it names become CTEs before its SELECT. A stored version
+//! then keeps its meaning, and a change of a staging view changes every view that builds on it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -10,14 +10,16 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use definitions::{Definitions, ViewDefinition, parse};
 
-/// The text as it is compared and kept: no spaces at line ends, no blank lines around it, no semicolon behind it.
+/// Returns the text as it is compared and stored: no trailing spaces, no blank lines around it, no semicolon at the
+/// end.
 pub fn normalised(sql: &str) -> String {
     let lines: Vec<&str> = sql.lines().map(str::trim_end).collect();
     let text = lines.join("\n");
     text.trim().trim_end_matches(|c: char| c == ';' || c.is_whitespace()).to_owned()
 }
 
-/// The view's statement with the views it names as CTEs. A text that does not parse comes back as it is: its mistake is told elsewhere.
+/// Returns the view's statement with the views it names as CTEs. A text that does not parse is returned unchanged: its
+/// mistake is reported elsewhere.
 pub fn self_contained(view: &ViewDefinition, definitions: &Definitions) -> String {
     let mut ctes = Vec::new();
     collect(view, definitions, &mut vec![view.name.clone()], &mut ctes);
@@ -34,7 +36,7 @@ pub fn self_contained(view: &ViewDefinition, definitions: &Definitions) -> Strin
     }
 }
 
-/// The views that `view` names, deepest first, each once. `open` guards against circles.
+/// Collects the views that `view` names, deepest first, each once. `open` guards against cycles.
 fn collect<'a>(view: &ViewDefinition, definitions: &'a Definitions, open: &mut Vec<Arc<str>>, ctes: &mut Vec<&'a ViewDefinition>) {
     let Some(query) = query_of(&view.select) else { return };
     for name in relations_of(&query) {
@@ -49,7 +51,7 @@ fn collect<'a>(view: &ViewDefinition, definitions: &'a Definitions, open: &mut V
     }
 }
 
-/// The names of streams and views that a stored `CREATE VIEW` selects from; empty when it does not parse.
+/// Returns the names of streams and views that a stored `CREATE VIEW` selects from; empty if it does not parse.
 pub(super) fn relations(sql: &str) -> BTreeSet<String> {
     let query = parse::parse_view(sql).ok().and_then(|view| query_of(&view.select));
     query.map(|query| relations_of(&query).into_iter().collect()).unwrap_or_default()
@@ -62,7 +64,7 @@ fn query_of(select: &str) -> Option<Query> {
     }
 }
 
-/// The names a query selects from, in the order met; its CTEs' own names excluded.
+/// Returns the names that a query selects from, in order of appearance, without the names of its own CTEs.
 fn relations_of(query: &Query) -> Vec<String> {
     struct Names {
         found: Vec<String>,
@@ -88,7 +90,7 @@ fn relations_of(query: &Query) -> Vec<String> {
     found
 }
 
-/// The byte behind the keyword WITH of the outermost query, when it has one.
+/// Returns the position after the keyword WITH of the outermost query, if it has one.
 fn with_keyword_end(query: &Query, text: &str) -> Option<usize> {
     let start = query.with.as_ref()?.span().start;
     let line_start: usize = text.split_inclusive('\n').take(start.line.saturating_sub(1) as usize).map(str::len).sum();

@@ -22,7 +22,7 @@ fn plan(state: &CatalogState, texts: &[&str]) -> Changes {
     plan_changes(state, &definitions(texts), &BTreeSet::new())
 }
 
-/// The catalog after applying these files.
+/// Returns the catalog after applying these files.
 fn applied(state: &CatalogState, texts: &[&str], prune: bool) -> CatalogState {
     with_records(state, &records_of(state, &plan(state, texts), prune, 7))
 }

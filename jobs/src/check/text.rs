@@ -1,4 +1,4 @@
-//! What `check` prints.
+//! Formats the report of `check`.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub(super) fn checked(checked: &Checked) -> String {
     let found = &checked.diagnostics;
     let errors = found.iter().filter(|found| found.severity == Severity::Error).count();
     if errors > 0 {
-        // What is well would bury what is wrong.
+        // The reports of correct definitions would hide the mistakes.
         return format!("{found}\n\n{}", count(errors, "error"));
     }
     let mut text = String::new();

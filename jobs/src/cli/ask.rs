@@ -1,4 +1,4 @@
-//! `lookup`, `query`: questions. They open a serving node in this process, beside whatever else runs.
+//! `lookup` and `query`. They open a serving node in this process, next to any other processes.
 
 use std::io::Read;
 
@@ -27,7 +27,8 @@ pub(super) struct LookupArgs {
     /// The answer as of this time (RFC 3339 with a zone)
     #[arg(long, value_name = "TIME", value_parser = time)]
     as_of: Option<Micros>,
-    /// Of a view over a JOIN: also the newest paths that link the key, at most so many, each with the columns in which it counts
+    /// For a view over a JOIN: also the newest paths that link the key, at most N, each with the columns in which it
+    /// counts
     #[arg(long, value_name = "N")]
     paths: Option<usize>,
     /// Only the paths that count in this column of the view
@@ -79,7 +80,7 @@ pub(super) async fn query(context: &Context, args: QueryArgs) -> Result<Done> {
     Ok(Done::Success)
 }
 
-/// Rows as they come: an answer may be larger than memory.
+/// Prints rows as they arrive: a result may be larger than memory.
 async fn print_json(mut response: QueryResponse) -> Result<()> {
     let mut out = OutputWriter::default();
     let writer = serving::json::RowWriter::new(&response.schema);
@@ -135,7 +136,7 @@ fn paths_text(paths: &RecordBatch) -> Result<String> {
     Ok(format!("{}\n({count} path{}, newest first)", table(&header, rows), if count == 1 { "" } else { "s" }))
 }
 
-/// A path's values; the columns in which it counts, the last of them, by their names.
+/// Returns a path's values; the last value is the names of the columns in which it counts.
 fn path_text(paths: &RecordBatch, row: usize) -> Result<Vec<String>> {
     let mut values = values_text(paths, row)?;
     let counted_in = paths.columns().last().and_then(|column| column.as_list_opt::<i32>());
@@ -163,7 +164,7 @@ fn meta_text(meta: &Meta) -> String {
     text
 }
 
-/// One row's values as a person reads them: as in JSON, texts without quotes.
+/// Returns one row's values for display: as in JSON, but strings without quotes.
 fn values_text(batch: &RecordBatch, row: usize) -> Result<Vec<String>> {
     let text = |column| -> Result<String> {
         let json = serving::json::value(column, row)?;

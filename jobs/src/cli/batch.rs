@@ -1,4 +1,4 @@
-//! `batch run`, `batch history`.
+//! `batch run` and `batch history`.
 
 use clap::{Args, Subcommand};
 use types::Result;
@@ -19,14 +19,14 @@ enum BatchCommand {
         A version that is being built is run first, and served from then on. Definitions are not applied: see `basestream apply`.")]
     Run {
         view: String,
-        /// From the archive, whatever the view's strategy
+        /// Recompute from the archive, whatever the view's strategy
         #[arg(long)]
         full: bool,
     },
     /// List runs, newest first
     #[command(after_help = "Example:\n  basestream batch history --limit 50")]
     History {
-        /// Of this view alone
+        /// Only this view
         view: Option<String>,
         #[arg(long, default_value_t = 20)]
         limit: usize,

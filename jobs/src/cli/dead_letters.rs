@@ -1,4 +1,4 @@
-//! `dead-letters list`, `export`, `replay`.
+//! `dead-letters list`, `export` and `replay`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -25,12 +25,12 @@ pub(super) struct DeadLettersArgs {
 
 #[derive(Debug, Subcommand)]
 enum DeadLettersCommand {
-    /// Show the newest, and how many there are of each reason
+    /// Show the newest dead letters, and how many there are of each reason
     #[command(
         after_help = "Examples:\n  basestream dead-letters list\n  basestream dead-letters list payments --since 2h --reason 'column amount'"
     )]
     List(ListArgs),
-    /// Write them as JSON lines, to look through and to correct
+    /// Write them as JSON lines, to read and to correct
     #[command(after_help = "Examples:\n  basestream dead-letters export payments --to dead.jsonl\n  \
         basestream dead-letters export payments --to - | jq .reason\n\n\
         Keys and values are text, or base64 under key_base64 and value_base64.")]
@@ -46,7 +46,7 @@ enum DeadLettersCommand {
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Of this stream alone
+    /// Only this stream
     stream: Option<String>,
     #[command(flatten)]
     selection: SelectionArgs,
@@ -58,7 +58,7 @@ struct ListArgs {
 #[derive(Debug, Args)]
 struct ExportArgs {
     stream: String,
-    /// A file that is not there yet; `-` is standard output
+    /// A file that does not exist yet; `-` is standard output
     #[arg(long, value_name = "FILE")]
     to: String,
     #[command(flatten)]
@@ -73,10 +73,10 @@ struct ReplayArgs {
     /// Send the lines of this file, made by `export` and corrected, instead of the original bytes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["reason", "partition", "offset", "since"])]
     file: Option<PathBuf>,
-    /// Send also records that are still no events of the stream: they end in the dead letters again
+    /// Also send records that are still no events of the stream: they become dead letters again
     #[arg(long)]
     produce_invalid: bool,
-    /// Say what would be sent, and send nothing
+    /// Report what would be sent, and send nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -92,7 +92,7 @@ struct SelectionArgs {
     /// The one at this offset of the partition
     #[arg(long, value_name = "O", requires = "partition")]
     offset: Option<i64>,
-    /// Those that the log took since then: a time (RFC 3339 with a zone), or a duration before now such as 2h
+    /// Those that the log received since then: a time (RFC 3339 with a zone), or a duration before now such as 2h
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Micros>,
 }
@@ -129,7 +129,7 @@ async fn export(context: &Context, args: ExportArgs) -> Result<Done> {
     bar.finish_and_clear();
     let summary = summary?;
     if args.to == "-" {
-        // Standard output is the lines and nothing else.
+        // Only the lines go to standard output.
         eprint!("{}", damaged_text(&summary.damaged));
     } else {
         let value = json!({ "stream": args.stream, "file": args.to, "exported": summary.exported, "damaged": summary.damaged });
@@ -152,7 +152,7 @@ async fn replay(context: &Context, args: ReplayArgs) -> Result<Done> {
     Ok(if each_was_refused(&summary) { Done::Found } else { done(&summary.damaged) })
 }
 
-/// Of those that were not in the log yet.
+/// Among the records that were not in the log yet.
 fn each_was_refused(summary: &ReplaySummary) -> bool {
     summary.replayed == 0 && summary.recovered == 0 && summary.refused > 0
 }
@@ -161,7 +161,7 @@ fn done(damaged: &[DamagedFile]) -> Done {
     if damaged.is_empty() { Done::Success } else { Done::Found }
 }
 
-/// A bar over as many dead letters as the catalog knows of.
+/// Creates a progress bar over as many dead letters as the catalog counts.
 async fn bar(context: &Context, installation: &Installation, stream: Option<&str>) -> Result<indicatif::ProgressBar> {
     let state = installation.catalog.state().await?;
     let files = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion);
@@ -187,7 +187,7 @@ fn list_text(listing: &Listing) -> String {
     text + &damaged_text(&listing.damaged)
 }
 
-/// A row for each; what is long stands below it, on lines of its own.
+/// Formats a row for each dead letter, with long values on lines below it.
 fn letters_text(letters: &[Listed]) -> String {
     let rows = letters.iter().map(|letter| {
         let timestamp = letter.timestamp.as_deref().unwrap_or("-");

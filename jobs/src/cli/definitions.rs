@@ -1,4 +1,4 @@
-//! `init`, `check`, `plan`, `apply`, `explain`: a project's files, and the catalog's versions of them.
+//! `init`, `check`, `plan`, `apply` and `explain`: a project's files, and the catalog's versions of them.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -22,16 +22,16 @@ use crate::output::table;
     after_help = "Examples:\n  basestream init shop\n  basestream init shop --from orders.csv      # guesses the columns, makes a first view"
 )]
 pub(super) struct InitArgs {
-    /// The project's folder; made when missing, nothing in it is overwritten
+    /// The project's folder; created if it does not exist, nothing in it is overwritten
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// A file of events (JSON lines, CSV or Parquet) to fit stream and view to
+    /// A file of events (JSON lines, CSV or Parquet) to which stream and view are fitted
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// That file's format [default: by its name]
+    /// The format of that file [default: by its name]
     #[arg(long, value_enum, requires = "from")]
     format: Option<FormatArg>,
-    /// Between its columns, of CSV [default: guessed from the header]
+    /// The delimiter of CSV [default: guessed from the header]
     #[arg(long, value_name = "CHAR", value_parser = delimiter, requires = "from")]
     delimiter: Option<u8>,
 }
@@ -43,7 +43,7 @@ pub(super) struct CheckArgs {}
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  basestream plan")]
 pub(super) struct PlanArgs {
-    /// As if with `apply --prune`
+    /// Show what `apply --prune` would change
     #[arg(long)]
     prune: bool,
 }
@@ -52,7 +52,7 @@ pub(super) struct PlanArgs {
 #[command(after_help = "Examples:\n  basestream apply\n  basestream apply --prune      # also retires what the files no longer define\n\n\
     A changed view is built beside the old one; `basestream batch run VIEW` (or the scheduler) switches over.")]
 pub(super) struct ApplyArgs {
-    /// Retire what is in the catalog and not in the files
+    /// Retire what is in the catalog and no longer in the files
     #[arg(long)]
     prune: bool,
 }
@@ -60,7 +60,7 @@ pub(super) struct ApplyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  basestream explain device_velocity")]
 pub(super) struct ExplainArgs {
-    /// A view of the files
+    /// A view in the files
     view: String,
 }
 
@@ -111,7 +111,7 @@ async fn checked(context: &Context) -> Result<Checked> {
     Ok(checked.with_dedup_memory(settings.speed.dedup_memory))
 }
 
-/// Definitions without errors; their warnings are told on standard error.
+/// Returns definitions without errors; their warnings are printed to standard error.
 fn faultless(checked: Checked) -> Result<Checked> {
     if checked.diagnostics.has_errors() {
         checked.diagnostics.clone().into_result()?;

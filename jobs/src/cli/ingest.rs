@@ -1,4 +1,4 @@
-//! `ingest`: files into a stream's log.
+//! `ingest`: appends files to a stream's log.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::ingest::{Format, Input, Options, Summary};
     A repeat goes on where the last one ended. Records that are no events of the stream are left out and told, and the\n\
     exit code is 1 while records of a file are not in the log; a repeat with --produce-invalid sends them too.")]
 pub(super) struct IngestArgs {
-    /// A stream of the catalog (`basestream apply` puts it there)
+    /// A stream in the catalog (created by `basestream apply`)
     stream: String,
     /// Files of JSON lines, CSV (each also .gz) or Parquet; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -23,10 +23,10 @@ pub(super) struct IngestArgs {
     /// The files' format [default: by the file's name; standard input is JSON lines]
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
-    /// Between the columns of CSV [default: guessed from the header]
+    /// The delimiter of CSV [default: guessed from the header]
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     delimiter: Option<u8>,
-    /// Send also records that are no events of the stream: they end in the dead letters
+    /// Also send records that are no events of the stream: they become dead letters
     #[arg(long)]
     produce_invalid: bool,
 }
@@ -52,10 +52,10 @@ impl From<FormatArg> for Format {
 struct FileReport {
     file: String,
     records: i64,
-    /// In the log already, from an earlier run.
+    /// Already in the log, from an earlier run.
     skipped: i64,
     rejected: i64,
-    /// Not in the log, as they are no events of the stream: of this run and of earlier ones.
+    /// Not in the log because they are no events of the stream, of this run and of earlier ones.
     left_out: i64,
     first_rejected: Vec<RejectedReport>,
     seconds: f64,
@@ -89,7 +89,7 @@ pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> 
         bar.finish_and_clear();
         reports.push(report(file, summary?));
     }
-    // With --produce-invalid what was rejected in this run is in the log; else it is nowhere but in the file.
+    // With --produce-invalid the records rejected in this run are in the log; otherwise they are only in the file.
     let something_missing = reports.iter().any(|report| report.left_out > 0 || (report.rejected > 0 && !args.produce_invalid));
     context.output.print(&serde_json::json!({ "stream": args.stream, "files": reports }), || text(&reports))?;
     Ok(if something_missing { Done::Found } else { Done::Success })

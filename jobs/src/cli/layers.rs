@@ -1,4 +1,4 @@
-//! `up`, `speed`, `serve`, `scheduler` and `demo`: what runs until it is told to stop.
+//! `up`, `speed`, `serve`, `scheduler` and `demo`: the commands that run until they are stopped.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(super) struct LayerArgs {}
 #[derive(Debug, Args)]
 #[command(after_help = "Runs until Ctrl-C or SIGTERM, finishes what is under way, and exits 0. Several may run on the same URLs.")]
 pub(super) struct SpeedArgs {
-    /// Go on behind offsets that the log no longer has, and record them as lost
+    /// Continue where the log no longer has offsets that were never read, and record them as lost
     #[arg(long)]
     accept_gap: bool,
 }
@@ -31,7 +31,7 @@ pub(super) struct DemoArgs {
     /// How many records of history to begin with
     #[arg(long, value_name = "N", default_value_t = DemoOptions::default().events)]
     events: u64,
-    /// The traffic's seed: the same seed makes the same events
+    /// The traffic's seed: the same seed gives the same events
     #[arg(long, value_name = "S", default_value_t = DemoOptions::default().seed)]
     seed: u64,
     /// Keep the data here, instead of in a temporary folder that is deleted at the end

@@ -1,4 +1,4 @@
-//! Logs on standard error, by RUST_LOG or --log-level; URLs in them without their passwords, whoever wrote them.
+//! Logs to standard error, by RUST_LOG or --log-level. Passwords in URLs are removed, whichever library logs them.
 
 use std::io::{IsTerminal, Write};
 
@@ -14,7 +14,8 @@ pub(super) enum Format {
     Json,
 }
 
-/// Starts logging: `asked`, else RUST_LOG, else info for what runs long and warn for the rest.
+/// Starts logging at the level `asked`, else RUST_LOG, else `info` for commands that run continuously and `warn` for
+/// the rest.
 pub(super) fn start(asked: Option<&str>, format: Format, runs_long: bool) -> Result<()> {
     let default = if runs_long { LevelFilter::INFO } else { LevelFilter::WARN };
     let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
@@ -29,7 +30,7 @@ pub(super) fn start(asked: Option<&str>, format: Format, runs_long: bool) -> Res
         .with_env_filter(filter)
         .with_writer(|| Redacted(std::io::stderr()))
         .with_ansi(std::io::stderr().is_terminal());
-    // A second start in one process (a test, a host with logs of its own) keeps the first.
+    // A second start in one process (in a test, or where the host already logs) keeps the first logger.
     let _ = match format {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().try_init(),
@@ -37,7 +38,7 @@ pub(super) fn start(asked: Option<&str>, format: Format, runs_long: bool) -> Res
     Ok(())
 }
 
-/// Libraries log the URLs they are given: each event comes as one text, and leaves without passwords.
+/// Libraries log the URLs they are given. Each event arrives as one text, and passwords are removed from it.
 struct Redacted<W>(W);
 
 impl<W: Write> Write for Redacted<W> {

@@ -1,4 +1,4 @@
-//! Progress bars on standard error, where that is a terminal.
+//! Progress bars on standard error, if that is a terminal.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const TICK: Duration = Duration::from_millis(100);
 
-/// A bar over a known number of bytes, or a counter where it is not known.
+/// Creates a bar over a known number of bytes, or a counter if the number is unknown.
 pub(super) fn bytes(name: &str, total: Option<u64>, shown: bool) -> ProgressBar {
     let template = match total {
         Some(_) => "{prefix} [{bar:30}] {bytes}/{total_bytes} {msg} {eta}",
@@ -16,12 +16,12 @@ pub(super) fn bytes(name: &str, total: Option<u64>, shown: bool) -> ProgressBar 
     bar(name, total, template, shown)
 }
 
-/// A bar over a known number of things.
+/// Creates a bar over a known number of things.
 pub(super) fn things(name: &str, total: u64, shown: bool) -> ProgressBar {
     bar(name, Some(total), "{prefix} [{bar:30}] {human_pos}/{human_len} {eta}", shown)
 }
 
-/// A counter of something whose end may be known.
+/// Creates a counter; the total may become known later.
 pub(super) fn counter(name: &str, shown: bool) -> ProgressBar {
     bar(name, None, "{prefix} {spinner} {human_pos} events {per_sec}", shown)
 }

@@ -1,4 +1,4 @@
-//! `repair`: checks every file, and makes again what is damaged.
+//! `repair`: checks every file, and rebuilds damaged ones.
 
 use std::fmt::Write;
 
@@ -13,12 +13,12 @@ use crate::repair::{Action, Outcome, Progress, RepairOptions, Report, repair};
 #[command(after_help = "Examples:\n  basestream repair --dry-run\n  basestream repair\n  basestream repair payments --accept-gap\n\n\
     Reads every byte. Layers may run meanwhile. Exit 1 when something is left damaged.")]
 pub(super) struct RepairArgs {
-    /// Files of this stream alone, and of the views that read it
+    /// Only the files of this stream, and of the views that read it
     stream: Option<String>,
-    /// Say what would be done, and do nothing
+    /// Report what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Record as lost what the log no longer has, and go on without it
+    /// Record as lost what the log no longer has, and continue without it
     #[arg(long)]
     accept_gap: bool,
 }

@@ -1,4 +1,4 @@
-//! `status`.
+//! `status`: prints progress, what views are served from, and problems.
 
 use clap::Args;
 use types::Result;

@@ -1,4 +1,4 @@
-//! `verify`: is what is served what plain SQL says of the archive?
+//! `verify`: compares what is served with plain SQL over the archive.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::verify::{HttpServed, LogReport, Report, Served, Verifier, verify_log,
     basestream verify device_velocity --url http://127.0.0.1:8080")]
 pub(super) struct VerifyArgs {
     view: String,
-    /// Compare the archive with the log too, as far back as the log goes
+    /// Also compare the archive with the log, record by record, as far back as the log goes
     #[arg(long)]
     log: bool,
     /// Compare what the last batch run of a linked view joined (`<view>__batch`), as of its cut and time
@@ -55,7 +55,7 @@ pub(super) async fn verify(context: &Context, args: VerifyArgs) -> Result<Done> 
     Ok(if equal { Done::Success } else { Done::Found })
 }
 
-/// The streams that a live view reads.
+/// Returns the streams of a live view.
 async fn streams_of(installation: &Installation, view: &str) -> Result<Vec<Arc<str>>> {
     let state = installation.catalog.state().await?;
     let registry = Registry::load(&state, &installation.functions).await?;

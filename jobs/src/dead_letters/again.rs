@@ -1,7 +1,8 @@
-//! One replay of a stream at a time, and what an earlier one appended before it died.
+//! Ensures one replay per stream at a time, and finds what an earlier replay appended before it died.
 //!
-//! A replay holds a lease whose pin is the log's end when it began. The lease of one that died stays behind: the next replay then reads
-//! the log from that pin on and recognises, by their header, the records that were appended and not remembered.
+//! A replay holds a lease whose pin is the log's end at its start. The lease of a replay that died stays behind. The
+//! next replay reads the log from that pin and recognises, by their header, the records that were appended but not
+//! remembered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +31,10 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Takes the lease and, where an earlier replay died, remembers first what it appended; answers how many those are.
+    /// Takes the lease and, if an earlier replay died, first remembers what it appended; returns how many records that
+    /// was.
     ///
-    /// `Conflict`: another process replays the stream.
+    /// Errors: `Conflict` if another process replays the stream.
     pub(super) async fn take(catalog: &Catalog, log: &dyn Log, stream: &StreamDefinition, owner: &str) -> Result<(Turn, usize)> {
         let name = format!("replay/{}", stream.name);
         let ends = ends(log, stream).await?;
@@ -56,7 +58,7 @@ impl Turn {
         Ok((turn, count))
     }
 
-    /// To be called before each append: a lease that ran out meanwhile is a conflict.
+    /// Must be called before each append. Errors: `Conflict` if the lease has expired meanwhile.
     pub(super) async fn keep(&mut self) -> Result<()> {
         if now().saturating_sub(self.renewed_at) < RENEW_AFTER_US {
             return Ok(());
@@ -71,24 +73,24 @@ impl Turn {
         Ok(())
     }
 
-    /// Records that these dead letters are in the log again.
+    /// Records in the catalog that these dead letters are in the log again.
     pub(super) async fn remember(&self, replayed: Vec<ReplayRecord>) -> Result<()> {
         if replayed.is_empty() {
             return Ok(());
         }
         let LeaseRecord { name, owner, epoch, .. } = self.lease.clone();
-        // Whether it has expired does not matter, whether it is still this one does: the records are in the log.
+        // The lease may have expired, but it must still be this one: the records are in the log.
         let expect = vec![Expect::Lease { name, owner, epoch, now: Micros::MIN }];
         let add = replayed.into_iter().map(Add::Replay).collect();
         self.catalog.commit_with_retry(Commit { id: Uuid::now_v7(), expect, add, ..Commit::default() }).await.map(drop)
     }
 
-    /// Everything that was appended is remembered.
+    /// Releases the lease once everything that was appended is remembered.
     pub(super) async fn finish(self) -> Result<()> {
         self.catalog.release_lease(&self.lease).await
     }
 
-    /// Lets the next replay begin at once; the pin stays for it, as nobody knows what was appended.
+    /// Lets the next replay start at once. The pin is kept for it, because it is unknown what was appended.
     pub(super) async fn give_up(self) {
         let _ = self.catalog.renew_lease(&self.lease, Duration::ZERO, now()).await;
     }
@@ -99,7 +101,7 @@ async fn ends(log: &dyn Log, stream: &StreamDefinition) -> Result<Vector> {
     Ok(bounds.into_iter().map(|bounds| (PartitionId::new(stream.name.clone(), bounds.partition), bounds.end)).collect())
 }
 
-/// The dead letters that records of the log from `from` on were made of.
+/// Returns the dead letters that the log's records from `from` on were made from.
 async fn appended_since(log: &dyn Log, stream: &StreamDefinition, from: &Vector, turn: &mut Turn) -> Result<Vec<ReplayRecord>> {
     let mut found = Vec::new();
     for bounds in log.bounds(&stream.topic).await? {
@@ -126,7 +128,7 @@ fn origin(record: &Record, stream: &StreamDefinition) -> Option<ReplayRecord> {
     Some(ReplayRecord { partition, start: offset, end: offset.next(), replayed_at: record.timestamp })
 }
 
-/// `topic/partition/offset` of this topic.
+/// Parses `topic/partition/offset` of this topic.
 fn parse_origin(text: &str, topic: &str) -> Option<(i32, Offset)> {
     let (partition, offset) = text.strip_prefix(topic)?.strip_prefix('/')?.split_once('/')?;
     Some((partition.parse().ok()?, Offset(offset.parse().ok()?)))

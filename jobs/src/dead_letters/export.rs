@@ -1,4 +1,4 @@
-//! `export`: dead letters as JSON lines, to look through and to correct.
+//! `export`: writes dead letters as JSON lines, to read and to correct.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -11,17 +11,18 @@ use super::{DamagedFile, Selection, line};
 use crate::installation::Installation;
 use crate::output::OutputWriter;
 
-/// What was exported.
+/// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ExportSummary {
     pub exported: u64,
     pub damaged: Vec<DamagedFile>,
 }
 
-/// Writes the dead letters of a stream that fit to a new file, or to standard output (`-`). `progress` hears how many were read.
+/// Writes the matching dead letters of a stream to a new file, or to standard output (`-`). `progress` is called with
+/// the number read.
 ///
-/// The file appears when it is complete. Errors: `NotFound` for an unknown stream or when none fits, `Input` for a file that is there
-/// already (somebody may have corrected it).
+/// The file appears once it is complete. Errors: `NotFound` for an unknown stream or if no dead letter matches, `Input`
+/// for a file that already exists (it may contain corrections).
 pub async fn export(
     installation: &Installation,
     stream: &str,
@@ -52,7 +53,7 @@ pub async fn export(
     Ok(summary)
 }
 
-/// There is nothing to work on.
+/// The error for a selection without dead letters.
 pub(super) fn none(stream: &str, selection: &Selection, read: u64) -> Error {
     if read == 0 {
         return Error::not_found(format!("the stream \"{stream}\" has no dead letters"));

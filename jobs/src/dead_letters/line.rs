@@ -1,11 +1,13 @@
-//! A dead letter as one line of JSON: what `export` writes, a person edits, and `replay --file` reads.
+//! A dead letter as one line of JSON: `export` writes it, a person edits it, and `replay --file` reads it.
 //!
 //! ```text
-//! {"source": "payments", "partition": 0, "offset": 17, "timestamp": "..", "reason": "..", "key": "d1", "value": "{..}", "headers": [..]}
+//! {"source": "payments", "partition": 0, "offset": 17, "timestamp": "..", "reason": "..",
+//!  "key": "d1", "value": "{..}", "headers": [..]}
 //! ```
 //!
-//! Keys, values and headers are text, or base64 under `key_base64`, `value_base64` where they are not UTF-8. In a corrected line the
-//! value may also be the JSON object itself. Only `source`, `partition` and `offset` must stay: they say which dead letter is meant.
+//! Keys, values and headers are text, or base64 under `key_base64`, `value_base64` if they are not UTF-8. In a
+//! corrected line the value may also be the JSON object itself. Only `source`, `partition` and `offset` must stay: they
+//! identify the dead letter.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -49,7 +51,7 @@ struct Header {
     value_base64: Option<String>,
 }
 
-/// What a corrected line says.
+/// The content of a corrected line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Corrected {
     pub(super) source: String,
@@ -60,7 +62,7 @@ pub(super) struct Corrected {
     pub(super) headers: Vec<(String, Bytes)>,
 }
 
-/// The line of a dead letter, with its line end.
+/// Returns the line of a dead letter, with its line end.
 pub(super) fn write(letter: &DeadLetter) -> types::Result<Vec<u8>> {
     let (key, key_base64) = letter.key.as_deref().map_or((None, None), text_or_base64);
     let (value, value_base64) = letter.value.as_deref().map_or((None, None), text_or_base64);
@@ -103,7 +105,7 @@ pub(super) fn read(text: &[u8]) -> Result<Corrected, String> {
     })
 }
 
-/// A text's content, or an object as it stands.
+/// Returns a string's content, or an object's text unchanged.
 fn value_text(raw: &RawValue) -> Result<Option<String>, String> {
     let text = raw.get();
     match text.as_bytes().first() {

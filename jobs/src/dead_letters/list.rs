@@ -1,4 +1,4 @@
-//! `list`: the newest dead letters, and how many there are of each reason.
+//! `list`: shows the newest dead letters, and how many there are of each reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use super::read::{Letters, files_of};
 use super::{DamagedFile, DeadLetter, Selection, reason};
 use crate::installation::Installation;
 
-/// Characters of a key and of a value that are shown.
+/// How many characters of a key and of a value are shown.
 const KEY_SHOWN: usize = 40;
 const VALUE_SHOWN: usize = 120;
 
-/// What `list` found.
+/// The result of `list`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Listing {
     /// Newest first.
     pub dead_letters: Vec<Listed>,
-    /// How many fit, shown or not.
+    /// How many match, shown or not.
     pub count: i64,
-    /// Of all that fit, the most frequent first.
+    /// The reasons of all matches, the most frequent first.
     pub reasons: Vec<ReasonCount>,
     pub damaged: Vec<DamagedFile>,
 }
 
-/// A dead letter as it is shown.
+/// A dead letter as it is displayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
     pub stream: Arc<str>,
@@ -39,14 +39,14 @@ pub struct Listed {
     pub timestamp: Option<String>,
     pub reason: String,
     pub key: Option<String>,
-    /// The value's beginning, as text.
+    /// The beginning of the value, as text.
     pub value: Option<String>,
     pub value_bytes: usize,
-    /// It was appended to the log again.
+    /// Whether it was appended to the log again.
     pub replayed: bool,
 }
 
-/// How often a reason was met. Reasons that differ in what was found are one.
+/// How often a reason occurs. Reasons that differ only in the value found count as one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReasonCount {
     pub stream: Arc<str>,
@@ -55,9 +55,10 @@ pub struct ReasonCount {
     pub replayed: i64,
 }
 
-/// Reads the dead letters of one stream, or of all, and keeps the newest `limit` that fit. `progress` hears how many were read.
+/// Reads the dead letters of one stream, or of all, and keeps the newest `limit` that match. `progress` is called with
+/// the number read.
 ///
-/// A damaged file is told in the answer. Errors: `NotFound` for an unknown stream; those of catalog and storage.
+/// A damaged file is reported in the result. Errors: `NotFound` for an unknown stream; those of catalog and storage.
 pub async fn list(
     installation: &Installation,
     stream: Option<&str>,
@@ -138,9 +139,9 @@ fn listed(letter: &DeadLetter, replayed: bool) -> Listed {
     }
 }
 
-/// The beginning of what may be anything, as one line of text.
+/// Returns the beginning of arbitrary bytes, as one line of text.
 fn shortened(bytes: &[u8], most: usize) -> String {
-    // A character has at most four bytes: no more of a large value is looked at.
+    // A character has at most four bytes, so the rest of a large value need not be read.
     let start = &bytes[..bytes.len().min(4 * (most + 1))];
     let text = String::from_utf8_lossy(start);
     let mut shown: String = text.chars().take(most).map(|c| if c.is_control() { ' ' } else { c }).collect();

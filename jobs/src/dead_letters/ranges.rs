@@ -1,4 +1,4 @@
-//! Which dead letters were replayed: ranges of offsets, per partition.
+//! Which dead letters were replayed, as ranges of offsets per partition.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use catalog::ReplayRecord;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 
-/// The replayed ranges of one stream: apart from each other, by partition and start.
+/// The replayed ranges of one stream: disjoint, ordered by partition and start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Replayed(BTreeMap<(i32, Offset), Offset>);
 
@@ -35,8 +35,8 @@ impl Replayed {
     }
 }
 
-/// Ranges in the making, while dead letters are read in the order of their offsets: from a replayed one to the last before one
-/// that was left out.
+/// Builds ranges while dead letters are read in the order of their offsets. A range reaches from a replayed dead letter
+/// to the last one before a dead letter that was left out.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     open: BTreeMap<i32, (Offset, Offset)>,
@@ -44,7 +44,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// A dead letter that is replayed now.
+    /// Adds a dead letter that is replayed now.
     pub(super) fn take(&mut self, partition: i32, offset: Offset) {
         match self.open.get_mut(&partition) {
             Some((_, end)) if *end <= offset => *end = offset.next(),
@@ -55,21 +55,21 @@ impl Runs {
         }
     }
 
-    /// A dead letter that is not replayed: no range may reach over it.
+    /// Skips a dead letter that is not replayed: no range may span it.
     pub(super) fn leave_out(&mut self, partition: i32) {
         if let Some((start, end)) = self.open.remove(&partition) {
             self.closed.push((partition, start, end));
         }
     }
 
-    /// Here the order ends: what follows may lie anywhere.
+    /// Closes all ranges: the order ends here, and what follows may have any offset.
     pub(super) fn close(&mut self) {
         while let Some((partition, (start, end))) = self.open.pop_first() {
             self.closed.push((partition, start, end));
         }
     }
 
-    /// The ranges so far, as the catalog keeps them.
+    /// Returns the ranges so far, as the catalog stores them.
     pub(super) fn finish(&mut self, stream: &str, now: Micros) -> Vec<ReplayRecord> {
         self.close();
         let record =

@@ -1,4 +1,4 @@
-//! Reading the dead-letter files that the catalog names, each byte held against its checksum.
+//! Reads the dead-letter files that the catalog names and checks every byte against its checksum.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use types::{Error, ErrorKind, Result};
 
 use super::{DamagedFile, DeadLetter};
 
-/// The dead-letter files of one stream, or of all, in the order of their checkpoints.
+/// Returns the dead-letter files of one stream, or of all, in the order of their checkpoints.
 ///
-/// `NotFound`: the catalog knows no such stream.
+/// Errors: `NotFound` for a stream that the catalog does not know.
 pub(super) fn files_of<'s>(state: &'s CatalogState, stream: Option<&str>) -> Result<Vec<&'s FileRecord>> {
     let of_stream = |file: &&FileRecord| stream.is_none_or(|stream| file.subject.as_deref() == Some(stream));
     let dead = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion);
@@ -31,7 +31,7 @@ pub(super) fn files_of<'s>(state: &'s CatalogState, stream: Option<&str>) -> Res
     Ok(files)
 }
 
-/// The dead letters of one file, some at a time.
+/// Reads the dead letters of one file in batches.
 pub(super) struct Letters {
     stream: Arc<str>,
     file: FileRecord,
@@ -43,7 +43,7 @@ impl Letters {
         Self { stream: file.subject.clone().unwrap_or_else(|| "".into()), file: file.clone(), batches: None }
     }
 
-    /// The next ones; `None` at the end.
+    /// Returns the next batch; `None` at the end.
     pub(super) async fn next(&mut self, storage: &ObjectStorage) -> Result<Option<Vec<DeadLetter>>> {
         let batches = match &mut self.batches {
             Some(batches) => batches,
@@ -53,7 +53,8 @@ impl Letters {
         letters(&batch, &self.stream).map_err(|error| error.with("file", &self.file.path)).map(Some)
     }
 
-    /// The next ones; `None` at the end, and where the file cannot be read on, which is noted. `Err`: it is not the file's fault.
+    /// Returns the next batch; `None` at the end, and also where the file cannot be read further, which is noted.
+    /// `Err`: the file is not the cause.
     pub(super) async fn next_or_note(
         &mut self,
         storage: &ObjectStorage,
@@ -68,7 +69,7 @@ impl Letters {
         }
     }
 
-    /// What to tell of a file that could not be read on.
+    /// Returns the report on a file that could not be read further.
     fn damaged(&self, error: Error) -> Result<DamagedFile> {
         match error.kind() {
             ErrorKind::Corrupt | ErrorKind::NotFound => {

@@ -1,9 +1,10 @@
-//! Reasons as they are counted: what differs from record to record is left out.
+//! Reasons as they are counted: without the parts that differ from record to record.
 
-/// Values that say what is wrong by themselves, and stay.
+/// Values that are informative by themselves and are kept.
 const TELLING: [&str; 7] = ["nothing", "null", "no value", "an empty value", "invalid JSON", "invalid UTF-8", "a line of more"];
 
-/// The reason without the value that was found: `column ts ($.created): found .., expected TIMESTAMPTZ`. What was expected stays.
+/// Returns the reason without the value that was found: `column ts ($.created): found .., expected TIMESTAMPTZ`. The
+/// expected part is kept.
 pub fn class(reason: &str) -> String {
     let parts = reason.split_once("found ").and_then(|(before, rest)| Some((before, rest.rsplit_once(", expected ")?)));
     match parts {

@@ -1,4 +1,4 @@
-//! What became of the dead letters of late: how many are in the log again, and what ails the others.
+//! What became of the recent dead letters: how many are in the log again, and why the others failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,16 @@ use super::ranges::Replayed;
 use super::read::{Letters, files_of};
 use super::reason;
 
-/// Of one stream's dead letters of late.
+/// The recent dead letters of one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recent {
     /// How many were appended to the log again.
     pub replayed: i64,
-    /// Of the others, one that died of the most frequent reason: that reason in full.
+    /// The full reason of one of the others, chosen from the most frequent reason.
     pub reason: Option<String>,
 }
 
-/// Reads the dead letters of the checkpoints since then; where nothing was replayed, those of the newest file alone.
+/// Reads the dead letters of the checkpoints since `since`; if nothing was replayed, only those of the newest file.
 pub async fn recent(
     storage: &ObjectStorage,
     state: &CatalogState,

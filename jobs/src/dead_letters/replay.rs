@@ -1,11 +1,13 @@
-//! `replay`: dead letters appended to the log again, as new records with a header that names the place they came from.
+//! `replay`: appends dead letters to the log again, as new records with a header that names their original place.
 //!
 //! ```text
-//! read -> leave out what was replayed -> decode (the same rules as the speed layer's) -> append to the log -> remember in the catalog
+//! read -> leave out what was replayed -> decode (by the speed layer's rules) -> append to the log
+//!      -> remember in the catalog
 //! ```
 //!
-//! A record that would only become a dead letter again is refused. If the process dies between the log's acknowledgement and the
-//! catalog's, the next replay finds what was appended by its header: nothing is sent twice.
+//! A record that would only become a dead letter again is refused. If the process dies between the log's
+//! acknowledgement and the catalog's commit, the next replay finds what was appended by its header: nothing is sent
+//! twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -32,9 +34,9 @@ mod corrections;
 
 use corrections::Corrections;
 
-/// How many refused dead letters are told one by one; all are counted.
+/// How many refused dead letters are reported one by one; all are counted.
 const REFUSED_TOLD: usize = 20;
-/// Each batch is a commit of as many ranges at most, and all other commits wait for it.
+/// Each batch commits at most this many ranges, and all other commits wait for it.
 const BATCH_RECORDS: usize = 2_000;
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -42,24 +44,24 @@ const BATCH_BYTES: usize = 8 << 20;
 #[derive(Debug, Clone, Default)]
 pub struct ReplayOptions {
     pub selection: Selection,
-    /// Corrected lines of an export, instead of the original bytes.
+    /// A corrected export, to send its lines instead of the original bytes.
     pub file: Option<PathBuf>,
-    /// Send also records that are no events of the stream.
+    /// Also send records that are no events of the stream.
     pub produce_invalid: bool,
-    /// Say what would be done, and do nothing.
+    /// Report what would be sent, and send nothing.
     pub dry_run: bool,
 }
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ReplaySummary {
-    /// Appended to the log in this run (or, in a dry run, what would be).
+    /// Records appended to the log in this run (in a dry run: that would be).
     pub replayed: u64,
-    /// Left out: in the log again since an earlier run.
+    /// Left out: already in the log again, from an earlier run.
     pub already: u64,
-    /// Left out: they would become dead letters again.
+    /// Left out: records that would become dead letters again.
     pub refused: u64,
-    /// Why, the most frequent first.
+    /// The reasons for refusing, the most frequent first.
     pub refused_reasons: Vec<(String, u64)>,
     pub first_refused: Vec<Refused>,
     /// Appended by an earlier run that died before it could remember them.
@@ -78,11 +80,11 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// Appends dead letters of a live stream to its log. `progress` hears how many were looked at.
+/// Appends dead letters of a live stream to its log. `progress` is called with the number read.
 ///
-/// Errors: `NotFound` for an unknown stream or when none fits; `Input` for a corrected file that is not one, with its lines, before
-/// anything is sent; `Conflict` while another process replays the stream. An error on the way leaves what was appended in the
-/// log and remembered.
+/// Errors: `NotFound` for an unknown stream or if no dead letter matches; `Input` for a corrected file with wrong
+/// lines, which names them before anything is sent; `Conflict` while another process replays the stream. After an error
+/// what was appended before it stays in the log and is remembered.
 pub async fn replay(
     installation: &Installation,
     stream: &str,
@@ -118,7 +120,7 @@ struct Run<'a> {
     rules: Rules,
     done: Replayed,
     turn: Option<Turn>,
-    /// Something was appended, or perhaps was, and is not remembered.
+    /// Something was appended, or may have been, and is not remembered yet.
     unsure: bool,
     runs: Runs,
     batch: Vec<NewRecord>,
@@ -127,7 +129,7 @@ struct Run<'a> {
     summary: ReplaySummary,
 }
 
-/// A dead letter's number, from 1, among those of its partition in one file.
+/// A dead letter's position, from 1, among those of its partition in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rank {
     file: usize,
@@ -141,7 +143,7 @@ impl Rank {
     }
 }
 
-/// What decides whether a record may go to the log.
+/// Decides whether a record may go to the log.
 struct Rules {
     decoder: Decoder,
     max_future: Duration,
@@ -177,7 +179,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The original bytes of all that fit.
+    /// Replays the original bytes of all that match.
     async fn originals(&mut self, progress: &mut impl FnMut(u64)) -> Result<()> {
         let state = self.installation.catalog.state().await?;
         let (mut read, mut fit) = (0, 0u64);
@@ -204,7 +206,7 @@ impl<'a> Run<'a> {
         self.send().await
     }
 
-    /// The corrected lines, each of which must name a dead letter.
+    /// Replays the corrected lines, each of which must name a dead letter.
     async fn corrected(&mut self, corrections: &Corrections, progress: &mut impl FnMut(u64)) -> Result<()> {
         let known = self.known(&corrections.places).await?;
         let mut lines = corrections.lines()?;
@@ -215,7 +217,7 @@ impl<'a> Run<'a> {
             let place = (corrected.partition, corrected.offset);
             match known.get(&place).copied() {
                 Some(rank) => {
-                    // A range goes on only where no dead letter lies between this line and the one before.
+                    // A range continues only if no dead letter lies between this line and the previous one.
                     if last.insert(place.0, rank) != rank.before() {
                         self.runs.leave_out(place.0);
                     }
@@ -228,7 +230,7 @@ impl<'a> Run<'a> {
         self.send().await
     }
 
-    /// Which of these places are dead letters, with their ranks.
+    /// Returns which of these places are dead letters, with their ranks.
     async fn known(&mut self, places: &BTreeSet<(i32, Offset)>) -> Result<BTreeMap<(i32, Offset), Rank>> {
         let state = self.installation.catalog.state().await?;
         let mut known = BTreeMap::new();
@@ -279,7 +281,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Appends what is at hand, then remembers it.
+    /// Appends the current batch, then remembers it.
     async fn send(&mut self) -> Result<()> {
         let records = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
@@ -308,7 +310,7 @@ impl<'a> Run<'a> {
 }
 
 impl Rules {
-    /// The new record, or why it would become a dead letter again.
+    /// Returns the new record, or why it would become a dead letter again.
     fn record(&self, letter: &DeadLetter, now: Micros) -> Result<NewRecord, String> {
         let partition_by = match self.partition_by(letter, now) {
             Ok(partition_by) => partition_by,
@@ -320,7 +322,7 @@ impl Rules {
         Ok(NewRecord { key: letter.key.clone(), value: letter.value.clone(), headers, partition_by })
     }
 
-    /// What places a record without a key where our producers would put it: the event's key, else its id.
+    /// Returns what a record without a key is partitioned by, as our producers do: the event's key, else its id.
     fn partition_by(&self, letter: &DeadLetter, now: Micros) -> Result<Option<Bytes>, String> {
         let event = self.decoder.decode(letter.value.as_deref()).map_err(|error| error.to_string())?;
         let ahead = event.event_time().saturating_sub(now);
@@ -332,7 +334,7 @@ impl Rules {
     }
 }
 
-/// What a record takes of a batch.
+/// The bytes of a record that count towards a batch.
 fn bytes_of(record: &NewRecord) -> usize {
     let headers: usize = record.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
     record.key.as_ref().map_or(0, Bytes::len) + record.value.as_ref().map_or(0, Bytes::len) + headers
@@ -352,7 +354,7 @@ fn letter_of(corrected: Corrected, stream: &StreamDefinition) -> DeadLetter {
     }
 }
 
-/// The file's name in an error.
+/// Adds the file's name to an error.
 fn in_file(error: Error, path: &Path) -> Error {
     error.with("file", path.display())
 }

@@ -16,7 +16,7 @@ use crate::installation::Installation;
 const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, amount BIGINT NOT NULL)
     WITH (topic = 'payments', format = 'json', event_time = 'ts', key = 'id')";
 
-/// An installation on embedded parts, with one stream of two partitions.
+/// An installation on embedded services, with one stream of two partitions.
 struct Bench {
     folder: tempfile::TempDir,
     installation: Installation,
@@ -49,7 +49,7 @@ impl Bench {
         self.installation.log.append("payments", values.iter().map(record).collect()).await.unwrap();
     }
 
-    /// Lets a worker read the log to its end; answers how many records were archived and dead-lettered in all.
+    /// Lets a worker read the log to its end; returns how many records were archived and dead-lettered in total.
     async fn work(&self) -> (i64, i64) {
         let stop = CancellationToken::new();
         let speed = self.installation.speed("worker", None);
@@ -83,7 +83,7 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// Exports all, changes the text, and answers the corrected file.
+    /// Exports all dead letters, changes the text, and returns the corrected file.
     async fn corrected(&self, name: &str, correct: impl Fn(String) -> String) -> PathBuf {
         let path = self.path(name);
         export(&self.installation, "pay", &Selection::default(), path.to_str().unwrap(), |_| {}).await.unwrap();
@@ -152,7 +152,7 @@ async fn corrected_values_become_events_once_however_often_they_are_replayed() {
     assert_eq!(record.key.as_deref(), Some(&b"k"[..]));
 }
 
-/// The partition that the key `k` lies in.
+/// Returns the partition of the key `k`.
 async fn log_partition(bench: &Bench) -> i32 {
     let bounds = bench.installation.log.bounds("payments").await.unwrap();
     bounds.iter().find(|bounds| bounds.end > Offset::ZERO).unwrap().partition
@@ -205,7 +205,7 @@ async fn a_replay_that_died_after_the_append_is_recognised_by_its_records() {
     assert_eq!(bench.work().await, (2, 2));
 }
 
-/// A log whose acknowledgement of an append is lost: the records are in it.
+/// A log that loses the acknowledgement of an append: the records are in it.
 #[derive(Debug)]
 struct LostReply {
     log: Arc<dyn Log>,

@@ -1,4 +1,4 @@
-//! What the demo shows: questions to the node, and their answers as text.
+//! What the demo shows: queries to the node, and their answers as text.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::show::{boxes, table, thousands};
 use super::traffic::TrafficStream;
 use crate::ledger::PartitionLine;
 
-/// The data's way as a picture.
+/// Draws the path of the data.
 pub fn way(state: &CatalogState, in_log: i64, devices: i64) -> String {
     let rows = |kind: FileKind| state.files.iter().filter(|file| file.kind == kind).map(|file| file.rows).sum::<i64>();
     let decided: i64 = state.vector().iter().map(|(_, offset)| offset.0).sum();
@@ -28,7 +28,7 @@ pub fn way(state: &CatalogState, in_log: i64, devices: i64) -> String {
     ])
 }
 
-/// Devices with many accounts: two views in one query, on one state of everything.
+/// Shows devices with many accounts: two views in one query, both from the same read view.
 pub async fn devices(client: &Client) -> Result<String> {
     let columns = ["device_id", "accounts_30d", "addresses_30d", "txns_90d", "declined_90d", "amount_90d"];
     let query = "SELECT r.device_id, r.accounts_30d, r.addresses_30d, v.txns_90d, v.declined_90d, v.amount_90d \
@@ -37,16 +37,16 @@ pub async fn devices(client: &Client) -> Result<String> {
     rows(client, query, &columns).await
 }
 
-/// Addresses with many users.
+/// Shows addresses with many users.
 pub async fn addresses(client: &Client) -> Result<String> {
     let query = "SELECT ip, users_30d, devices_30d, logins_30d FROM ip_reputation WHERE users_30d >= 8 ORDER BY users_30d DESC, ip LIMIT 4";
     rows(client, query, &["ip", "users_30d", "devices_30d", "logins_30d"]).await
 }
 
-/// Devices by how many others they are linked with.
+/// Devices ordered by how many others they are linked with.
 pub const LINKS: &str = "SELECT * FROM device_links ORDER BY linked_devices_30d DESC, device_id";
 
-/// The most linked devices, among them the rings'.
+/// Shows the devices with the most links, among them those of the rings.
 pub async fn links(client: &Client) -> Result<String> {
     rows(
         client,
@@ -56,7 +56,7 @@ pub async fn links(client: &Client) -> Result<String> {
     .await
 }
 
-/// The newest links of one device.
+/// Shows the newest links of one device.
 pub async fn paths(client: &Client, device: &str) -> Result<String> {
     let columns = ["via_user_id", "far_device_id", "near_at", "far_at"];
     let paths = client.paths("device_links", "device_id", device, 5).await?;
@@ -69,7 +69,7 @@ async fn rows(client: &Client, query: &str, columns: &[&str]) -> Result<String> 
     Ok(table(columns, rows.iter().map(|row| columns.iter().map(|column| text(row.get(*column))).collect()).collect()))
 }
 
-/// One device's row, a window a column.
+/// Shows one device's row, with a column per window.
 pub async fn device(client: &Client, device: &str) -> Result<String> {
     let row = client.row("device_velocity", "device_id", device).await?;
     let windowed = ["txns", "amount", "declined", "users"].map(|column| {
@@ -83,7 +83,7 @@ pub async fn device(client: &Client, device: &str) -> Result<String> {
     Ok(format!("{}\n{}\n{said}\n", table(&["", "1h", "7d", "90d"], windowed.to_vec()), single.join("   ")))
 }
 
-/// A line a stream.
+/// Formats a line per stream.
 pub fn ledger(lines: &[PartitionLine]) -> String {
     let row = |stream: TrafficStream| {
         let of_stream: Vec<&PartitionLine> = lines.iter().filter(|line| &*line.stream == stream.name()).collect();
@@ -98,7 +98,7 @@ pub fn ledger(lines: &[PartitionLine]) -> String {
     table(&header, TrafficStream::ALL.map(row).to_vec())
 }
 
-/// A line a reason.
+/// Formats a line per reason.
 pub fn dead_letters(reasons: &[Reason]) -> String {
     let row = |reason: &Reason| vec![thousands(reason.count), reason.stream.clone(), shortened(&reason.reason, 66)];
     table(&["count", "stream", "reason (an example)"], reasons.iter().take(8).map(row).collect())
@@ -111,12 +111,12 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// What names this demo's project on a command line.
+/// Returns the options that select this demo's project on a command line.
 pub fn config(folder: &Path) -> String {
     format!("--config {}", folder.join(definitions::settings::FILE_NAME).display())
 }
 
-/// Commands with this demo's own addresses, and a device that is there.
+/// Returns commands with this demo's own addresses, and a device that exists.
 pub fn what_next(url: &str, folder: &Path, device: &str) -> String {
     let config = config(folder);
     format!(

@@ -1,4 +1,4 @@
-//! Asking the running node as any client would: over HTTP.
+//! Queries the running node as any client would: over HTTP.
 
 use serde_json::{Map, Value, json};
 use types::{Error, Result};
@@ -25,7 +25,7 @@ impl Client {
         list(rows).map_err(|error| error.with("query", query))
     }
 
-    /// The newest paths behind a linked view's row: `_paths` of `GET /v1/views/{view}/row`
+    /// Returns the newest paths behind a linked view's row: `_paths` of `GET /v1/views/{view}/row`
     pub async fn paths(&self, view: &str, key: &str, value: &str, most: usize) -> Result<Vec<Row>> {
         let asked = [(key, value), ("_paths", &most.to_string())];
         let request = self.http.get(format!("{}/v1/views/{view}/row", self.url)).query(&asked);
@@ -33,7 +33,7 @@ impl Client {
         list(paths).map_err(|error| error.with("view", view))
     }
 
-    /// The first number of a query's first row; 0 where it has none.
+    /// Returns the first number of a query's first row; 0 if there is none.
     pub async fn number(&self, query: &str) -> Result<i64> {
         let rows = self.sql(query).await?;
         Ok(rows.first().and_then(|row| row.values().next()).map_or(0, whole))
@@ -71,7 +71,7 @@ fn list(rows: Value) -> Result<Vec<Row>> {
         .collect())
 }
 
-/// A value as a person reads it. Decimals and big integers come as texts already.
+/// Formats a value for display. Decimals and big integers already arrive as strings.
 pub fn text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".into(),
@@ -82,12 +82,12 @@ pub fn text(value: Option<&Value>) -> String {
     }
 }
 
-/// A whole number, given as one or as its text.
+/// Returns a whole number that arrives as a number or as a string.
 pub fn whole(value: &Value) -> i64 {
     value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default()
 }
 
-/// An amount in cents, from its text: `12.30` is 1230. A NULL sum is 0.
+/// Returns an amount in cents from its text: `12.30` is 1230. A NULL sum is 0.
 pub fn cents(value: Option<&Value>) -> i64 {
     text(value).replace('.', "").parse().unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! The proof: with the traffic paused, everything that was sent against everything that is answered.
+//! The demo's checks: while the traffic is paused, everything that was sent is compared with everything that is
+//! answered.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use crate::verify::{HttpServed, Verifier, verify_log, verify_view};
 /// How long the speed layer may take to checkpoint what was sent.
 const SETTLE: Duration = Duration::from_secs(60);
 
-/// One thing that was held against another.
+/// The result of one comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     pub passed: bool,
@@ -39,7 +40,7 @@ impl std::fmt::Display for Check {
     }
 }
 
-/// Waits until every record that the log has at this moment is checkpointed, whatever is sent meanwhile.
+/// Waits until every record that the log has at this moment is checkpointed, even if more is sent meanwhile.
 pub async fn settled(installation: &Installation) -> Result<CatalogState> {
     let began = Instant::now();
     let sent = log_end(&*installation.log).await?;
@@ -54,7 +55,7 @@ pub async fn settled(installation: &Installation) -> Result<CatalogState> {
     }
 }
 
-/// The vector behind the log's last records.
+/// Returns the vector after the log's last records.
 async fn log_end(log: &dyn Log) -> Result<Vector> {
     let mut end = Vector::new();
     for stream in TrafficStream::ALL {
@@ -65,7 +66,7 @@ async fn log_end(log: &dyn Log) -> Result<Vector> {
     Ok(end)
 }
 
-/// What the files hold of each stream, against what the generator knows it sent.
+/// Compares each stream's records in the files with what the generator knows it sent.
 pub fn check_ledger(lines: &[PartitionLine], truth: &Truth) -> Vec<Check> {
     let unbalanced: Vec<&PartitionLine> = lines.iter().filter(|line| line.mismatch.is_some()).collect();
     let why = unbalanced.first().and_then(|line| line.mismatch.clone()).map(|why| format!(": {why}")).unwrap_or_default();
@@ -87,13 +88,13 @@ pub fn check_ledger(lines: &[PartitionLine], truth: &Truth) -> Vec<Check> {
     checks
 }
 
-/// Archived, duplicate and dead-lettered records of a stream.
+/// Returns the archived, duplicate and dead-lettered records of a stream.
 pub fn sums(lines: &[PartitionLine], stream: TrafficStream) -> [i64; 3] {
     let of_stream = || lines.iter().filter(|line| &*line.stream == stream.name());
     [of_stream().map(|l| l.archived).sum(), of_stream().map(|l| l.duplicate).sum(), of_stream().map(|l| l.dead_lettered).sum()]
 }
 
-/// Every device's payments and their sum, to the cent.
+/// Compares every device's payments and their sum, to the cent.
 pub async fn check_devices(client: &Client, truth: &Truth) -> Result<Check> {
     let rows = client.sql("SELECT device_id, ok_ever, ok_amount_ever FROM device_velocity").await?;
     let served: BTreeMap<String, (i64, i64)> = rows
@@ -118,7 +119,7 @@ pub async fn check_devices(client: &Client, truth: &Truth) -> Result<Check> {
     })
 }
 
-/// Are the rings found by what their accounts share?
+/// Checks that the rings are found by what their accounts share.
 pub async fn check_rings(client: &Client, traffic: &Traffic) -> Result<Check> {
     let mut found = 0;
     for ring in traffic.rings() {
@@ -141,7 +142,8 @@ pub async fn check_rings(client: &Client, traffic: &Traffic) -> Result<Check> {
     Ok(Check::new(found == rings, format!("{found} of {rings} rings: the accounts of each are those that the generator opened")))
 }
 
-/// Do the devices of the rings lead the query for the most linked ones, each with the links that the generator made?
+/// Checks that the rings' devices are first in the query for the most links, each with the links that the generator
+/// created.
 pub async fn check_links(client: &Client, traffic: &Traffic) -> Result<Check> {
     let known: BTreeMap<&str, (i64, i64)> =
         traffic.rings().iter().filter_map(Ring::device).map(|device| (device, traffic.truth().links(device))).collect();
@@ -161,7 +163,7 @@ pub async fn check_links(client: &Client, traffic: &Traffic) -> Result<Check> {
     })
 }
 
-/// Every view against plain SQL over the archive, and its events against the archive's.
+/// Compares every view with plain SQL over the archive, and its events with the archive's.
 pub async fn check_views(installation: &Installation, url: &str) -> Result<Vec<Check>> {
     let verifier = verifier(installation);
     let served = HttpServed::new(url)?;
@@ -197,7 +199,7 @@ pub async fn check_views(installation: &Installation, url: &str) -> Result<Vec<C
     Ok(checks)
 }
 
-/// The log's records against archive and dead letters, byte for byte.
+/// Compares the log's records with archive and dead letters, byte for byte.
 pub async fn check_log(installation: &Installation) -> Result<Check> {
     let (mut records, mut wrong) = (0, Vec::new());
     for report in verify_log(&verifier(installation), &*installation.log, &[], now()).await? {

@@ -1,4 +1,4 @@
-//! The dead letters, counted by reason.
+//! Counts the dead letters by reason.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use types::files::FileKind;
 
 use crate::dead_letters::reason_class;
 
-/// One reason with an example of what was received.
+/// One reason, with an example of a record that was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     pub stream: String,
@@ -20,7 +20,8 @@ pub struct Reason {
     pub example: String,
 }
 
-/// Reads every dead letter, the most frequent reasons first. Reasons that differ in what was found are one.
+/// Reads every dead letter; returns the most frequent reasons first. Reasons that differ only in the value found count
+/// as one.
 pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Vec<Reason>> {
     let mut found: BTreeMap<(String, String), Reason> = BTreeMap::new();
     for file in state.files.iter().filter(|file| file.kind == FileKind::DeadLetters) {

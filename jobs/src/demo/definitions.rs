@@ -1,4 +1,4 @@
-//! The demo's definitions: those of `examples/payments`, built in.
+//! The demo's definitions: those of `examples/payments`, embedded in the binary.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use definitions::Definitions;
 use definitions::parse::parse_definitions;
 use types::Result;
 
-/// Files and their texts, relative to a project's folder.
+/// Files and their contents, relative to a project's folder.
 pub const SOURCES: [(&str, &str); 8] = [
     ("streams/create_account.sql", include_str!("../../../examples/payments/streams/create_account.sql")),
     ("streams/login.sql", include_str!("../../../examples/payments/streams/login.sql")),
@@ -18,7 +18,7 @@ pub const SOURCES: [(&str, &str); 8] = [
     ("views/user_profile.sql", include_str!("../../../examples/payments/views/user_profile.sql")),
 ];
 
-/// The definitions, parsed.
+/// Returns the parsed definitions.
 pub fn definitions() -> Result<Definitions> {
     let sources: Vec<(Option<PathBuf>, String)> =
         SOURCES.iter().map(|(file, text)| (Some(PathBuf::from(file)), (*text).to_owned())).collect();

@@ -1,4 +1,4 @@
-//! Feeding the traffic into the log: history as fast as it is asked for, then live at its own pace.
+//! Feeds the traffic into the log: history as fast as the script allows, then live traffic at its own rate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use types::Result;
 use super::traffic::{Traffic, TrafficStream};
 use crate::installation::now;
 
-/// Records of one append, all topics together.
+/// Maximum records of one append, over all topics.
 const CHUNK: usize = 1_000;
 /// How often live traffic is appended.
 const LIVE_EVERY: Duration = Duration::from_millis(50);
 
-/// The feed's handle.
+/// A handle to the feed.
 #[derive(Clone)]
 pub struct Feed {
     traffic: Arc<Mutex<Traffic>>,
@@ -26,27 +26,27 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A feed that waits for [`Feed::allow`]. Records go to the topics of the streams' names.
+    /// Creates a feed that waits for [`Feed::allow`]. Records go to the topics with the streams' names.
     pub fn new(traffic: Traffic) -> Feed {
         Feed { traffic: Arc::new(Mutex::new(traffic)), limit: watch::Sender::new(0), sent: Arc::default() }
     }
 
-    /// Lets it send this many records in all; those of live traffic each in their time.
+    /// Allows it to send this many records in total; live records are sent when they are due.
     pub fn allow(&self, records: u64) {
         self.limit.send_replace(records);
     }
 
-    /// Records in the log.
+    /// Returns how many records are in the log.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Holds the traffic: nothing is sent until the guard is dropped. What was handed out before is in the log.
+    /// Pauses the traffic: nothing is sent until the guard is dropped. All traffic generated before is in the log.
     pub async fn pause(&self) -> OwnedMutexGuard<Traffic> {
         self.traffic.clone().lock_owned().await
     }
 
-    /// Feeds until dropped or until the log fails.
+    /// Feeds until it is dropped or the log fails.
     pub async fn run(&self, log: Arc<dyn Log>) -> Result<()> {
         let mut limit = self.limit.subscribe();
         loop {

@@ -1,4 +1,4 @@
-//! The handover, shown on one device: the same answer while the cut moves under it.
+//! The handover, shown for one device: the answer stays the same while the cut moves.
 
 use types::Result;
 
@@ -6,10 +6,10 @@ use super::ask::{Client, text, whole};
 use super::checks::Check;
 use super::show::{table, thousands};
 
-/// One device's answer and what it is made of.
+/// One device's answer and the parts it is merged from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
-    /// Payments the view answers, declined ones included.
+    /// Payments in the view's answer, including declined ones.
     pub payments: i64,
     pub amount: String,
     /// Events in the snapshot's states, and in those after its cut.
@@ -18,7 +18,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Asks the view, then both of its result tables.
+    /// Queries the view, then the states of both of its parts.
     pub async fn of(client: &Client, device: &str) -> Result<Parts> {
         let row = client.row("device_velocity", "device_id", device).await?;
         Ok(Parts {
@@ -41,19 +41,19 @@ impl Parts {
     }
 }
 
-/// The events of one key: the coarsest kept level holds them all, the finer ones repeat the newest.
+/// Returns the events of one key: the coarsest kept level has all of them, the finer ones repeat the newest.
 async fn events(client: &Client, states: &str, device: &str) -> Result<i64> {
     let by_level = format!("SELECT level, sum(events) AS n FROM {states} WHERE device_id = '{device}' GROUP BY level");
     client.number(&format!("SELECT max(n) FROM ({by_level})")).await
 }
 
-/// The answers before and after the cut moved, as a table.
+/// Formats the answers before and after the cut moved as a table.
 pub fn compared(before: &Parts, after: &Parts) -> String {
     let header = ["", "payments", "amount", "batch part", "speed part", "sum of events"];
     table(&header, vec![before.cells("before"), after.cells("after")])
 }
 
-/// The same answer from other parts.
+/// Checks that both answers are the same although their parts differ.
 pub fn check(device: &str, before: &Parts, after: &Parts) -> Check {
     let same = before.payments == after.payments && before.amount == after.amount;
     let sums = [before, after].iter().all(|parts| parts.batch + parts.speed == parts.payments);

@@ -1,4 +1,4 @@
-//! The demo's folder: an ordinary project with the embedded defaults, so that every command works on it beside the running demo.
+//! The demo's folder: an ordinary project with the embedded defaults, so every command works on it while the demo runs.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use super::definitions::SOURCES;
 
 const PREFERRED: &str = "127.0.0.1:8080";
 
-/// A project, with the settings it runs by.
+/// A project and its settings.
 pub struct Project {
     pub settings: Settings,
     pub folder: PathBuf,
-    /// Deletes the folder at the end, where nobody asked to keep it.
+    /// Deletes the folder at the end, unless the user gave one.
     _temporary: Option<tempfile::TempDir>,
 }
 
 impl Project {
-    /// Writes the project's files to `folder`, or to a temporary one, and finds a free port for HTTP.
+    /// Writes the project's files to `folder`, or to a temporary folder, and finds a free port for HTTP.
     pub async fn create(folder: Option<&Path>, once: bool) -> Result<Project> {
         let (folder, temporary) = match folder {
             Some(folder) => (std::path::absolute(folder)?, None),
@@ -43,13 +43,14 @@ impl Project {
             "# All the rest is as by default: storage, catalog and log lie in ./data.\n[speed]\ncheckpoint_interval = \"1s\"\n\n[batch]\nmemory_limit = \"1GiB\"\n\n[serving]\nhttp = \"{address}\"\n"
         );
         write(&file, &text)?;
-        // The demo is the same everywhere: no variable of the environment changes it.
+        // The demo is the same everywhere: environment variables do not change it.
         let settings = Settings::parse(&text, &file, &Variables::default())?;
         Ok(Project { settings, folder, _temporary: temporary })
     }
 }
 
-/// The usual address for a demo that people look at, where nobody has it; else one with a port that is free at this moment.
+/// Returns the usual address for an interactive demo if it is free; otherwise an address with a port that is currently
+/// free.
 async fn free_address(once: bool) -> Result<SocketAddr> {
     let preferred = if once { None } else { TcpListener::bind(PREFERRED).await.ok() };
     let listener = match preferred {

@@ -1,4 +1,4 @@
-//! The demo's script: numbered steps, each saying in plain words what is done and showing what came of it.
+//! The demo's script: numbered steps. Each says in plain words what is done and shows the result.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ use crate::ledger;
 use crate::up::Ready;
 
 const VIEWS: [&str; 5] = ["device_links", "device_velocity", "ip_reputation", "ring_candidates", "user_profile"];
-/// Live traffic between the answers and the proof.
+/// How long live traffic runs between the answers and the proof.
 const LIVE: Duration = Duration::from_secs(2);
-/// How long what must happen soon (a view that is being run, a snapshot that is to be served) may take.
+/// How long to wait for things that must happen soon: a view's run to end, a snapshot to be served.
 const SOON: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -37,14 +37,14 @@ pub(super) struct Script {
     /// Records of history.
     pub(super) events: u64,
     pub(super) handover: Option<Check>,
-    /// Filled when all of them are made: a demo that is stopped in the middle has proven nothing.
+    /// Set once all checks are made: a demo that is stopped earlier has proven nothing.
     pub(super) checks: Vec<Check>,
 }
 
 impl Script {
     pub(super) async fn play(&mut self, ready: oneshot::Receiver<Ready>, stop: &CancellationToken) -> Result<()> {
         self.introduce();
-        // When the layers end before they are ready, their error is the demo's: the caller hears of it.
+        // If the layers end before they are ready, the caller returns their error as the demo's.
         let Ok(ready) = ready.await else { return std::future::pending().await };
         let client = Client::new(ready.url());
         self.show_definitions(&client);
@@ -81,7 +81,7 @@ impl Script {
         }
     }
 
-    /// Four fifths of the history, all of it checkpointed.
+    /// Sends four fifths of the history and waits until all of it is checkpointed.
     async fn send_history(&mut self) -> Result<()> {
         let first = self.events / 5 * 4;
         self.narrator.step("Payments traffic flows into the log: 95 days of history, then live");
@@ -121,7 +121,7 @@ impl Script {
         Ok(())
     }
 
-    /// Runs a view now; where the scheduler happens to be at it, after that.
+    /// Runs a view now. If the scheduler is running it, waits until that run is done.
     async fn run(&self, view: &str) -> Result<RunRecord> {
         let began = Instant::now();
         loop {
@@ -175,13 +175,13 @@ impl Script {
         Ok(())
     }
 
-    /// The first ring was at work when the first cut was made: its events are on both sides.
+    /// The first ring was active at the first cut: its events are on both sides.
     async fn show_handover(&mut self, client: &Client) -> Result<()> {
         let ring = self.feed.pause().await.rings().iter().find_map(|ring| ring.device().map(str::to_owned));
         let Some(device) = ring else { return Ok(()) };
         self.narrator.step("The handover: the cut moves, the answer does not");
         self.narrator.say(format!("Device {device}, 90 days, before and after another batch run (other traffic keeps flowing in):"));
-        // All of the ring's events are counted then, and the next cut lies behind them.
+        // All of the ring's events are counted then, and the next cut is after them.
         checks::settled(&self.installation).await?;
         let before = Parts::of(client, &device).await?;
         let run = self.run("device_velocity").await?;
@@ -191,7 +191,7 @@ impl Script {
         Ok(())
     }
 
-    /// The parts as soon as the node serves the snapshot of a run.
+    /// Returns the parts once the node serves the snapshot of a run.
     async fn served_run(&self, client: &Client, device: &str, run: &RunRecord, before: &Parts) -> Result<Parts> {
         let began = Instant::now();
         loop {

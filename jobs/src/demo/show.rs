@@ -4,7 +4,7 @@ use std::io::Write;
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// Writes what the demo says. A terminal that went away is no error.
+/// Writes what the demo prints. A closed terminal is no error.
 #[derive(Debug, Default)]
 pub struct Narrator {
     step: usize,
@@ -17,18 +17,18 @@ impl Narrator {
         let _ = out.flush();
     }
 
-    /// Begins the next step.
+    /// Starts the next step.
     pub fn step(&mut self, title: &str) {
         self.step += 1;
         self.line(format!("\n{}. {title}", self.step));
     }
 
-    /// A line of the step.
+    /// Prints a line of the step.
     pub fn say(&self, text: impl AsRef<str>) {
         self.block(text.as_ref());
     }
 
-    /// Several lines of the step, as they are.
+    /// Prints several lines of the step unchanged.
     pub fn block(&self, text: &str) {
         for line in text.lines() {
             self.line(format!("   {line}").trim_end());
@@ -36,7 +36,7 @@ impl Narrator {
     }
 }
 
-/// Boxes side by side, the way going from left to right.
+/// Draws boxes in a row, connected by arrows from left to right.
 pub fn boxes(boxes: &[(&str, Vec<String>)]) -> String {
     let height = boxes.iter().map(|(_, lines)| lines.len()).max().unwrap_or_default();
     let widths: Vec<usize> = boxes
@@ -60,7 +60,7 @@ pub fn boxes(boxes: &[(&str, Vec<String>)]) -> String {
     rows.join("\n")
 }
 
-/// A table with a header.
+/// Formats a table with a header.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
@@ -68,7 +68,7 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     table.to_string()
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn thousands(number: impl Into<i64>) -> String {
     let number: i64 = number.into();
     let digits = number.unsigned_abs().to_string();

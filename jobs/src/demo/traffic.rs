@@ -1,11 +1,12 @@
-//! Synthetic payments traffic: the same seed, start and length give the same records, and the truth about them.
+//! Generates synthetic payments traffic, and the truth about it. The same seed, start and length give the same records.
 //!
 //! ```text
-//! accounts (created over 95 days, eight rings among them) -> steps in time -> logins and payments -> trouble -> records
+//! accounts (created over 95 days, with eight rings) -> steps in time -> logins and payments -> trouble -> records
 //! ```
 //!
-//! The first `history` records are dated over the 95 days before `start`, ever denser towards it; behind them come live ones, one every
-//! 5 ms. Trouble is what real topics bring: late events, repeats, events dated in the future, records that are no events.
+//! The first `history` records are dated within the 95 days before `start`, with increasing density. Then come live
+//! records, one every 5 ms. Trouble is what real topics contain: late events, repeats, events dated in the future, and
+//! records that are no events.
 
 use std::collections::VecDeque;
 
@@ -32,15 +33,15 @@ const DAY: Micros = 24 * HOUR;
 
 /// How far back the history goes.
 pub const HISTORY: Micros = 95 * DAY;
-/// Live events a second.
+/// Live events per second.
 pub const LIVE_PER_SECOND: i64 = 200;
 
-/// Of a thousand logins and payments (repeats: of a thousand records).
+/// Per thousand logins and payments (repeats: per thousand records).
 const LATE: u32 = 20;
 const DUPLICATE: u32 = 10;
 const FUTURE: u32 = 2;
 const BROKEN: u32 = 6;
-/// Repeats are of one of this many records before: well within `dedup_within`.
+/// A repeat copies one of this many previous records: well within `dedup_within`.
 const REPEATABLE: usize = 64;
 
 /// What to generate.
@@ -53,7 +54,7 @@ pub struct TrafficSettings {
     pub history: u64,
 }
 
-/// The streams of the example.
+/// The streams of `examples/payments`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TrafficStream {
     CreateAccount,
@@ -64,7 +65,7 @@ pub enum TrafficStream {
 impl TrafficStream {
     pub const ALL: [TrafficStream; 3] = [TrafficStream::CreateAccount, TrafficStream::Login, TrafficStream::Transactions];
 
-    /// The stream's name, which is its topic's too.
+    /// The stream's name, which is also its topic's.
     pub fn name(self) -> &'static str {
         match self {
             TrafficStream::CreateAccount => "create_account",
@@ -74,15 +75,15 @@ impl TrafficStream {
     }
 }
 
-/// What the pipeline must make of a record.
+/// What the pipeline must do with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Accepted,
-    /// The same id was there a moment ago.
+    /// An event with the same id was sent shortly before.
     Duplicate,
     /// Dated two days ahead: a dead letter.
     Future,
-    /// No event of its stream: a dead letter.
+    /// Not an event of its stream: a dead letter.
     Broken,
 }
 
@@ -90,17 +91,17 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrafficEvent {
     pub stream: TrafficStream,
-    /// When it is sent: in history before the traffic's start, then the wall's time.
+    /// When it is sent: during history before the traffic's start, afterwards by the wall clock.
     pub at: Micros,
     pub key: String,
     pub id: String,
-    /// The JSON text, possibly broken.
+    /// The JSON text, possibly invalid.
     pub value: String,
     pub outcome: Outcome,
 }
 
 impl TrafficEvent {
-    /// As a producer of ours hands it to the log.
+    /// Returns the record as our producers append it to the log.
     pub fn record(&self) -> NewRecord {
         NewRecord {
             key: Some(Bytes::from(self.key.clone())),
@@ -111,7 +112,7 @@ impl TrafficEvent {
     }
 }
 
-/// The endless traffic. What was handed out so far is in [`Traffic::truth`].
+/// The endless traffic. The truth about the records generated so far is in [`Traffic::truth`].
 #[derive(Debug)]
 pub struct Traffic {
     settings: TrafficSettings,
@@ -119,7 +120,7 @@ pub struct Traffic {
     accounts: Accounts,
     steps: u64,
     recent: VecDeque<TrafficEvent>,
-    /// Accounts that were made for others: these log in, from devices of their own.
+    /// Accounts that were created for other users, who log in from their own devices.
     handed_on: VecDeque<Account>,
     truth: Truth,
 }
@@ -148,17 +149,17 @@ impl Traffic {
         Traffic { settings, rng, accounts, steps: 0, recent: VecDeque::new(), handed_on: VecDeque::new(), truth: Truth::default() }
     }
 
-    /// What a correct pipeline answers for the records handed out so far.
+    /// What a correct pipeline answers for the records generated so far.
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
 
-    /// The fraud rings that the traffic hides.
+    /// The fraud rings hidden in the traffic.
     pub fn rings(&self) -> &[Ring] {
         self.accounts.rings()
     }
 
-    /// Records handed out so far.
+    /// How many records were generated so far.
     pub fn sent(&self) -> u64 {
         self.steps
     }
@@ -168,7 +169,8 @@ impl Traffic {
         self.time_of(self.steps)
     }
 
-    /// History grows denser with the square of the distance to its end: the last hour of 95 days gets 2 % of it.
+    /// A history record's distance to `start` is quadratic in the number of records left: the last hour of 95 days gets
+    /// 2 % of the records.
     fn time_of(&self, step: u64) -> Micros {
         let TrafficSettings { start, history, .. } = self.settings;
         match history.checked_sub(step) {
@@ -249,7 +251,7 @@ impl Traffic {
         TrafficEvent { stream: TrafficStream::Transactions, at, key: account.device, id, value, outcome }
     }
 
-    /// The event time of a login or payment sent at `at`, and what is to become of it.
+    /// Chooses the event time of a login or payment sent at `at`, and its outcome.
     fn dated(&mut self, at: Micros) -> (Micros, Outcome) {
         let roll = self.rng.random_range(0..1000);
         if roll < FUTURE {
@@ -266,7 +268,7 @@ impl Traffic {
         }
     }
 
-    /// One of three ways to be no event: cut off, of a wrong type, without a value that must be there.
+    /// Returns one of three kinds of invalid record: truncated, with a wrong type, or without a required value.
     fn broken(&mut self, fields: &mut Fields<'_>) -> String {
         match self.rng.random_range(0..3) {
             0 => {

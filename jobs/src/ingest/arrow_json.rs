@@ -1,4 +1,4 @@
-//! One Arrow value as JSON that the decoder of its column reads.
+//! Writes one Arrow value as JSON that the decoder of its column reads.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -17,7 +17,7 @@ use super::cell::{write_cell, write_string};
 
 const DAY_US: Micros = 86_400_000_000;
 
-/// Fewer types with the same values: those that [`write_value`] knows.
+/// Casts an array to one of the fewer types that [`write_value`] handles, with the same values.
 pub(super) fn simplified(array: &ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
     let target = match array.data_type() {
         DataType::Dictionary(_, value) => return simplified(&cast(array, value)?),
@@ -34,14 +34,14 @@ pub(super) fn simplified(array: &ArrayRef) -> Result<ArrayRef, arrow::error::Arr
         DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
         _ => return Ok(array.clone()),
     };
-    // What does not fit (a time past the year 9999) is an error, not a null.
+    // A value that does not fit (a time past the year 9999) is an error, not a null.
     let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
     arrow::compute::cast_with_options(array, &target, &options)
 }
 
-/// Appends the JSON of a simplified array's value; false (and nothing appended) for null.
+/// Appends the JSON of a simplified array's value. Returns false for null, and appends nothing.
 ///
-/// Fails with what was found where a value has no JSON.
+/// Errors: what was found, where a value has no JSON.
 pub(super) fn write_value(array: &ArrayRef, row: usize, column_type: Option<&ColumnType>, out: &mut Vec<u8>) -> Result<bool, String> {
     if array.is_null(row) {
         return Ok(false);
@@ -63,7 +63,7 @@ pub(super) fn write_value(array: &ArrayRef, row: usize, column_type: Option<&Col
     Ok(true)
 }
 
-/// A value's text, and whether JSON has it without quotes.
+/// A value's text, and whether JSON writes it without quotes.
 struct Scalar {
     text: String,
     bare: bool,
@@ -103,18 +103,18 @@ fn scalar(array: &ArrayRef, row: usize, column_type: Option<&ColumnType>) -> Res
     })
 }
 
-/// The shortest text that reads back as the same float; JSON has no NaN and no infinity.
+/// Returns the shortest text that reads back as the same float; JSON has no NaN and no infinity.
 fn float(text: String) -> Scalar {
     Scalar { bare: !text.contains(['N', 'i']), text }
 }
 
-/// A date in a TIMESTAMPTZ column is its midnight.
+/// A date in a TIMESTAMPTZ column becomes its midnight.
 fn date(days: i32, column_type: Option<&ColumnType>) -> String {
     let date = format_date(days);
     if column_type == Some(&ColumnType::TimestampTz) { format!("{date}T00:00:00Z") } else { date }
 }
 
-/// A midnight in a DATE column is its date.
+/// A midnight in a DATE column becomes its date.
 fn time(micros: Micros, column_type: Option<&ColumnType>) -> String {
     match i32::try_from(micros.div_euclid(DAY_US)) {
         Ok(days) if column_type == Some(&ColumnType::Date) && micros.rem_euclid(DAY_US) == 0 => format_date(days),
@@ -122,7 +122,7 @@ fn time(micros: Micros, column_type: Option<&ColumnType>) -> String {
     }
 }
 
-/// Numbers and booleans are texts where the column is TEXT.
+/// Writes a scalar; numbers and booleans become strings where the column is TEXT.
 fn write_scalar(scalar: &Scalar, column_type: Option<&ColumnType>, out: &mut Vec<u8>) {
     if scalar.bare && column_type != Some(&ColumnType::Text) {
         out.extend_from_slice(scalar.text.as_bytes());
@@ -133,14 +133,14 @@ fn write_scalar(scalar: &Scalar, column_type: Option<&ColumnType>, out: &mut Vec
 
 fn write_text(text: &str, column_type: Option<&ColumnType>, out: &mut Vec<u8>) -> Result<bool, String> {
     match column_type {
-        // Unlike in a CSV file, the empty text is not null here.
+        // Unlike in a CSV file, the empty string is not null here.
         None | Some(ColumnType::Text) => write_string(text, out),
         Some(column_type) => return write_cell(column_type, text, out),
     }
     Ok(true)
 }
 
-/// Bytes are base64, unless they are an identifier or a text.
+/// Writes bytes as base64, unless they are an identifier or a text.
 fn write_bytes(bytes: &[u8], column_type: Option<&ColumnType>, out: &mut Vec<u8>) -> Result<bool, String> {
     match (column_type, <[u8; 16]>::try_from(bytes), std::str::from_utf8(bytes)) {
         (Some(ColumnType::Uuid), Ok(uuid), _) => write_string(&uuid::Uuid::from_bytes(uuid).to_string(), out),

@@ -1,13 +1,13 @@
-//! One text cell (of a CSV file, or a text in Parquet) as JSON of its column's type. What does not look like the type is written
-//! as a string: the decoder then refuses it, and its message says why.
+//! Converts one text cell (of a CSV file, or a string in Parquet) to JSON of its column's type. Text that does not look
+//! like the type is written as a string: the decoder then refuses it with a message that says why.
 
 use definitions::ColumnType;
 use engine::events::{TimeError, parse_date, parse_timestamp};
 use serde_json::value::RawValue;
 
-/// Appends the JSON of `text` to `out`; false (and nothing appended) for null: the empty text.
+/// Appends the JSON of `text` to `out`. Returns false for null (the empty text), and appends nothing.
 ///
-/// Fails with what was found and expected, for a JSON column alone: there a string would be as good as any value.
+/// Errors: what was found and expected, for a JSON column only; there any string would be accepted.
 pub(super) fn write_cell(column_type: &ColumnType, text: &str, out: &mut Vec<u8>) -> Result<bool, String> {
     let trimmed = text.trim();
     if text.is_empty() || (trimmed.is_empty() && *column_type != ColumnType::Text) {
@@ -35,7 +35,7 @@ pub(super) fn write_string(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a text always serializes, and memory takes all bytes");
 }
 
-/// True for the grammar of JSON's numbers: `-1.5e3`, but not `007`, `+1` or `.5`.
+/// Returns true if the text matches JSON's number grammar: `-1.5e3`, but not `007`, `+1` or `.5`.
 pub(super) fn is_json_number(text: &str) -> bool {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -57,7 +57,7 @@ pub(super) fn is_json(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// A text that means a point in time, as RFC 3339: what has no zone is UTC, and a date alone is its midnight.
+/// Returns a point in time as RFC 3339. A time without a zone is UTC, and a date alone is its midnight.
 pub(super) fn time_text(text: &str) -> Option<String> {
     let text = text.strip_suffix(" UTC").unwrap_or(text);
     match parse_timestamp(text) {
@@ -68,7 +68,7 @@ pub(super) fn time_text(text: &str) -> Option<String> {
     if parse_date(text).is_some() {
         return Some(format!("{text}T00:00:00Z"));
     }
-    // Spreadsheets leave the seconds out.
+    // Spreadsheets omit the seconds.
     let with_seconds = format!("{text}:00Z");
     (text.len() == 16 && parse_timestamp(&with_seconds).is_ok()).then_some(with_seconds)
 }
@@ -81,7 +81,7 @@ fn write_boolean(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// The number's text as it stands; the decoder reads looser forms (`+5`, `007`) from strings.
+/// Writes the number's text unchanged; the decoder reads looser forms (`+5`, `007`) from strings.
 fn write_number(text: &str, out: &mut Vec<u8>) {
     if is_json_number(text) { out.extend_from_slice(text.as_bytes()) } else { write_string(text, out) }
 }

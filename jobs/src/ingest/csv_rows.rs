@@ -1,4 +1,4 @@
-//! CSV: a header row, then one record a row. The delimiter is guessed from the header unless it is given.
+//! Reads CSV: a header row, then one record per row. The delimiter is guessed from the header unless it is given.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::layout::Layout;
 use super::quotes::Watched;
 use super::records::{InputRecord, Records};
 
-/// The rows of a CSV file, before a stream gives them types.
+/// The rows of a CSV file, before they are typed by a stream.
 pub(super) struct CsvFile {
     reader: csv::Reader<Watched<BufReader<Box<dyn Read + Send>>>>,
     pub(super) names: Vec<String>,
-    /// The first line of the row that was read last.
+    /// The first line of the last row read.
     pub(super) line: u64,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct CsvRows {
     layout: Layout,
     bytes_done: Arc<AtomicU64>,
     row: ByteRecord,
-    /// Of the last record, so that the next one is made at once in the right size.
+    /// The size of the last record, so the buffer of the next one is allocated once.
     value_bytes: usize,
 }
 
@@ -47,7 +47,8 @@ impl CsvFile {
         Ok(Self { reader, names, line })
     }
 
-    /// Reads the next row; false at the end. Fails as input where the file cannot be read on, also where a quote is stray.
+    /// Reads the next row; false at the end. Errors: `Input` where the file cannot be read further, also because of a
+    /// stray quote.
     pub(super) fn read(&mut self, row: &mut ByteRecord) -> Result<bool> {
         let is_row = self.reader.read_byte_record(row).map_err(|error| unreadable(self.reader.get_ref(), error))?;
         if is_row {
@@ -64,7 +65,7 @@ impl CsvRows {
         Ok(Self { file, layout, bytes_done: source.bytes_done, row: ByteRecord::new(), value_bytes: 256 })
     }
 
-    /// The row's record, or why it is none.
+    /// Writes the row's record, or returns why it is none.
     fn record(&self, out: &mut Vec<u8>) -> Result<(), String> {
         let (found, expected) = (self.row.len(), self.file.names.len());
         if found != expected {
@@ -120,7 +121,7 @@ impl Records for CsvRows {
     }
 }
 
-/// A row that is no record, as an array of its cells: it can go to the dead letters and be read there.
+/// Writes a row that is no record as an array of its cells, so it can be read among the dead letters.
 fn write_cells(row: &ByteRecord, out: &mut Vec<u8>) {
     out.push(b'[');
     for (index, cell) in row.iter().enumerate() {
@@ -132,7 +133,7 @@ fn write_cells(row: &ByteRecord, out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// The one of `,`, `;` and tab that the header has most of.
+/// Returns the one of `,`, `;` and tab that is most frequent in the header.
 fn guess_delimiter(start: &[u8]) -> u8 {
     let header = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut quoted = false;

@@ -1,11 +1,11 @@
-//! Names a file by its content, so that a repeat goes on where the last run stopped, also when the file was moved, and also when
+//! Identifies a file by its content, so a repeat continues where the last run stopped, even if the file was moved or
 //! lines were appended.
 //!
-//! A file of text has two names. Its *body* is the hash of its first MiB (or of all of it, when it is smaller), with the length
-//! hashed: the place reached is kept under it. Its *head* is the hash of its first record: under it the length of the body is
-//! kept, so that a small file which grew is found again by the hash of the same many bytes. Two files that merely begin alike
-//! are never taken for one another, as all of the body must be the same. Beside the place lies the number of records before it that were
-//! left out of the log.
+//! A text file has two names. Its *body* is the hash of its first MiB (or of the whole file, if it is smaller) with the
+//! hashed length; the position reached is stored under it. Its *head* is the hash of its first record; the length of
+//! the body is stored under it, so a small file that grew is found again by hashing the same number of bytes. Two files
+//! that only begin alike are never confused, because the whole body must be equal. The number of records before the
+//! position that were left out of the log is stored with the position.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -18,17 +18,17 @@ use super::Progress;
 use super::input::{Format, is_packed, open_file};
 
 const BODY_BYTES: usize = 1 << 20;
-/// A Parquet file's footer, which says all about its rows, lies in its last bytes.
+/// A Parquet file's footer, which describes all of its rows, is in its last bytes.
 const FOOTER_BYTES: u64 = 64 << 10;
-/// A compressed file has no lines to see: its head is this many bytes.
+/// A compressed file has no visible lines: its head is this many bytes.
 const COMPRESSED_HEAD_BYTES: usize = 1 << 10;
 
-/// How far an input is taken in.
+/// How much of an input earlier runs have processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Place {
-    /// So many of its records were read.
+    /// How many of its records were read.
     pub(super) done: i64,
-    /// So many of these, the last that are no events of the stream, are not in the log.
+    /// How many of these are not in the log: the last ones that are no events of the stream.
     pub(super) left_out: i64,
 }
 
@@ -52,7 +52,7 @@ impl Fingerprint {
         }
         let head = match (is_packed(&start), format) {
             (true, _) => start.get(..COMPRESSED_HEAD_BYTES),
-            // The header alone is the same in many files.
+            // Many files have the same header.
             (false, Format::Csv) => lines(&start, 2),
             (false, _) => lines(&start, 1),
         };
@@ -60,8 +60,9 @@ impl Fingerprint {
         Ok(Self { head, body: body(&start), start })
     }
 
-    /// The names it has once what comes after so many bytes is corrected: a file that grew from them. `None` where nothing of
-    /// its name lies behind them, and for a compressed file, which is another one as a whole.
+    /// Returns the names of this file once the content after `bytes` is corrected: those of a file that grew from the
+    /// first `bytes`. `None` if its names do not depend on later content, and for a compressed file, which changes as a
+    /// whole.
     pub(super) fn corrected_after(&self, bytes: u64) -> Option<Self> {
         let start = self.start.get(..usize::try_from(bytes).ok()?)?;
         let is_same = self.is_packed() || start.len() == self.start.len();
@@ -72,7 +73,7 @@ impl Fingerprint {
         is_packed(&self.start)
     }
 
-    /// How far earlier runs took this file in.
+    /// Returns how much of this file earlier runs have processed.
     pub(super) async fn load(&self, progress: &dyn Progress, stream: &str) -> Result<Place> {
         let place = load(progress, stream, &self.body).await?;
         let Some(head) = self.head.as_ref().filter(|_| place.done == 0) else { return Ok(place) };
@@ -83,7 +84,8 @@ impl Fingerprint {
         }
     }
 
-    /// Keeps the names, so that the file is found when it has grown. The place goes first: a head without one would lose it.
+    /// Saves the names, so the file is found after it has grown. The position is saved first: a head without it would
+    /// lose it.
     pub(super) async fn begin(&self, progress: &dyn Progress, stream: &str, place: Place) -> Result<()> {
         if place.left_out > 0 {
             self.save_left_out(progress, stream, place).await?;
@@ -117,7 +119,7 @@ fn body(start: &[u8]) -> String {
     format!("{}-{:032x}", start.len(), xxh3_128(start))
 }
 
-/// The first `count` lines with their ends; `None` when there are fewer.
+/// Returns the first `count` lines with their ends; `None` if there are fewer.
 fn lines(start: &[u8], count: usize) -> Option<&[u8]> {
     let mut ends = start.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     ends.nth(count - 1).map(|(end, _)| &start[..=end])

@@ -1,4 +1,4 @@
-//! Guesses a CREATE STREAM from a file: a start for its user to read and correct.
+//! Guesses a CREATE STREAM from a file, as a starting point for the user to read and correct.
 
 use std::path::Path;
 
@@ -15,25 +15,26 @@ use sample::Sampled;
 
 use super::input::Shape;
 
-/// How many records are looked at.
+/// How many records are sampled.
 const SAMPLE_RECORDS: usize = 1_000;
 
-/// A stream that was guessed.
+/// A guessed stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guessed {
     /// The text of a CREATE STREAM.
     pub sql: String,
-    /// Types that may turn out too narrow, with what they were guessed from: `amount DECIMAL(18,4), final: ..`.
+    /// Types that may turn out too narrow, with the values they were guessed from: `amount DECIMAL(18,4), final: ..`.
     pub types: Vec<String>,
 }
 
-/// The text of a CREATE STREAM called `name` that fits the first 1,000 records of a JSON lines, CSV or Parquet file.
+/// Guesses a CREATE STREAM called `name` that fits the first 1,000 records of a JSON lines, CSV or Parquet file.
 ///
-/// Columns that are never null are NOT NULL; nested objects become columns with paths. The event time is the first TIMESTAMPTZ
-/// column without nulls, else the first such DATE; the id is a column whose name names events and whose values are all different.
-/// Whole numbers are BIGINT, decimals have two places more than were found: a type is final.
+/// Columns that are never null are NOT NULL; nested objects become columns with paths. The event time is the first
+/// TIMESTAMPTZ column without nulls, else the first DATE column without nulls. The id is a column with a name typical
+/// of event ids whose values are all different. Whole numbers are BIGINT. Decimals get two more places than were found,
+/// because a type is final.
 ///
-/// Fails as input when the file cannot be read, is empty or holds no time.
+/// Errors: `Input` if the file cannot be read, is empty or has no time.
 pub fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
     let in_file = |error: Error| match error.context().iter().any(|(key, _)| *key == "file") {
         true => error,
@@ -59,13 +60,13 @@ struct Guess {
     unit: Option<TimeUnit>,
     nullable: bool,
     all_distinct: bool,
-    /// How many of its values are texts that are times, and such that are dates.
+    /// How many of its values are strings with a time, and with a date.
     times: usize,
     dates: usize,
     values: usize,
-    /// The first of them, a text without its quotes.
+    /// The first value; a string without its quotes.
     first: Option<String>,
-    /// The most digits behind a point, where the type was guessed from numbers.
+    /// The most digits after a decimal point, if the type was guessed from numbers.
     places: Option<usize>,
 }
 
@@ -78,7 +79,7 @@ fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
             Some(known) if known != ColumnType::BigInt => (known, None),
             known => {
                 let (guessed, unit) = column.seen.guess(&name, column.from_text);
-                // A file that says BIGINT means it, unless it is a time.
+                // A BIGINT declared by the file is kept, unless the values are times.
                 (if guessed == ColumnType::TimestampTz { guessed } else { known.unwrap_or(guessed) }, unit)
             }
         };
@@ -104,7 +105,7 @@ fn event_time(columns: &[Guess]) -> Option<&Guess> {
     first(ColumnType::TimestampTz).or_else(|| first(ColumnType::Date))
 }
 
-/// What later records may not fit, of the types that the values were asked for.
+/// Returns which guessed types later records may not fit.
 fn final_types(columns: &[Guess]) -> Vec<String> {
     let mut said = Vec::new();
     let mut whole = Vec::new();
@@ -124,7 +125,7 @@ fn final_types(columns: &[Guess]) -> Vec<String> {
     said
 }
 
-/// The names that name events, best first.
+/// Names of event ids, best first.
 const ID_NAMES: [&str; 13] = [
     "event_id",
     "event_uuid",

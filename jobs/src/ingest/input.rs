@@ -1,4 +1,4 @@
-//! Opening an input: which format it has, and whether it is compressed.
+//! Opens an input, and finds its format and whether it is compressed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -19,7 +19,8 @@ use super::records::Records;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     File(PathBuf),
-    /// Standard input: JSON lines unless a format is given. Read from its beginning each time, as nothing names it.
+    /// Standard input: JSON lines unless a format is given. It is read from its beginning each time, because it has no
+    /// name.
     Stdin,
 }
 
@@ -30,21 +31,21 @@ pub enum Format {
     Parquet,
 }
 
-/// How a file is to be read, where its name and its header do not say.
+/// Options for reading a file, where its name and header are not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shape {
-    /// By the file's name when absent.
+    /// If absent, chosen by the file's name.
     pub format: Option<Format>,
-    /// Of CSV; guessed from the header when absent.
+    /// The delimiter of CSV; guessed from the header if absent.
     pub delimiter: Option<u8>,
 }
 
-/// A byte stream with what is known of it.
+/// A byte stream, and what is known about it.
 pub(super) struct Source {
     pub(super) reader: BufReader<Box<dyn Read + Send>>,
-    /// Bytes read of the input as it is stored (compressed).
+    /// Bytes read of the stored (possibly compressed) input.
     pub(super) bytes_done: Arc<AtomicU64>,
-    /// A person or a program may be writing it right now.
+    /// The input may be written right now, by a person or a program.
     pub(super) interactive: bool,
 }
 
@@ -54,7 +55,7 @@ impl Input {
         if text == "-" { Input::Stdin } else { Input::File(text.into()) }
     }
 
-    /// The format asked for, or the one its name shows.
+    /// Returns the requested format, or the one that the name implies.
     pub(super) fn format(&self, asked: Option<Format>) -> Result<Format> {
         match (asked, self) {
             (Some(format), _) => Ok(format),
@@ -63,7 +64,7 @@ impl Input {
         }
     }
 
-    /// Size in bytes, where there is one.
+    /// Returns the size in bytes, if it is known.
     pub(super) fn bytes_total(&self) -> Option<u64> {
         match self {
             Input::File(path) => std::fs::metadata(path).ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len()),
@@ -71,7 +72,7 @@ impl Input {
         }
     }
 
-    /// Opens it as records of a stream.
+    /// Opens the input as records of a stream.
     pub(super) fn open(&self, format: Format, delimiter: Option<u8>, stream: &StreamDefinition) -> Result<Box<dyn Records>> {
         match (format, self) {
             (Format::JsonLines, _) => Ok(Box::new(JsonLines::new(self.source()?)?)),
@@ -107,7 +108,8 @@ impl std::fmt::Display for Input {
 }
 
 impl Format {
-    /// By the file's name: `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv` (each also with `.gz`), `.parquet`.
+    /// Returns the format by the file's name: `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv` (each also with `.gz`),
+    /// `.parquet`.
     pub(super) fn of(path: &Path) -> Result<Format> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         let (stem, compressed) = match name.strip_suffix(".gz") {
@@ -137,13 +139,13 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// True for what begins as gzip does.
+/// Returns true if the bytes begin like gzip.
 pub(super) fn is_packed(start: &[u8]) -> bool {
-    // No text begins with the first of its two bytes alone.
+    // No text begins with the first of the two bytes alone.
     matches!(start, [0x1f] | [0x1f, 0x8b, ..])
 }
 
-/// What broke off after so many lines.
+/// The error for an input that cannot be read after this many lines.
 pub(super) fn broken(lines: u64, error: std::io::Error) -> Error {
     let broken = Error::input(format!("the input cannot be read past line {lines}"));
     let broken = match error.kind() {
@@ -167,11 +169,12 @@ pub(super) fn open_file(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Unpacks what begins as gzip does, whatever its name. It looks when it is first read: nothing may be there before.
+/// Decompresses input that begins like gzip, whatever its name. It looks at the first read: before that no bytes may be
+/// available.
 struct Unpacked<R> {
-    /// Until then.
+    /// The input before the first read.
     raw: Option<BufReader<R>>,
-    /// An empty file of this name is cut off.
+    /// The name ends in `.gz`: an empty file is truncated.
     named_gz: bool,
     reader: Box<dyn Read + Send>,
 }
@@ -189,7 +192,7 @@ impl<R: Read + Send + 'static> Read for Unpacked<R> {
     }
 }
 
-/// Counts what passes through.
+/// Counts the bytes read through it.
 struct Counted<R> {
     inner: R,
     count: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! JSON lines: each line is a record as it stands. Blank lines are left out.
+//! Reads JSON lines: each line is one record, unchanged. Blank lines are skipped.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use types::{Error, Result};
 use super::input::{Source, broken};
 use super::records::{InputRecord, Records};
 
-/// A longer line is rejected, so that a file without line ends cannot take all memory.
+/// A longer line is rejected, so a file without line ends cannot use up all memory.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 pub(super) struct JsonLines {
@@ -20,7 +20,7 @@ pub(super) struct JsonLines {
 }
 
 impl JsonLines {
-    /// Fails as input when the file is one JSON array.
+    /// Errors: `Input` if the file is one JSON array.
     pub(super) fn new(source: Source) -> Result<Self> {
         let mut reader = source.reader;
         if !source.interactive {
@@ -32,7 +32,7 @@ impl JsonLines {
         Ok(Self { reader, bytes_done: source.bytes_done, line: 0, interactive: source.interactive })
     }
 
-    /// The next line without its end, and whether it had one; `None` at the end of the input.
+    /// Returns the next line without its end, and whether it had one; `None` at the end of the input.
     fn read_line(&mut self) -> std::io::Result<Option<(Vec<u8>, bool)>> {
         let mut line = Vec::new();
         let read = self.reader.by_ref().take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
@@ -53,7 +53,7 @@ impl JsonLines {
         Ok(Some((line, terminated)))
     }
 
-    /// Reads on to the line's end, keeping nothing.
+    /// Skips to the end of the line.
     fn discard_line(&mut self) -> std::io::Result<()> {
         let mut rest = Vec::new();
         loop {
@@ -66,7 +66,7 @@ impl JsonLines {
     }
 }
 
-/// A file of one array, where lines of objects are expected.
+/// The error for a file with one array, where lines of objects are expected.
 pub(super) fn an_array() -> Error {
     Error::input("found a JSON array, expected one JSON object on each line").with("help", "`jq -c '.[]' FILE` makes such lines of it")
 }

@@ -1,12 +1,12 @@
-//! Which column of a file fills which column of the stream, and how a row becomes a JSON record: each value at its column's
-//! path. Columns the stream does not know go along under their own names, so that a field declared later finds them.
+//! Maps a file's columns to a stream's columns, and a row to a JSON record with each value at its column's path.
+//! Columns that the stream does not know are kept under their own names, so a column declared later finds them.
 
 use definitions::{Column, ColumnType, StreamDefinition};
 use types::{Error, Result};
 
 use super::cell::write_string;
 
-/// Where a file's values go.
+/// Where a file's values go in the record.
 #[derive(Debug)]
 pub(super) struct Layout {
     root: Vec<Member>,
@@ -17,16 +17,16 @@ struct Member {
     name: String,
     /// The name as JSON, with the colon.
     prefix: Vec<u8>,
-    /// The file's column that fills it, with the stream's type; no type for what the stream does not know.
+    /// The file's column that fills it, with the stream's type; no type for a column that the stream does not know.
     source: Option<(usize, Option<ColumnType>)>,
     children: Vec<Member>,
 }
 
 impl Layout {
-    /// Matches a file's columns, by name: `names` may be dotted (`a.b`) for what lies in a structure; `extra` says which of
-    /// them go along when no column asks for them.
+    /// Matches a file's columns by name. `names` may be dotted (`a.b`) for members of structures. `extra` says which
+    /// columns are kept although no column of the stream matches them.
     ///
-    /// Fails as input when a NOT NULL column has no counterpart.
+    /// Errors: `Input` if a NOT NULL column has no match.
     pub(super) fn new(stream: &StreamDefinition, names: &[String], extra: impl Fn(usize) -> bool) -> Result<Self> {
         let sources = match_columns(stream, names)?;
         let mut root = Vec::new();
@@ -44,7 +44,7 @@ impl Layout {
         Ok(Self { root })
     }
 
-    /// Appends one record. `write` appends the JSON of a file's column, or answers false for null, which is left out.
+    /// Appends one record. `write` appends the JSON of a file's column, or returns false for null, which is left out.
     pub(super) fn write_record<F>(&self, out: &mut Vec<u8>, write: &mut F) -> Result<(), String>
     where
         F: FnMut(usize, Option<&ColumnType>, &mut Vec<u8>) -> Result<bool, String>,
@@ -63,7 +63,7 @@ fn insert(members: &mut Vec<Member>, path: &[String], source: (usize, Option<Col
         members.len() - 1
     });
     if rest.is_empty() {
-        // Two columns on one path are one member.
+        // Two columns with one path share a member.
         members[at].source.get_or_insert(source);
     } else {
         insert(&mut members[at].children, rest, source);
@@ -101,7 +101,7 @@ where
     Ok(())
 }
 
-/// Per column of the stream, the index of the file's column that fills it.
+/// Returns, for each column of the stream, the index of the file's column that fills it.
 fn match_columns(stream: &StreamDefinition, names: &[String]) -> Result<Vec<Option<usize>>> {
     let mut sources: Vec<Option<usize>> = stream.columns.iter().map(|column| by_name(column, names)).collect();
     for (index, column) in stream.columns.iter().enumerate() {
@@ -116,12 +116,12 @@ fn match_columns(stream: &StreamDefinition, names: &[String]) -> Result<Vec<Opti
     Ok(sources)
 }
 
-/// By the dotted path or the column's name; exactly, or else whatever the case.
+/// Finds a column by its dotted path or its name: exactly, or else ignoring case.
 fn by_name(column: &Column, names: &[String]) -> Option<usize> {
     let dotted = column.path.join(".");
     let mut wanted = [column.name.as_str(), dotted.as_str()];
     if column.path.len() > 1 {
-        // A dotted name says more than a plain one that may be another column's.
+        // A dotted name is more specific than a plain one, which may belong to another column.
         wanted.reverse();
     }
     let exactly = |wanted: &&str| names.iter().position(|name| name == wanted);
@@ -129,7 +129,7 @@ fn by_name(column: &Column, names: &[String]) -> Option<usize> {
     wanted.iter().find_map(exactly).or_else(|| wanted.iter().find_map(any_case))
 }
 
-/// By the last member of its path, where no other column ends in the same.
+/// Finds a column by the last member of its path, if no other column's path ends in the same.
 fn by_last_member(stream: &StreamDefinition, column: &Column, names: &[String]) -> Option<usize> {
     let last = column.path.last()?;
     let alone = stream.columns.iter().filter(|other| other.path.last() == Some(last)).count() == 1;

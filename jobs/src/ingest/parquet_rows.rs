@@ -1,4 +1,4 @@
-//! Parquet: one record a row. Members of structures are found by dotted names.
+//! Reads Parquet: one record per row. Members of structures are found by dotted names.
 
 use std::fs::File;
 
@@ -16,7 +16,7 @@ const BATCH_ROWS: usize = 4096;
 
 pub(super) struct ParquetRows {
     reader: ParquetRecordBatchReader,
-    /// Where each of the layout's names lies: indices from the row down through structures.
+    /// The place of each of the layout's names: indices from the row down through structures.
     places: Vec<Vec<usize>>,
     layout: Layout,
     batch: Batch,
@@ -25,7 +25,7 @@ pub(super) struct ParquetRows {
     bytes_total: u64,
 }
 
-/// The rows at hand: per place the arrays on the way, outermost first. A value is null where one of them is.
+/// The current rows: for each place the arrays along its path, outermost first. A value is null if one of them is.
 #[derive(Default)]
 struct Batch {
     columns: Vec<Vec<ArrayRef>>,
@@ -45,7 +45,7 @@ impl ParquetRows {
         Ok(Self { reader, places, layout, batch: Batch::default(), rows_done: 0, rows_total, bytes_total })
     }
 
-    /// Makes sure that a row is at hand; false at the end.
+    /// Makes sure that a row is available; false at the end.
     fn fill(&mut self) -> Result<bool> {
         while self.batch.next == self.batch.rows {
             let Some(batch) = self.reader.next() else { return Ok(false) };
@@ -120,7 +120,7 @@ fn arrays_at(batch: &RecordBatch, place: &[usize]) -> Result<Vec<ArrayRef>, arro
     Ok(arrays)
 }
 
-/// Every column, and every member of a structure under its dotted name.
+/// Lists every column, and every member of a structure under its dotted name.
 fn list_places(fields: &Fields, prefix: &str, above: &[usize], names: &mut Vec<String>, places: &mut Vec<Vec<usize>>) {
     for (index, field) in fields.iter().enumerate() {
         let name = format!("{prefix}{}", field.name());

@@ -1,50 +1,51 @@
-//! Watches the quotes of a CSV file on their way to its reader, to which a quote that is never closed opens a cell as long as
-//! the rest of the file. Where a quote is stray the reading ends before the record that holds it is whole.
+//! Detects stray quotes in a CSV file before its reader sees them: for the reader, an unclosed quote opens a cell that
+//! reaches to the end of the file. Reading ends before the record with the stray quote is complete.
 
 use std::collections::VecDeque;
 use std::io::{Error as IoError, Read};
 
 use types::Error;
 
-/// A longer record is none: Kafka's own bound of a message is the same.
+/// A record cannot be longer: Kafka has the same limit for a message.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// A record of more lines is one in which a quote is stray.
+/// A record with more lines has a stray quote.
 const MAX_RECORD_LINES: u64 = 1_000;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Passes a CSV file on, up to where a quote is stray.
+/// Passes a CSV file through, up to a stray quote.
 pub(super) struct Watched<R> {
     inner: R,
     delimiter: u8,
     at: At,
-    /// Bytes that were passed on, and the line of the next one.
+    /// The number of bytes passed through, and the line of the next one.
     bytes: u64,
     line: u64,
-    /// Where the record at hand begins.
+    /// Where the current record begins.
     record_at: u64,
     record_line: u64,
-    /// Where the quote of the cell at hand was opened.
+    /// Where the quote of the current cell was opened.
     quote_line: u64,
-    /// The first lines of the records that the reader was not asked for yet; its own count is behind where lines end in CRLF.
+    /// The first lines of the records that were not requested yet. The reader's own count is too low where lines end in
+    /// CRLF.
     lines: VecDeque<u64>,
     fault: Option<Fault>,
 }
 
-/// What the next byte may begin or end: the states of the reader, by its own rules.
+/// What the next byte may begin or end: the same states as the reader's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Record,
     Cell,
     Plain,
     Quoted,
-    /// After a quote in a quoted cell, which ends it unless another quote follows.
+    /// After a quote in a quoted cell, which ends the cell unless another quote follows.
     AfterQuote,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     NeverClosed,
-    /// A quoted cell of several lines, whose closing quote has text behind it.
+    /// A quoted cell of several lines, with text after its closing quote.
     ClosedInText,
     TooManyLines,
     TooLong,
@@ -66,22 +67,22 @@ impl<R> Watched<R> {
         }
     }
 
-    /// The first line of the record that was read just now: to be asked once for each.
+    /// Returns the first line of the record that was just read. Must be called once for each record.
     pub(super) fn next_line(&mut self) -> u64 {
         self.lines.pop_front().unwrap_or(self.line)
     }
 
-    /// The last line of which the reader has got all records.
+    /// Returns the last line whose records have all been passed to the reader.
     pub(super) fn last_line(&self) -> u64 {
         if self.at == At::Record { self.line - 1 } else { self.record_line - 1 }
     }
 
-    /// How many bytes lie before the record with a stray quote; `None` when there is none.
+    /// Returns how many bytes precede the record with a stray quote; `None` if there is none.
     pub(super) fn sound_bytes(&self) -> Option<u64> {
         self.fault.map(|_| self.record_at)
     }
 
-    /// Why the reading ended, where a quote or a record without end is why.
+    /// Returns why reading ended, if a stray quote or an oversized record is the reason.
     pub(super) fn fault(&self) -> Option<Error> {
         let (record, quote, line) = (self.record_line, self.quote_line, self.line);
         let message = match self.fault? {
@@ -101,7 +102,7 @@ impl<R> Watched<R> {
         Some(Error::input(message).with("line", record).with("help", help))
     }
 
-    /// Follows the bytes; how many there are before a fault.
+    /// Tracks the bytes; returns how many precede a fault.
     fn follow(&mut self, chunk: &[u8]) -> usize {
         for (index, byte) in chunk.iter().enumerate() {
             if let Err(fault) = self.step(*byte, self.bytes + index as u64) {

@@ -1,4 +1,5 @@
-//! The reading side of an ingest: a thread that reads, checks and packs records into batches, as far ahead as the queue allows.
+//! The reading side of an ingest: a thread that reads records, checks them and packs them into batches, as far ahead as
+//! the queue allows.
 
 use bytes::Bytes;
 use engine::events::Decoder;
@@ -9,23 +10,23 @@ use types::{Error, Result};
 use super::Rejected;
 use super::records::{InputRecord, Records};
 
-/// Batches that may wait for the log.
+/// How many batches may wait for the log.
 const QUEUE_BATCHES: usize = 3;
-/// A batch is full at this many bytes, whatever its number of records.
+/// A batch is full at this many bytes, regardless of its number of records.
 const BATCH_BYTES: usize = 8 << 20;
-/// How many rejected records are told with their errors; all are counted.
+/// How many rejected records are reported with their errors; all are counted.
 pub(super) const REJECTED_TOLD: usize = 20;
 
 /// Records for one append.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) records: Vec<NewRecord>,
-    /// How many records of the input these are, rejected ones with them.
+    /// How many records of the input the batch covers, including rejected ones.
     pub(super) consumed: i64,
     pub(super) rejected: i64,
-    /// Of the consumed ones, not among the records: they are no events.
+    /// How many of the consumed records are not in `records`, because they are no events.
     pub(super) left_out: i64,
-    /// Of the records, left out by an earlier run.
+    /// How many of `records` an earlier run left out.
     pub(super) made_up: i64,
     pub(super) first_rejected: Vec<Rejected>,
     pub(super) bytes: usize,
@@ -34,39 +35,39 @@ pub(super) struct Batch {
 }
 
 pub(super) enum Message {
-    /// So many records were read by an earlier run. It comes before all batches.
+    /// How many records an earlier run had read. Sent before all batches.
     Skipped(u64),
     Batch(Batch),
     /// The end of the input.
     End,
     Failed {
         error: Error,
-        /// How many bytes come before the record that is wrong, where a record is why.
+        /// How many bytes precede the wrong record, if a record is the reason.
         sound_bytes: Option<u64>,
     },
 }
 
-/// What the reading thread needs to know.
+/// The inputs of the reading thread.
 pub(super) struct Reading {
     pub(super) decoder: Decoder,
     pub(super) skip: u64,
-    /// What is to be made up for, of the records to skip.
+    /// The records to send among those to skip.
     pub(super) left_out: Option<LeftOut>,
     pub(super) batch_records: usize,
     pub(super) produce_invalid: bool,
 }
 
-/// What an earlier run left out and this one is to send.
+/// The records that an earlier run left out and this run sends.
 pub(super) struct LeftOut {
-    /// The same input once more, from its beginning.
+    /// The same input again, from its beginning.
     pub(super) records: Box<dyn Records>,
-    /// So many, the last before the place that are no events.
+    /// How many records: the last ones before the saved position that are no events.
     pub(super) count: u64,
 }
 
 impl Reading {
-    /// Begins on a thread of its own. It ends with the input, or when nobody listens any more; a thread and not a task of the
-    /// runtime, as one that waits for standard input cannot be ended and must not hold up the process.
+    /// Starts a thread, which ends with the input or when the receiver is dropped. It is a thread and not a task of the
+    /// runtime because a read of standard input cannot be cancelled and must not keep the process from exiting.
     pub(super) fn start(mut self, mut records: Box<dyn Records>) -> Result<mpsc::Receiver<Message>> {
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES);
         let run = move || {
@@ -90,7 +91,7 @@ impl Reading {
         }
         let mut batch = Batch::default();
         loop {
-            // What was read before the input broke is still sent.
+            // Records read before the failure are still sent.
             let next = records.next();
             let ended = !matches!(next, Ok(Some(_)));
             let mut failure = None;
@@ -113,7 +114,7 @@ impl Reading {
         }
     }
 
-    /// Passes over the records of earlier runs, and sends those that were left out; false when nobody listens any more.
+    /// Skips the records of earlier runs, and sends those that were left out; false if the receiver is dropped.
     fn make_up(&self, mut left_out: LeftOut, records: &mut dyn Records, sender: &mpsc::Sender<Message>) -> Result<bool> {
         let (mut skipped, mut invalid) = (0, 0u64);
         while skipped < self.skip {
@@ -165,7 +166,7 @@ impl Reading {
             Err(error) => {
                 batch.reject(record.number, error);
                 if record.unterminated {
-                    // Perhaps half written: a repeat reads it again.
+                    // The record may be incomplete: a repeat reads it again.
                     batch.consumed -= 1;
                 } else if self.produce_invalid {
                     batch.send_invalid(record);
@@ -176,7 +177,8 @@ impl Reading {
         }
     }
 
-    /// The record as our producers hand it to the log: by the key, and by the id where the key is null.
+    /// Returns the record as our producers append it to the log: partitioned by the key, or by the id if the key is
+    /// null.
     fn produced(&self, value: &Bytes) -> Result<NewRecord, engine::events::DecodeError> {
         let event = self.decoder.decode(Some(value))?;
         let bytes = |text: std::borrow::Cow<'_, str>| Bytes::from(text.into_owned());
@@ -185,7 +187,7 @@ impl Reading {
     }
 }
 
-/// Puts what is at hand into one batch, up to a full one: the slower the log, the fuller its batches.
+/// Merges the waiting batches into one, until it is full: the slower the log, the fuller its batches.
 pub(super) fn merge(batch: &mut Batch, receiver: &mut mpsc::Receiver<Message>, batch_records: usize) -> Option<Message> {
     while !batch.is_full(batch_records) {
         match receiver.try_recv() {

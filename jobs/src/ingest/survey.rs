@@ -1,4 +1,4 @@
-//! Looking a file over as records of a stream: which times it spans, how many values its columns have.
+//! Surveys a file's records as events of a stream: which times they span, and how many values its columns have.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,20 +12,20 @@ use types::tiles::Micros;
 
 use super::input::{Input, Shape};
 
-/// What the first records of a file hold.
+/// What the first records of a file contain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Survey {
     /// Records that are events of the stream.
     pub events: u64,
     pub earliest: Option<Micros>,
     pub latest: Option<Micros>,
-    /// Per column of the stream, how many different values it has (arrays and nulls not counted).
+    /// For each column of the stream, how many different values it has (arrays and nulls not counted).
     pub distinct: Vec<usize>,
-    /// .. and the one of its newest event.
+    /// For each column, the value of the newest event.
     pub newest: Vec<Option<String>>,
 }
 
-/// Decodes up to `limit` records; those that are no events of the stream are passed over.
+/// Decodes up to `limit` records and skips those that are no events of the stream.
 pub fn survey(path: &Path, shape: Shape, stream: Arc<StreamDefinition>, limit: u64) -> Result<Survey> {
     let input = Input::File(path.to_path_buf());
     let mut records = input.open(input.format(shape.format)?, shape.delimiter, &stream)?;

@@ -12,11 +12,11 @@ use types::vector::Offset;
 
 use super::*;
 
-/// A log of one partition in memory, which can be told to fail.
+/// A log of one partition in memory that can be made to fail.
 #[derive(Debug, Default)]
 struct MemoryLog {
     appends: Mutex<Vec<Vec<NewRecord>>>,
-    /// Fails the append of this number, counted from 0.
+    /// The index of the append that fails, counted from 0.
     fail_at: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ impl Progress for MemoryProgress {
     }
 }
 
-/// A folder, a log and a memory of places.
+/// A folder, a log, and the saved positions.
 struct Bench {
     folder: TempDir,
     log: MemoryLog,
@@ -311,7 +311,7 @@ async fn a_repeat_does_not_double_also_under_another_name() {
 #[tokio::test]
 async fn appended_lines_go_on_whatever_the_files_size() {
     let bench = Bench::new(PAYMENTS);
-    // The last steps pass the first MiB, by which large files are known.
+    // The last steps exceed the first MiB, which identifies large files.
     let mut done = 0;
     for step in [1, 2, 50, 9_000, 10_000, 30_000] {
         let path = bench.write("p.jsonl", payments(0..step));
@@ -384,7 +384,7 @@ async fn a_last_line_that_is_still_being_written_is_read_again() {
 #[tokio::test]
 async fn what_was_left_out_is_sent_once_when_it_is_asked_for() {
     let mut bench = Bench::new(PAYMENTS);
-    // The first line that is no event is in the log, the others of the grown file are not.
+    // The first line that is no event is in the log; the others of the file that grew are not.
     bench.options.produce_invalid = true;
     bench.ingest(&bench.write("p.jsonl", payments(0..1) + "bad 0\n")).await.unwrap();
     bench.options.produce_invalid = false;

@@ -1,4 +1,4 @@
-//! A first view for a stream that was guessed: counts and sums by what looks like its key.
+//! Writes a first view for a guessed stream: counts and sums by its likely key.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use types::Result;
 use crate::ingest::{Shape, Survey, survey};
 use crate::installation::now;
 
-/// How many records of the file are looked at.
+/// How many records of the file are surveyed.
 const RECORDS: u64 = 200_000;
-/// This many columns are summed at the most.
+/// At most this many columns are summed.
 const SUMS: usize = 3;
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) struct FirstView {
     pub(super) name: String,
-    /// `column=value` of the newest event; empty when the view has one row.
+    /// `column=value` of the newest event; empty if the view has one row.
     pub(super) example_key: String,
     pub(super) sql: String,
-    /// Why this key, for people to read.
+    /// Why this key was chosen, as text.
     pub(super) why: String,
-    /// The file's events are of the past: their own time is "now".
+    /// The file's events are in the past: the view's clock is their event time.
     pub(super) event_clock: bool,
 }
 
@@ -41,7 +41,8 @@ pub(super) fn first_view(stream: &StreamDefinition, file: &Path, shape: Shape) -
     Ok(FirstView { name, example_key, sql, why, event_clock: age > (2 * DAY).as_micros() as i64 })
 }
 
-/// A key that a lookup finds: of the newest event, so that every window has it. A value that no command line shows well is not told.
+/// Returns a key for a lookup: that of the newest event, so every window has it. A value that does not print well on a
+/// command line is left out.
 fn example(stream: &StreamDefinition, found: &Survey, key: &str) -> String {
     let at = stream.columns.iter().position(|column| column.name == key);
     let value = at.and_then(|at| found.newest.get(at)).and_then(Option::as_deref);
@@ -49,7 +50,7 @@ fn example(stream: &StreamDefinition, found: &Survey, key: &str) -> String {
     format!("{key}={}", shown.unwrap_or(".."))
 }
 
-/// Windows that the file's span of time gives something to tell apart.
+/// Returns windows that distinguish events within the file's time span.
 fn windows(found: &Survey) -> &'static str {
     let span = found.earliest.zip(found.latest).map_or(0, |(earliest, latest)| latest.saturating_sub(earliest));
     match u64::try_from(span).unwrap_or_default() / DAY.as_micros() as u64 {
@@ -59,7 +60,7 @@ fn windows(found: &Survey) -> &'static str {
     }
 }
 
-/// Parts of names that keys have, the likeliest first.
+/// Words in names of keys, the most likely first.
 const KEY_NAMES: [&str; 18] = [
     "customer", "user", "account", "device", "card", "member", "client", "player", "merchant", "seller", "session", "host", "ip",
     "product", "sku", "item", "sensor", "name",
@@ -73,8 +74,8 @@ fn why(stream: &StreamDefinition, found: &Survey, key: Option<&str>) -> String {
     }
 }
 
-/// The column that looks most like what one wants to ask about: neither unique nor constant, with values that come again rather
-/// than not, named like a key.
+/// Returns the column most likely to be queried by: neither unique nor constant, preferably with repeated values, and
+/// with a name typical of keys.
 fn key_of(stream: &StreamDefinition, found: &Survey) -> Option<String> {
     let mut best: Option<((bool, u32), &str)> = None;
     for (column, distinct) in stream.columns.iter().zip(&found.distinct) {
@@ -95,7 +96,7 @@ fn key_of(stream: &StreamDefinition, found: &Survey) -> Option<String> {
     best.map(|(_, name)| name.to_owned())
 }
 
-/// A name as SQL text: quoted where the bare word would mean something else.
+/// Returns a name as SQL text, quoted if it would otherwise mean something else.
 fn quoted(name: &str) -> String {
     use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr, Statement};
     use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser};
@@ -112,11 +113,11 @@ fn quoted(name: &str) -> String {
     if is_plain { name.to_owned() } else { format!("\"{name}\"") }
 }
 
-/// Words at the end of names whose numbers say which or where, and not how much.
+/// Last words of names whose numbers are identifiers, places or levels, not amounts.
 const NO_SUMS: &str = "id status code type lat lon lng long latitude longitude x y z altitude year month day week weekday hour minute \
     port pid zip plz postcode version level rank position line row index temperature age rate ratio percent pct";
 
-/// A number of which a sum says something.
+/// Whether a column holds numbers whose sum is meaningful.
 fn may_be_summed(column: &Column) -> bool {
     let last = column.name.rsplit('_').next().unwrap_or_default();
     super::is_number(&column.column_type) && !NO_SUMS.split(' ').any(|word| word == last)

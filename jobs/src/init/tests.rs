@@ -171,7 +171,7 @@ fn the_command_to_ingest_names_the_file_without_steps_up_and_what_was_said_of_it
 fn a_file_with_a_stray_quote_makes_no_project() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.csv");
-    // Behind the records of which the stream is guessed.
+    // After the records from which the stream is guessed.
     let rows = |from: u32, to: u32| (from..to).map(|i| format!("u{i},2024-05-01,\"n\"\n")).collect::<String>();
     std::fs::write(&file, "user,ts,note\n".to_owned() + &rows(0, 1_500) + "u,2024-05-01,\"n\n" + &rows(0, 9)).unwrap();
     let error = init(&folder.path().join("p"), Some(&file), Shape::default()).unwrap_err();

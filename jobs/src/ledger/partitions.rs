@@ -1,4 +1,4 @@
-//! The ledger of partitions: the rows of archive and dead-letter files against the checkpoints' ranges.
+//! The ledger of partitions: compares the rows of archive and dead-letter files with the checkpoints' ranges.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use types::{Error, Result};
 pub struct PartitionLine {
     pub stream: Arc<str>,
     pub partition: i32,
-    /// Its id.
+    /// The checkpoint's id.
     pub checkpoint: String,
     pub committed_at: Micros,
     pub start: Offset,
@@ -29,23 +29,24 @@ pub struct PartitionLine {
     pub archived: i64,
     /// Rows of dead-letter files with an offset in the range.
     pub dead_lettered: i64,
-    /// As recorded: these leave no row.
+    /// As recorded by the checkpoint: these leave no row.
     pub duplicate: i64,
     pub absent: i64,
-    /// What the record says where the rows say otherwise.
+    /// What the checkpoint recorded, to compare with the counted rows.
     pub recorded_archived: i64,
     pub recorded_dead_lettered: i64,
-    /// Rows that are recorded and gone, and that a person accepted as lost.
+    /// Rows that are recorded but gone, and that were accepted as lost.
     #[serde(default)]
     pub lost: i64,
     /// Why they are lost.
     #[serde(default)]
     pub gap: Option<String>,
-    /// Why the line does not balance; `None`: it does.
+    /// Why the line does not balance; `None` if it does.
     pub mismatch: Option<String>,
 }
 
-/// A line per partition of each checkpoint that is not wholly before `since`, in the order of partitions and offsets.
+/// Returns a line for each partition of each checkpoint that is not entirely before `since`, ordered by partition and
+/// offset.
 pub async fn partitions(storage: &ObjectStorage, state: &CatalogState, since: &Vector) -> Result<Vec<PartitionLine>> {
     let checkpoints = || state.checkpoints.iter().filter(|checkpoint| !checkpoint.is_within(since));
     let mut counts = Counts::new(checkpoints());
@@ -64,13 +65,15 @@ pub async fn partitions(storage: &ObjectStorage, state: &CatalogState, since: &V
     Ok(lines)
 }
 
-/// Files of checkpoints that are wholly before are not read. One whose checkpoint is not known any more is.
+/// Returns whether a file is read. Files of checkpoints entirely before `since` are not; a file with an unknown
+/// checkpoint is.
 fn is_asked_for(file: &FileRecord, state: &CatalogState, since: &Vector) -> bool {
     let checkpoint = file.checkpoint.and_then(|id| state.checkpoints.iter().find(|checkpoint| checkpoint.id == id));
     checkpoint.is_none_or(|checkpoint| !checkpoint.is_within(since))
 }
 
-/// Ranges follow one another without gap or overlap, up to what is committed. Gaps that a person accepted are none.
+/// Notes where ranges do not follow one another without gap or overlap, up to the committed vector. Gaps that were
+/// accepted are allowed.
 fn note_breaks(lines: &mut [PartitionLine], state: &CatalogState) {
     for index in 0..lines.len() {
         let id = PartitionId::new(lines[index].stream.clone(), lines[index].partition);
@@ -84,11 +87,11 @@ fn note_breaks(lines: &mut [PartitionLine], state: &CatalogState) {
     }
 }
 
-/// Rows by range.
+/// Row counts by range.
 struct Counts {
-    /// Per partition, by the range's start: its end, archived rows, dead letters.
+    /// By partition and the range's start: the range's end, its archived rows and its dead letters.
     ranges: BTreeMap<PartitionId, BTreeMap<Offset, (Offset, i64, i64)>>,
-    /// Offsets of rows in no range.
+    /// Offsets of rows outside every range.
     strays: BTreeMap<PartitionId, Vec<Offset>>,
 }
 
@@ -162,7 +165,8 @@ impl Counts {
         line
     }
 
-    /// Rows past the first range that belong to none: nobody committed them. (Older ones' checkpoints are forgotten.)
+    /// Notes rows after the first range that are in no range: they were never committed. (The checkpoints of older rows
+    /// are no longer kept.)
     fn note_strays(&self, lines: &mut [PartitionLine]) {
         for (id, offsets) in &self.strays {
             let Some(first) = self.ranges.get(id).and_then(|ranges| ranges.first_key_value()).map(|(start, _)| start) else { continue };
@@ -176,7 +180,7 @@ impl Counts {
     }
 }
 
-/// True when a person accepted all of a range as lost.
+/// Returns true if a whole range was accepted as lost.
 fn covers(gap: &GapRecord, range: &CheckpointRange) -> bool {
     gap.partition == range.partition && gap.start <= range.start && range.end <= gap.end && range.start < range.end
 }
@@ -188,7 +192,7 @@ impl PartitionLine {
 
     fn balance(&mut self) {
         if self.gap.is_some() {
-            // A file is lost whole: all of its rows of a range, or none.
+            // A file is lost as a whole: all of its rows in a range, or none.
             self.lost = [(self.archived, self.recorded_archived), (self.dead_lettered, self.recorded_dead_lettered)]
                 .into_iter()
                 .filter(|(found, _)| *found == 0)

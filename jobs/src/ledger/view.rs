@@ -1,4 +1,4 @@
-//! The ledger of a view: the archive's rows against what its states hold.
+//! The ledger of a view: compares the archive's rows with the events in its states.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ pub struct ViewLine {
     pub version: u32,
     pub vector: Vector,
     pub t: Micros,
-    /// Archived events of its streams (once for each time that the SELECT reads the stream).
+    /// Archived events of its streams (counted once for each time that the SELECT reads the stream).
     pub archived: i64,
-    /// Those that a WHERE leaves out.
+    /// Events that a WHERE excludes.
     pub filtered: i64,
-    /// Those that pass, and lie before the edge of the longest window. Links that say when they were last seen go with a batch run alone:
-    /// theirs are the events before the last one's cut that lay before its window.
+    /// Events that pass WHERE but are before the edge of the longest window. For links that keep when they were last
+    /// seen, only a batch run drops events: those before the last run's cut that were before its window.
     pub expired: i64,
     /// The sum of `__events` over the states of the longest window.
     pub events: i64,
@@ -41,7 +41,8 @@ pub struct ViewLine {
     pub balanced: bool,
 }
 
-/// Counts a view at the committed vector of `state`. `t` is not before the time of the view's snapshot: older tiles may be gone.
+/// Counts the events of a view at the committed vector of `state`. `t` must not be before the time of the view's
+/// snapshot: older tiles may be gone.
 pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t: Micros) -> Result<ViewLine> {
     let vector = state.vector();
     let record = state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.name == live.name && d.version == live.version);
@@ -71,7 +72,8 @@ pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t:
     Ok(ViewLine { view: live.name.clone(), version: live.version, vector, t, archived, filtered, expired, events, balanced })
 }
 
-/// The events of links that the last run left out: those before its cut that lay before their side's longest range at its time.
+/// Returns the number of link events that the last run left out: those before its cut and before their side's longest
+/// range at its time.
 async fn left_out(expected: &Expected, snapshot: Option<&Manifest>) -> Result<i64> {
     let snapshot = snapshot.filter(|manifest| manifest.edges_from != EdgesFrom::default());
     let Some((manifest, joined)) = snapshot.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?))) else { return Ok(0) };
@@ -79,7 +81,7 @@ async fn left_out(expected: &Expected, snapshot: Option<&Manifest>) -> Result<i6
     Ok(numbers(expected, &question.counts_sql, &manifest.cut).await?[1])
 }
 
-/// The one row of a query for counts.
+/// Returns the one row of a query that counts.
 async fn numbers(expected: &Expected, sql: &str, vector: &Vector) -> Result<Vec<i64>> {
     let batches: Vec<RecordBatch> = expected.run(sql, vector).await?.try_collect().await?;
     let row = batches.iter().find(|batch| batch.num_rows() > 0);
@@ -94,7 +96,7 @@ async fn manifest(verifier: &Verifier, state: &CatalogState, path: &str) -> Resu
     read_manifest(&verifier.storage, file).await
 }
 
-/// Adds up `__events` over the longest window: snapshot, then the states of every checkpoint after its cut.
+/// Sums `__events` over the longest window: of the snapshot, then of the states of every checkpoint after its cut.
 async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, (snapshot, t): (Option<&Manifest>, Micros)) -> Result<i64> {
     let span = live.plan.ranges[live.plan.existence].at(t);
     let rolled_up = cover(span, &live.plan.ladder);
@@ -117,7 +119,7 @@ async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, (sna
     Ok(sum)
 }
 
-/// The events of state rows in these tiles. Columns by their place: the keys, level, tile, then `__events`.
+/// Sums the events of state rows in these tiles. Columns are found by position: the keys, level, tile, then `__events`.
 fn events_in(plan: &ViewPlan, batch: &RecordBatch, runs: &[TileRun]) -> Result<i64> {
     let wrong = || Error::corrupt("state rows are not of their view's schema").with("view", &plan.view);
     let first = plan.keys.len();

@@ -1,4 +1,4 @@
-//! Carrying a step out. Each is one commit, and safe to repeat.
+//! Carries out the steps of a repair. Each is one commit, and safe to repeat.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::reread::reread;
 use super::{Action, Step};
 use crate::installation::{Installation, now};
 
-/// Answers what was done, in a person's words.
+/// Carries out a step; returns a text that says what was done.
 pub(super) async fn act(installation: &Installation, registry: &Registry, step: &Step) -> Result<String> {
     let state = installation.catalog.state().await?;
     match &step.action {
@@ -53,7 +53,7 @@ async fn read_again(installation: &Installation, state: &CatalogState, path: &st
     match installation.catalog.commit_with_retry(replace_commit(Uuid::new_v4(), damaged, rebuilt)).await {
         Ok(_) => Ok(format!("read again from the log as {name}")),
         Err(error) if error.kind() == ErrorKind::Conflict => {
-            // Nobody will ever name it.
+            // No transaction will ever name it.
             installation.storage.delete(&name).await?;
             Err(error)
         }
@@ -61,7 +61,8 @@ async fn read_again(installation: &Installation, state: &CatalogState, path: &st
     }
 }
 
-/// Records the offsets as lost. What was made of the lost events goes with them: answers are those of the archive as it is now.
+/// Records the offsets as lost. States built from the lost events go too: answers are those of the archive as it is
+/// now.
 async fn give_up(
     installation: &Installation,
     state: &CatalogState,
@@ -90,7 +91,7 @@ async fn give_up(
     Ok(format!("{what} of {} recorded as lost{runs}", ranges.join(", ")))
 }
 
-/// A range of which something was lost before keeps that reason too.
+/// Returns the gap of a range. If something in it was lost before, that reason is kept too.
 fn gap(state: &CatalogState, stream: &Arc<str>, range: &Range, reason: &str) -> GapRecord {
     let partition = PartitionId::new(stream.clone(), range.partition);
     let before = state.gaps.iter().find(|gap| gap.partition == partition && gap.start == range.start && gap.end == range.end);

@@ -1,4 +1,4 @@
-//! Reading every byte of every file that the catalog names.
+//! Reads every byte of every file that the catalog names.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use storage::{ObjectStorage, check_file};
 use types::files::{FileKind, FileRecord};
 use types::{ErrorKind, Result};
 
-/// How many files are read at once.
+/// How many files are read concurrently.
 const AT_ONCE: usize = 4;
 
-/// What a check hears of as it goes.
+/// The progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Of so many bytes in all.
+    /// The total number of bytes.
     Total(u64),
     Read(u64),
 }
 
-/// A file that is not what was written.
+/// A file whose content is not what was written.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Damaged {
     pub file: FileRecord,
-    /// What is wrong: path, place, found and expected.
+    /// What is wrong: path, position, found and expected.
     pub error: String,
 }
 
-/// The outcome of a check.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Checked {
     pub damaged: Vec<Damaged>,
@@ -37,7 +37,7 @@ pub struct Checked {
     pub bytes: u64,
 }
 
-/// The files to be checked: all that are named, or those of one stream and of what is made of it.
+/// Returns the files to check: all that the catalog names, or those of one stream and those derived from it.
 pub(super) fn chosen(state: &CatalogState, registry: &Registry, stream: Option<&Arc<str>>) -> Vec<FileRecord> {
     let Some(stream) = stream else { return super::named(state).cloned().collect() };
     let has_stream = |file: &FileRecord| {
@@ -56,7 +56,7 @@ pub(super) fn chosen(state: &CatalogState, registry: &Registry, stream: Option<&
 
 pub(super) async fn check(storage: &ObjectStorage, files: &[FileRecord], progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<Checked> {
     progress(Progress::Total(files.iter().map(|file| file.bytes.max(0) as u64).sum()));
-    // Collected first: a closure in the stream would make this future one that cannot be spawned.
+    // Collected first: with a closure in the stream this future could not be spawned.
     let checks: Vec<_> = files.iter().map(|file| check_one(storage, file, progress)).collect();
     let found: Vec<Option<Damaged>> = futures::stream::iter(checks).buffered(AT_ONCE).try_collect().await?;
     let mut checked = Checked { bytes: files.iter().map(|file| file.bytes.max(0) as u64).sum(), ..Checked::default() };

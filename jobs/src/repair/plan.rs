@@ -1,4 +1,4 @@
-//! What is to be done about damaged files: a pure function of the catalog, of what was found and of what the log says.
+//! Plans what to do about damaged files: a pure function of the catalog, the damage found and the state of the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use uuid::Uuid;
 
 use super::Damaged;
 
-/// What the log says of one stream's topic.
+/// What the log knows of one stream's topic.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogFacts {
-    /// Per partition, its begin and its end.
+    /// By partition, the begin and the end of its log.
     Known { identity: String, bounds: BTreeMap<i32, (Offset, Offset)> },
-    /// Why it says nothing.
+    /// Why the log did not answer.
     Unknown(String),
 }
 
-/// One damaged file and what is to be done about it.
+/// One damaged file and the action for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
     pub path: String,
@@ -34,17 +34,17 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum Action {
-    /// From the archive.
+    /// Rebuild it from the archive.
     RebuildStates,
     /// A run of this view replaces the snapshot.
     RequestRun { view: Arc<str>, version: u32 },
-    /// Its records are read again from the log, and decided as they were.
+    /// Its records are read from the log again and decided as before.
     ReadAgain { stream: Arc<str>, checkpoint: String },
     /// Its records are gone from the log: they are recorded as lost.
     GiveUp { stream: Arc<str>, lost: Vec<Range>, why: String },
-    /// The collector deletes it: nobody reads it.
+    /// Nothing reads it: the collector deletes it.
     Leave,
-    /// A person must decide.
+    /// The user must decide.
     Refuse { why: String, help: String },
 }
 
@@ -57,13 +57,14 @@ pub struct Range {
 }
 
 impl Action {
-    /// True when there is nothing to do.
+    /// Returns true if there is nothing to do.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Action::Leave)
     }
 }
 
-/// The steps in the order in which they are taken: the archive, oldest first (ids are reread from it), then what is made of it.
+/// Returns the steps in the order of execution: the archive first, oldest first (ids are reread from it), then what is
+/// derived from it.
 pub fn plan(
     state: &CatalogState,
     registry: &Registry,
@@ -71,7 +72,7 @@ pub fn plan(
     logs: &BTreeMap<Arc<str>, LogFacts>,
     accept_gap: bool,
 ) -> Vec<Step> {
-    // Somebody may have replaced or collected a file since it was read.
+    // The file may have been replaced or collected since it was read.
     let is_named = |damaged: &&Damaged| super::named(state).any(|file| file.path == damaged.file.path);
     let mut named: Vec<&Damaged> = damaged.iter().filter(is_named).collect();
     named.sort_by_key(|damaged| {
@@ -89,7 +90,7 @@ pub fn plan(
     named.into_iter().map(step).collect()
 }
 
-/// True for a file that only the log can give back.
+/// Returns true for a file that can only be rebuilt from the log.
 pub(super) fn is_from_log(file: &FileRecord) -> bool {
     matches!(file.kind, FileKind::Archive | FileKind::DeadLetters)
 }
@@ -130,7 +131,7 @@ enum Lacking {
     Lost(String),
 }
 
-/// Whether the log still has all of these ranges, and is the log that they were read from.
+/// Checks that the log still has all of these ranges, and that it is the log from which they were read.
 fn in_log(state: &CatalogState, stream: &Arc<str>, ranges: &[Range], log: Option<&LogFacts>) -> Result<(), Lacking> {
     let (identity, bounds) = match log {
         Some(LogFacts::Known { identity, bounds }) => (identity, bounds),

@@ -1,4 +1,4 @@
-//! Making an archive or dead-letter file again from the log.
+//! Rebuilds an archive or dead-letter file from the log.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use crate::installation::Installation;
 
-/// Writes the file again under a fresh name. It holds what the damaged one held, by every count that the catalog keeps of it.
+/// Writes the file again under a fresh name. Its content matches the damaged file by every count that the catalog
+/// keeps.
 pub(super) async fn reread(installation: &Installation, state: &CatalogState, file: &FileRecord) -> Result<FileRecord> {
     let checkpoint = state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint);
     let checkpoint =
@@ -52,7 +53,7 @@ async fn write(installation: &Installation, file: &FileRecord, version: u32, red
     if facts(&rebuilt) == facts(file) {
         return Ok(rebuilt);
     }
-    // Nobody will ever name it.
+    // No transaction will ever name it.
     installation.storage.delete(&rebuilt.path).await?;
     Err(Error::corrupt("the log's records do not make the file that was committed")
         .with("file", &file.path)
@@ -71,8 +72,8 @@ fn name_of(file: &FileRecord) -> Result<ObjectName> {
     })
 }
 
-/// The versions of the stream's definition that the file may have been written with: not older than that of the file before it, not
-/// newer than that of the file after it, and there when it was committed.
+/// Returns the versions of the stream's definition that the file may have been written with: not older than that of the
+/// previous file, not newer than that of the next file, and created before the file was committed.
 async fn candidates<'s>(
     installation: &Installation,
     state: &'s CatalogState,
@@ -99,7 +100,7 @@ async fn candidates<'s>(
     Ok(state.definitions.iter().filter(is_candidate).collect())
 }
 
-/// The version of the first file that can be read.
+/// Returns the version of the first file that can be read.
 async fn first_version(installation: &Installation, files: impl Iterator<Item = &FileRecord>) -> Result<Option<u32>> {
     for file in files {
         match definition_version(&installation.storage, file).await {

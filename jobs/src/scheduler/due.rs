@@ -1,4 +1,4 @@
-//! What is due: a pure function of the catalog's state, the definitions and the time.
+//! Decides what is due: a pure function of the catalog's state, the definitions and the time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use types::tiles::Micros;
 
 use super::{date, newest_runs};
 
-/// A failed run is tried again after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time.
+/// A failed run is retried after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time.
 const ATTEMPTS: u32 = 8;
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
-/// A run that is to begin now.
+/// A run that is due now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Due {
     pub view: Arc<str>,
@@ -25,7 +25,7 @@ pub struct Due {
     pub reason: &'static str,
 }
 
-/// The runs that are to begin at `now`, at most one a view version.
+/// Returns the runs to start at `now`, at most one per view version.
 pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
     let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && run.view == view.name);
     registry.views.iter().filter(|view| !busy(view)).filter_map(|view| due(state, registry, view, now)).collect()
@@ -34,7 +34,7 @@ pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<D
 fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) -> Option<Due> {
     let plain = Due { view: view.name.clone(), version: view.version, scheduled_for: None, requested: None, attempt: 1, reason: "" };
     let requested = state.runs.iter().find(|run| run.status == RunStatus::Requested && run.view == view.name);
-    // One request is one run: the served version answers it only when the version it names is gone.
+    // One request is one run: the served version takes it only if the version it names is gone.
     let is_gone = |run: &RunRecord| registry.view(&run.view, run.version).is_none();
     if let Some(requested) = requested
         && (requested.version == view.version || (view.status == DefinitionStatus::Active && is_gone(requested)))
@@ -63,7 +63,7 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     Some(Due { scheduled_for: Some(due.timestamp_micros()), reason: "its schedule", ..plain })
 }
 
-/// Whether a file of the published snapshot was found damaged after the newest run began.
+/// Returns whether a file of the published snapshot was found damaged after the newest run began.
 fn is_damaged_since(state: &CatalogState, view: &LiveView, began: Option<Micros>) -> bool {
     let Some(published) = state.snapshot(&view.name, view.version) else { return false };
     let of_snapshot =

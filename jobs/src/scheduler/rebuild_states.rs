@@ -1,5 +1,5 @@
-//! Rebuilding what can be rebuilt without a person: states objects that somebody found damaged. (A damaged snapshot is a run that is
-//! due; a damaged archive file is `repair`'s.)
+//! Rebuilds what can be rebuilt without a user: states objects that were found damaged. (A damaged snapshot makes a run
+//! due; a damaged archive file is left to `repair`.)
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,14 +12,14 @@ use tracing::warn;
 use types::files::FileKind;
 use types::tiles::Micros;
 
-/// How long a file that could not be rebuilt is left alone.
+/// How long to wait before retrying a file that could not be rebuilt.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// When each file was tried last.
+/// When each file was last tried.
 #[derive(Debug, Default)]
 pub struct Tried(Mutex<BTreeMap<String, Micros>>);
 
-/// The damaged states objects that are to be rebuilt at `now`: those that were not tried a moment ago.
+/// Returns the damaged states objects to rebuild at `now`: those that were not tried recently.
 pub fn rebuildable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>, now: Micros) -> Vec<&'s str> {
     let is_states =
         |path: &str| state.files.iter().any(|file| file.path == path && file.kind == FileKind::States && !file.marked_for_deletion);
@@ -28,7 +28,7 @@ pub fn rebuildable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>
 }
 
 impl Tried {
-    /// Rebuilds these one after the other. What fails is logged and tried again later.
+    /// Rebuilds these files one at a time. Failures are logged and retried later.
     pub(super) async fn rebuild_states(&self, batch: &Batch, state: &CatalogState, registry: &Registry, now: Micros) {
         let due: Vec<&str> = {
             let mut tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);

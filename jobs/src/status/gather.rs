@@ -1,4 +1,4 @@
-//! Reading what status is made of. What does not answer in time is said, and the rest is told all the same.
+//! Reads the facts for the status. A service that does not answer in time is reported, and so is everything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -24,16 +24,16 @@ use super::problems::{Facts, RECENT_US, Refused, Service, Unreachable};
 use crate::dead_letters::{Recent, recent};
 use crate::installation::{Installation, now};
 
-/// How long a service may take to answer one question.
+/// How long a service may take to answer one query.
 const WAIT: Duration = Duration::from_secs(5);
-/// How long a node may take: most often there is none here.
+/// How long a node may take: usually there is none on this host.
 const NODE_WAIT: Duration = Duration::from_secs(1);
-/// Partitions of one topic of which the first waiting record is looked at.
+/// Of at most this many partitions of one topic the first waiting record is read.
 const LOOKED_AT: usize = 32;
-/// An object that nobody stores: a storage that knows it is not there answers.
+/// An object that is never stored: a storage that says so has answered.
 const PROBE: &str = "status-probe";
 
-/// The services of an installation, each open or not.
+/// The services of an installation, each opened or not.
 pub(super) struct Services {
     settings: Settings,
     functions: Functions,
@@ -65,7 +65,7 @@ impl Services {
         }
     }
 
-    /// The facts, and the newest runs of all views.
+    /// Returns the facts, and the newest runs of all views.
     pub(super) async fn facts(&self) -> (Facts, Vec<RunRecord>) {
         let mut facts = Facts {
             now: now(),
@@ -77,7 +77,7 @@ impl Services {
             facts.unreachable.push(Unreachable { service: Service::Catalog, error: error.to_string() });
             Vec::new()
         });
-        // Each waits for itself alone.
+        // The three are awaited independently.
         let (log, stored, refused) =
             futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now), ask_node(&self.settings.serving.http));
         facts.refused = refused.unwrap_or_default();
@@ -106,7 +106,7 @@ impl Services {
         catalog.runs(None, RUNS).await
     }
 
-    /// What the log says of each live stream's topic.
+    /// Reads what the log knows of each live stream's topic.
     async fn ask_log(&self, state: &CatalogState) -> Result<Vec<(Arc<str>, TopicSays)>> {
         let log = self.log.as_ref().map_err(again)?;
         let topics = topics(state);
@@ -134,7 +134,7 @@ impl Services {
     }
 }
 
-/// The views that the node at this address could not load. `None` where none answers.
+/// Returns the views that the node at this address could not load; `None` if no node answers.
 async fn ask_node(address: &str) -> Option<Vec<Refused>> {
     #[derive(Deserialize)]
     struct Ready {
@@ -169,13 +169,13 @@ async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: &Arc<str>, topic
     TopicSays { ends: Ok(ends), identity, waiting_since }
 }
 
-/// The topic of each live stream.
+/// Returns the topic of each live stream.
 pub(super) fn topics(state: &CatalogState) -> BTreeMap<Arc<str>, Arc<str>> {
     let streams = state.live(DefinitionKind::Stream);
     streams.filter_map(|record| Some((record.name.clone(), parse::parse_stream(&record.sql).ok()?.topic))).collect()
 }
 
-/// When the log took the first record that is not committed, of each partition that has one.
+/// Returns when the log received the first uncommitted record, for each partition that has one.
 async fn waiting(
     log: &dyn Log,
     state: &CatalogState,
@@ -193,14 +193,14 @@ async fn waiting(
         let source = TopicPartition { topic: topic.clone(), partition: ends.partition };
         match in_time("the log", log.read(&source, next, 1)).await {
             Ok(fetched) => found.extend(fetched.records.first().map(|record| (id, record.timestamp))),
-            // It would be so for the others too.
+            // The others would fail as well.
             Err(_) => break,
         }
     }
     found
 }
 
-/// The state format of each published snapshot, by its manifest.
+/// Returns the stamp of each published snapshot, read from its manifest.
 async fn stamps(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<ViewVersion, Result<String, String>> {
     let mut stamps = BTreeMap::new();
     for snapshot in &state.snapshots {
@@ -219,7 +219,7 @@ async fn stamps(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<ViewV
     stamps
 }
 
-/// What became of the recent dead letters of each stream that has any.
+/// Returns what became of the recent dead letters of each stream that has any.
 async fn recent_dead_letters(catalog: &Catalog, storage: &ObjectStorage, state: &CatalogState, now: Micros) -> BTreeMap<Arc<str>, Recent> {
     let dead = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion);
     let streams: BTreeSet<&Arc<str>> = dead.filter_map(|file| file.subject.as_ref()).collect();
@@ -235,13 +235,13 @@ async fn recent_dead_letters(catalog: &Catalog, storage: &ObjectStorage, state: 
     found
 }
 
-/// An answer within the time that a person waits.
+/// Awaits an answer for as long as a user would wait.
 async fn in_time<T>(who: &str, question: impl Future<Output = Result<T>>) -> Result<T> {
     let late = |_| Error::unavailable(format!("{who} did not answer within {} s", WAIT.as_secs()));
     tokio::time::timeout(WAIT, question).await.map_err(late)?
 }
 
-/// An error that is told more than once.
+/// Copies an error that is reported more than once.
 fn again(error: &Error) -> Error {
     Error::new(error.kind(), error.to_string())
 }

@@ -1,4 +1,4 @@
-//! What is wrong: a pure function from what was observed to problems, each with its cause, its effect and the next step.
+//! Derives problems from the observed facts, as a pure function. Each has a cause, an effect and the next step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,31 +24,31 @@ mod views;
 
 pub(super) use records::RECENT_US;
 
-/// Each topic's ends, by its stream; or why the log did not tell them.
+/// The ends of each topic's partitions, by stream; or why the log did not answer.
 pub type Ends = BTreeMap<Arc<str>, Result<Vec<PartitionBounds>, String>>;
 
-/// Something that a person should know, or has to do something about.
+/// A problem that the user should know of or act on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Names the kind of fault.
+    /// The kind of fault.
     pub fault: Fault,
     pub severity: Severity,
-    /// What was found, with its place.
+    /// What was found, and where.
     pub what: String,
     pub cause: String,
     pub effect: String,
     pub next_step: String,
 }
 
-/// In the order in which problems are told.
+/// Problems are listed in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Something stands still, or data is missing: a person must act.
+    /// Processing has stopped, or data is missing: the user must act.
     Error,
-    /// It will become worse, or answers are slower or older than they should be.
+    /// It will get worse, or answers are slower or older than they should be.
     Warning,
-    /// It is as it should be, and worth knowing.
+    /// Not a fault, but worth knowing.
     Notice,
 }
 
@@ -80,32 +80,32 @@ pub enum Fault {
     Gap,
 }
 
-/// What was observed. What could not be is empty, and said in `unreachable`.
+/// What was observed. Facts that could not be observed are empty, with the reason in `unreachable`.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     pub now: Micros,
     pub state: CatalogState,
-    /// What the definitions mean; or why they have no meaning.
+    /// The planned definitions, or why they cannot be planned.
     pub registry: Option<Result<Registry, String>>,
     pub ends: Ends,
-    /// The identity of each stream's topic, where the log told it.
+    /// The identity of each stream's topic, if the log answered.
     pub identities: BTreeMap<Arc<str>, String>,
     pub embedded_log: bool,
     pub checkpoint_interval: Duration,
-    /// The log's time of the first record that is not committed, where the log told it.
+    /// The log's timestamp of the first uncommitted record, if the log answered.
     pub waiting_since: BTreeMap<PartitionId, Micros>,
-    /// The format that each published snapshot's states are of; or why its manifest cannot be read.
+    /// The stamp of each published snapshot's states, or why its manifest cannot be read.
     pub stamps: BTreeMap<ViewVersion, Result<String, String>>,
-    /// What became of the dead letters of late, by their stream.
+    /// What became of the recent dead letters, by stream.
     pub dead_letters: BTreeMap<Arc<str>, Recent>,
-    /// How many files are marked for deletion, and since when the oldest.
+    /// How many files are marked for deletion, and since when the oldest is.
     pub marked_for_deletion: Option<(i64, Micros)>,
     pub unreachable: Vec<Unreachable>,
-    /// Views that the node at `serving.http` could not load, where one answers.
+    /// Views that the node at `serving.http` could not load, if one answers.
     pub refused: Vec<Refused>,
 }
 
-/// A view that a node does not answer.
+/// A view that a node does not serve.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Refused {
     pub view: Arc<str>,
@@ -127,7 +127,7 @@ pub enum Service {
     Log,
 }
 
-/// Everything that is wrong, the worst first.
+/// Returns all problems, the worst first.
 pub fn problems(facts: &Facts) -> Vec<Problem> {
     let mut found = services::problems(facts);
     found.extend(log::problems(facts));
@@ -140,7 +140,7 @@ pub fn problems(facts: &Facts) -> Vec<Problem> {
     found
 }
 
-/// `4 min`, `3 h`: a length of time as a person says it.
+/// Formats a duration for display: `4 min`, `3 h`.
 fn for_time(us: Micros) -> String {
     let seconds = us.max(0) / 1_000_000;
     match seconds {

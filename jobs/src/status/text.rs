@@ -1,4 +1,4 @@
-//! What `status` and `batch history` print.
+//! Formats `status` and `batch history` as text.
 
 use catalog::{DefinitionKind, RunStatus};
 
@@ -85,7 +85,7 @@ fn partitions(partitions: &[PartitionStatus]) -> String {
     text
 }
 
-/// One alone needs no line.
+/// Formats the readers; called only if there are several.
 fn readers(readers: &[Reader]) -> String {
     let of = |reader: &Reader| {
         let (workers, partitions) = (count(reader.workers, "worker"), count(reader.partitions, "partition"));

@@ -1,4 +1,4 @@
-//! The process's metrics: one recorder, whoever asks first.
+//! The metrics recorder of the process: installed once, on first use.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// Of every duration, in seconds: from a lookup to a long batch run.
+/// Histogram buckets of every duration, in seconds: from a lookup to a long batch run.
 const SECONDS: [f64; 14] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 60.0, 600.0];
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// What renders the metrics of this process. `None` where the program around us has a recorder of its own: it shows them then.
+/// Returns the handle that renders the metrics of this process. `None` if the host program has its own recorder, which
+/// shows them then.
 pub fn recorder() -> Option<PrometheusHandle> {
     static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
     RECORDER.get_or_init(install).clone()
@@ -32,7 +33,7 @@ fn install() -> Option<PrometheusHandle> {
     }
 }
 
-/// Keeps the recorder's memory bounded until told to stop.
+/// Keeps the recorder's memory bounded until `stop` is cancelled.
 pub(crate) async fn upkeep(handle: PrometheusHandle, stop: CancellationToken) {
     loop {
         tokio::select! {

@@ -1,4 +1,5 @@
-//! Running parts side by side, and ending them in order: the one place that decides what stops before what.
+//! Runs the parts of a process concurrently and stops them in order: the only place that decides what stops before
+//! what.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,22 +10,22 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use types::{Error, Result};
 
-/// When a part ends, as against others: a stage is over before the next one is told to stop.
+/// When a part stops, relative to others: a stage has ended before the next one is asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// What lets work in: it takes no more.
+    /// The parts that accept work: they accept no more.
     Doors,
-    /// The speed layer: it drains, checkpoints and lets its partitions go.
+    /// The speed layer: it drains, checkpoints and releases its partitions.
     Speed,
-    /// What runs jobs: the run under way is finished.
+    /// The parts that run jobs: a job in progress is finished.
     Jobs,
-    /// What the others stood on.
+    /// The serving node, which the others depend on.
     Node,
 }
 
 const ORDER: [Stage; 4] = [Stage::Doors, Stage::Speed, Stage::Jobs, Stage::Node];
 
-/// Clients that are still reading an answer after this are cut off: the layers behind must not wait for them.
+/// Clients that are still reading a response after this time are cut off: the layers behind must not wait for them.
 const DOORS_CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
 type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
@@ -44,7 +45,7 @@ struct Ended {
 }
 
 impl Parts {
-    /// Starts a part; `work` is handed the token that will tell it to stop.
+    /// Starts a part; `work` gets the token that is cancelled to stop it.
     pub(crate) fn start<F>(&mut self, stage: Stage, name: &'static str, work: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = Result<()>> + Send + 'static,
@@ -58,12 +59,13 @@ impl Parts {
         debug!(part = name, "part started");
     }
 
-    /// What tells a stage to stop, for work that is started elsewhere.
+    /// Returns the token that stops a stage, for work that is started elsewhere.
     pub(crate) fn token(&self, stage: Stage) -> CancellationToken {
         self.stops[stage as usize].clone()
     }
 
-    /// Runs until told to stop, or until a part fails or ends by itself: then all are stopped, and its error is the outcome.
+    /// Runs until `stop` is cancelled, or until a part fails or ends by itself: then all are stopped, and its error is
+    /// returned.
     pub(crate) async fn run(mut self, stop: &CancellationToken) -> Result<()> {
         let mut outcome = tokio::select! {
             () = stop.cancelled() => Ok(()),
@@ -84,7 +86,7 @@ impl Parts {
         outcome
     }
 
-    /// Waits for all parts of a stage; answers the first error of any part meanwhile.
+    /// Waits for all parts of a stage; returns the first error of any part meanwhile.
     async fn ended(&mut self, stage: Stage) -> Result<()> {
         let mut outcome = Ok(());
         while self.running[stage as usize] > 0 {

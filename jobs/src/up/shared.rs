@@ -1,4 +1,5 @@
-//! Says when another process reads partitions too: two `up` on the same URLs halve each other's freshness without a fault.
+//! Warns when another process also reads partitions: two `up` on the same URLs halve each other's freshness, although
+//! neither has a fault.
 
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use tracing::{info, warn};
 use crate::installation::now;
 use crate::readers::read_elsewhere;
 
-/// How often the checkpoints of others are looked for.
+/// How often to look for checkpoints of other processes.
 const LOOK: Duration = Duration::from_secs(5);
-/// What a process committed for so many intervals after the start may be the last of one that ended.
+/// Checkpoints committed within this many intervals after the start may be the last ones of a process that has ended.
 const INTERVALS: u32 = 2;
 
-/// Looks until `stop` at what the node has loaded of the catalog; warns once when another process begins to read partitions.
+/// Until `stop` is cancelled, checks the node's loaded catalog state; warns once when another process starts to read
+/// partitions.
 pub(super) async fn watch(node: Node, worker: String, checkpoint_interval: Duration, stop: CancellationToken) {
     let begun = now().saturating_add(i64::try_from((checkpoint_interval * INTERVALS).as_micros()).unwrap_or(i64::MAX));
     let mut told = false;

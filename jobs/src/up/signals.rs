@@ -1,13 +1,13 @@
-//! Ctrl-C and SIGTERM: the first asks the process to end in order, a second one ends it at once.
+//! Handles Ctrl-C and SIGTERM: the first one asks the process to shut down in order, the second one ends it at once.
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::Result;
 
-/// The exit code of a process that was interrupted before it was done: 128 + SIGINT.
+/// The exit code of a process that was interrupted before it finished: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// A token that the first signal cancels. Must be called within a Tokio runtime.
+/// Returns a token that the first signal cancels. Must be called within a Tokio runtime.
 pub fn stop_on_signals() -> Result<CancellationToken> {
     let mut signals = Signals::new()?;
     let stop = CancellationToken::new();

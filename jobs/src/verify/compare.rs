@@ -1,4 +1,4 @@
-//! Comparing served rows with expected ones, key by key and column by column.
+//! Compares served rows with expected ones, by key and column.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use super::plain::{Part, PlainColumn};
 use super::spread::Spread;
 use super::values::{Tolerance, equal};
 
-/// How many differences a report spells out.
+/// How many differences a report lists.
 const SHOWN: usize = 20;
 
-/// One value that is not what it should be. A row that only one side has is a difference of the column `*`.
+/// A value that differs. For a row that only one side has, the column is `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     pub key: String,
@@ -28,28 +28,28 @@ pub struct Difference {
     pub expected: String,
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// Expected rows.
+    /// The number of expected rows.
     pub rows: u64,
-    /// Those of them that may be estimates.
+    /// How many of them may be estimates.
     pub crowded: u64,
     pub differences: Vec<Difference>,
     pub difference_count: u64,
 }
 
-/// The rows that may be estimates, by their keys.
+/// The keys of the rows that may be estimates.
 #[derive(Debug, Default)]
 pub struct Crowded {
-    /// The key columns, in their order.
+    /// The key columns, in order.
     pub keys: Vec<RecordBatch>,
     /// What the error of their estimates depends on ([`super::plain::Plain::weights_sql`]).
     pub weights: Vec<RecordBatch>,
     pub max_degree: u32,
 }
 
-/// Compares an answer with the expected rows, in any order of rows and columns.
+/// Compares an answer with the expected rows. Rows and columns may be in any order.
 pub async fn compare(
     columns: &[PlainColumn],
     answer: &Answer,
@@ -81,7 +81,7 @@ impl Compared {
     }
 }
 
-/// The served rows, in the order and the types of the expected columns, found by key.
+/// The served rows, indexed by key, with the order and the types of the expected columns.
 struct Side {
     batch: RecordBatch,
     keys: Vec<usize>,
@@ -92,7 +92,7 @@ struct Side {
 }
 
 impl Side {
-    /// `None` when the columns themselves differ.
+    /// Returns `None` if the columns themselves differ.
     fn served(columns: &[PlainColumn], answer: &Answer, expected: &Schema, compared: &mut Compared) -> Result<Option<Side>> {
         let keys: Vec<usize> = (0..columns.len()).filter(|index| columns[*index].is_key).collect();
         let fields: Vec<_> = expected.fields().iter().take(columns.len()).cloned().collect();
@@ -130,7 +130,7 @@ impl Side {
         crowded.weights.iter().try_for_each(|batch| self.weigh(batch))
     }
 
-    /// Takes in rows of the weights: the part's index, the keys, the numbers.
+    /// Adds rows of the weights: the part's index, the keys, the numbers.
     fn weigh(&mut self, batch: &RecordBatch) -> Result<()> {
         let (part, rest) = batch.columns().split_first().ok_or_else(|| Error::internal("weights have no part"))?;
         let (keys, numbers) = rest.split_at(self.keys.len().min(rest.len()));
@@ -181,7 +181,7 @@ impl Side {
                     seen[*found] = true;
                     pairs.push((*found, row, crowded));
                 }
-                // None of those that were followed met another event.
+                // None of the sampled neighbours met another event.
                 None if crowded.is_some() => {}
                 None => {
                     let key = key_text(expected, &self.keys, row);
@@ -230,7 +230,7 @@ impl Side {
     }
 }
 
-/// Keys as bytes; a view without keys has one, empty.
+/// Keys as bytes; a view without keys has one key, which is empty.
 struct Encoded(Option<Rows>);
 
 impl Encoded {
@@ -239,7 +239,7 @@ impl Encoded {
     }
 }
 
-/// The columns by name and type. Names of list items and whether a column may be NULL are no difference.
+/// Compares the columns by name and type. Names of list items and nullability are ignored.
 fn same_columns(columns: &[PlainColumn], served: &Schema, expected: &Schema, compared: &mut Compared) -> bool {
     let mut same = true;
     for (index, column) in columns.iter().enumerate() {
@@ -264,7 +264,7 @@ fn same_columns(columns: &[PlainColumn], served: &Schema, expected: &Schema, com
     same
 }
 
-/// The several Arrow types of one SQL type.
+/// Whether two Arrow types represent the same SQL type.
 fn same_values(a: &DataType, b: &DataType) -> bool {
     let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let bytes = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary | DataType::BinaryView);

@@ -1,4 +1,4 @@
-//! The expected rows: the plain SELECT, run by DataFusion over the archive's files.
+//! The expected rows: runs the plain SELECT with DataFusion over the archive's files.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Expected {
         Self::of_version(verifier, state, record)
     }
 
-    /// The same for a given version.
+    /// Like [`Expected::new`], for a given version.
     pub fn of_version(verifier: &Verifier, state: &CatalogState, record: &DefinitionRecord) -> Result<Expected> {
         let definitions = definitions(state)?;
         let view = parse::parse_view(&record.sql)?;
@@ -73,7 +73,7 @@ impl Expected {
         self.version
     }
 
-    /// The types of the view's columns.
+    /// Returns the schema of the view's columns.
     pub async fn schema(&self) -> Result<SchemaRef> {
         let question = self.ask(Moment { t: 0, as_of: false })?;
         let planned = self.session(&Vector::new())?.sql(&question.sql).await.map_err(|error| about(&question, error))?;
@@ -81,26 +81,26 @@ impl Expected {
         Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
     }
 
-    /// The view as plain SQL.
+    /// Returns the view as plain SQL.
     pub fn ask(&self, moment: Moment) -> Result<Plain> {
         let session = session(&self.functions, self.memory_limit)?;
         let state = session.state();
         plain(&self.view, &self.definitions, &|name| state.aggregate_functions().contains_key(name), moment)
     }
 
-    /// The rows that the question has over the events before `vector`.
+    /// Returns the rows of the question over the events before `vector`.
     pub async fn rows(&self, question: &Plain, vector: &Vector) -> Result<SendableRecordBatchStream> {
         self.run(&question.sql, vector).await.map_err(|error| error.with("sql", &question.sql))
     }
 
-    /// The keys that the question lets be estimated.
+    /// Returns the keys whose rows may be estimates.
     pub async fn crowded(&self, question: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
         let Some(sql) = &question.crowded_sql else { return Ok(Vec::new()) };
         let rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
         Ok(rows.try_collect().await?)
     }
 
-    /// What the error of their estimates depends on.
+    /// Returns what the error of their estimates depends on.
     pub async fn weights(&self, question: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
         let Some(sql) = &question.weights_sql else { return Ok(Vec::new()) };
         let rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
@@ -137,7 +137,7 @@ fn definitions(state: &CatalogState) -> Result<Definitions> {
     })
 }
 
-/// A session with the dialect of all others, its own memory limit, and none of their plans.
+/// Creates a session with the same dialect as all others, its own memory limit, and none of their plans.
 fn session(functions: &Functions, memory_limit: usize) -> Result<SessionContext> {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_limit))).build_arc()?;
     let state = asking_session_builder().with_runtime_env(runtime).build();

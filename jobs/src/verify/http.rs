@@ -1,4 +1,4 @@
-//! The served side over HTTP: a running node's answer, which says the vector and the time it stands on.
+//! The served side over HTTP: answers of a running node, with the vector and the time they were computed from.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -14,7 +14,7 @@ use super::{Answer, Served};
 
 mod json_rows;
 
-/// A serving node by its URL, such as `http://127.0.0.1:8080`.
+/// A serving node at a URL such as `http://127.0.0.1:8080`.
 #[derive(Debug, Clone)]
 pub struct HttpServed {
     client: reqwest::Client,
@@ -75,7 +75,7 @@ fn read(body: &[u8], schema: &SchemaRef) -> Result<Answer> {
     Ok(Answer { vector: Vector::from_token(&response.meta.cut)?, t, as_of: false, rows, without_nan: true })
 }
 
-/// An error that is answered as problem+json.
+/// Converts a problem+json response to an error.
 fn refused(status: u16, body: &[u8]) -> Error {
     let kind = match status {
         404 => ErrorKind::NotFound,

@@ -1,7 +1,7 @@
-//! `verify --log`: is every record of the log accounted for? Each one before the committed offset is archived as it is, in the
-//! dead letters as it is, or a duplicate of an event that was archived before it.
+//! `verify --log`: checks that every record of the log is accounted for. Each record before the committed offset is
+//! archived unchanged, in the dead letters unchanged, or a duplicate of an event that was archived before it.
 //!
-//! Counters are not asked. As far back as the log goes its records are read again, and the files are read again.
+//! No counters are used: the log's records are read again, as far back as the log goes, and so are the files.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -22,40 +22,40 @@ mod files;
 
 use files::{Files, Raw};
 
-/// Offsets compared at once: what bounds the memory.
+/// How many offsets are compared at once; bounds the memory.
 const CHUNK_OFFSETS: i64 = 500_000;
 const READ_RECORDS: usize = 10_000;
-/// How many offsets a report names of each kind.
+/// How many offsets of each kind a report lists.
 const SHOWN: usize = 20;
 
-/// What was found in one partition.
+/// The result for one partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogReport {
     pub stream: Arc<str>,
     pub partition: i32,
-    /// The offsets compared: from the log's begin to what is committed.
+    /// The compared offsets, from the log's begin to the committed offset.
     pub start: Offset,
     pub end: Offset,
-    /// Records that the log has there.
+    /// Records that the log has in this range.
     pub records: u64,
     pub archived: u64,
     pub dead_lettered: u64,
     pub duplicates: u64,
-    /// False when the archive keeps no raw records (`keep_raw = false`): only their offsets were compared.
+    /// False if the archive keeps no raw records (`keep_raw = false`): only their offsets were compared.
     pub raw_compared: bool,
-    /// In the log and nowhere else, at offsets that a person accepted as lost.
+    /// Only in the log, at offsets that were accepted as lost.
     pub lost: Offsets,
-    /// What was accepted: ranges, each with its reason.
+    /// The accepted ranges, each with its reason.
     pub gaps: Vec<String>,
-    /// In the log, and nowhere else.
+    /// Only in the log.
     pub missing: Offsets,
-    /// In the archive or the dead letters, and not in the log; or in both of them.
+    /// In the archive or the dead letters but not in the log, or in both of them.
     pub extra: Offsets,
-    /// Kept with another key, value or headers.
+    /// Stored with a different key, value or headers.
     pub different: Offsets,
 }
 
-/// How many offsets, and the first of them.
+/// A number of offsets, and the first of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Offsets {
     pub count: u64,
@@ -77,7 +77,8 @@ impl LogReport {
     }
 }
 
-/// Compares every partition of `streams` (empty: of all streams). `now` is the wall clock, for the lease that keeps the files.
+/// Compares every partition of `streams` (if empty: of all streams). `now` is the wall clock, for the lease that keeps
+/// the files.
 pub async fn verify_log(verifier: &Verifier, log: &dyn Log, streams: &[Arc<str>], now: Micros) -> Result<Vec<LogReport>> {
     let pin = Pin::take(&verifier.catalog, now).await?;
     let outcome = verify_pinned(verifier, log, streams).await;
@@ -185,7 +186,7 @@ async fn compare_chunk(
     settle_duplicates(files, unaccounted, gaps, report).await
 }
 
-/// A record that is nowhere is a duplicate when an event of its id is archived at a lower offset of its partition.
+/// A record found nowhere is a duplicate if an event with its id is archived at a lower offset of its partition.
 async fn settle_duplicates(
     files: &Files<'_>,
     unaccounted: BTreeMap<i64, Option<String>>,
@@ -206,7 +207,7 @@ async fn settle_duplicates(
     Ok(())
 }
 
-/// The log's records of one partition in order, up to `end`.
+/// Reads the log's records of one partition in order, up to `end`.
 struct Reader<'a> {
     log: &'a dyn Log,
     source: TopicPartition,
@@ -216,7 +217,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next record below `to`; a record at or past it waits for its chunk.
+    /// Returns the next record below `to`; a record at or past `to` is kept for its chunk.
     async fn next_before(&mut self, to: Offset) -> Result<Option<Record>> {
         loop {
             if let Some(records) = &mut self.waiting {
@@ -231,7 +232,7 @@ impl Reader<'_> {
             }
             let fetched = self.log.read(&self.source, self.position, READ_RECORDS).await?;
             if fetched.position <= self.position && fetched.at_end {
-                // The log is shorter than what is committed: what is kept of the rest shows as extra.
+                // The log is shorter than the committed offset: what the files hold of the rest is reported as extra.
                 self.position = self.end;
                 return Ok(None);
             }

@@ -1,4 +1,4 @@
-//! A lease that keeps every archive file while a verification reads it.
+//! A lease that keeps every archive file during a verification.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use uuid::Uuid;
 
 use crate::installation::clock;
 
-/// Renewed while it is held: a process that dies without release keeps files from being collected for no longer than this.
+/// Renewed while it is held. If a process dies without releasing it, files are kept from collection for at most this
+/// long.
 const LEASE: Duration = Duration::from_secs(60);
 
 /// Held while files are read.
@@ -21,7 +22,7 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// Pins everything from the first offset on.
+    /// Pins all files from the first offset on.
     pub async fn take(catalog: &Catalog, now: Micros) -> Result<Pin> {
         let owner = Uuid::new_v4().to_string();
         let taken = catalog.acquire_lease(&format!("verify/{owner}"), &owner, LEASE, now, Some(Vector::new())).await?;
@@ -29,7 +30,7 @@ impl Pin {
         Ok(Pin { catalog: catalog.clone(), lease: KeepLease::start(catalog.clone(), lease, LEASE, clock()) })
     }
 
-    /// Lets go; a failure only leaves the lease to expire.
+    /// Releases the lease; if that fails, it expires.
     pub async fn release(self) {
         let lease = self.lease.stop().await;
         if let Err(error) = self.catalog.release_lease(&lease).await {

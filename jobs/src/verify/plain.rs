@@ -1,8 +1,8 @@
 //! The expected side of `verify`: a view as one plain SQL SELECT over its streams, for one point in time.
 //!
-//! Nothing here knows of states, tiles or plans. The view's own text is taken and rewritten: every aggregate's FILTER gets the
-//! window's edge as a comparison with the event time, `within` becomes its comparisons, `as_of()` its value. Hops are told by
-//! rules of their own, so that a mistake in the layers' planning cannot hide here as well.
+//! Nothing here uses states, tiles or plans. The view's own text is rewritten: every aggregate's FILTER gets the
+//! window's edge as a comparison with the event time, `within` becomes its comparisons, and `as_of()` becomes its
+//! value. Hops are computed by separate rules, so a mistake in the layers' planning cannot be repeated here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,40 +25,41 @@ mod weights;
 pub use select::PlainColumn;
 pub use weights::Part;
 
-/// `max_degree` of a view that does not say: told here once more.
+/// The default of `max_degree`, repeated here on purpose.
 const MAX_DEGREE: u32 = 10_000;
 
-/// A point in time that a view is asked for.
+/// The time for which a view is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     pub t: Micros,
-    /// Asked with `as_of`: nothing dated after `t` counts.
+    /// Queried with `as_of`: events after `t` do not count.
     pub as_of: bool,
 }
 
-/// A view as plain SQL over tables that are named like its streams and hold, after the streams' own columns, `__event_time`,
+/// A view as plain SQL. Its tables are named like the streams and have, after the streams' own columns, `__event_time`,
 /// `__source`, `__partition` and `__offset`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plain {
-    /// One row per key, the view's columns under their names.
+    /// Returns one row per key, with the view's columns under their names.
     pub sql: String,
     pub columns: Vec<PlainColumn>,
-    /// How often the SELECT reads each of its streams (twice, when both sides of a UNION ALL name it).
+    /// How often the SELECT reads each of its streams (twice if both sides of a UNION ALL name it).
     pub reads: BTreeMap<Arc<str>, usize>,
-    /// One row: `passed`, the events that every WHERE lets through, and `expired`, those of them that are before the edge of
-    /// the longest window.
+    /// Returns one row: `passed`, the events that pass every WHERE, and `expired`, those of them before the edge of the
+    /// longest window.
     pub counts_sql: String,
-    /// One row: `read`, the events before any WHERE.
+    /// Returns one row: `read`, the events before any WHERE.
     pub read_sql: String,
-    /// Of a joined view: the keys that may be answered by an estimate, because more lies behind them than is followed.
+    /// For a linked view: the keys whose rows may be estimates, because they have more neighbours than are followed.
     pub crowded_sql: Option<String>,
-    /// What the error of such an estimate depends on: a [`Part`]'s index, the keys, and two numbers for each column that is a total.
+    /// What the error of such an estimate depends on: a [`Part`]'s index, the keys, and two numbers for each column
+    /// that is a total.
     pub weights_sql: Option<String>,
-    /// Past so many neighbours a joined view is estimated.
+    /// With more neighbours than this a linked view is estimated.
     pub max_degree: u32,
 }
 
-/// Rewrites a view. `is_aggregate` tells the aggregates among the functions of the session that the text is for.
+/// Rewrites a view. `is_aggregate` recognises aggregates among the functions of the session that will run the text.
 pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dyn Fn(&str) -> bool, moment: Moment) -> Result<Plain> {
     let about = |error: Error| error.with("view", &view.name);
     let carry::Carried { mut query, reads, sides } = carry::carry(view, definitions, carry::Where::Kept).map_err(about)?;
@@ -82,7 +83,7 @@ pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dy
     Ok(Plain { sql: query.to_string(), columns: rewritten.columns, reads, counts_sql, read_sql, crowded_sql, weights_sql, max_degree })
 }
 
-/// The SELECT that holds the view's columns.
+/// Returns the SELECT with the view's columns.
 fn top_select(query: &mut Query) -> Result<&mut Select> {
     match &mut *query.body {
         SetExpr::Select(select) => Ok(select),
@@ -98,7 +99,7 @@ fn parse_query(sql: &str) -> Result<Query> {
     Ok(*query)
 }
 
-/// Parses what this module itself wrote.
+/// Parses text that this module itself wrote.
 fn parse_expr(sql: &str) -> Result<datafusion::sql::sqlparser::ast::Expr> {
     let wrong = |error| Error::internal(format!("verify wrote an expression that does not parse: {sql}: {error}"));
     Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?.parse_expr().map_err(wrong)
@@ -109,7 +110,7 @@ fn parse_item(sql: &str) -> Result<SelectItem> {
     Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?.parse_select_item().map_err(wrong)
 }
 
-/// A name as DataFusion resolves it: quoted as it stands, otherwise in lower case.
+/// Returns a name as DataFusion resolves it: unchanged if quoted, otherwise in lower case.
 fn resolved(name: &datafusion::sql::sqlparser::ast::Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }

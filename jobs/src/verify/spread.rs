@@ -1,28 +1,30 @@
-//! How far an estimate of a linked view's total may be from it.
+//! Bounds the error of an estimated total of a linked view.
 //!
-//! A walk follows the k near nodes with the smallest hash of n, and of the far end points those under a threshold that leaves k of the
-//! largest node's m. The threshold is the smallest hash that is not followed, and the share what lies under it. An estimate is what they
-//! add, divided by the shares p and q of hashes that were followed (Horvitz and Thompson 1952). With x of each node and end point together,
-//! w of each node and v of each end point, its variance is
+//! A walk follows k of n near nodes, those with the smallest hashes, and the far end points with a hash below a
+//! threshold that leaves k of the largest node's m. The threshold is the smallest hash that is not followed; the share
+//! is the fraction of hashes below it. An estimate is the sum of the followed contributions, divided by the shares p
+//! and q (Horvitz and Thompson 1952). With x the contribution of each node and end point together, w of each node and v
+//! of each end point, its variance is
 //!
 //! ```text
 //! sum(w^2) (1 - p) / p  +  sum(v^2) (1 - q) / q  +  sum(x^2) (1 - p) (1 - q) / (p q)
 //! ```
 //!
-//! and Bernstein's inequality bounds its error: with M the most that one of them adds once it is divided by its share, and L = ln(1 / how
-//! seldom it may fail), by M L / 3 + sqrt((M L / 3)^2 + 2 L variance). The shares are not k / n but random, since hashes are:
-//! they are taken as small as they come (Chernoff), and over all greater ones the estimate is a martingale, whose greatest error has the
-//! same bound (Doob). Nothing is assumed of the weights: where one node has all of a total, the bound is as wide as the estimate is poor.
+//! Bernstein's inequality bounds its error. With M the greatest contribution divided by its share, and L = ln(1 /
+//! probability that the bound fails), the bound is M L / 3 + sqrt((M L / 3)^2 + 2 L variance). The shares are not k / n
+//! but random, because hashes are. They are taken at their smallest (Chernoff); over all greater shares the estimate is
+//! a martingale, whose greatest error has the same bound (Doob). Nothing is assumed about the weights: if one node has
+//! all of a total, the bound is as wide as the estimate is poor.
 
 use super::plain::Part;
 
-/// The logarithm of a thousand million: each of three things that can go wrong is as seldom.
+/// The logarithm of 10^9: each of three things that can go wrong has a probability of one in 10^9.
 const SELDOM: f64 = 20.7;
 
-/// The sums of squares and the greatest of what the neighbours of one kind add to each total.
+/// For each total, the sum of squares and the greatest of the contributions of one kind of neighbour.
 type Squares = Vec<(f64, f64)>;
 
-/// What is known of one key.
+/// The weights of one key.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Spread {
     nodes: Squares,
@@ -33,7 +35,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Takes in a row of the weights.
+    /// Adds a row of the weights.
     pub fn add(&mut self, part: Part, numbers: Squares) {
         let degree = || numbers.first().map_or(0.0, |(degree, _)| *degree);
         match part {
@@ -45,11 +47,11 @@ impl Spread {
         }
     }
 
-    /// How far an estimate of a total may be from it; 0 where nothing is estimated.
+    /// Returns how far an estimate of a total may be from it; 0 if nothing is estimated.
     pub fn bound(&self, total: usize, max_degree: u32) -> f64 {
         let followed = f64::from(max_degree.max(1));
         let p = share(followed, self.near_degree, SELDOM);
-        // The least of the thresholds of all nodes holds.
+        // The smallest threshold of all nodes applies.
         let q = share(followed, self.far_degree, SELDOM + self.near_degree.max(1.0).ln());
         let of = |squares: &Squares| squares.get(total).copied().unwrap_or_default();
         let ((nodes, node), (ends, end), (pairs, pair)) = (of(&self.nodes), of(&self.ends), of(&self.pairs));
@@ -62,9 +64,9 @@ impl Spread {
     }
 }
 
-/// The least share that is followed of `degree` neighbours, but for as seldom a case as `seldom` says: the `followed`-th smallest of as
-/// many uniform hashes, and so the threshold above it, is under followed / (degree c) at most as often as
-/// exp(-followed (ln c - 1 + 1 / c)).
+/// Returns the smallest share that is followed of `degree` neighbours, except with probability exp(-`seldom`). The
+/// `followed`-th smallest of `degree` uniform hashes, and so the threshold above it, is below followed / (degree c)
+/// with a probability of at most exp(-followed (ln c - 1 + 1 / c)).
 fn share(followed: f64, degree: f64, seldom: f64) -> f64 {
     if degree <= followed {
         return 1.0;

@@ -20,7 +20,7 @@ pub(crate) const VIEW: &str = "CREATE VIEW velocity WITH (windows = '1h, 7d', ev
     max(ts) FILTER (WHERE within(ts, 'all')) AS last_seen, count(*) FILTER (WHERE within(ts, '3d', '1d')) AS before, \
     sum(amount) / count(*) AS mean FROM payments WHERE amount > 0 GROUP BY device";
 
-/// An answer made before.
+/// An answer that was prepared earlier.
 struct Fixed(Mutex<Answer>);
 
 #[async_trait]
@@ -82,7 +82,7 @@ async fn a_view_without_keys_over_a_staging_view_is_verified() {
     }
 }
 
-/// Shapes that planning and rewriting could read differently.
+/// Forms that planning and rewriting could interpret differently.
 const SHAPES: [&str; 28] = [
     "WITH (windows = '1h, 7d', every = '1h') AS SELECT count(*) AS n, upper(device) AS who FROM payments GROUP BY 2",
     "WITH (windows = '1h, 7d', every = '1h') AS SELECT device AS \"Device\", score AS s, count(DISTINCT amount) AS n FROM payments GROUP BY device, score",
@@ -160,7 +160,7 @@ async fn every_kind_of_wrong_answer_is_found() {
     assert_eq!(wrong.differences[0].column, "n_1h");
 }
 
-/// A log that only reads.
+/// A read-only log.
 #[derive(Debug)]
 struct Records(Vec<Vec<Record>>);
 
@@ -221,7 +221,7 @@ async fn a_record_that_was_changed_lost_or_invented_is_named() {
     let mut records = world.log.clone();
     records[0][5].value = Some("{}".into());
     records[0][41].value = Some("{also broken".into());
-    // A duplicate by its offset, but with an id that was never archived.
+    // A duplicate by its offset, but its id was never archived.
     records[0][40].value = Some(event(9999, NOW, "null", "1", 0.0).into());
     records[0].remove(7);
     let reports = verify_log(&world.verifier, &Records(records), &[], NOW).await.unwrap();
@@ -237,6 +237,6 @@ async fn a_log_shorter_than_what_is_committed_shows_as_extra() {
     let mut records = world.log.clone();
     records[0].truncate(160);
     let reports = verify_log(&world.verifier, &Records(records), &[], NOW).await.unwrap();
-    // Of the last eight, one is a duplicate and is kept nowhere.
+    // One of the last eight is a duplicate and is stored nowhere.
     assert_eq!((reports[0].extra.count, reports[0].missing.count), (7, 0), "{reports:#?}");
 }

@@ -1,5 +1,5 @@
-//! When two values are the same: exactly, but for floating point, whose sums depend on the order of adding, and for functions
-//! that estimate.
+//! Decides when two values are equal: exactly, except for floating point, whose sums depend on the order of addition,
+//! and for functions that estimate.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
@@ -7,19 +7,19 @@ use engine::functions::{TOP_K, TOP_K_CAPACITY};
 
 use super::plain::PlainColumn;
 
-/// Functions over a t-digest: merged in another order they answer slightly other values.
+/// Functions over a t-digest: merged in another order they return slightly different values.
 const DIGESTS: [&str; 3] = ["approx_percentile_cont", "approx_percentile_cont_with_weight", "approx_median"];
 const DIGEST_RELATIVE: f64 = 0.02;
 const FLOAT_RELATIVE: f64 = 1e-9;
 const FLOAT_ABSOLUTE: f64 = 1e-9;
-/// What rounding an estimate to a whole number takes or adds, and a little.
+/// What rounding an estimate to a whole number changes, with a margin.
 const ROUNDED: f64 = 1.0;
 
-/// How far two values of a column may be apart.
+/// How far apart two values of a column may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
     kind: Kind,
-    /// NULL stands for NaN and the infinities too.
+    /// NULL also stands for NaN and the infinities.
     without_nan: bool,
 }
 
@@ -29,9 +29,9 @@ enum Kind {
     Digest,
     /// Exact up to the capacity of `top_k`.
     TopK,
-    /// Not comparable: `top_k` is past its capacity, or a sample was followed that bounds no such value.
+    /// Not comparable: `top_k` is past its capacity, or the value is from a sample that gives no bound for it.
     Any,
-    /// A count or a sum of which a sample was followed; one of different values is too small rather than too great.
+    /// A count or a sum estimated from a sample. A count of different values is rather too small than too great.
     Sampled {
         bound: f64,
         from_below: bool,
@@ -41,7 +41,7 @@ enum Kind {
 impl Tolerance {
     pub const EXACT: Tolerance = Tolerance { kind: Kind::Exact, without_nan: false };
 
-    /// What a column's functions allow. `approx_distinct` merges without loss: it must be equal.
+    /// Returns the tolerance of a column's functions. `approx_distinct` merges without loss: it must be equal.
     pub fn of(column: &PlainColumn) -> Tolerance {
         let calls = |name: &str| column.functions.iter().any(|function| function == name);
         let kind = match () {
@@ -52,8 +52,9 @@ impl Tolerance {
         Tolerance { kind, without_nan: false }
     }
 
-    /// What may be said of a row of which a sample was followed: a count or a sum is within `bound` of what it estimates; a count of
-    /// different values is estimated from below, and may be above by twice that, as each neighbour counts about twice in it.
+    /// Returns the tolerance for a row estimated from a sample. A count or a sum is within `bound` of the true value. A
+    /// count of different values is estimated from below and may be above by twice `bound`, because each neighbour
+    /// counts about twice in it.
     pub fn of_crowded(column: &PlainColumn, bound: f64) -> Tolerance {
         let from_below = column.sql.to_uppercase().contains("DISTINCT");
         let bound = if from_below { 2.0 * bound } else { bound };
@@ -65,7 +66,7 @@ impl Tolerance {
         self.kind != Kind::Exact
     }
 
-    /// With what is known of one value: how many different values a `top_k` was given.
+    /// Narrows the tolerance for one value by the number of different values that a `top_k` was given.
     pub(super) fn given(mut self, distinct: Option<i64>, without_nan: bool) -> Tolerance {
         if self.kind == Kind::TopK {
             let exact = distinct.is_some_and(|distinct| distinct <= TOP_K_CAPACITY as i64);
@@ -88,7 +89,8 @@ impl Tolerance {
     }
 }
 
-/// Compares the value at `i` of the served array with that at `j` of the expected one. Lists and structs are compared part by part.
+/// Compares the value at `i` of the served array with the value at `j` of the expected one. Lists and structs are
+/// compared element by element.
 pub fn equal(served: &ArrayRef, i: usize, expected: &ArrayRef, j: usize, tolerance: Tolerance) -> bool {
     if tolerance.kind == Kind::Any {
         return true;
@@ -100,7 +102,7 @@ pub fn equal(served: &ArrayRef, i: usize, expected: &ArrayRef, j: usize, toleran
                 let bound = bound + FLOAT_RELATIVE * expected.abs() + ROUNDED;
                 served <= expected + bound && (from_below || served >= expected - bound)
             }
-            // Of a sum none of what was followed may have anything.
+            // Nothing that was followed may have a value for the sum.
             None => served.is_null(i),
         };
     }
@@ -143,7 +145,7 @@ fn float(array: &ArrayRef, row: usize) -> Option<f64> {
     }
 }
 
-/// A number of any type, for tolerances.
+/// Returns a number of any type as a float, to apply tolerances.
 fn as_float(array: &ArrayRef, row: usize) -> Option<f64> {
     let number = arrow::compute::cast(&array.slice(row, 1), &DataType::Float64).ok()?;
     float(&number, 0)

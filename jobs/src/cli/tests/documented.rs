@@ -1,5 +1,5 @@
-//! What the README, `docs/` and the examples show is accepted: command lines by the parser of the command line, definitions and
-//! settings by theirs.
+//! Checks that what the README, `docs/` and the examples show is accepted: command lines by the command line's parser,
+//! definitions and settings by their parsers.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The pages: each with its blocks.
+/// Returns the pages, each with its blocks.
 fn pages() -> Vec<(PathBuf, Vec<Block>)> {
     let mut files = vec![root().join("README.md")];
     let mut folders = vec![root().join("docs"), root().join("examples")];
@@ -33,7 +33,8 @@ fn pages() -> Vec<(PathBuf, Vec<Block>)> {
     files.into_iter().map(page).collect()
 }
 
-/// What is wrong with blocks of the pages, each with its place; `check` returns the mistakes of a block, and how much it checked.
+/// Returns the mistakes in blocks of the pages, each with its place. `check` returns how much it checked of a block,
+/// and its mistakes.
 fn mistakes(check: impl Fn(&Block) -> (usize, Vec<String>)) -> (usize, Vec<String>) {
     let (mut checked, mut found) = (0, Vec::new());
     for (page, blocks) in pages() {
@@ -85,7 +86,8 @@ fn every_settings_file_that_is_shown_is_accepted() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Why the command line does not accept these words. Of a synopsis (`lookup VIEW KEY=VALUE.. [--as-of TIME]`) each option has to exist.
+/// Returns why the command line does not accept these words. In a synopsis (`lookup VIEW KEY=VALUE.. [--as-of TIME]`)
+/// each option must exist.
 fn mistake(words: &[String]) -> Option<String> {
     let line = words.join(" ");
     if !line.contains(['[', '|']) {

@@ -1,19 +1,19 @@
-//! Code in Markdown, and the command lines in it.
+//! Finds code in Markdown, and the command lines in it.
 
 /// A fenced or an indented block.
 #[derive(Debug, PartialEq)]
 pub struct Block {
-    /// Of its first line, counted from 1.
+    /// The number of its first line, counted from 1.
     pub line: usize,
     /// The first word after the fence; empty for indented blocks.
     pub language: String,
-    /// What follows it there.
+    /// The rest of the fence's line.
     info: String,
     pub text: String,
 }
 
 impl Block {
-    /// Part of something, and not to be read alone: a fence such as ```` ```sql fragment ````.
+    /// A fragment that is not complete by itself: a fence such as ```` ```sql fragment ````.
     pub fn is_fragment(&self) -> bool {
         self.info.split_whitespace().any(|word| word == "fragment")
     }
@@ -55,7 +55,7 @@ fn push(block: &mut Block, line: &str) {
     block.text.push('\n');
 }
 
-/// The words of each command of ours in a script: `basestream ..`, also behind a prompt, `&&`, or `cargo run .. --`.
+/// Returns the words of each `basestream ..` command in a script, also after a prompt, `&&`, or `cargo run .. --`.
 pub fn commands(script: &str) -> Vec<Vec<String>> {
     let lines = script.replace("\\\n", " ");
     let mut found = Vec::new();
@@ -78,8 +78,8 @@ fn ours(words: Vec<String>) -> Option<Vec<String>> {
     }
 }
 
-/// A shell's line as commands, each as words: quotes hold words together, `#` begins a comment, and `&&`, `|`, `;`, `&` and `>` end
-/// a command. A `|` within brackets is a synopsis' "or".
+/// Splits a shell line into commands, each as words: quotes keep words together, `#` begins a comment, and `&&`, `|`,
+/// `;`, `&` and `>` end a command. A `|` within brackets is the "or" of a synopsis.
 fn split(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;

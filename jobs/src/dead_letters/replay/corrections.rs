@@ -1,4 +1,4 @@
-//! A corrected file: checked line by line before anything is sent, then read again.
+//! A corrected file: every line is checked before anything is sent, then the file is read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -12,17 +12,17 @@ use types::{Error, Result};
 use super::in_file;
 use crate::dead_letters::line::{self, Corrected};
 
-/// How many wrong lines are told.
+/// How many wrong lines are reported.
 const WRONG_TOLD: usize = 10;
 
-/// A file of which every line can be read.
+/// A file whose lines can all be read.
 pub(super) struct Corrections {
     path: PathBuf,
     /// The dead letters it names.
     pub(super) places: BTreeSet<(i32, Offset)>,
 }
 
-/// Its lines, one after the other, with their numbers.
+/// Its lines in order, with their numbers.
 pub(super) struct Lines {
     reader: BufReader<File>,
     path: PathBuf,
@@ -30,7 +30,7 @@ pub(super) struct Lines {
 }
 
 impl Corrections {
-    /// Reads the whole file; `Input` with the wrong lines, when there are any.
+    /// Reads the whole file. Errors: `Input` with the wrong lines, if there are any.
     pub(super) fn check(path: &Path, stream: &StreamDefinition) -> Result<Self> {
         let mut lines = Lines::open(path)?;
         let mut seen: BTreeMap<(i32, Offset), u64> = BTreeMap::new();
@@ -76,7 +76,7 @@ impl Lines {
         Ok(Some((number, read)))
     }
 
-    /// The next line that is not blank.
+    /// Returns the next line that is not blank.
     fn next_text(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         loop {
             let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! Who acts: ordinary accounts of skewed activity, and the accounts of fraud rings.
+//! Who acts: ordinary accounts with skewed activity, and the accounts of fraud rings.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -6,7 +6,7 @@ use types::tiles::Micros;
 
 use super::{DAY, HISTORY, HOUR, MINUTE};
 
-/// With a long enough history; a short one has fewer.
+/// The number with a long enough history; a short one has fewer.
 const ACCOUNTS: u64 = 2_000;
 const RINGS: usize = 8;
 
@@ -16,10 +16,10 @@ pub struct Account {
     pub user: String,
     pub device: String,
     pub ip: String,
-    /// Where it logs in from besides, if anywhere. The accounts of a ring that shares a device each have one.
+    /// A second device it logs in from, if any. Each account of a ring that shares a device has one.
     pub elsewhere: Option<String>,
     pub created_at: Micros,
-    /// How often it acts, as against others.
+    /// How often it acts, relative to others.
     weight: u64,
     ring: Option<usize>,
 }
@@ -30,7 +30,7 @@ pub struct Ring {
     pub shares: Shared,
     pub accounts: usize,
     pub begins: Micros,
-    /// Many small payments until then, large ones after.
+    /// Small, frequent payments before this time, large ones after.
     large_from: Micros,
     ends: Micros,
 }
@@ -42,13 +42,13 @@ pub enum Shared {
     Ip(String),
 }
 
-/// In which way an account pays.
+/// How an account pays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Ordinary,
-    /// A ring tries its cards.
+    /// A ring tests its cards.
     Small,
-    /// A ring takes what it can get.
+    /// A ring takes as much as it can.
     Large,
 }
 
@@ -77,7 +77,7 @@ pub struct Accounts {
     list: Vec<Account>,
     rings: Vec<Ring>,
     created: usize,
-    /// The created ordinary accounts with the running sum of their weights.
+    /// The created ordinary accounts, with the running sum of their weights.
     ordinary: Vec<(u64, usize)>,
     /// The created accounts of each ring.
     of_ring: Vec<Vec<usize>>,
@@ -103,7 +103,7 @@ impl Accounts {
         &self.rings
     }
 
-    /// The next account that is to be created by `at`. The first one always is.
+    /// Returns the next account to be created by `at`. The first one is always due.
     pub fn create_next(&mut self, at: Micros) -> Option<Account> {
         let index = self.created;
         let account = self.list.get(index)?;
@@ -121,7 +121,7 @@ impl Accounts {
         Some(account.clone())
     }
 
-    /// Who acts at `at`: one in four times a ring at work, if there is one.
+    /// Chooses who acts at `at`: in one of four cases an active ring, if there is one.
     pub fn choose(&self, rng: &mut ChaCha8Rng, at: Micros) -> (Account, Stage) {
         let at_work: Vec<usize> =
             (0..RINGS).filter(|index| self.rings[*index].is_at_work(at) && !self.of_ring[*index].is_empty()).collect();
@@ -139,12 +139,12 @@ impl Accounts {
 }
 
 impl Account {
-    /// Made on a device that it shares with others, to be used from one of its own.
+    /// Whether it was created on a device that it shares with others, to be used from a device of its own.
     pub fn is_handed_on(&self) -> bool {
         self.ring.is_some() && self.elsewhere.is_some()
     }
 
-    /// The device of its next login.
+    /// Chooses the device of its next login.
     pub fn login_device(&self, rng: &mut ChaCha8Rng) -> &str {
         match &self.elsewhere {
             Some(elsewhere) if rng.random_bool(0.5) => elsewhere,
@@ -154,7 +154,7 @@ impl Account {
 }
 
 impl Ring {
-    /// The device on which all of its accounts were opened, if they share one.
+    /// Returns the device on which all of its accounts were created, if they share one.
     pub fn device(&self) -> Option<&str> {
         match &self.shares {
             Shared::Device(device) => Some(device),
@@ -167,7 +167,7 @@ impl Ring {
     }
 }
 
-/// Seven rings did their work in the last month, three days each; the eighth is at it.
+/// Seven rings were active in the last month, for three days each; the eighth is still active.
 fn ring(rng: &mut ChaCha8Rng, index: usize, start: Micros) -> Ring {
     let shares = match index % 3 {
         2 => Shared::Ip(address(rng, 203)),
@@ -182,10 +182,10 @@ fn ring(rng: &mut ChaCha8Rng, index: usize, start: Micros) -> Ring {
 }
 
 fn ordinary(rng: &mut ChaCha8Rng, index: u64, count: u64, start: Micros) -> Account {
-    // As dense in time as the events are, and none in the last day.
+    // Their density follows that of the events; none is created in the last day.
     let left = i128::from(count - index) * 9 / 10 + i128::from(count) / 10;
     let created_at = start - (i128::from(HISTORY) * left * left / (i128::from(count) * i128::from(count))) as Micros;
-    // One in fifty acts thirty times as often as most, one in eight six times.
+    // One in fifty acts thirty times as often as most, and about one in eight six times as often.
     let weight = match rng.random_range(0..50) {
         0 => 30,
         1..=6 => 6,
@@ -209,7 +209,7 @@ fn device(rng: &mut ChaCha8Rng) -> String {
     format!("dev-{:06x}", rng.random_range(0..0x100_0000))
 }
 
-/// Few enough that households share one.
+/// Returns one of so few addresses that households share one.
 fn address(rng: &mut ChaCha8Rng, first: u8) -> String {
     format!("{first}.64.{}.{}", rng.random_range(0..16), rng.random_range(1..255))
 }

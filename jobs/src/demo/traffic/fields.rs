@@ -1,9 +1,9 @@
-//! A record's JSON text.
+//! Builds a record's JSON text.
 
 use engine::events::format_timestamp;
 use types::tiles::Micros;
 
-/// The members of a record. Every text in it is plain: nothing needs escaping.
+/// The members of a record. All strings in it are plain: nothing needs escaping.
 pub(super) struct Fields<'a> {
     pub(super) id: &'a str,
     pub(super) ts: String,

@@ -1,24 +1,24 @@
-//! What the generator knows, and the pipeline must find out.
+//! What the generator knows, and the pipeline must find.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Outcome, TrafficStream};
 
-/// The answers for all records handed out so far.
+/// The correct answers for all records generated so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Truth {
     pub streams: BTreeMap<TrafficStream, StreamTruth>,
     /// By device id.
     pub devices: BTreeMap<String, DeviceTruth>,
-    /// By address: who logged in from it.
+    /// By address: the users that logged in from it.
     pub ips: BTreeMap<String, BTreeSet<String>>,
-    /// By user: which devices it logged in from.
+    /// By user: the devices they logged in from.
     pub logins: BTreeMap<String, BTreeSet<String>>,
-    /// Accepted events that came minutes to days late.
+    /// Accepted events that arrived minutes to days late.
     pub late: i64,
 }
 
-/// What becomes of a stream's records.
+/// The outcomes of a stream's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamTruth {
     pub accepted: i64,
@@ -53,7 +53,7 @@ impl Truth {
         self.streams.get(&stream).copied().unwrap_or_default()
     }
 
-    /// How many users who were created on this device logged in at all, and from how many other devices.
+    /// Returns how many users that were created on this device logged in at all, and from how many other devices.
     pub fn links(&self, device: &str) -> (i64, i64) {
         let accounts = self.devices.get(device).into_iter().flat_map(|known| &known.accounts);
         let logins: Vec<&BTreeSet<String>> = accounts.filter_map(|user| self.logins.get(user)).collect();

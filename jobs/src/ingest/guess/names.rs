@@ -1,9 +1,9 @@
-//! Names for columns, and their paths.
+//! Names of columns, and their paths.
 
 const LONGEST: usize = 80;
 
-/// A name as streams and columns have it: `deviceId` is `device_id`, `Amount (EUR)` is `amount_eur`; with a number behind it
-/// where it is taken.
+/// Returns a name in the form of streams and columns: `deviceId` becomes `device_id`, `Amount (EUR)` becomes
+/// `amount_eur`; with a number appended if it is taken.
 pub(super) fn column_name(text: &str, taken: &[&str]) -> String {
     let mut name = words(text).join("_");
     name.truncate(LONGEST);
@@ -15,7 +15,7 @@ pub(super) fn column_name(text: &str, taken: &[&str]) -> String {
     candidates.find(|candidate| !taken.contains(&candidate.as_str())).unwrap_or(name)
 }
 
-/// The lower-case words of a name.
+/// Splits a name into lower-case words.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -35,14 +35,14 @@ pub(super) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// True for a name that speaks of time.
+/// Returns true if the name suggests a time.
 pub(super) fn names_a_time(name: &str) -> bool {
     const TIME_WORDS: &str = "ts time timestamp date datetime day at on created updated modified when epoch occurred logged \
         datum zeit uhrzeit zeitpunkt zeitstempel fecha";
     words(name).iter().any(|word| TIME_WORDS.split(' ').any(|of_time| of_time == word))
 }
 
-/// `$.a."odd name"`. A name with a quotation mark in it has no path.
+/// Returns a path as text: `$.a."odd name"`. A name with a quotation mark has no path.
 pub(super) fn path_text(path: &[String]) -> String {
     let member = |name: &String| match name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_') {
         true => format!(".{name}"),

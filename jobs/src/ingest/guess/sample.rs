@@ -1,4 +1,4 @@
-//! The first records of a file, column by column.
+//! Samples the first records of a file, column by column.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -23,15 +23,16 @@ use crate::ingest::parquet_rows;
 pub(super) struct Sampled {
     pub(super) path: Vec<String>,
     pub(super) seen: Seen,
-    /// Absent or null in some record.
+    /// Absent or null in at least one record.
     pub(super) nullable: bool,
-    /// What the file says itself.
+    /// The type that the file declares.
     pub(super) known_type: Option<ColumnType>,
-    /// The file knows texts alone.
+    /// The file has only text values.
     pub(super) from_text: bool,
 }
 
-/// Reads up to `limit` records; no columns when there are no records. Members whose names no path can hold are left out.
+/// Reads up to `limit` records; returns no columns if there are no records. Members whose names cannot be in a path are
+/// left out.
 pub(super) fn read(path: &Path, shape: Shape, limit: usize) -> Result<Vec<Sampled>> {
     let input = Input::File(path.to_path_buf());
     let mut columns = match input.format(shape.format)? {
@@ -43,7 +44,7 @@ pub(super) fn read(path: &Path, shape: Shape, limit: usize) -> Result<Vec<Sample
     Ok(columns)
 }
 
-/// Objects deeper than this stay JSON, and so do those with more members: their names are values.
+/// Objects nested deeper than this stay JSON, and so do those with more members: their names are values.
 const DEEPEST: usize = 4;
 const MOST_MEMBERS: usize = 64;
 
@@ -51,7 +52,7 @@ const MOST_MEMBERS: usize = 64;
 #[derive(Debug, Default)]
 struct Member {
     seen: Seen,
-    /// How often it was an object.
+    /// How often its value was an object.
     objects: usize,
     children: Vec<(String, Member)>,
 }
@@ -108,7 +109,7 @@ impl Member {
         }
     }
 
-    /// Its columns: those of its members when it is always an object, else itself.
+    /// Lists its columns: those of its members if it is always an object, else itself.
     fn list(mut self, path: Vec<String>, records: usize, columns: &mut Vec<Sampled>) {
         let is_group = self.objects > 0 && self.seen.values() == 0 && (1..=MOST_MEMBERS).contains(&self.children.len());
         if is_group {
@@ -125,7 +126,7 @@ impl Member {
     }
 }
 
-/// The members of an object in their order.
+/// The members of an object, in order.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
@@ -182,7 +183,7 @@ fn parquet(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
     Ok(columns)
 }
 
-/// `arrays` are the field's own, innermost last, with the structures it lies in before it.
+/// Samples a field. `arrays` are the field's own, innermost last, after the structures that contain it.
 fn sample_array(field: &Field, arrays: &[ArrayRef], above: &[String], columns: &mut Vec<Sampled>) -> Result<()> {
     let path = [above, &[field.name().clone()]].concat();
     let Some(array) = arrays.last() else { return Ok(()) };
@@ -206,7 +207,7 @@ fn sample_array(field: &Field, arrays: &[ArrayRef], above: &[String], columns: &
     Ok(())
 }
 
-/// `None` where the values say more than the type: texts may be times or identifiers.
+/// Returns `None` where the values are more informative than the type: strings may be times or identifiers.
 fn known_type(data_type: &DataType) -> Option<ColumnType> {
     Some(match data_type {
         DataType::Boolean => ColumnType::Boolean,

@@ -1,4 +1,4 @@
-//! What was seen in one column, and the type that fits it.
+//! Summarises the values of one column and guesses the type that fits them.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::names::{names_a_time, words};
 use crate::ingest::cell::{is_json, is_json_number, time_text};
 
-/// The values of a column, summed up.
+/// A summary of a column's values.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     booleans: usize,
@@ -17,39 +17,39 @@ pub(super) struct Seen {
     texts: usize,
     arrays: usize,
     objects: usize,
-    /// Of the numbers.
+    /// Counts of the numbers.
     fractions: usize,
     exponents: usize,
     longest_whole: usize,
     longest_fraction: usize,
     smallest: f64,
     largest: f64,
-    /// Of the texts.
+    /// Counts of the strings.
     dates: usize,
     times: usize,
     uuids: usize,
-    /// .. and such that are numbers with a point.
+    /// Strings that are numbers with a decimal point.
     decimals: usize,
-    /// The first value, a text without its quotes.
+    /// The first value; a string without its quotes.
     first: Option<String>,
     distinct: HashSet<String>,
     items: Option<Box<Seen>>,
 }
 
-/// At most this many digits behind the point are taken for a decimal's; more for a measured value.
+/// Values with more digits than this after the decimal point are measurements, not decimals.
 const LONGEST_FRACTION: usize = 4;
-/// Prices with one digit in the sample have two somewhere.
+/// Prices with one digit in the sample have two elsewhere.
 const LEAST_PLACES: usize = 2;
-/// A type is final, and the sample is only the file's beginning.
+/// A type is final, and the sample is only the beginning of the file.
 const SPARE_PLACES: usize = 2;
 
 impl Seen {
-    /// How many values other than null.
+    /// Returns how many values are not null.
     pub(super) fn values(&self) -> usize {
         self.booleans + self.numbers + self.texts + self.arrays + self.objects
     }
 
-    /// How many are texts that are times.
+    /// Returns how many strings are times.
     pub(super) fn times(&self) -> usize {
         self.times
     }
@@ -62,7 +62,7 @@ impl Seen {
         self.first.as_deref()
     }
 
-    /// The most digits behind the point.
+    /// Returns the most digits after a decimal point.
     pub(super) fn places(&self) -> usize {
         self.longest_fraction
     }
@@ -71,7 +71,7 @@ impl Seen {
         self.distinct.len() == self.values()
     }
 
-    /// Takes in a JSON value that is not null.
+    /// Adds a JSON value that is not null.
     pub(super) fn add_json(&mut self, json: &str) {
         self.distinct.insert(json.to_string());
         self.first.get_or_insert_with(|| serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()));
@@ -93,7 +93,7 @@ impl Seen {
         }
     }
 
-    /// Takes in a cell of a CSV file that is not empty.
+    /// Adds a CSV cell that is not empty.
     pub(super) fn add_cell(&mut self, cell: &str) {
         let text = cell.trim();
         self.distinct.insert(cell.to_string());
@@ -111,7 +111,8 @@ impl Seen {
         }
     }
 
-    /// The type that fits all values. `from_text`: of a CSV file, where anything may be a text.
+    /// Returns the type that fits all values. `from_text`: the values are from a CSV file, where anything may be a
+    /// text.
     pub(super) fn guess(&self, name: &str, from_text: bool) -> (ColumnType, Option<TimeUnit>) {
         let all = |count: usize| count > 0 && count == self.values();
         let column_type = if all(self.booleans) {
@@ -127,7 +128,7 @@ impl Seen {
         } else if all(self.uuids) {
             ColumnType::Uuid
         } else if all(self.decimals) && !words(name).iter().any(|word| word == "version") {
-            // Not a number in JSON, so that no digit is lost.
+            // Not a number in JSON, so no digit is lost.
             self.decimal().unwrap_or(ColumnType::Text)
         } else if all(self.texts) || self.values() == 0 {
             ColumnType::Text
@@ -157,14 +158,14 @@ impl Seen {
         (column_type, None)
     }
 
-    /// The decimal that holds all numbers, with places to spare.
+    /// Returns a decimal type that holds all numbers, with spare places.
     fn decimal(&self) -> Option<ColumnType> {
         let scale = self.longest_fraction.max(LEAST_PLACES) + SPARE_PLACES;
         let precision = [18u8, 38].into_iter().find(|precision| self.longest_whole + scale <= usize::from(*precision))?;
         Some(ColumnType::Decimal { precision, scale: scale as i8 })
     }
 
-    /// The unit in which all numbers are times from 2000 to 2100, when the name speaks of time.
+    /// Returns the unit in which all numbers are times from 2000 to 2100, if the name suggests a time.
     fn epoch_unit(&self, name: &str) -> Option<TimeUnit> {
         const FROM: f64 = 946_684_800.0;
         const TO: f64 = 4_102_444_800.0;
@@ -175,7 +176,7 @@ impl Seen {
 
     fn guess_array(&self, name: &str) -> ColumnType {
         match self.items.as_ref().map(|items| items.guess(name, false)) {
-            // Arrays that were all empty may hold anything later.
+            // Arrays that were all empty may contain anything later.
             None => ColumnType::Json,
             Some((ColumnType::Array(_) | ColumnType::Json, _) | (_, Some(_))) => ColumnType::Json,
             Some((item, None)) => ColumnType::Array(Box::new(item)),

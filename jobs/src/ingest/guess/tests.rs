@@ -13,7 +13,7 @@ fn file(name: &str, content: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The guess for a file, and what the grammar makes of it.
+/// Returns the guess for a file, and its parsed definition.
 fn guessed(name: &str, content: &str) -> (String, StreamDefinition) {
     let (_folder, path) = file(name, content);
     let text = guess_stream(&path, Shape::default(), "payments").unwrap().sql;

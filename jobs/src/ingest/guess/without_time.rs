@@ -1,4 +1,4 @@
-//! A file in which no column holds a time in every record: which one comes nearest, what it holds, and what to do.
+//! Explains why a file has no event time: which column comes nearest, what it holds, and what to do.
 
 use std::path::Path;
 
@@ -15,7 +15,8 @@ const EXPECTED: &str = "2026-11-22T10:00:00Z or with another zone as +02:00; in 
     a whole number of s, ms, us or ns since 1970 in a column with a name like ts, time or created_at";
 const REWRITE: &str = "write it as 2026-11-22T10:00:00Z before (a spreadsheet: as text, by the format yyyy-mm-dd hh:mm:ss)";
 
-/// Where the column that looks most like the event time holds none, in the words of the decoder; or which one is nearest to a time.
+/// Returns the error for a file without an event time: the decoder's message for the first record without one in the
+/// most likely column, or the column that is nearest to a time.
 pub(super) fn refusal(path: &Path, shape: Shape, columns: Vec<Guess>) -> Result<Error> {
     let none = no_time(&columns);
     let looks_like_it = |guess: &Guess| match guess.column_type {
@@ -50,7 +51,7 @@ fn no_time(columns: &[Guess]) -> Error {
         "no column holds a time in every record, which a stream needs as its event time: found {}",
         listed.join(", ")
     ));
-    // Of equals the first one.
+    // The first of equally likely columns.
     let likeliest = columns.iter().rev().map(|column| (likelihood(column), column)).max_by_key(|(likelihood, _)| *likelihood);
     let (error, help) = match likeliest {
         Some((1..=u8::MAX, column)) => {
@@ -63,14 +64,14 @@ fn no_time(columns: &[Guess]) -> Error {
     error.with("expected", EXPECTED).with("help", help)
 }
 
-/// How much a column seems to be meant as a time; 0 for not at all.
+/// Returns how likely a column is meant as a time; 0 for not at all.
 fn likelihood(column: &Guess) -> u8 {
     let Some(first) = &column.first else { return 0 };
     let digits = first.chars().filter(char::is_ascii_digit).count();
     let separators = first.chars().filter(|character| "-/.: T".contains(*character)).count();
     let named = if names_a_time(&column.name) { 2 } else { 0 };
     let formed = if looks(column).is_some() { 4 } else { u8::from(digits >= 6 && separators >= 2) };
-    // A number says little without a name.
+    // A number means little without a telling name.
     if formed == 4 && first.parse::<f64>().is_ok() && named == 0 { 2 } else { named + formed }
 }
 
@@ -79,7 +80,7 @@ struct Looks {
     help: String,
 }
 
-/// What a value is that is no time to us.
+/// Returns what a value looks like that is not accepted as a time.
 fn looks(column: &Guess) -> Option<Looks> {
     let first = column.first.as_deref()?;
     let found = |like, help: &str| Some(Looks { like, help: help.to_owned() });
@@ -108,7 +109,7 @@ fn looks(column: &Guess) -> Option<Looks> {
     }
 }
 
-/// Runs of digits as one `9`, runs of letters as one `a`.
+/// Replaces runs of digits by one `9` and runs of letters by one `a`.
 fn outline(text: &str) -> String {
     let mut outline = String::new();
     for character in text.chars() {

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The records that the reader makes of a text, with their first lines, and what stopped it.
+/// Returns the records that the reader finds in a text, with their first lines, and what stopped it.
 fn read(text: &[u8]) -> (Vec<(u64, String)>, Option<String>) {
-    // A small buffer, so that records lie across its ends.
+    // A small buffer, so records span its ends.
     let watched = Watched::new(BufReader::with_capacity(7, text), b',');
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).buffer_capacity(5).from_reader(watched);
     let (mut row, mut records) = (csv::ByteRecord::new(), Vec::new());
@@ -70,7 +70,7 @@ fn quotes_that_are_no_fault_are_read_as_ever() {
         record(5, "one \"line\""),
         record(6, "last"),
     ];
-    // The mark is taken off where it comes in one piece.
+    // The mark is removed if it arrives in one piece.
     let watched = Watched::new(text.as_bytes(), b',');
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(watched);
     let mut found = Vec::new();
@@ -82,7 +82,7 @@ fn quotes_that_are_no_fault_are_read_as_ever() {
 }
 
 proptest! {
-    /// The states followed here are the reader's own.
+    /// The states tracked here are the same as the reader's.
     #[test]
     fn what_is_watched_is_read_as_it_is_without(text in "[ab,\" \r\n]{0,40}") {
         let mut plain = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
@@ -91,7 +91,7 @@ proptest! {
         let (records, stopped) = read(text.as_bytes());
         let cells: Vec<String> = records.iter().map(|(_, cells)| cells.clone()).collect();
         prop_assert_eq!(&cells[..], &expected[..cells.len()]);
-        // A record behind the text stays one of its own, unless a quote is open.
+        // A record after the text stays a separate record, unless a quote is open.
         let marked = format!("{text}\nmark");
         let mut plain = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(marked.as_bytes());
         let last = plain.records().last().unwrap().unwrap();

@@ -56,7 +56,7 @@ async fn a_views_events_are_what_where_lets_through() {
     assert!(line.balanced, "{line:#?}");
     assert_eq!(line.archived, 320);
     assert!(line.filtered > 0 && line.expired > 0 && line.events > 0, "{line:#?}");
-    // The ledger notices an event that the states lost: a checkpoint that only the catalog's record forgets.
+    // The ledger notices events missing from the states: here only the catalog's record of a checkpoint is removed.
     let lost = state.checkpoints[0].id;
     let commit = Commit { id: Uuid::new_v4(), remove: vec![Remove::Checkpoint(lost)], add: Vec::<Add>::new(), ..Commit::default() };
     world.verifier.catalog.commit(commit).await.unwrap();

@@ -35,7 +35,7 @@ struct Fixture {
     damaged: Vec<Damaged>,
 }
 
-/// Two checkpoints: archive files of both, states and dead letters of the second, in no order.
+/// Two checkpoints: archive files of both, states and dead letters of the second, unordered.
 async fn fixture() -> Fixture {
     let (first, second) = (checkpoint(1, &[(0, 0, 10)]), checkpoint(2, &[(0, 10, 20), (1, 0, 5)]));
     let damaged = vec![

@@ -114,7 +114,7 @@ async fn a_damaged_snapshot_is_due_now_and_once() {
     let damage = catalog::DamageRecord { path: manifest.to_string(), error: "x".into(), found_by: "y".into(), found_at: HOUR + 1 };
     state.damages.push(damage);
     assert_eq!(due_runs(&state, &registry, HOUR + 2)[0].reason, "its snapshot is damaged");
-    // A run that could not replace it is tried again as every failed one, and then by the schedule: not again and again.
+    // A run that could not replace it is retried like every failed run, and then by the schedule: not endlessly.
     state.runs.push(run(RunStatus::Failed, HOUR + 2, 8));
     assert_eq!(due_runs(&state, &registry, HOUR + 3), vec![]);
 }

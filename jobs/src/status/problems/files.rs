@@ -1,4 +1,4 @@
-//! Files: damaged ones, ones that should be gone, and ones that somebody keeps from going.
+//! Problems of files: damaged ones, ones that should have been deleted, and ones that are kept from deletion.
 
 use catalog::{DamageRecord, DefinitionKind, SnapshotRecord};
 use types::files::ObjectName;
@@ -7,11 +7,11 @@ use types::vector::Vector;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
 
-/// The collector works every minute, and deletes what it marked one round before.
+/// The collector runs every minute, and deletes what it marked in the previous round.
 const UNDELETED_US: Micros = 10 * 60_000_000;
 /// A node follows a new snapshot within a second.
 const OLD_PIN_US: Micros = 10 * 60_000_000;
-/// Damaged files that are named one by one.
+/// How many damaged files are named one by one.
 const NAMED: usize = 20;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
@@ -92,7 +92,8 @@ fn old_pins(facts: &Facts) -> Vec<Problem> {
     behind.map(problem).collect()
 }
 
-/// The oldest cut that a node which is up to date stands on, and since when it could. Without a snapshot of every view there is none.
+/// Returns the oldest cut that an up-to-date node reads from, and since when it could. `None` unless every view has a
+/// snapshot.
 fn needed(facts: &Facts) -> Option<(Vector, Micros)> {
     let kept = facts.state.live(DefinitionKind::View).filter(|view| {
         let keeps_states = |registry: &committed::registry::Registry| registry.view(&view.name, view.version).is_some();

@@ -1,4 +1,4 @@
-//! A log that does not fit the catalog any more, and what was accepted as lost.
+//! Problems of the log: where it does not match the catalog, and which offsets were accepted as lost.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     found
 }
 
-/// What the speed layer would refuse this partition for.
+/// Returns the reason for which the speed layer would refuse this partition.
 fn refusal(facts: &Facts, known: &PartitionRecord) -> Option<Problem> {
     if let Some(identity) = facts.identities.get(&known.id.stream)
         && !known.log_identity.is_empty()
@@ -83,7 +83,7 @@ fn recreated(known: &PartitionRecord, identity: &str) -> Problem {
     }
 }
 
-/// One notice per stream.
+/// Returns one notice per stream.
 fn gaps(facts: &Facts) -> Vec<Problem> {
     let mut of_stream: BTreeMap<&str, Vec<&catalog::GapRecord>> = BTreeMap::new();
     for gap in &facts.state.gaps {

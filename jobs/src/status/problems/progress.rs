@@ -1,4 +1,4 @@
-//! Partitions that stand still while the log has more, and workers that cannot keep up.
+//! Problems of progress: partitions that are stuck while the log has more records, and workers that cannot keep up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use types::vector::{Offset, PartitionId};
 use super::log::bounds;
 use super::{Facts, Fault, Problem, Severity, for_time, micros};
 
-/// A partition is stuck when it has more and made no checkpoint for this many intervals, and this long at least.
+/// A partition is stuck if it has more records but made no checkpoint for this many intervals, and at least this long.
 const INTERVALS: u32 = 6;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Answers that are this much older than the log are behind.
+/// Answers that are this much older than the log are reported as behind.
 const BEHIND_US: Micros = 10 * 60_000_000;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
@@ -38,12 +38,13 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     found
 }
 
-/// A partition of which the log has more than is committed, and no other fault explains it.
+/// A partition with records that are not committed, not explained by any other fault.
 struct Lagging<'f> {
     id: PartitionId,
     lag: i64,
     next: Offset,
-    /// Its last checkpoint, or when the first of the waiting records came; without either, when its stream was defined.
+    /// The time of its last checkpoint, or when the first waiting record arrived; without either, when its stream was
+    /// defined.
     moved_at: Micros,
     complete_to: Micros,
     last: Option<&'f CheckpointRecord>,
@@ -62,7 +63,8 @@ fn lagging<'f>(facts: &'f Facts, last: &BTreeMap<PartitionId, &'f CheckpointReco
                 continue;
             }
             let last = last.get(&id).copied();
-            // Where nothing came for an hour, nothing was committed for an hour: what counts is how long a record waits.
+            // If no record arrived for an hour, nothing was committed for an hour: what counts is how long a record
+            // waits.
             let waiting_since = facts.waiting_since.get(&id).copied().unwrap_or(Micros::MIN);
             let moved_at = last.map_or(stream.created_at, |checkpoint| checkpoint.committed_at).max(waiting_since);
             let complete_to = known.and_then(|known| known.complete_to).unwrap_or(moved_at).max(waiting_since);
@@ -85,7 +87,7 @@ fn last_checkpoints(facts: &Facts) -> BTreeMap<PartitionId, &CheckpointRecord> {
     last
 }
 
-/// One problem per stream: with no worker at all, all of its partitions stand.
+/// Returns one problem per stream: without any worker, all of its partitions are stuck.
 fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move: bool) -> Problem {
     let places: Vec<String> = partitions.iter().take(8).map(|p| format!("{} at {}", p.id.partition, p.next)).collect();
     let more = if partitions.len() > places.len() { ", .." } else { "" };

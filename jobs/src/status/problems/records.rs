@@ -1,4 +1,4 @@
-//! What becomes of records: dead letters, and replays that ended in the middle.
+//! Problems of records: dead letters, and replays that were interrupted.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use types::tiles::Micros;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
 
-/// Checkpoints this recent show what is going on now.
+/// Checkpoints this recent show the current state.
 pub(in crate::status) const RECENT_US: Micros = 3_600_000_000;
-/// More than one record in a hundred is not a stray.
+/// More than one record in a hundred is not an exception.
 const MANY: f64 = 0.01;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {

@@ -1,4 +1,5 @@
-//! Batch runs that fail, die or do not come, versions that are not built, and snapshots that cannot be used.
+//! Problems of batch runs: runs that fail, die or do not start, versions that are not built, and snapshots that cannot
+//! be used.
 
 use catalog::{DefinitionKind, DefinitionStatus, RunRecord, RunStatus, abandoned};
 use committed::registry::Registry;
@@ -9,13 +10,13 @@ use uuid::Uuid;
 use super::{Facts, Fault, Problem, Severity, for_time};
 use crate::scheduler::{due_runs, newest_runs};
 
-/// How much later than due a run may begin.
+/// How much later than due a run may start.
 const LATE_US: Micros = 2 * 60_000_000;
-/// A run that failed once is tried again; twice is a pattern.
+/// A run that failed once is retried; two failures are a pattern.
 const FAILURES: u32 = 2;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
-    // Nothing is closed here: the commits that would are left alone.
+    // Only reads: the commits that would close these runs are not made.
     let closable = abandoned(&facts.state, Uuid::nil, facts.now);
     let mut found: Vec<Problem> = closable.iter().map(|(run, _)| dead(facts, run)).collect();
     found.extend(failing(facts));
@@ -98,7 +99,7 @@ fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
     found
 }
 
-/// When a run was asked for: its id says so.
+/// Returns when a run was requested: its id contains the time.
 fn asked_at(run: &RunRecord) -> Option<Micros> {
     let (seconds, nanos) = run.id.get_timestamp()?.to_unix();
     Some(i64::try_from(seconds).ok()?.checked_mul(1_000_000)? + i64::from(nanos / 1_000))

@@ -1,4 +1,4 @@
-//! Services that do not answer, and definitions that cannot be planned.
+//! Problems of services that do not answer, and of definitions that cannot be planned.
 
 use super::{Facts, Fault, Problem, Service, Severity, Unreachable};
 

@@ -17,7 +17,7 @@ const NOW: Micros = 1_767_333_600 * SECOND;
 const STREAM: &str = "CREATE STREAM pay (k TEXT, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'payments', format = 'json', event_time = 'ts')";
 const VIEW: &str = "CREATE VIEW v WITH (every = '1d') AS SELECT k, count(*) AS n FROM pay GROUP BY k";
 
-/// Everything is as it should be: two partitions, read to their ends a moment ago, and a snapshot of an hour ago.
+/// Facts without a problem: two partitions, read to their ends a moment ago, and a snapshot that is an hour old.
 async fn healthy() -> Facts {
     let definition = |kind, name: &str, sql: &str| DefinitionRecord {
         kind,
@@ -124,7 +124,7 @@ fn end(facts: &mut Facts, partition: i32, begin: i64, end: i64) {
     all[partition as usize] = ends(partition, begin, end);
 }
 
-/// Commits partition 0 last at this time.
+/// Commits a last checkpoint of partition 0 at this time.
 fn moved_at(facts: &mut Facts, at: Micros) {
     facts.state.checkpoints =
         vec![checkpoint("w1", at, vec![range(0, 0, 100)]), checkpoint("w2", NOW - 5 * SECOND, vec![range(1, 0, 100)])];
@@ -134,7 +134,7 @@ fn moved_at(facts: &mut Facts, at: Micros) {
 
 type Case = (Fault, Severity, fn(&mut Facts), [&'static str; 4]);
 
-/// A fault, how it comes about, and what is said of it: what, cause, effect, next step.
+/// A fault, its preparation, and the expected texts: what, cause, effect, next step.
 const CASES: &[Case] = &[
     (
         Fault::CatalogUnreachable,

@@ -1,10 +1,10 @@
-//! Views that are not answered.
+//! Problems of views that a node does not serve.
 
 use catalog::DefinitionKind;
 
 use super::{Facts, Fault, Problem, Refused, Severity};
 
-/// The node may be another installation's: only views that this one has are told.
+/// The node may belong to another installation: only views that this one has are reported.
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let is_ours = |refused: &&Refused| {
         let mut views = facts.state.live(DefinitionKind::View);

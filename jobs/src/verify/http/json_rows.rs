@@ -1,5 +1,5 @@
-//! JSON rows back to Arrow by the expected columns' types: decimals and large integers come as strings, timestamps as RFC 3339,
-//! bytes as base64.
+//! Converts JSON rows back to Arrow with the types of the expected columns: decimals and large integers arrive as
+//! strings, timestamps as RFC 3339, bytes as base64.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use types::{Error, Result};
 
-/// Rows as a batch of the columns that the first row has; a column that `schema` does not know is text.
+/// Returns the rows as a batch with the columns of the first row; a column that is not in `schema` is text.
 pub(super) fn batch(rows: &[Map<String, Value>], schema: &SchemaRef) -> Result<RecordBatch> {
     let fields: Vec<Field> = match rows.first() {
         Some(first) => first.keys().map(|name| field(name, schema)).collect(),
@@ -50,7 +50,7 @@ fn array(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
     }
 }
 
-/// Whatever has one text that Arrow reads: numbers, decimals, texts, booleans, dates and times.
+/// Converts values with one text form that Arrow parses: numbers, decimals, texts, booleans, dates and times.
 fn scalars(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
     let texts: StringArray = values.iter().map(|value| text(value)).collect();
     let strict = CastOptions { safe: false, format_options: FormatOptions::default() };

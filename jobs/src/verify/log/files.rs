@@ -1,4 +1,4 @@
-//! What the archive and the dead letters hold of one partition.
+//! The records of one partition in the archive and the dead letters.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ use types::{Error, Result};
 
 use super::LogReport;
 
-/// A record's key, value and headers, shortened to a hash.
+/// A hash of a record's key, value and headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Raw(u64);
 
@@ -70,7 +70,7 @@ impl<'a> Files<'a> {
         Files { storage, stream, partition, archive: of_kind(FileKind::Archive), dead_letters: of_kind(FileKind::DeadLetters) }
     }
 
-    /// Archived records by offset; one that is archived twice is `extra`.
+    /// Returns the archived records by offset; a record that is archived twice is `extra`.
     pub(super) async fn archived(&self, from: Offset, to: Offset, report: &mut LogReport) -> Result<BTreeMap<i64, Raw>> {
         let raw: &[&str] = if self.stream.keep_raw { &[OFFSET, KEY, VALUE, HEADERS] } else { &[OFFSET] };
         let mut found = BTreeMap::new();
@@ -106,7 +106,7 @@ impl<'a> Files<'a> {
         Ok(found)
     }
 
-    /// The first offset below `before` at which each of `ids` is archived.
+    /// Returns the lowest offset below `before` at which each of `ids` is archived.
     pub(super) async fn first_offsets(&self, ids: &HashSet<&str>, before: Offset) -> Result<HashMap<String, i64>> {
         let mut first: HashMap<String, i64> = HashMap::new();
         let Some(id) = self.stream.id.as_deref() else { return Ok(first) };
@@ -146,7 +146,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// A file of an older definition may lack a column that has become NOT NULL: what is compared here are records, not values.
+/// A file of an older definition may lack a column that became NOT NULL later: records are compared here, not values.
 fn nullable_but_for_place(schema: &Schema) -> Arc<Schema> {
     let place = [PARTITION, OFFSET];
     let fields = schema.fields().iter().map(|field| {

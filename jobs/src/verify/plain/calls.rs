@@ -1,4 +1,4 @@
-//! The aggregate calls in a column's expression: which windows they name, and their rewriting to plain FILTERs.
+//! The aggregate calls in a column's expression: finds the windows they name and rewrites them to plain FILTERs.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use super::{parse_expr, resolved};
 /// Aggregates that always read their input in order.
 const ALWAYS_ORDERED: [&str; 1] = ["last_n"];
 
-/// The aggregate functions that an expression calls, in the order met.
+/// Returns the aggregate functions that an expression calls, in order of appearance.
 pub(super) fn aggregates_in(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     let _: ControlFlow<()> = visit_expressions(expr, |expr| {
@@ -37,7 +37,7 @@ pub(super) fn mentions(expr: &Expr, function: &str) -> bool {
     .is_break()
 }
 
-/// True for `count(..)` alone.
+/// Returns true if the expression is only `count(..)`.
 pub(super) fn is_bare_count(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_bare_count(inner),
@@ -46,7 +46,7 @@ pub(super) fn is_bare_count(expr: &Expr) -> bool {
     }
 }
 
-/// True when an aggregate's value depends on how often a value comes, not only on which ones come.
+/// Returns true if an aggregate's value depends on how often a value occurs, not only on which values occur.
 pub(super) fn counts_repeated(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
     let repeated = |call: &Function| match &call.args {
         FunctionArguments::List(list) => {
@@ -61,7 +61,7 @@ pub(super) fn counts_repeated(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) 
     .is_break()
 }
 
-/// What is counted by its different values, and what must differ from the other side.
+/// Returns the expressions whose different values are counted, and those that must differ from the other side.
 pub(super) fn end_points(select: &Select, sides: &Sides) -> Vec<Expr> {
     let mut found = Vec::new();
     let _: ControlFlow<()> = visit_expressions(select, |expr| {
@@ -84,7 +84,8 @@ pub(super) fn end_points(select: &Select, sides: &Sides) -> Vec<Expr> {
     found
 }
 
-/// True for a count or a sum alone, of values or of different ones: what an estimate is made of.
+/// Returns true if the expression is only a count or a sum, of values or of different ones: these are what is
+/// estimated.
 pub(super) fn is_total(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_total(inner),
@@ -97,7 +98,7 @@ pub(super) fn is_total(expr: &Expr) -> bool {
     }
 }
 
-/// For each call of `function`, how many different values it is given, as SQL.
+/// Returns SQL for the number of different values that each call of `function` is given.
 pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
     let mut counts = Vec::new();
     let _: ControlFlow<()> = visit_expressions(expr, |expr| {
@@ -114,11 +115,11 @@ pub(super) fn distinct_counts(expr: &Expr, function: &str) -> Vec<String> {
     counts
 }
 
-/// How the calls of one column are rewritten.
+/// How to rewrite the calls of one column.
 #[derive(Clone, Copy)]
 pub(super) struct Rewriting<'a> {
     pub(super) sides: &'a Sides,
-    /// What an aggregate counts over that names no window of its own.
+    /// The reach of an aggregate that names no window of its own.
     pub(super) otherwise: &'a Reach,
     pub(super) precision: Option<Level>,
     pub(super) is_aggregate: &'a dyn Fn(&str) -> bool,
@@ -126,7 +127,7 @@ pub(super) struct Rewriting<'a> {
 }
 
 impl Rewriting<'_> {
-    /// Rewrites an expression for one moment, and answers what its aggregates count over.
+    /// Rewrites an expression for one moment; returns the reaches of its aggregates.
     pub(super) fn rewrite(self, expr: &mut Expr) -> Result<Vec<Reach>> {
         let mut rewriter = Rewriter { rewriting: self, reaches: Vec::new() };
         match expr.visit(&mut rewriter) {
@@ -177,7 +178,8 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Puts comparisons in the place of `within`, and answers what was named; a side that was not counts over all time.
+    /// Replaces `within` by comparisons; returns the reach that was named. A side that was not named counts over all
+    /// time.
     fn replace_within(&self, filter: &mut Expr) -> Result<Option<Reach>> {
         let mut named: Option<Reach> = None;
         let done = datafusion::sql::sqlparser::ast::visit_expressions_mut(filter, |expr| {
@@ -215,7 +217,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Ties have one answer: the event's place ends the ORDER BY of whatever reads its input in order.
+/// Breaks ties: the event's place is added at the end of the ORDER BY of aggregates that read their input in order.
 fn complete_order(call: &mut Function, sides: &Sides) -> Result<()> {
     let always = ALWAYS_ORDERED.contains(&name_of(call).as_str());
     let FunctionArguments::List(list) = &mut call.args else { return Ok(()) };

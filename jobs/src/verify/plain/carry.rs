@@ -1,5 +1,5 @@
-//! Each event's time and place, carried through everything between a stream and the view's aggregates: the hidden columns are
-//! added to every inner SELECT list. Views without aggregate become CTEs in front.
+//! Carries each event's time and place through everything between a stream and the view's aggregates: the hidden
+//! columns are added to every inner SELECT list. Staging views become CTEs before the query.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use types::{Error, Result};
 use super::sides::{Side, Sides, qualifier, relations};
 use super::{parse_query, quoted, resolved};
 
-/// What every table and every inner SELECT ends with.
+/// The last columns of every table and every inner SELECT.
 pub(super) const HIDDEN: [&str; 4] = ["__event_time", "__source", "__partition", "__offset"];
 
 /// Whether the inner SELECTs keep their WHERE.
@@ -27,26 +27,26 @@ pub(super) enum Where {
 
 /// How often each stream is read.
 type Reads = BTreeMap<Arc<str>, usize>;
-/// The CTEs in sight.
+/// The visible CTEs.
 type Scope = BTreeMap<String, Table>;
 
-/// What stands in FROM: the streams it reads, and the names of its columns, the hidden ones aside.
+/// A relation in FROM: the streams it reads, and the names of its columns, without the hidden ones.
 #[derive(Debug, Clone, Default)]
 struct Table {
     reads: Reads,
     columns: BTreeSet<String>,
 }
 
-/// A view's query that has the hidden columns in sight of its top SELECT.
+/// A view's query whose top SELECT can use the hidden columns.
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) query: Query,
     pub(super) reads: Reads,
-    /// What the top SELECT reads.
+    /// The relations that the top SELECT reads.
     pub(super) sides: Sides,
 }
 
-/// Carries the hidden columns up to the top SELECT, which itself is left as it is (but for its WHERE).
+/// Carries the hidden columns up to the top SELECT, which itself is left unchanged (except for its WHERE).
 pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: Where) -> Result<Carried> {
     let mut carry = Carry { definitions, filters, staging: Vec::new(), open: vec![view.name.clone()], sides: None };
     let mut query = parse_query(&view.select)?;
@@ -66,11 +66,11 @@ pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: W
 struct Carry<'a> {
     definitions: &'a Definitions,
     filters: Where,
-    /// Views without aggregate that are named, deepest first.
+    /// The staging views that are named, deepest first.
     staging: Vec<(Arc<str>, Query, Table)>,
-    /// The views being resolved: a name met again is a cycle.
+    /// The views being resolved: a name that occurs again is a cycle.
     open: Vec<Arc<str>>,
-    /// What the top SELECT reads, once it is met.
+    /// The relations that the top SELECT reads, once it has been visited.
     sides: Option<Sides>,
 }
 
@@ -120,7 +120,7 @@ impl Carry<'_> {
         Ok(read)
     }
 
-    /// The one SELECT that may join.
+    /// Handles the top SELECT, the only one that may join.
     fn top(&mut self, select: &mut Select, scope: &Scope) -> Result<Table> {
         let (relations, condition) = relations(select)?;
         let joined = relations.len() > 1;
@@ -183,7 +183,7 @@ fn add(reads: &mut Reads, more: Reads) {
     }
 }
 
-/// `AS x (a, b)` names every column, so also the hidden ones.
+/// `AS x (a, b)` names every column, so the hidden ones are added.
 fn named_by(alias: Option<&mut TableAlias>, mut table: Table) -> Table {
     if let Some(alias) = alias.filter(|alias| !alias.columns.is_empty()) {
         table.columns = alias.columns.iter().map(|column| resolved(&column.name)).collect();
@@ -192,7 +192,7 @@ fn named_by(alias: Option<&mut TableAlias>, mut table: Table) -> Table {
     table
 }
 
-/// The names that a SELECT list gives, over columns of these names.
+/// Returns the names in the result of a SELECT list over columns with these names.
 fn outputs(projection: &[SelectItem], columns: &BTreeSet<String>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for item in projection {
@@ -223,7 +223,7 @@ fn left_out(options: &WildcardAdditionalOptions) -> BTreeSet<String> {
     except.map(resolved).chain(exclude.filter_map(last)).collect()
 }
 
-/// The hidden columns stand at the end, once: `*` does not bring them.
+/// Excludes the hidden columns from `*`, because they are added once at the end.
 fn leave_out_hidden(options: &mut WildcardAdditionalOptions) {
     let hidden = HIDDEN.map(Ident::new);
     match &mut options.opt_except {

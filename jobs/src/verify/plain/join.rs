@@ -1,5 +1,5 @@
-//! The ledger's counts of a joined view. It keeps the two sides apart, so each side is counted by itself: its events, and those
-//! of them that could be in a pair.
+//! The ledger's counts for a linked view. Its states keep the two sides apart, so the events of each side are counted
+//! separately, and those of them that could be in a pair.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, GroupByExpr, Select};
 use types::{Error, Result};
@@ -9,8 +9,8 @@ use super::sides::{Reach, Side, Sides};
 use super::span::timestamp;
 use super::{Moment, parse_query, quoted, top_select};
 
-/// `passed`: the events that meet their own side's conditions and have a join key. `expired`: those of them that are before what
-/// is kept.
+/// Counts `passed`: the events that meet the conditions of their own side and have a join key; and `expired`: those of
+/// them that are older than what is kept.
 pub(super) fn count(select: &mut Select, sides: &Sides, kept: &Reach, moment: Moment) -> Result<()> {
     let mut passing = passing(sides, select)?.conditions;
     let mut counts = Vec::new();
@@ -28,14 +28,15 @@ pub(super) fn count(select: &mut Select, sides: &Sides, kept: &Reach, moment: Mo
     replace(select, &["sum(passed) AS passed", "sum(expired) AS expired"], &counts)
 }
 
-/// `read`: the events of both sides.
+/// Counts `read`: the events of both sides.
 pub(super) fn count_read(select: &mut Select, sides: &Sides) -> Result<()> {
     let counts: Vec<String> = sides.sides.iter().map(|side| of_side(side, &["count(*) AS read"], &[])).collect();
     replace(select, &["sum(read) AS read"], &counts)
 }
 
-/// How far back a join keeps each side: of links, when they were last seen, as far as any column looks at that side; where repetitions
-/// count, or an upper edge leaves the latest out, every tile of the longest window that either side has.
+/// Returns how far back each side is kept. Links that keep when they were last seen: as far as any column reads that
+/// side. If repeated values count, or an upper edge excludes the newest events: every tile of the longest window of
+/// either side.
 pub(super) fn kept(reaches: &[Reach], existence: &Reach, repeated: bool, sides: &Sides) -> Reach {
     let spans = || reaches.iter().flat_map(|reach| reach.0.iter().copied());
     let by_tile = repeated || spans().any(|span| span.until.is_some());
@@ -53,10 +54,11 @@ pub(super) fn replace(select: &mut Select, items: &[&str], counts: &[String]) ->
     Ok(())
 }
 
-/// Turns the SELECT into the keys whose pairs may be too many to be followed: a key that meets more than `max_degree` different join
-/// keys, or one that more than `max_degree` events of the other side have. `keys` are the view's, each with its name.
+/// Turns the SELECT into the keys that may have too many pairs to follow: a key that meets more than `max_degree`
+/// different join keys, or one that meets a join key with more than `max_degree` events on the other side. `keys` are
+/// the view's, each with its name.
 ///
-/// False when its group keys are not told apart from the text.
+/// Returns false if the text does not show which side has the group keys.
 pub(super) fn crowd(
     select: &mut Select,
     sides: &Sides,
@@ -86,7 +88,7 @@ pub(super) fn crowd(
     Ok(true)
 }
 
-/// The side of the group keys, where they tell it.
+/// Returns the side of the group keys, if they determine it.
 pub(super) fn near_of(sides: &Sides, group_by: &GroupByExpr) -> Option<usize> {
     let GroupByExpr::Expressions(groups, _) = group_by else { return None };
     let near: std::collections::BTreeSet<usize> = groups.iter().flat_map(|group| sides.named_in(group)).collect();
@@ -97,9 +99,9 @@ pub(super) fn near_of(sides: &Sides, group_by: &GroupByExpr) -> Option<usize> {
 }
 
 pub(super) struct Passing {
-    /// Per side, what its events must meet to be in any pair, whatever the other side has.
+    /// For each side, the conditions that its events must meet to be in any pair, whatever the other side has.
     pub(super) conditions: Vec<Vec<String>>,
-    /// The join keys, of either side.
+    /// The join keys of both sides.
     pub(super) equal: Vec<[String; 2]>,
 }
 
@@ -130,7 +132,7 @@ pub(super) fn passing(sides: &Sides, select: &Select) -> Result<Passing> {
     Ok(Passing { conditions: passing, equal })
 }
 
-/// The conditions that AND holds together.
+/// Splits a condition into the parts joined by AND.
 fn split<'a>(condition: &'a Expr, conjuncts: &mut Vec<&'a Expr>) {
     match condition {
         Expr::Nested(inner) => split(inner, conjuncts),
@@ -142,7 +144,8 @@ fn split<'a>(condition: &'a Expr, conjuncts: &mut Vec<&'a Expr>) {
     }
 }
 
-/// The join keys of a comparison between the sides, in their order; nothing where `<>` keeps two end points apart.
+/// Returns the join keys of a comparison between the sides, in order; `None` for `<>`, which keeps two end points
+/// apart.
 fn between(sides: &Sides, conjunct: &Expr) -> Result<Option<[String; 2]>> {
     let refused = || Error::input(format!("the sides of a join are compared by = and <> alone, found {conjunct}"));
     let Expr::BinaryOp { left, op, right } = conjunct else { return Err(refused()) };

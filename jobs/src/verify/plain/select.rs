@@ -1,5 +1,5 @@
-//! The view's own SELECT: its columns fanned out over the windows, NULL where a window is empty, and only keys that have an
-//! event in the longest window.
+//! Rewrites the view's own SELECT: its columns fanned out over the windows, NULL where a window is empty, and only keys
+//! that have an event in the longest window.
 
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
 use definitions::ViewDefinition;
@@ -15,26 +15,26 @@ use super::{Moment, calls, join, parse_expr, parse_item, quoted, resolved};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlainColumn {
     pub name: String,
-    /// It holds no aggregate: it stands for (a part of) the row's key.
+    /// It has no aggregate: it is (a part of) the row's key.
     pub is_key: bool,
     /// The aggregate functions it calls.
     pub functions: Vec<String>,
-    /// It is a `count(..)` and nothing around it.
+    /// It is only a `count(..)`.
     pub is_count: bool,
-    /// It is a count or a sum and nothing around it: of a linked view, what a sample estimates.
+    /// It is only a count or a sum: in a linked view, a sample estimates it.
     pub is_total: bool,
-    /// Its expression, as the view has it.
+    /// Its expression in the view.
     pub sql: String,
-    /// A further column of the answer, named so: the greatest number of different values that a `top_k` of this one counts.
-    /// Past its capacity `top_k` estimates.
+    /// The name of an additional column with the greatest number of different values that a `top_k` of this column
+    /// counts. Past its capacity `top_k` estimates.
     pub distinct: Option<String>,
 }
 
 pub(super) struct Rewritten {
     pub(super) columns: Vec<PlainColumn>,
-    /// As far back as states are kept.
+    /// How far back states are kept.
     kept: Reach,
-    /// As far back as an event gives its key a row.
+    /// How far back an event gives its key a row.
     pub(super) existence: Reach,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn rewrite(
     Ok(Rewritten { columns: fan.columns, kept, existence })
 }
 
-/// Turns the SELECT into the counts of the ledger: what passes WHERE, and what of that is before the longest window.
+/// Turns the SELECT into the ledger's counts: the events that pass WHERE, and those of them before the longest window.
 pub(super) fn count(select: &mut Select, sides: &Sides, rewritten: &Rewritten, moment: Moment) -> Result<()> {
     let kept = &rewritten.kept;
     let [side] = sides.sides.as_slice() else { return join::count(select, sides, kept, moment) };
@@ -77,7 +77,7 @@ pub(super) fn count(select: &mut Select, sides: &Sides, rewritten: &Rewritten, m
     Ok(())
 }
 
-/// Turns the SELECT into the count of all it reads.
+/// Turns the SELECT into the count of all events it reads.
 pub(super) fn count_read(select: &mut Select, sides: &Sides) -> Result<()> {
     if sides.is_joined() {
         return join::count_read(select, sides);
@@ -98,12 +98,12 @@ struct Fan<'a> {
     is_aggregate: &'a dyn Fn(&str) -> bool,
     t: Micros,
     items: Vec<SelectItem>,
-    /// Columns for `verify` alone, behind the view's.
+    /// Columns that only `verify` uses, after the view's.
     helpers: Vec<SelectItem>,
     columns: Vec<PlainColumn>,
-    /// What each aggregate counts over.
+    /// The reach of each aggregate.
     reaches: Vec<Reach>,
-    /// One of them counts a value as often as it comes.
+    /// Whether one of them depends on how often a value occurs.
     repeated: bool,
 }
 
@@ -130,7 +130,7 @@ impl Fan<'_> {
         Ok(())
     }
 
-    /// One column; its aggregates that name no window of their own count over `otherwise`.
+    /// Adds one column; its aggregates that name no window of their own count over `otherwise`.
     fn column(&mut self, name: String, mut expr: Expr, functions: Vec<String>, otherwise: &Reach) -> Result<()> {
         let sql = expr.to_string();
         let is_key = functions.is_empty() && !calls::mentions(&expr, "as_of");
@@ -159,7 +159,7 @@ impl Fan<'_> {
         Ok(())
     }
 
-    /// Per side, the longest window that a column has; without columns that have one, the view's longest.
+    /// Returns, for each side, the longest window of any column; if no column has one, the view's longest window.
     fn existence(&self) -> Result<Reach> {
         let mut reaches = self.reaches.clone();
         if reaches.is_empty() {
@@ -172,7 +172,7 @@ impl Fan<'_> {
     }
 }
 
-/// The longest span, at the coarsest hop among those of its length, without an end.
+/// Returns the longest span without an upper edge, with the coarsest hop among those of its length.
 pub(super) fn longest(spans: impl Iterator<Item = Span>) -> Span {
     let mut longest: Option<Span> = None;
     for span in spans {
@@ -186,7 +186,7 @@ pub(super) fn longest(spans: impl Iterator<Item = Span>) -> Span {
     longest.unwrap_or(Span::ALL)
 }
 
-/// How many events meet a condition.
+/// Returns SQL for the number of events that meet a condition.
 fn events(condition: Option<&str>) -> String {
     match condition {
         Some(condition) => format!("count(*) FILTER (WHERE {condition})"),
@@ -194,7 +194,7 @@ fn events(condition: Option<&str>) -> String {
     }
 }
 
-/// With `as_of`, nothing after it counts.
+/// With `as_of`, events after it do not count.
 fn bound_above(select: &mut Select, sides: &Sides, moment: Moment) -> Result<()> {
     if moment.as_of {
         let bounds = sides.sides.iter().map(|side| format!("{} <= {}", side.event_time(), timestamp(moment.t)));
@@ -208,7 +208,7 @@ fn bound_above(select: &mut Select, sides: &Sides, moment: Moment) -> Result<()>
     Ok(())
 }
 
-/// `GROUP BY 2` names a column by its place, which fanning out moves.
+/// Replaces ordinals such as `GROUP BY 2`, because fanning out moves the columns.
 fn spell_out_ordinals(select: &mut Select) -> Result<()> {
     let GroupByExpr::Expressions(exprs, _) = &mut select.group_by else {
         return Err(Error::input("GROUP BY ALL hides the key of the view: expected the key columns by name"));

@@ -1,5 +1,5 @@
-//! What a view's SELECT reads: one relation, or two that are joined. Each has its own event time, and what names a column of a
-//! join belongs to one of them.
+//! The relations that a view's SELECT reads: one, or two that are joined. Each has its own event time, and each column
+//! name in a join belongs to one of them.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use super::carry::HIDDEN;
 use super::resolved;
 use super::span::Span;
 
-/// The relations of a SELECT, in the order of its text.
+/// The relations of a SELECT, in order of appearance.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sides {
     pub(super) sides: Vec<Side>,
@@ -25,14 +25,15 @@ pub(super) struct Sides {
 /// One relation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Side {
-    /// What its columns are called by; none where it stands alone.
+    /// The qualifier of its columns; `None` if it is the only relation.
     pub(super) qualifier: Option<Ident>,
     pub(super) relation: TableFactor,
-    /// The names of its columns, the hidden ones aside.
+    /// The names of its columns, without the hidden ones.
     pub(super) columns: BTreeSet<String>,
 }
 
-/// Which events an aggregate counts: per side, those of a span. Of a join it counts the pairs whose events are both in theirs.
+/// Which events an aggregate counts: on each side those in a span. In a join, the pairs with both events in their
+/// spans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reach(pub(super) Vec<Span>);
 
@@ -41,19 +42,19 @@ impl Sides {
         self.sides.len() > 1
     }
 
-    /// The same span on every side.
+    /// Returns the same span for every side.
     pub(super) fn reach(&self, span: Span) -> Reach {
         Reach(vec![span; self.sides.len()])
     }
 
-    /// The condition of a reach, as SQL; `None` when everything meets it.
+    /// Returns the condition of a reach as SQL; `None` if every event meets it.
     pub(super) fn condition(&self, reach: &Reach, t: Micros) -> Option<String> {
         let sides = self.sides.iter().zip(&reach.0);
         let conditions: Vec<String> = sides.filter_map(|(side, span)| span.condition(&side.event_time(), t)).collect();
         (!conditions.is_empty()).then(|| conditions.join(" AND "))
     }
 
-    /// The sides whose columns an expression names.
+    /// Returns the sides whose columns an expression names.
     pub(super) fn named_in(&self, expr: &Expr) -> BTreeSet<usize> {
         let mut named = BTreeSet::new();
         let _: ControlFlow<()> = visit_expressions(expr, |expr| {
@@ -71,7 +72,7 @@ impl Sides {
         named
     }
 
-    /// The side that a time belongs to.
+    /// Returns the side that a time belongs to.
     pub(super) fn of_time(&self, time: &Expr) -> Result<usize> {
         if !self.is_joined() {
             return Ok(0);
@@ -84,7 +85,7 @@ impl Sides {
         }
     }
 
-    /// The first side with such a column: of two, a join's USING names both alike.
+    /// Returns the first side with such a column: a join's USING gives both sides the same name.
     fn having(&self, column: &Ident) -> Option<usize> {
         let name = resolved(column);
         self.sides.iter().position(|side| side.columns.contains(&name))
@@ -108,14 +109,14 @@ impl Side {
     }
 }
 
-/// A join's condition: none of `a, b`, which says it in WHERE.
+/// A join's condition; empty for `a, b`, which has it in WHERE.
 #[derive(Debug, Default)]
 pub(super) struct Condition {
     pub(super) on: Option<Expr>,
     pub(super) using: Vec<Ident>,
 }
 
-/// The relations of a FROM clause, and what joins them.
+/// Returns the relations of a FROM clause, and the condition that joins them.
 pub(super) fn relations(select: &mut Select) -> Result<(Vec<&mut TableFactor>, Condition)> {
     let shown = select.from.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let refused =
@@ -145,7 +146,7 @@ pub(super) fn relations(select: &mut Select) -> Result<(Vec<&mut TableFactor>, C
     }
 }
 
-/// What a joined relation is called by; a subquery without a name is given one.
+/// Returns the name of a joined relation; a subquery without a name gets one.
 pub(super) fn qualifier(relation: &mut TableFactor, index: usize) -> Result<Ident> {
     match relation {
         TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => Ok(alias.name.clone()),

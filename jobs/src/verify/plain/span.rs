@@ -1,5 +1,5 @@
-//! Windows as plain comparisons: how far back, until when, cut at which hop. The hop rules are written here once more, on
-//! purpose: the layers have their own.
+//! Windows as plain comparisons: the lower edge, the upper edge and the hop. The hop rules are implemented a second
+//! time on purpose: the layers have their own.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use types::{Error, Result};
 const SECOND: Micros = 1_000_000;
 const HOPS: [Micros; 6] = [86_400 * SECOND, 3_600 * SECOND, 300 * SECOND, 60 * SECOND, 10 * SECOND, SECOND];
 
-/// A stretch of event time relative to `t`, in microseconds.
+/// A span of event time relative to `t`, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
-    /// `None` is all time.
+    /// `None` means all time.
     pub(super) back: Option<Micros>,
-    /// `None` is no upper edge.
+    /// `None` means no upper edge.
     pub(super) until: Option<Micros>,
     pub(super) hop: Micros,
 }
@@ -29,7 +29,7 @@ impl Span {
         Ok(Span { back: Some(back), until: None, hop: hop(back, precision)? })
     }
 
-    /// What `within(event time, window [, until])` means.
+    /// Returns the span of `within(event time, window [, until])`.
     pub(super) fn of_within(call: &Function, precision: Option<Level>) -> Result<Span> {
         let text = |index: usize| {
             literal(call, index).map(|text| {
@@ -55,7 +55,7 @@ impl Span {
         self.until.map(|until| floor(t.saturating_sub(until), self.hop))
     }
 
-    /// The condition on a time, as SQL; `None` when every time meets it.
+    /// Returns the condition on a time as SQL; `None` if every time meets it.
     pub(super) fn condition(&self, time: &str, t: Micros) -> Option<String> {
         let from = self.from(t).map(|edge| format!("{time} >= {}", timestamp(edge)));
         let to = self.to(t).map(|edge| format!("{time} < {}", timestamp(edge)));
@@ -66,12 +66,12 @@ impl Span {
     }
 }
 
-/// A point in time as SQL, exact to the microsecond.
+/// Returns a point in time as SQL, exact to the microsecond.
 pub(super) fn timestamp(time: Micros) -> String {
     format!("arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')", time.max(Micros::MIN + 1))
 }
 
-/// The argument of this place, where it is a text.
+/// Returns the argument at this position, if it is a string.
 fn literal(call: &Function, index: usize) -> Option<String> {
     let FunctionArguments::List(list) = &call.args else { return None };
     let mut arg = match list.args.get(index)? {

@@ -76,7 +76,7 @@ fn batch(stream: &StreamDefinition, events: &[Event]) -> RecordBatch {
     RecordBatch::try_new(plan_schema(stream), columns).unwrap()
 }
 
-/// The lines of a plain SELECT's answer, sorted.
+/// Returns the lines of a plain SELECT's result, sorted.
 async fn answer(sql: &str, payments: &[Event], refunds: &[Event]) -> Vec<String> {
     let session = SessionContext::new_with_config(session_config());
     for (name, events) in [("payments", payments), ("refunds", refunds)] {
@@ -120,7 +120,7 @@ fn every_aggregate_is_asked_once_for_each_window() {
 
 #[tokio::test]
 async fn a_window_begins_at_its_hop_and_an_empty_one_is_null_but_its_count_zero() {
-    // Half a minute past the minute: the hour's edge is cut at the minute before, the week's at the hour before.
+    // Half a minute past the minute: the hour's edge is rounded down to the minute, the week's to the hour.
     let t = NOW + 30 * SECOND;
     let view = view("v", &["1h", "7d"], "SELECT device, count(*) AS n, sum(amount) AS s FROM payments GROUP BY device");
     let payments = [
@@ -220,7 +220,7 @@ fn what_is_not_a_view_is_refused_with_its_name() {
     }
 }
 
-/// The hop of a window by its definition, told a third time.
+/// The hop of a window by its definition, implemented a third time.
 fn hop(window: Micros) -> Micros {
     let mut hop = SECOND;
     for longer in [10 * SECOND, MINUTE, 5 * MINUTE, HOUR, DAY] {

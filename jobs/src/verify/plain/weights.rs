@@ -1,7 +1,8 @@
-//! How much of a joined view's totals hangs on single neighbours: what the error of an estimate of them depends on.
+//! How much single neighbours contribute to a linked view's totals: the error of estimated totals depends on it.
 //!
-//! A walk past `max_degree` follows a sample of the near nodes (the join keys that a key meets) and of the far end points. What a total
-//! may be off by is the variance of such an estimate, which is told by the squares of what each of them adds (`super::super::spread`).
+//! A walk past `max_degree` follows a sample of the near nodes (the join keys that a key meets) and of the far end
+//! points. The error of a total depends on the variance of such an estimate, which is computed from the squares of the
+//! contributions (`super::super::spread`).
 
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select};
 use types::Result;
@@ -11,18 +12,18 @@ use super::select::Rewritten;
 use super::sides::Sides;
 use super::{Moment, calls, parse_expr, parse_item, quoted};
 
-/// What a row of the weights tells of one key.
+/// What a row of the weights holds for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Of each total the sum of squares and the greatest of what each near node adds.
+    /// For each total, the sum of squares and the greatest of the contributions of the near nodes.
     Nodes,
-    /// The same of each far end point.
+    /// The same for the far end points.
     Ends,
-    /// The same of each near node and far end point together.
+    /// The same for each near node and far end point together.
     Pairs,
-    /// How many near nodes there are.
+    /// The number of near nodes.
     NearDegree,
-    /// How many end points the largest of them has.
+    /// The number of end points of the largest node.
     FarDegree,
 }
 
@@ -30,8 +31,8 @@ impl Part {
     pub const ALL: [Part; 5] = [Part::Nodes, Part::Ends, Part::Pairs, Part::NearDegree, Part::FarDegree];
 }
 
-/// Turns the rewritten SELECT into the weights of its totals: the index of a [`Part`], the keys, then two numbers for each total. The
-/// degrees stand in the first number. False when there is nothing to tell.
+/// Turns the rewritten SELECT into the weights of its totals: the index of a [`Part`], the keys, then two numbers for
+/// each total. A degree is in the first number. Returns false if nothing is estimated.
 pub(super) fn weigh(select: &mut Select, sides: &Sides, rewritten: &Rewritten, moment: Moment) -> Result<bool> {
     let (Some(near), true) = (near_of(sides, &select.group_by), rewritten.columns.iter().any(|column| column.is_total)) else {
         return Ok(false);
@@ -64,7 +65,7 @@ struct Weights<'a> {
 }
 
 impl Weights<'_> {
-    /// What each group of pairs adds to the totals of its key.
+    /// Returns SQL for the contribution of each group of pairs to the totals of its key.
     fn squares(&self, by: &[String]) -> Result<String> {
         let mut parts = self.select.clone();
         parts.having = None;
@@ -110,21 +111,21 @@ impl Weights<'_> {
         )
     }
 
-    /// The keys and a degree, in the form of the totals.
+    /// Returns SQL for the keys and a degree, in the same columns as the totals.
     fn degree(&self, degree: &str) -> String {
         let rest = std::iter::repeat_n("0", self.totals().count() * 2 - 1);
         let numbers = [degree].into_iter().chain(rest).map(|number| format!("CAST({number} AS DOUBLE)"));
         self.named(self.keys().map(|(sql, _)| sql.to_owned()), numbers)
     }
 
-    /// The keys under their names, then numbers.
+    /// Returns the keys under their names, then the numbers.
     fn named(&self, keys: impl Iterator<Item = String>, numbers: impl Iterator<Item = String>) -> String {
         let keys = keys.zip(self.keys()).map(|(key, (_, name))| format!("{key} AS {}", quoted(name)));
         let numbers = numbers.enumerate().map(|(at, number)| format!("{number} AS __number{at}"));
         keys.chain(numbers).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether a side's event is in its longest range, and can be in a pair.
+    /// Returns the condition that a side's event is in its longest range and can be in a pair.
     fn alive(&self, side: usize) -> String {
         let of = &self.sides.sides[side];
         let live = self.rewritten.existence.0[side].condition(&of.event_time(), self.moment.t);
@@ -152,12 +153,13 @@ impl Weights<'_> {
     }
 }
 
-/// How many different values there are, NULL among them.
+/// Returns SQL for the number of different values, with NULL as one of them.
 fn different(of: &[String]) -> String {
     if of.is_empty() { "1".to_owned() } else { format!("count(DISTINCT struct({}))", of.join(", ")) }
 }
 
-/// What a far edge leads to: what is counted by its different values, or must differ from the near side. A join key is no end point.
+/// Returns what a far edge leads to: what is counted by its different values, or must differ from the near side. A join
+/// key is no end point.
 fn ends_of(select: &Select, sides: &Sides, far: usize, passing: &Passing) -> Result<Vec<String>> {
     let qualified = |expr: &Expr| match expr {
         Expr::Identifier(column) => sides.sides[far].column(&column.to_string()),

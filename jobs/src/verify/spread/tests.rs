@@ -3,7 +3,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-/// A key whose near nodes add so much each, of end points of their own.
+/// A key whose near nodes contribute these weights, through separate end points.
 fn spread(weights: &[f64]) -> Spread {
     let squares = |weights: &[f64]| vec![(weights.iter().map(|w| w * w).sum(), weights.iter().fold(0.0f64, |most, w| most.max(w.abs())))];
     let mut spread = Spread::default();
@@ -15,7 +15,8 @@ fn spread(weights: &[f64]) -> Spread {
     spread
 }
 
-/// What a walk estimates: the smallest hashes of as many as there are weights, and what they add over the greatest of them.
+/// Returns the estimate of a walk: the sum of the weights with the smallest hashes, divided by the greatest of these
+/// hashes.
 fn estimate(weights: &[f64], followed: usize, random: &mut StdRng) -> f64 {
     let mut hashed: Vec<(f64, f64)> = weights.iter().map(|weight| (random.random(), *weight)).collect();
     let (smaller, greatest, _) = hashed.select_nth_unstable_by(followed - 1, |a, b| a.0.total_cmp(&b.0));
@@ -54,7 +55,7 @@ fn one_that_has_nearly_all_and_is_seldom_followed_is_no_difference_when_it_is() 
     assert!(worst > 50.0 * total && worst <= bound, "off by {worst}, bound {bound}");
 }
 
-/// A bound of the number of neighbours alone would call these wrong.
+/// A bound that depends only on the number of neighbours would report these as wrong.
 #[test]
 fn the_bound_is_that_of_the_weights() {
     let of_number_alone = |total: f64, followed: f64| 12.0 / followed.sqrt() * total;

@@ -1,5 +1,5 @@
-//! A small installation in memory: a log's records, decided as the speed layer would, committed as checkpoints, and answered from
-//! states. The layers' planning answers, plain SQL expects.
+//! A small installation in memory: records of a log, decided like in the speed layer, committed as checkpoints, and
+//! answered from states. Answers come from the layers' planning, expected rows from plain SQL.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct World {
     pub(crate) verifier: Verifier,
     stream: Arc<definitions::StreamDefinition>,
     ids: HashSet<String>,
-    /// Everything that the log was given, per partition.
+    /// All records appended to the log, by partition.
     pub(crate) log: Vec<Vec<Record>>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn state_of(world: &World) -> CatalogState {
 }
 
 impl World {
-    /// Two partitions, and these views.
+    /// Creates a world with two partitions and these views.
     pub(crate) async fn new(views: &[&str]) -> World {
         let catalog = Catalog::open("sqlite::memory:").await.unwrap();
         let storage = ObjectStorage::open("memory://").unwrap();
@@ -103,7 +103,7 @@ impl World {
         self.verifier.catalog.commit(Commit { id: Uuid::new_v4(), add, advance, ..Commit::default() }).await.unwrap();
     }
 
-    /// What the states say of a view at the committed vector.
+    /// Returns the answer from a view's states at the committed vector.
     pub(crate) async fn states_answer(&self, view: &str, t: Micros) -> Result<Answer> {
         let state = state_of(self).await;
         let registry = Registry::load(&state, &self.verifier.functions).await?;

@@ -31,7 +31,7 @@ fn streams() -> Vec<StreamDefinition> {
     vec![of("create_account"), of("login")]
 }
 
-/// The first of the views, which may name the others.
+/// Builds the first of the views, which may name the others.
 fn rewritten(views: &[&str], moment: Moment) -> Result<Plain> {
     let views: Vec<_> = views.iter().map(|sql| parse_view(sql).unwrap()).collect();
     let aggregates = ["count", "sum", "min", "max", "avg", "array_agg", "first_value"];
@@ -57,7 +57,7 @@ fn batch(stream: &StreamDefinition, events: &[Event]) -> RecordBatch {
     RecordBatch::try_new(plan_schema(stream), columns).unwrap()
 }
 
-/// The lines of a plain SELECT's answer, sorted.
+/// Returns the lines of a plain SELECT's result, sorted.
 async fn answer(sql: &str, accounts: &[Event], logins: &[Event]) -> Vec<String> {
     let session = SessionContext::new_with_config(session_config());
     for (stream, events) in streams().iter().zip([accounts, logins]) {
@@ -152,7 +152,7 @@ async fn a_null_key_joins_nothing_and_a_null_end_point_is_not_another_one() {
     ];
     let plain = rewritten(&[view], at(NOW)).unwrap();
     assert_eq!(answer(&plain.sql, &accounts, &logins).await, ["NULL 3 0 2", "a 3 1 2"]);
-    // Of ten events four have no key or do not pass; `l.points > 0` with the NULL key is left out once.
+    // Four of ten events have no key or do not pass; `l.points > 0` with the NULL key is excluded once.
     assert_eq!(answer(&plain.counts_sql, &accounts, &logins).await, ["5 0"]);
     assert_eq!(answer(&plain.read_sql, &accounts, &logins).await, ["10"]);
 }
@@ -161,7 +161,7 @@ async fn a_null_key_joins_nothing_and_a_null_end_point_is_not_another_one() {
 async fn both_events_lie_in_the_window_to_its_edge() {
     let view = "CREATE VIEW v WITH (windows = '1h, 7d', every = '1h') AS SELECT c.device_id, count(*) AS n, sum(l.points) AS s \
         FROM create_account c JOIN login l USING (user_id) GROUP BY c.device_id";
-    // Half a minute past: the hour's edge is cut at the minute before, the week's at the hour before.
+    // Half a minute past: the hour's edge is rounded down to the minute, the week's to the hour.
     let t = NOW + 30 * SECOND;
     let accounts = [event(HOUR, "u", "a", 0), event(HOUR + 1, "u", "b", 0), event(7 * DAY, "u", "c", 0), event(7 * DAY + 1, "u", "d", 0)];
     let logins = [event(HOUR, "u", "x", 1), event(HOUR + 1, "u", "x", 2), event(7 * DAY + 1, "u", "x", 4)];
@@ -180,9 +180,9 @@ async fn each_side_has_its_own_window_and_a_side_without_one_counts_over_all_tim
     let accounts = [event(DAY, "u", "a", 0), event(DAY + 1, "u", "b", 0), event(31 * DAY, "u", "c", 0), event(31 * DAY + 1, "u", "d", 0)];
     let logins = [event(7 * DAY, "u", "x", 1), event(7 * DAY + 1, "u", "x", 2), event(900 * DAY, "u", "x", 4)];
     let plain = rewritten(&[view], at(NOW)).unwrap();
-    // `d` is older than the left side's longest; the right side's longest is all time.
+    // `d` is older than the left side's longest window; the right side's longest is all time.
     assert_eq!(answer(&plain.sql, &accounts, &logins).await, ["a 3 NULL", "b 0 1", "c 0 1"]);
-    // Counts of all time expire never.
+    // Counts over all time never expire.
     assert_eq!(answer(&plain.counts_sql, &accounts, &logins).await, ["7 0"]);
 }
 
@@ -198,7 +198,7 @@ async fn a_stream_is_joined_with_itself_through_views_subqueries_and_names_of_it
     let plain = rewritten(&[view, paid], at(NOW)).unwrap();
     assert_eq!(answer(&plain.sql, &[], &logins).await, ["A 2 1 3", "B 2 1 3", "C 0 0 3"]);
     assert_eq!(plain.reads.into_iter().collect::<Vec<_>>(), [("login".into(), 2)]);
-    // Per side three of the four paid ones pass.
+    // On each side three of the four paid ones pass.
     assert_eq!(answer(&plain.counts_sql, &[], &logins).await, ["6 0"]);
     assert_eq!(answer(&plain.read_sql, &[], &logins).await, ["10"]);
 }
@@ -207,7 +207,7 @@ async fn a_stream_is_joined_with_itself_through_views_subqueries_and_names_of_it
 async fn keys_behind_which_more_lies_than_is_followed_are_told() {
     let view = "CREATE VIEW v WITH (windows = '1d', every = '1h', max_degree = 2) AS SELECT l.device_id AS d, count(DISTINCT c.device_id) AS n \
         FROM create_account c JOIN login l ON c.user_id = l.user_id WHERE l.points > 0 GROUP BY l.device_id";
-    // Three users of `many` (of `twice` two, of `less` three, one of which does not pass); three accounts of `w`.
+    // `many` has three users (`twice` two; `less` three, one of which does not pass); `w` has three accounts.
     let of = |device, users: [&'static str; 3]| users.map(|user| event(0, user, device, 1));
     let mut logins =
         [of("many", ["t", "u", "v"]), of("twice", ["t", "t", "u"]), of("lead", ["w", "t", "t"]), of("less", ["t", "u", "u"])].concat();
@@ -229,7 +229,8 @@ async fn what_each_neighbour_adds_to_a_total_is_told() {
     let view = "CREATE VIEW v WITH (windows = '1d', every = '1h') AS SELECT c.device_id AS d, count(*) AS n, max(l.points) AS most, \
         sum(l.points) AS s, count(DISTINCT l.device_id) FILTER (WHERE l.device_id <> c.device_id) AS others \
         FROM create_account c JOIN login l ON c.user_id = l.user_id WHERE l.points > 0 GROUP BY c.device_id";
-    // Of `a` the user u has two accounts and logs in from x twice and from y; v from x. The fourth login is too old, the fifth does not pass.
+    // On `a`, user u created two accounts and logs in twice from x and once from y; v logs in from x. The fourth login
+    // is too old, the fifth does not pass.
     let accounts =
         [event(0, "u", "a", 0), event(0, "u", "a", 0), event(0, "v", "a", 0), event(0, "w", "a", 0), event(2 * DAY, "t", "a", 0)];
     let logins = [
@@ -242,11 +243,11 @@ async fn what_each_neighbour_adds_to_a_total_is_told() {
     ];
     let sql = rewritten(&[view], at(NOW)).unwrap().weights_sql.unwrap();
     let expected = [
-        // u adds 6 pairs, 14 points and 2 devices, v 1, 10 and 1.
+        // u adds 6 pairs, 14 points and 2 devices; v adds 1, 10 and 1.
         "0 a 37.0 6.0 296.0 14.0 5.0 2.0",
-        // x adds 5, 16 and 1, y 2, 8 and 1.
+        // x adds 5, 16 and 1; y adds 2, 8 and 1.
         "1 a 29.0 5.0 320.0 16.0 2.0 1.0",
-        // u and x 4 and 6, u and y 2 and 8, v and x 1 and 10.
+        // u with x adds 4 and 6, u with y 2 and 8, v with x 1 and 10.
         "2 a 21.0 4.0 200.0 10.0 3.0 1.0",
         // u, v and w live; u leads to two devices.
         "3 a 3.0 0.0 0.0 0.0 0.0 0.0",
