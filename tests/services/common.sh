@@ -159,8 +159,7 @@ write_env() {
     mv "$root/env.new" "$root/env"
 }
 
-# Runs a command of an operating system package. Installs the package first if the command is missing and we are allowed
-# to.
+# Checks that a command exists. If it does not, installs its package of the operating system, which needs root or sudo.
 need_command() {
     local command=$1 package=$2
     command -v "$command" >/dev/null && return

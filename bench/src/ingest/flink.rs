@@ -81,7 +81,7 @@ impl Flink {
         })
     }
 
-    /// Computes the sums in a run of its own, because the measured run discards its results.
+    /// Computes the sums in a separate run, because the measured run discards its results.
     pub(super) fn sums(&self, folder: &Path, topic: &Topic, limit: Duration) -> Result<Sums> {
         self.ask(folder, topic, true, limit)
     }

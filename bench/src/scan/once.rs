@@ -29,7 +29,7 @@ pub struct Reported {
     pub last: Value,
 }
 
-/// Runs the query in a file as often as the file says.
+/// Runs the query in a file as often as the file says, and returns the text to print.
 pub async fn answer(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path)?;
     let question: Question = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no question: {error}")))?;

@@ -204,7 +204,7 @@ impl Way {
     }
 }
 
-/// Copies a database that may be open elsewhere; a plain copy of its files would be inconsistent.
+/// Copies a database's content while others may have it open: its side files may appear and vanish during a plain copy.
 async fn copy_database(from: &Path, to: &Path) {
     std::fs::create_dir_all(to.parent().unwrap()).unwrap();
     let pool = sqlx::SqlitePool::connect(&format!("sqlite://{}", from.display())).await.unwrap();

@@ -248,7 +248,7 @@ impl Schedule {
         self.sim.catalog.commit(commit).await.unwrap();
     }
 
-    /// No more faults: everything comes to the log's end and answers.
+    /// No more faults: everything reaches the log's end and is answered.
     async fn rest(&mut self) {
         self.sim.trace("schedule", "no more faults");
         self.sim.world.borrow_mut().calm = true;
