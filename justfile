@@ -1,4 +1,5 @@
-# `just` lists the recipes. `just verify` is what CI runs without services; `.ci/run` is that and more, from a clean clone.
+# `just` lists the recipes. `just verify` is what CI runs without services; `.ci/run` runs that and more, from a clean
+# clone.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
@@ -8,7 +9,7 @@ _default:
 # what CI runs without services: format, duplicates, lint, test, doc, docs, dependencies
 verify: (fmt "--check") duplicates lint test doc docs dependencies
 
-# all tests that need no service and no oracle; the others are reported as ignored, with the reason
+# all tests that need neither service nor oracle; the others are reported as ignored, with the reason
 test *arguments:
     cargo test --workspace {{arguments}}
 
@@ -20,35 +21,35 @@ test-services *arguments: oracle
 test-outages *arguments:
     tests/services/test outages {{arguments}}
 
-# the tests whose answers DuckDB gives as well
+# the tests whose answers are compared with DuckDB's
 test-oracle *arguments: oracle
     tests/services/test oracle {{arguments}}
 
-# the suites that know a clock, at the turn of a year and on 29 February (after `just test`; needs libfaketime)
+# the suites that depend on the date, at the turn of a year and on 29 February (after `just test`; needs libfaketime)
 test-dates:
     .ci/dates
 
-# ten times what one `up` sustains, for BASESTREAM_OVERLOAD_SECONDS (300), then until lag is 0 (after `just services up`)
+# ten times the load that one `up` sustains, for BASESTREAM_OVERLOAD_SECONDS (300), then until lag is 0 (after `just services up`)
 overload:
     . "${BASESTREAM_SERVICES_DIR:-.services}/env" && cargo test --workspace --test outages -- --ignored --nocapture ten_times
 
-# processes killed at named steps and at random, at least so many; with the services' `env` sourced on the engines too
+# kills at least `count` processes at named steps and at random; with the services' `env` sourced, on the engines too
 kills count="500" *arguments: oracle
     BASESTREAM_KILLS={{count}} cargo test --workspace --test kills --test cli -- --ignored --nocapture kills_on_the_embedded ${BASESTREAM_TEST_KAFKA:+kills_on_kafka} {{arguments}}
 
-# from SIGKILL of the speed layer to the next committed checkpoint: min, median, max
+# time from SIGKILL of the speed layer to the next committed checkpoint: min, median, max
 recovery *arguments:
     cargo test --workspace --test kills --test cli -- --ignored --nocapture recovery_on_the_embedded ${BASESTREAM_TEST_KAFKA:+recovery_on_kafka} {{arguments}}
 
-# the oracle of the kills, and peers of the benchmarks: Python with DuckDB and Polars, in the cache folder
+# the oracle of the kills, and the peers of the benchmarks: Python with DuckDB and Polars, in the cache folder
 oracle:
     tests/oracle/setup
 
-# real Kafka, PostgreSQL and S3, and a proxy that disturbs them, for the tests: just services up|down|check|start NAME|kill NAME [SIGNAL]
+# real Kafka, PostgreSQL and S3, and a proxy that injects faults, for the tests: just services up|down|check|start NAME|kill NAME [SIGNAL]
 services action *arguments:
     tests/services/{{action}} {{arguments}}
 
-# the demo: no service needed; synthetic payments with fraud rings, answered by all three layers
+# the demo: needs no service; synthetic payments with fraud rings, answered by all three layers
 demo *arguments:
     cargo run --release -- demo {{arguments}}
 
@@ -64,15 +65,15 @@ fmt *arguments:
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
-# the documentation site into target/site, a broken link or anchor fails it; `just docs serve` shows it while you write
+# builds the documentation site into target/site and fails on a broken link or anchor; `just docs serve` serves it while you write
 docs *arguments:
     docs/build {{arguments}}
 
-# arrow, parquet, object_store and datafusion must each be built in one version
+# checks that arrow, parquet, object_store and datafusion are each built in one version
 duplicates:
     .ci/duplicates
 
-# licences, banned duplicates, sources, known vulnerabilities; installs cargo-deny and cargo-audit when they are missing
+# checks licences, banned duplicates, sources and known vulnerabilities; installs cargo-deny and cargo-audit if they are missing
 dependencies:
     .ci/dependencies
 
@@ -80,11 +81,11 @@ dependencies:
 fuzz target seconds *arguments:
     fuzz/run {{target}} {{seconds}} {{arguments}}
 
-# what a remembered id costs (BASESTREAM_IDS, BASESTREAM_DEDUP_MEMORY), and a catalog of ten thousand checkpoints; prints figures
+# measures what a remembered id costs (BASESTREAM_IDS, BASESTREAM_DEDUP_MEMORY), and a catalog of ten thousand checkpoints
 measure:
     cargo test --workspace --lib -- --ignored --nocapture what_an_id_costs a_state_of_ten_thousand
 
-# simulated schedules of faults, so many; prints the faults that fired
+# simulates `count` schedules of faults; prints the faults that fired
 schedules count="100000":
     BASESTREAM_SCHEDULES={{count}} cargo test --workspace --test simulation schedules_lose -- --nocapture
 
@@ -92,7 +93,7 @@ schedules count="100000":
 bench *arguments:
     cargo build --release --workspace && "${CARGO_TARGET_DIR:-target}/release/bench" {{arguments}}
 
-# JSON decoders on the same records into the same columns: just decoders [ROUNDS] [RECORDS] (needs no DataFusion: two minutes to build)
+# compares JSON decoders on the same records and columns: just decoders [ROUNDS] [RECORDS] (needs no DataFusion: two minutes to build)
 decoders *arguments:
     bench/decoders/run {{arguments}}
 

@@ -1,4 +1,4 @@
-//! Clients that ask one question after the other, each on a thread of its own, and how long every answer took.
+//! Runs clients that each send one query at a time on a thread of their own, and measures every answer's latency.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub use library::Library;
 
 /// One client.
 pub trait Client: Send {
-    /// Asks, and waits for the answer. `nth` says what is asked: no two of a run are the same.
+    /// Sends a query and waits for the answer. `nth` determines the query: it is different for each query of a run.
     fn ask(&mut self, nth: u64) -> Result<()>;
 }
 
@@ -24,7 +24,7 @@ impl<F: FnMut(u64) -> Result<()> + Send> Client for F {
     }
 }
 
-/// How long is asked.
+/// How long the clients measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stretches {
     /// Of each stretch.
@@ -32,10 +32,10 @@ pub struct Stretches {
     pub repeats: usize,
 }
 
-/// So much of a stretch is asked before it counts.
+/// The share of a stretch that runs as a warm-up before it is measured.
 const WARM_UP: f64 = 0.4;
 
-/// Asks with all clients at once; what all of them measured in each stretch.
+/// Runs all clients at once; returns what all of them measured in each stretch.
 pub async fn ask(stretches: Stretches, clients: Vec<Box<dyn Client>>) -> Result<Vec<Latencies>> {
     tokio::task::spawn_blocking(move || ask_all(stretches, clients)).await?
 }
@@ -62,7 +62,7 @@ fn ask_all(stretches: Stretches, mut clients: Vec<Box<dyn Client>>) -> Result<Ve
     Ok(together)
 }
 
-/// The stretches of all clients begin and end at the same times.
+/// Runs one client. The stretches of all clients begin and end at the same times.
 fn one(stretches: Stretches, client: &mut dyn Client, begin: Instant, first: u64) -> Result<Vec<Latencies>> {
     let mut nth = first;
     let mut until = begin + duration(stretches.seconds * WARM_UP);
@@ -75,7 +75,7 @@ fn one(stretches: Stretches, client: &mut dyn Client, begin: Instant, first: u64
     Ok(measured)
 }
 
-/// At least one question.
+/// Sends at least one query.
 fn stretch(client: &mut dyn Client, nth: &mut u64, until: Instant) -> Result<Latencies> {
     let mut latencies = Latencies::begin()?;
     loop {

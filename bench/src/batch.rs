@@ -1,4 +1,4 @@
-//! A full recompute of a view, against plain SQL over the same events.
+//! Compares a full recompute of a view with plain SQL over the same events.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,12 +20,12 @@ mod aims;
 pub struct Options {
     pub purchases: Purchases,
     pub repeats: usize,
-    /// Of the peers.
+    /// Threads of the peers.
     pub threads: usize,
-    /// What peers may hold where nothing else is said, and what their processes may take.
+    /// Memory limit of the peers' engines where no other is given, and of their processes.
     pub peer_memory_bytes: u64,
     pub process_memory_bytes: u64,
-    /// How long a process may take.
+    /// The time limit of a process.
     pub timeout: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Default for Options {
 
 const STEPS: [Step; 2] = [("states", "the states are written"), ("publishing", "run published")];
 
-/// Measures, and compares all answers with each other. `folder` takes the data.
+/// Runs the benchmark and compares all answers with each other. The data goes to `folder`.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let purchases = &options.purchases;
@@ -81,7 +81,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     Ok(Report { benchmark: "batch".into(), question, context: context.end(), tables })
 }
 
-/// All contenders that are installed.
+/// All installed contenders.
 fn contenders(options: &Options, programs: &Programs) -> Vec<Contender> {
     let purchases = &options.purchases;
     let memory = [options.peer_memory_bytes, SMALL];
@@ -103,7 +103,7 @@ fn contenders(options: &Options, programs: &Programs) -> Vec<Contender> {
     all
 }
 
-/// DuckDB, building the states that a batch run keeps.
+/// The contender that builds the states that a batch run keeps.
 const DUCKDB_STATES: &str = "DuckDB, building the same states first";
 
 /// The smallest memory limit.

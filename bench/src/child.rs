@@ -1,22 +1,22 @@
-//! A process: its wall time, its processor time and the most memory it had: resident, and of its own.
+//! Runs a process and measures its wall time, its processor time, and its peak resident and private memory.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use types::{Error, Result};
 
-/// How often a process's memory is looked at. Of what is resident the kernel keeps the peak: only what is taken in its last moment is
-/// missed. Of what is its own it keeps none: a peak between two looks is missed.
+/// The interval at which a process's memory is sampled. The kernel keeps the peak of resident memory, so only what is
+/// allocated in its last moment is missed. It keeps no peak of private memory: a peak between two samples is missed.
 pub const POLL: Duration = Duration::from_millis(5);
 
-/// What a process may take.
+/// The limits of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub time: Duration,
     pub memory_bytes: u64,
 }
 
-/// What a process took.
+/// What a finished process used and printed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
     pub stdout: String,
@@ -25,14 +25,15 @@ pub struct Finished {
     pub used: Used,
 }
 
-/// What a process used, up to the last moment it was looked at.
+/// What a process used, up to the last sample.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Used {
-    /// User and system time of all its threads: what others take of the machine is not in it.
+    /// User and system time of all its threads; other processes on the machine do not count.
     pub processor_s: f64,
-    /// The most that was resident: also the pages of files that it maps. They are the page cache's, and can be taken back at any time.
+    /// Peak resident memory, with the pages of files that it maps. Those belong to the page cache and can be evicted at
+    /// any time.
     pub peak_bytes: u64,
-    /// The most memory of its own among it, as far as it was seen: anonymous and shared pages, which it alone gives back. The kernel
+    /// The sampled peak of its private memory: anonymous and shared pages, which only the process can free. The kernel
     /// keeps no peak of it.
     pub own_peak_bytes: u64,
 }
@@ -40,11 +41,11 @@ pub struct Used {
 /// Linux counts processor time in hundredths of a second.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Runs a command to its end. Errors: `Limit` when it passed its limits (it is killed then), `Internal` when it failed, with what it
-/// wrote.
+/// Runs a command to its end. Errors: `Limit` if it exceeded its limits (it is then killed), `Internal` with its output
+/// if it failed.
 pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // Files, not pipes: nobody reads while it runs.
+    // Files, not pipes: nothing reads while it runs.
     let (out, err) = (tempfile::NamedTempFile::new()?, tempfile::NamedTempFile::new()?);
     let began = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(out.reopen()?).stderr(err.reopen()?).spawn()?;
@@ -64,7 +65,7 @@ pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished> {
     Ok(Finished { stdout, stderr, wall, used })
 }
 
-/// What a process used so far; `None` when it is gone.
+/// What a process used so far; `None` if it has ended.
 pub fn used_by(process: u32) -> Option<Used> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let (peak_bytes, own_peak_bytes) = memory_in(&status)?;
@@ -72,12 +73,12 @@ pub fn used_by(process: u32) -> Option<Used> {
 }
 
 impl Used {
-    /// The processor time since then, and the peaks.
+    /// The processor time since `before`, and the peaks.
     pub fn since(self, before: Used) -> Used {
         Used { processor_s: self.processor_s - before.processor_s, ..self }
     }
 
-    /// What was seen before stays: a process that ends has no memory any more.
+    /// Keeps at least the values of `before`: a process that is ending has no memory any more.
     pub fn at_least(self, before: Used) -> Used {
         Used {
             processor_s: self.processor_s.max(before.processor_s),
@@ -87,7 +88,7 @@ impl Used {
     }
 }
 
-/// Waits for its end; answers what it used.
+/// Waits for the process to end; returns what it used.
 fn watch(child: &mut Child, began: Instant, limits: &Limits) -> Result<Used> {
     let mut used = Used::default();
     while child.try_wait()?.is_none() {
@@ -103,7 +104,8 @@ fn watch(child: &mut Child, began: Instant, limits: &Limits) -> Result<Used> {
     Ok(used)
 }
 
-/// The 14th and 15th field of `stat`: user and system time. The second one is a name in brackets, with anything in it.
+/// Processor time from the 14th and 15th field of `stat`: user and system time. The second field is a name in brackets,
+/// which may contain anything.
 fn processor_of(process: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -111,8 +113,8 @@ fn processor_of(process: u32) -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }
 
-/// The most bytes that were ever resident (VmHWM), and those that are its own now (RssAnon, and RssShmem, where files of a tmpfs are
-/// too), by the text of `status`. A process that ended has none.
+/// From the text of `status`: the peak resident bytes (VmHWM), and the current private bytes (RssAnon, and RssShmem,
+/// which includes files of a tmpfs). `None` for a process that has ended.
 fn memory_in(status: &str) -> Option<(u64, u64)> {
     let bytes = |name: &str| {
         let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -143,10 +145,10 @@ mod tests {
 
     #[test]
     fn memory_of_its_own_is_seen_without_what_it_maps() {
-        // A text that doubles: 64 MiB in the end.
+        // A text that doubles, up to 64 MiB.
         let grows = "x=0123456789abcdef; while [ ${#x} -lt 50000000 ]; do x=$x$x; done; sleep 0.1";
         let Used { peak_bytes, own_peak_bytes, .. } = run(&mut shell(grows), &LIMITS).unwrap().used;
-        // The program itself and its libraries are mapped.
+        // The program itself and its libraries are mapped, so they count as resident only.
         assert!(own_peak_bytes >= 50_000_000 && own_peak_bytes < peak_bytes, "own {own_peak_bytes}, peak {peak_bytes}");
     }
 

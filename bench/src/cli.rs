@@ -1,4 +1,4 @@
-//! The options of benchmarks, as the command line names them.
+//! The command-line options of the benchmarks.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! One question over the same events, asked of several: each is a process of its own, one after the other in every repeat, and all
-//! answers are compared with each other.
+//! Runs one query over the same events with several contenders, each in its own process, one at a time in every repeat,
+//! and compares all answers with each other.
 
 mod answer;
 mod contender;

@@ -1,4 +1,5 @@
-//! What events and keys cost in bytes stored, objects per hour and processor time, by numbers of both.
+//! Measures what events and keys cost in bytes stored, objects per hour and processor time, for several numbers of
+//! both.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,9 +23,9 @@ use stored::Stored;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub events: Vec<u64>,
-    /// The first with every number of events, the others with the last.
+    /// The first is combined with every number of events, the others with the last.
     pub keys: Vec<u64>,
-    /// How long one process may take.
+    /// The time limit of one process.
     pub timeout: Duration,
 }
 
@@ -37,7 +38,7 @@ impl Default for Options {
 const AGGREGATES: usize = 5;
 const MEMORY: u64 = 14 << 30;
 
-/// One number of events and of keys.
+/// One combination of a number of events and a number of keys.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     payments: Payments,
@@ -51,7 +52,7 @@ struct Outcome {
     stored: Stored,
 }
 
-/// Measures, and compares every answer with the truth. `folder` takes the data.
+/// Runs the benchmark and compares every answer with the truth. The data goes to `folder`.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let mut outcomes = Vec::new();

@@ -1,5 +1,5 @@
-//! Generated events: each a function of its stream and its number, so that every peer gets the same ones, and any part of them can be
-//! told by itself.
+//! Generated events. Each is a function of its stream and its number, so that every peer gets the same ones, and any
+//! part of them can be generated separately.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ pub trait Events: Clone + Send + Sync + 'static {
     /// The streams' names, and how many events each has. A stream's topic has its name.
     fn streams(&self) -> Vec<(&'static str, u64)>;
 
-    /// When the event of this number is: later the greater it is.
+    /// The time of the event with this number; it increases with the number.
     fn time(&self, stream: &str, number: u64) -> Micros;
 
-    /// A column of the stream, of the events of these numbers. `None`: it has no such.
+    /// The column's values for the events with these numbers. `None` if the stream has no such column.
     fn column(&self, stream: &str, name: &str, numbers: &[u64]) -> Option<ArrayRef>;
 
     /// The newest event's time: `t` of an answer by the event clock.
@@ -41,7 +41,7 @@ pub trait Events: Clone + Send + Sync + 'static {
     }
 }
 
-/// One of this many, by a hash; with a skew above 1 the first ones come up more often.
+/// Returns a number below `of`, chosen by a hash. With a skew above 1 small numbers are more frequent.
 pub(crate) fn skewed(of: u64, hash: u64, skew: f64) -> u64 {
     let unit = (hash >> 11) as f64 / (1u64 << 53) as f64;
     ((unit.powf(skew) * of as f64) as u64).min(of.saturating_sub(1))
@@ -59,7 +59,7 @@ pub(crate) fn times(micros: impl IntoIterator<Item = Micros>) -> ArrayRef {
     Arc::new(TimestampMicrosecondArray::from_iter_values(micros).with_timezone("UTC"))
 }
 
-/// A column that its stream has.
+/// Returns a column that its stream must have.
 pub(crate) fn column_of(events: &impl Events, stream: &str, name: &str, numbers: &[u64]) -> Result<ArrayRef> {
     let no_such = || Error::internal("a stream has a column that is not generated").with("stream", stream).with("column", name);
     events.column(stream, name, numbers).ok_or_else(no_such)

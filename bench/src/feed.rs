@@ -1,4 +1,4 @@
-//! Events that arrive while something is asked: appended to the log at a rate, from this process.
+//! Appends events to the log at a given rate from this process, while something else is measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use types::Result;
 
 const TICK: Duration = Duration::from_millis(20);
-/// Until it is under way.
+/// The time after which the feed counts as running.
 const BEGINNING: Duration = Duration::from_millis(500);
 
-/// Where events come from.
+/// A source of events.
 pub trait Source: Send + 'static {
     /// The next `count` records, with the topic of each part.
     fn take(&mut self, count: u64) -> Vec<(String, Vec<NewRecord>)>;
@@ -35,7 +35,7 @@ pub struct Fed {
 }
 
 impl Feed {
-    /// Begins, and waits until it is under way.
+    /// Starts the feed, and waits until it runs.
     pub async fn start(log: Arc<dyn Log>, source: impl Source, rate: u64) -> Result<Feed> {
         let appended = Arc::new(AtomicU64::new(0));
         let stop = CancellationToken::new();
@@ -45,19 +45,19 @@ impl Feed {
         Ok(Feed { appended, began: Instant::now(), before, stop, task })
     }
 
-    /// All that is in the log by now, and acknowledged.
+    /// The number of acknowledged events so far.
     pub fn appended(&self) -> u64 {
         self.appended.load(Ordering::Relaxed)
     }
 
-    /// Ends; answers how many it appended.
+    /// Stops the feed; returns how many events it appended.
     pub async fn stop(self) -> Result<u64> {
         self.stop.cancel();
         self.task.await??;
         Ok(self.appended.load(Ordering::Relaxed))
     }
 
-    /// Ends; `from` and `to` are how many events answers counted, and when.
+    /// Stops the feed. `from` and `to` are how many events answers counted, and when.
     pub async fn finish(self, from: (u64, Instant), to: (u64, Instant)) -> Result<Fed> {
         let appended_per_second = (self.appended() - self.before) as f64 / self.began.elapsed().as_secs_f64();
         self.stop().await?;
@@ -71,7 +71,7 @@ async fn append(log: Arc<dyn Log>, mut source: impl Source, rate: u64, appended:
     let mut made = 0u64;
     while !stop.is_cancelled() {
         let due = (began.elapsed().as_secs_f64() * rate as f64) as u64;
-        // What is late is made up for, a tick's worth at a time.
+        // A delay is made up for, one tick's worth at a time.
         let now = due.saturating_sub(made).min(rate.div_ceil(10));
         for (topic, records) in source.take(now) {
             let count = records.len() as u64;

@@ -1,4 +1,5 @@
-//! How soon an event counts: from its acknowledgement to the first lookup that has it, in one `basestream up`, while others arrive.
+//! Measures how soon an event counts: from its acknowledgement to the first lookup that includes it, in one `basestream
+//! up`, while others arrive.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,13 +40,13 @@ impl Default for Options {
     }
 }
 
-/// The aim: the greatest p99, in milliseconds.
+/// The aim: the highest p99, in milliseconds.
 const AIM_MS: f64 = 250.0;
 const AGGREGATES: usize = 5;
 const ASKED: Asked = Asked { view: VIEW, key: "account_id", value: "events_1h" };
 /// How long events arrive before the measurement starts, as a share of a stretch.
 const WARM_UP: f64 = 0.2;
-/// How long counting may take after the last event.
+/// The longest time until everything is counted after the last event.
 const CATCH_UP: Duration = Duration::from_secs(120);
 
 /// What was measured at one rate.
@@ -59,7 +60,8 @@ struct Outcome {
     seconds: f64,
 }
 
-/// Measures, and checks that every event is counted once at the end. `folder` takes the installations, one at a time.
+/// Runs the benchmark, and checks that every event is counted once at the end. The installations go to `folder`, one at
+/// a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let (mut outcomes, mut left_out) = (Vec::new(), Vec::new());
@@ -111,7 +113,7 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
     Ok(Outcome { source: source.clone(), rate, stretches, arrived_per_second, counted_per_second, used, seconds })
 }
 
-/// Every event that arrived is counted once, those that were probed with among them.
+/// Checks that every event that arrived is counted once, probes included.
 async fn check(http: &Http, project: &Project, programs: &Programs, layer: Layer, arrived: &Payments, probes: u64) -> Result<()> {
     let began = Instant::now();
     let expected = arrived.records + probes;

@@ -1,4 +1,4 @@
-//! Two streams: users open accounts on devices, and log in from devices.
+//! Generates two streams: users open accounts on devices, and log in from devices.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct Event {
     pub device: u64,
 }
 
-/// How many of what, and how they meet.
+/// The sizes of a graph, and how its users and devices are connected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Graph {
     pub seed: u64,
@@ -33,11 +33,11 @@ pub struct Graph {
     pub devices: u64,
     pub accounts: u64,
     pub logins: u64,
-    /// 1 is uniform; above it the first users and devices have more of the events.
+    /// 1 is uniform; with a greater value the first users and devices have more of the events.
     pub skew: f64,
     /// How many devices each user logs in from; 0: from any device each time.
     pub devices_per_user: u64,
-    /// How long before [`END`] the first account, and the first login, is.
+    /// How many days before [`END`] the first account and the first login are.
     pub account_days: i64,
     pub login_days: i64,
 }
@@ -45,7 +45,7 @@ pub struct Graph {
 impl Stream {
     pub const BOTH: [Stream; 2] = [Stream::Account, Stream::Login];
 
-    /// Its name, its topic's and its table's.
+    /// The name of the stream, its topic and its table.
     pub fn name(self) -> &'static str {
         match self {
             Stream::Account => "create_account",
@@ -59,7 +59,7 @@ impl Stream {
 }
 
 impl Event {
-    /// As a producer sends it. Of different ids are different events.
+    /// The record as a producer sends it. Events with different ids are different events.
     pub fn record(&self, id: &str) -> NewRecord {
         let (ts, user, device) = (format_timestamp(self.ts), user_text(self.user), device_text(self.device));
         let value = format!(r#"{{"event_id":"{id}","ts":"{ts}","user_id":"{user}","device_id":"{device}"}}"#);
@@ -68,7 +68,8 @@ impl Event {
 }
 
 impl Graph {
-    /// As many events of each kind as give every device `degree` accounts, and every user logins from `degree` devices, on average.
+    /// A graph with as many events of each kind as give every device `degree` accounts, and every user logins from
+    /// `degree` devices, on average.
     pub fn of_degree(degree: u64, devices: u64) -> Graph {
         let events = devices * degree;
         Graph {
@@ -91,7 +92,7 @@ impl Graph {
         }
     }
 
-    /// The event of this number, in the order of time.
+    /// The event with this number, in time order.
     pub fn event(&self, stream: Stream, number: u64) -> Event {
         let (tag, days) = match stream {
             Stream::Account => (1, self.account_days),
@@ -111,12 +112,12 @@ impl Graph {
         Event { ts: END - (span - into) as Micros, user, device }
     }
 
-    /// A key to look up: uniformly chosen among the devices.
+    /// A key to look up, uniformly chosen among the devices.
     pub fn device(&self, nth: u64) -> u64 {
         self.pick(nth, self.devices)
     }
 
-    /// One of this many, uniformly chosen.
+    /// Returns a number below `of`, uniformly chosen.
     pub fn pick(&self, nth: u64, of: u64) -> u64 {
         mix(self.seed ^ 0x5eed, nth) % of.max(1)
     }

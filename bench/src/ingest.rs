@@ -1,4 +1,5 @@
-//! Events per second through the speed layer: from a filled topic to committed checkpoints, by the real binary in its own process.
+//! Measures events per second through the speed layer: from a filled topic to committed checkpoints, by the real binary
+//! in its own process.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,9 +27,10 @@ pub struct Options {
     /// `embedded`, `kafka`.
     pub sources: Vec<String>,
     pub repeats: usize,
-    /// Numbers of events, read from the first source, that show that ingest is linear and its memory bounded. Empty: not measured.
+    /// Numbers of events, read from the first source, that show whether ingest is linear and its memory bounded. Empty:
+    /// not measured.
     pub sizes: Vec<u64>,
-    /// How long one process may take.
+    /// The time limit of one process.
     pub timeout: Duration,
 }
 
@@ -46,7 +48,7 @@ impl Default for Options {
     }
 }
 
-/// The aim: events per second at five aggregates and 100 thousand keys.
+/// The aim: events per second with five aggregates and 100 thousand keys.
 const AIM_PER_SECOND: f64 = 700_000.0;
 const AIM_AGGREGATES: usize = 5;
 const AIM_KEYS: u64 = 100_000;
@@ -54,15 +56,15 @@ const AIM_KEYS: u64 = 100_000;
 /// Streams that declare only what the view reads, as a Flink job does: with and without the raw records.
 const LESS: [Kept; 2] = [Kept { all_columns: false, raw: true }, Kept { all_columns: false, raw: false }];
 
-/// Who reads a topic.
+/// A contender that reads a topic.
 #[derive(Debug, Clone)]
 enum Contender {
     Speed(Kept),
-    /// Of Kafka, with five aggregates.
+    /// Reads from Kafka, with five aggregates.
     Flink(Flink),
 }
 
-/// What was measured of one contender on one topic.
+/// The measurements of one contender on one topic.
 #[derive(Debug)]
 struct Outcome {
     contender: Contender,
@@ -74,7 +76,7 @@ struct Outcome {
     failure: Option<Error>,
 }
 
-/// What all work on.
+/// What all contenders share.
 struct Site<'a> {
     programs: &'a Programs,
     folder: &'a Path,
@@ -82,7 +84,7 @@ struct Site<'a> {
     timeout: Duration,
 }
 
-/// Measures, and compares every answer with the truth. `folder` takes the data.
+/// Runs the benchmark and compares every answer with the truth. The data goes to `folder`.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     check(options)?;
     let mut context = Context::begin(command, programs);
@@ -139,7 +141,7 @@ fn check(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Fills a topic and has it read repeatedly, in turns. A peer that fails once is not run again.
+/// Fills a topic and has each contender read it repeatedly, in turns. A peer that fails once is not run again.
 async fn of_topic(site: &Site<'_>, source: &Source, payments: Payments, contenders: &[(Contender, usize)]) -> Result<Vec<Outcome>> {
     let log = site.folder.join("log");
     let topic = source.fill(&log, payments).await?;

@@ -1,8 +1,8 @@
-//! A real installation in a folder: definitions applied, and generated events in its archive.
+//! Creates a real installation in a folder, with applied definitions and generated events in its archive.
 //!
-//! The events are not sent through the log: at 22 million that takes longer than what is measured. They are written by the archive's
-//! own writer and committed as checkpoints, as a worker does it, to partitions that lie behind those of the log. So the log is
-//! empty, and a worker that comes later begins at its start.
+//! The events do not pass through the log: at 22 million that takes longer than the measurement. The archive's own
+//! writer writes them, and they are committed as checkpoints, as a worker does it, to partitions numbered after those
+//! of the log. So the log is empty, and a worker that starts later begins at its start.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,26 +28,26 @@ use uuid::Uuid;
 use crate::events::Events;
 use crate::rows;
 
-/// Partitions of the log, and as many behind them that are in the archive alone.
+/// The number of partitions of the log. As many follow that are in the archive only.
 const PARTITIONS: u64 = 4;
 /// Events of one checkpoint: about what a worker collects in `speed.checkpoint_bytes`.
 const CHECKPOINT_EVENTS: u64 = 1_000_000;
-/// Where the defaults of the settings put the catalog and the snapshots, and the end of the name of the catalog's copy.
+/// The default paths of the catalog and the snapshots, and the suffix of the name of the catalog's copy.
 const CATALOG: &str = "data/catalog.db";
 const SNAPSHOTS: &str = "data/storage/snapshots";
 const KEPT: &str = "kept";
-/// Files that are made at once.
+/// The number of files that are written concurrently.
 const AT_ONCE: usize = 2;
 
 pub struct Installed {
     pub folder: PathBuf,
-    /// Where `up` answers HTTP.
+    /// The address at which `up` serves HTTP.
     pub http: String,
     pub installation: Installation,
 }
 
 impl Installed {
-    /// Makes a project of these events' streams and views in an empty folder, and applies its definitions.
+    /// Creates a project with these events' streams and views in an empty folder, and applies its definitions.
     pub async fn create(folder: &Path, events: &impl Events) -> Result<Installed> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
         let config = format!("[log]\npartitions = {PARTITIONS}\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n");
@@ -66,7 +66,7 @@ impl Installed {
         self.folder.join(FILE_NAME)
     }
 
-    /// Lets go of it, as it is now: every run can begin here.
+    /// Closes the installation and keeps its current state, so that every run can begin from it.
     pub async fn close(self) -> Result<Pristine> {
         self.installation.close().await;
         let catalog = self.folder.join(CATALOG);
@@ -90,7 +90,7 @@ impl Installed {
         Ok(())
     }
 
-    /// The archive file of a run of events, and what commits it.
+    /// Writes a range of events to an archive file; returns the checkpoint that commits it.
     async fn checkpoint(
         &self,
         events: impl Events,
@@ -139,7 +139,7 @@ pub struct Pristine {
 }
 
 impl Pristine {
-    /// Forgets all runs since: the next one is a first one.
+    /// Discards all runs since, so that the next run is a first one.
     pub fn restore(&self) -> Result<()> {
         let catalog = self.folder.join(CATALOG);
         for gone in [catalog.clone(), catalog.with_extension("db-wal"), catalog.with_extension("db-shm")] {
@@ -190,7 +190,7 @@ pub fn plain_files(stream: &str, folder: &Path) -> String {
 
 fn write_plain(events: &impl Events, stream: &str, schema: &SchemaRef, numbers: std::ops::Range<u64>, path: &Path) -> Result<()> {
     let level = ZstdLevel::try_new(1).unwrap_or_default();
-    // Row groups of DuckDB's own size, compressed as the archive is.
+    // Row groups of DuckDB's default size, compressed like the archive.
     let properties =
         WriterProperties::builder().set_compression(Compression::ZSTD(level)).set_max_row_group_row_count(Some(122_880)).build();
     let file = std::fs::File::create(path)?;
@@ -200,7 +200,7 @@ fn write_plain(events: &impl Events, stream: &str, schema: &SchemaRef, numbers: 
     Ok(())
 }
 
-/// Runs of events, each of one checkpoint.
+/// Splits the events into ranges, one per checkpoint.
 fn chunks(events: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     (0..events.div_ceil(CHECKPOINT_EVENTS)).map(move |chunk| chunk * CHECKPOINT_EVENTS..((chunk + 1) * CHECKPOINT_EVENTS).min(events))
 }

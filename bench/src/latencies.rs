@@ -1,4 +1,4 @@
-//! How long single answers took: percentiles by HdrHistogram, to three digits.
+//! Records the latencies of single answers; percentiles by HdrHistogram, to three digits.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use types::{Error, Result};
 use crate::report::{Figure, verdict};
 use crate::spread::Spread;
 
-/// What takes longer counts as this.
+/// Longer durations are recorded as this.
 const LONGEST_NS: u64 = 600_000_000_000;
 
 /// The durations of one stretch of measuring.
@@ -31,7 +31,7 @@ impl Latencies {
         self.lasted = self.began.elapsed();
     }
 
-    /// What another client measured in the same stretch.
+    /// Adds what another client measured in the same stretch.
     pub fn add_all(&mut self, other: &Latencies) -> Result<()> {
         self.lasted = self.lasted.max(other.lasted);
         self.nanoseconds.add(&other.nanoseconds).map_err(|error| Error::internal(format!("histograms do not add up: {error}")))
@@ -72,12 +72,12 @@ pub fn per_second(stretches: &[Latencies]) -> Option<Spread> {
     Spread::of(stretches.iter().map(Latencies::per_second))
 }
 
-/// The middle of the stretches' percentiles, in milliseconds.
+/// The median of the stretches' percentiles, in milliseconds.
 pub fn median_of(stretches: &[Latencies], quantile: f64) -> Option<f64> {
     Spread::of(stretches.iter().map(|one| one.milliseconds(quantile))).map(|spread| spread.median)
 }
 
-/// The most milliseconds that a middle p99 may have, and whether it is met.
+/// The aim for the median p99, in milliseconds, and whether it is met.
 pub fn aim(stretches: &[Latencies], most_ms: f64) -> Figure {
     median_of(stretches, 0.99).map_or(Figure::Absent, |p99| Figure::text(format!("{most_ms}: {}", verdict(p99 <= most_ms))))
 }

@@ -1,5 +1,5 @@
-//! `basestream speed` or `up` as a process that is measured: its processor time and memory, when it has nothing to do, and what its
-//! log tells.
+//! Runs `basestream speed` or `up` as a measured process: its processor time and memory, when it is idle, and what it
+//! logs.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use crate::Programs;
 use crate::child::{self, Used};
 
 const POLL: Duration = Duration::from_millis(10);
-/// It has nothing to do when for so long none of its threads waited for a disk, and all together worked less than this share.
+/// A process is idle if for this long none of its threads waited for a disk, and together they used less than this
+/// share of a core.
 const QUIET: Duration = Duration::from_secs(1);
 const QUIET_SHARE: f64 = 0.05;
 const READY: Duration = Duration::from_secs(300);
@@ -39,26 +40,26 @@ pub struct Line {
 pub struct Fields {
     #[serde(default)]
     pub message: String,
-    /// Of a checkpoint.
+    /// The duration of a checkpoint.
     pub seconds: Option<f64>,
 }
 
-/// A process that ended in order.
+/// A process that exited normally.
 #[derive(Debug)]
 pub struct Ended {
     pub used: Used,
-    /// When it was told to.
+    /// When it was asked to stop.
     pub told_at: DateTime<Utc>,
     pub lines: Vec<Line>,
 }
 
 impl Layer {
-    /// Starts a command of the real binary. Its log, with every checkpoint, goes to a file of the folder.
+    /// Starts a command of the real binary. Its log, with every checkpoint, goes to a file in `folder`.
     pub fn start(programs: &Programs, command: &str, config: &Path, folder: &Path) -> Result<Layer> {
         Layer::start_with(programs, command, config, folder, &[])
     }
 
-    /// The same with variables of its environment.
+    /// The same, with environment variables.
     pub fn start_with(programs: &Programs, command: &str, config: &Path, folder: &Path, variables: &[(&str, &OsStr)]) -> Result<Layer> {
         let log = folder.join(format!("{command}.log"));
         let mut process = Command::new(&programs.basestream);
@@ -70,7 +71,7 @@ impl Layer {
         Ok(Layer { child, log, used: Used::default() })
     }
 
-    /// Starts `up`, and waits until it is ready to answer at an address.
+    /// Starts `up`, and waits until it is ready at an address.
     pub async fn up(programs: &Programs, config: &Path, folder: &Path, http: &str) -> Result<Layer> {
         let mut layer = Layer::start(programs, "up", config, folder)?;
         let (began, ready) = (Instant::now(), format!("http://{http}/readyz"));
@@ -80,7 +81,7 @@ impl Layer {
         Ok(layer)
     }
 
-    /// Waits for a line of its log, and answers it.
+    /// Waits for a line of its log, and returns it.
     pub async fn wait_for(&mut self, message: &str, limit: Duration) -> Result<Line> {
         let began = Instant::now();
         loop {
@@ -91,7 +92,7 @@ impl Layer {
         }
     }
 
-    /// Waits until it has nothing to do, and answers since when.
+    /// Waits until it is idle, and returns since when.
     pub async fn wait_until_quiet(&mut self, limit: Duration) -> Result<DateTime<Utc>> {
         let began = Instant::now();
         let (mut since, mut worked) = (Instant::now(), worked_of(self.child.id()));
@@ -108,7 +109,7 @@ impl Layer {
         Ok(quiet_since)
     }
 
-    /// SIGTERM, and its end.
+    /// Sends SIGTERM, and waits until it exits.
     pub async fn stop(mut self) -> Result<Ended> {
         let told_at = Utc::now();
         Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status()?;
@@ -124,7 +125,7 @@ impl Layer {
         }
     }
 
-    /// An error where it ended by itself.
+    /// Errors if it has exited by itself.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             Some(_) => Err(self.failed("it ended by itself")),
@@ -164,7 +165,7 @@ impl Drop for Layer {
     }
 }
 
-/// Processor time of all threads that live: finer than what `stat` counts.
+/// Processor time of all live threads, at a finer resolution than `stat`.
 fn worked_of(process: u32) -> Duration {
     let nanoseconds =
         |task: PathBuf| -> Option<u64> { std::fs::read_to_string(task.join("schedstat")).ok()?.split(' ').next()?.parse().ok() };

@@ -1,10 +1,12 @@
-//! Benchmarks: what a question costs here, and what it costs a peer, in one run on one machine and on the same data.
+//! Benchmarks: what a query costs here and what it costs a peer, measured in one run on one machine and on the same
+//! data.
 //!
 //! ```text
 //! events --rows--> an installation's archive, and plain Parquet for the peers --> children, measured --> report
 //! ```
 //!
-//! Each benchmark is one function from options to a [`Report`]; `bench` is its command line, `bench/run` runs all of them.
+//! Each benchmark is one function from options to a [`Report`]. `bench` is the command line, `bench/run` runs all
+//! benchmarks.
 
 pub mod asking;
 pub mod batch;

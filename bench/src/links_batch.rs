@@ -1,4 +1,5 @@
-//! The whole answer of a linked view over all events: by plain SQL elsewhere, by plain SQL here, and by a batch run.
+//! Computes the whole answer of a linked view over all events: by plain SQL in a peer, by plain SQL here, and by a
+//! batch run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,19 +19,19 @@ use crate::report::{Report, Table, at_most};
 use crate::view::{Dialect, VALUES, VIEW, Windows, edges_select, plain_select};
 
 const STEPS: [Step; 3] = [("edges", "the states are written"), ("join", "the join is written"), ("publishing", "run published")];
-/// The aim: a run's own memory relative to its limit.
+/// The aim: a run's private memory relative to its limit.
 const MOST_OF_LIMIT: f64 = 1.0;
 
 #[derive(Debug, Clone)]
 pub struct Options {
     pub graph: Graph,
     pub repeats: usize,
-    /// Of the peers.
+    /// Threads of the peers.
     pub threads: usize,
-    /// The default memory limit of peers, and what their processes may take.
+    /// The default memory limit of the peers' engines, and the limit of their processes.
     pub peer_memory_bytes: u64,
     pub process_memory_bytes: u64,
-    /// How long a process may take.
+    /// The time limit of a process.
     pub timeout: Duration,
 }
 
@@ -63,7 +64,7 @@ pub fn graph(scale: f64) -> Graph {
     }
 }
 
-/// Measures, and compares all answers with each other. `folder` takes the data.
+/// Runs the benchmark and compares all answers with each other. The data goes to `folder`.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let parquet = folder.join("parquet");
@@ -96,7 +97,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     Ok(Report { benchmark: "links-batch".into(), question, context: context.end(), tables })
 }
 
-/// All contenders that are installed. The run after a run carries the join's rows over.
+/// All installed contenders. A second run carries the join's rows over.
 fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
     let windows = Windows::at(options.graph.newest());
     let peers = options.peer_memory_bytes;
@@ -115,7 +116,7 @@ fn contenders(options: &Options, duckdb: bool) -> Vec<Contender> {
     all
 }
 
-/// Adds a column: whether runs keep their limit. The edge files that they map belong to the page cache.
+/// Adds a column: whether runs stay within their limit. The edge files that they map belong to the page cache.
 fn add_aim(table: &mut Table, outcomes: &[Outcome]) {
     table.columns.push(format!("own peak / limit, aim {MOST_OF_LIMIT:.1}"));
     for (row, outcome) in table.rows.iter_mut().zip(outcomes) {

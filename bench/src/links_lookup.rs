@@ -1,5 +1,5 @@
-//! Point lookups of a linked view, over graphs of several degrees: in process as `lookup` does, and over HTTP; idle, and while events
-//! arrive. For one degree, also how soon a new link counts.
+//! Measures point lookups of a linked view over graphs of several degrees: in process like `lookup`, and over HTTP;
+//! idle, and while events arrive. For one degree it also measures how soon a new link counts.
 
 use std::path::Path;
 
@@ -28,13 +28,13 @@ use again::Again;
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Of both hops.
+    /// The degree of both hops.
     pub degrees: Vec<u64>,
     pub devices: u64,
     /// How long each stretch of measuring lasts, and how many there are.
     pub seconds: f64,
     pub repeats: usize,
-    /// Events per second that arrive in the second half; 0 leaves it out.
+    /// Events per second that arrive in the second half; 0 skips it.
     pub rate: u64,
     /// Keys whose answers are compared with the graph.
     pub checked: u64,
@@ -46,7 +46,7 @@ impl Default for Options {
     }
 }
 
-/// The aims, by degree: the greatest p99, in milliseconds.
+/// The aims, by degree: the highest p99, in milliseconds.
 const AIMS_MS: [(u64, f64); 2] = [(30, 1.0), (100, 5.0)];
 
 struct Tables {
@@ -55,7 +55,7 @@ struct Tables {
     new_links: Table,
 }
 
-/// Measures. `folder` takes the installations, one at a time.
+/// Runs the benchmark. The installations go to `folder`, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let mut tables = Tables { lookups: lookup_table(options), sizes: size_table(), new_links: new_link::table(options) };
@@ -138,7 +138,7 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
     Ok(())
 }
 
-/// The layers of one process, as `up` has them, asked in process.
+/// Runs the layers of `up` within this process, and looks up in process.
 async fn while_events_arrive(installation: &Installation, stretches: Stretches, graph: Graph, rate: u64) -> Result<(Vec<Latencies>, Fed)> {
     let layers = Within::start(installation).await?;
     let feed = Feed::start(installation.log.clone(), Again { graph, number: 2, next: 0 }, rate).await?;
@@ -172,7 +172,7 @@ fn row(degree: u64, asked: &str, meanwhile: &str, stretches: &[Latencies], fed: 
     row
 }
 
-/// At which events arrived, and at which they were counted.
+/// The rate at which events arrived, and the rate at which they were counted.
 fn rates(fed: Option<&Fed>) -> [Figure; 2] {
     let rate = |of: fn(&Fed) -> f64| fed.map_or(Figure::Absent, |fed| Figure::per_second(Spread::of([of(fed)])));
     [rate(|fed| fed.appended_per_second), rate(|fed| fed.counted_per_second)]

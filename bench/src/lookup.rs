@@ -1,5 +1,5 @@
-//! Point lookups of views over windows: in process and over HTTP, alone and while events arrive and batch runs, against Redis and
-//! PostgreSQL with the final rows.
+//! Measures point lookups of views over windows: in process and over HTTP, idle and while events arrive and batch runs,
+//! against Redis and PostgreSQL with the final rows.
 
 use std::path::Path;
 
@@ -36,21 +36,21 @@ use table::{Asked, Row};
 pub struct Options {
     pub cases: Vec<Case>,
     pub events_per_key: u64,
-    /// Of HTTP and of the peers; in process there is one for each core.
+    /// Clients over HTTP and of the peers; in process there is one per core.
     pub clients: usize,
-    /// Keys in one request where they are asked together.
+    /// Keys per request in the measurement of many keys.
     pub batch: usize,
     /// How long each stretch of measuring lasts, and how many there are.
     pub seconds: f64,
     pub repeats: usize,
-    /// Events per second that arrive in the second half; 0 leaves it out.
+    /// Events per second that arrive in the second half; 0 skips it.
     pub rate: u64,
     /// Keys whose answers are compared with the events.
     pub checked: u64,
-    /// Of the table over windows; 0 events leave it out.
+    /// Keys and events of the table by window; 0 events skip it.
     pub window_keys: u64,
     pub window_events: u64,
-    /// PostgreSQL's address, where there is one.
+    /// PostgreSQL's address, if there is one.
     pub postgres: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl Options {
     }
 }
 
-/// Measures. `folder` takes the installations and the peers' data, one after the other.
+/// Runs the benchmark. The installations and the peers' data go to `folder`, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let mut context = Context::begin(command, programs);
     context.versions.extend(redis::version().map(|version| ("redis".to_owned(), version)));
@@ -152,7 +152,7 @@ async fn measure(options: &Options, case: Case, programs: &Programs, folder: &Pa
     Ok(())
 }
 
-/// Those that are there, with the final rows as they were before anything arrived.
+/// The available peers, with the final rows as of before any events arrived.
 async fn peers(
     options: &Options,
     asking: &Ask,

@@ -1,4 +1,4 @@
-//! What a figure was measured on, and with what.
+//! Describes the machine and the versions that a figure was measured on.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,13 +16,13 @@ pub struct Context {
     pub command: String,
     pub machine: BTreeMap<String, String>,
     pub versions: BTreeMap<String, String>,
-    /// The load averages over a minute before and after: what else ran.
+    /// The one-minute load averages before and after, which show what else ran.
     pub load_before: f64,
     pub load_after: f64,
 }
 
 impl Context {
-    /// To be taken before anything is measured.
+    /// Must be called before anything is measured.
     pub fn begin(command: &str, programs: &Programs) -> Context {
         let load = load();
         Context {
@@ -85,7 +85,7 @@ fn versions(programs: &Programs) -> BTreeMap<String, String> {
     versions
 }
 
-/// The load average over a minute; 0 if it is unknown.
+/// The one-minute load average; 0 if it is unknown.
 fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default()

@@ -56,7 +56,7 @@ enum Command {
     ScanOnce { question: PathBuf },
 }
 
-/// What every benchmark takes.
+/// Options of every benchmark.
 #[derive(Debug, Args)]
 struct Common {
     /// Also write the report here
@@ -198,7 +198,7 @@ async fn run(cli: Cli) -> Result<()> {
     }
 }
 
-/// The folder, and what deletes it where it is a temporary one.
+/// Returns the folder, and a guard that deletes it if it is temporary.
 fn folder(common: &Common) -> Result<(PathBuf, Option<tempfile::TempDir>)> {
     if let Some(folder) = &common.folder {
         std::fs::create_dir_all(folder)?;

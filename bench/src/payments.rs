@@ -1,5 +1,5 @@
-//! A payment stream as JSON, and a view over it with any number of aggregates. A record is a function of its number, so that every
-//! contender gets the same ones, and the right answer is told by a loop.
+//! Generates a payment stream as JSON, and a view over it with any number of aggregates. A record is a function of its
+//! number, so that every contender gets the same ones, and a loop computes the expected answer.
 
 use bytes::Bytes;
 use engine::events::format_timestamp;
@@ -23,26 +23,26 @@ pub const VIEW: &str = "account_velocity";
 const FIRST: Micros = 1_769_904_000_000_000;
 /// 20,000 events in a second of event time.
 const APART: Micros = 50;
-/// The last of each group of this many records repeats an earlier one, at this distance.
+/// The last of each group of this many records repeats an earlier one, the second number of records before it.
 const REPEAT_EVERY: u64 = 1_000;
 const REPEATED: u64 = 500;
-/// What the window of the view holds: more are refused.
+/// The capacity of the view's window: more events are refused.
 pub const MOST_EVENTS: u64 = (3_600_000_000 / APART) as u64;
 
-/// A number of records, about a number of equally likely accounts.
+/// A number of records, over a number of equally likely accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payments {
     pub records: u64,
     pub accounts: u64,
 }
 
-/// What a view over all of them must answer.
+/// The expected answer of a view over all records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truth {
     pub events: u64,
     pub duplicates: u64,
     pub cents: u64,
-    /// For who counts every record.
+    /// For a contender that counts every record.
     pub cents_with_duplicates: u64,
 }
 
@@ -55,7 +55,7 @@ pub struct Payment {
 }
 
 impl Payments {
-    /// The payment that a record is of.
+    /// The payment in a record.
     pub fn payment(&self, record: u64) -> Payment {
         let number = if is_repeat(record) { record - REPEATED } else { record };
         let hash = mix(11, number);
@@ -66,7 +66,7 @@ impl Payments {
         self.payment(record).record()
     }
 
-    /// A payment that is none of the records', of an account that has no other.
+    /// A payment that is in none of the records, of an account that has no other payment.
     pub fn probe(&self, nth: u64) -> Payment {
         let number = self.records + nth;
         Payment { number, hash: mix(11, number), account: self.accounts + nth }
@@ -140,10 +140,10 @@ pub fn account_text(account: u64) -> String {
     format!("a{account:08}")
 }
 
-/// What the stream declares of a payment, and whether the archive holds each record's text too (as it does where nothing is said).
+/// What the stream declares of a payment, and whether the archive also holds each record's text (the default).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// Every member, or the id and the three that five aggregates read.
+    /// Every member, or only the id and the three that five aggregates read.
     pub all_columns: bool,
     pub raw: bool,
 }
@@ -152,7 +152,7 @@ impl Kept {
     pub const EVERYTHING: Kept = Kept { all_columns: true, raw: true };
 }
 
-/// The stream over a topic.
+/// The definition of the stream over a topic.
 pub fn stream_sql(topic: &str, kept: Kept) -> String {
     let others = match kept.all_columns {
         true => {
@@ -176,7 +176,7 @@ const FILTERS: [(&str, &str); 4] =
     [("", ""), ("declined_", "status = 'declined'"), ("online_", "channel = 'online'"), ("abroad_", "country <> card_country")];
 pub const MOST_AGGREGATES: usize = FUNCTIONS.len() * FILTERS.len();
 
-/// The view, with this many aggregates per account and minute: the count first and the sum second.
+/// The definition of the view, with this many aggregates per account and minute: the count first and the sum second.
 pub fn view_sql(aggregates: usize) -> String {
     let all = FILTERS.iter().flat_map(|(prefix, filter)| {
         FUNCTIONS.iter().map(move |(name, function)| match filter.is_empty() {

@@ -1,4 +1,4 @@
-//! Events of a key of their own, sent, and asked for until they count.
+//! Sends events with new keys and queries each key until its event counts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,21 +15,22 @@ use crate::asking::Stretches;
 use crate::events::mix;
 use crate::latencies::Latencies;
 
-/// How long until the same probe is asked for again: at least this, and this share of how long it was waited for.
+/// The interval between two queries for the same probe: at least this, and at least this share of the time waited so
+/// far.
 const ASK_AGAIN: Duration = Duration::from_millis(1);
 const ASK_AGAIN_SHARE: f64 = 0.05;
 const GIVE_UP: Duration = Duration::from_secs(60);
 
-/// Events that come one after the other, each when the one before it is acknowledged.
+/// Events that are sent in order, each after the previous one is acknowledged.
 #[derive(Debug, Clone)]
 pub struct Probe {
-    /// Each with where it goes: a stream of `up`, or a topic of the log.
+    /// Each record with its destination: a stream of `up`, or a topic of the log.
     pub sends: Vec<(String, NewRecord)>,
-    /// Whose row counts them.
+    /// The key whose row counts them.
     pub key: String,
 }
 
-/// What is asked: a view's value that is 0 until a key's probe counts, and 1 then.
+/// What is queried: a view's value that is 0 until a key's probe counts, and 1 then.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     pub view: &'static str,
@@ -39,16 +40,16 @@ pub struct Asked {
     pub value: &'static str,
 }
 
-/// Who acknowledges an event.
+/// Where events are sent, and what acknowledges them.
 #[derive(Clone)]
 pub enum Door {
-    /// The `up` that is asked, with a 202.
+    /// The queried `up`, with a 202.
     Http,
     /// The log: the broker.
     Log(Arc<dyn Log>),
 }
 
-/// Sends probes, and takes the time of each: from the acknowledgement of its last event to the answer that counts it.
+/// Sends probes, and measures each: from the acknowledgement of its last event to the answer that counts it.
 pub struct Prober<P> {
     door: Door,
     http: Http,
@@ -56,7 +57,7 @@ pub struct Prober<P> {
     sent: u64,
 }
 
-/// A serving node.
+/// An HTTP client of a serving node.
 #[derive(Clone)]
 pub struct Http {
     client: reqwest::Client,
@@ -76,12 +77,12 @@ struct RowMeta {
 }
 
 impl<P: Fn(u64) -> Probe> Prober<P> {
-    /// `probe` makes the one of a number: no two have the same key.
+    /// `probe` creates the probe with a given number. Each probe has its own key.
     pub fn new(door: Door, http: Http, probe: P) -> Prober<P> {
         Prober { door, http, probe, sent: 0 }
     }
 
-    /// How many probes were sent: their numbers are below it.
+    /// The number of probes sent: the numbers of probes are below it.
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -95,13 +96,13 @@ impl<P: Fn(u64) -> Probe> Prober<P> {
         Ok(measured)
     }
 
-    /// Probes for some time, at this rate per second. Each is sent when it is due, whether those before it count yet or not: while nothing is
-    /// counted, all that come meanwhile wait.
+    /// Sends probes for some time, at this rate per second. Each is sent when it is due, whether or not earlier ones
+    /// count yet: if counting stalls, all probes of that time wait.
     pub async fn stretch(&mut self, per_second: f64, seconds: f64) -> Result<Latencies> {
         let (began, mut probes) = (Instant::now(), JoinSet::new());
         for nth in 0..((seconds * per_second) as u64).max(1) {
             let probe = (self.probe)(self.sent);
-            // Not at the same moment of every micro-batch.
+            // Spread the probes, so that they do not fall on the same moment of every micro-batch.
             let due = (nth as f64 + (mix(20, self.sent) % 1_000) as f64 / 1e3) / per_second;
             let (door, http) = (self.door.clone(), self.http.clone());
             probes.spawn(async move {
@@ -149,7 +150,7 @@ impl Http {
         Ok(self.ask(key).await?.row)
     }
 
-    /// Records that answers stand on.
+    /// The number of records that answers include.
     pub async fn counted(&self) -> Result<u64> {
         let cut = Vector::from_token(&self.ask("nobody").await?.meta.cut)?;
         Ok(cut.iter().map(|(_, offset)| offset.0 as u64).sum())

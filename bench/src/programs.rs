@@ -1,4 +1,4 @@
-//! The programs that are run as processes of their own.
+//! The programs that benchmarks run as separate processes.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,12 +10,12 @@ pub struct Programs {
     /// This crate's binary.
     pub bench: PathBuf,
     pub basestream: PathBuf,
-    /// Python with DuckDB and Polars, where it is installed.
+    /// Python with DuckDB and Polars, if it is installed.
     pub python: Option<PathBuf>,
 }
 
 impl Programs {
-    /// The binaries beside the one that runs.
+    /// The binaries in the folder of the running one.
     pub fn of_this_binary() -> Result<Programs> {
         Ok(Programs {
             bench: std::env::current_exe()?,
@@ -24,7 +24,7 @@ impl Programs {
         })
     }
 
-    /// A command of a peer that answers one question of a file, in this project's folder of peers.
+    /// A command that runs a peer's script, in the project's folder of peers, to answer one question from a file.
     pub fn peer(&self, script: &str) -> Result<Command> {
         let python =
             self.python.as_ref().ok_or_else(|| Error::not_found("Python with DuckDB is not installed").with("help", "just oracle"))?;
@@ -41,7 +41,7 @@ impl Programs {
         self.version_of("polars")
     }
 
-    /// Of a package of the peers' Python.
+    /// The version of a package of the peers' Python.
     fn version_of(&self, package: &str) -> Option<String> {
         let mut command = Command::new(self.python.as_ref()?);
         let output =

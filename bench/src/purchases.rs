@@ -1,4 +1,4 @@
-//! One stream, of what accounts buy of merchants, and views over it: what each account bought, over windows.
+//! Generates one stream, accounts' purchases at merchants, and views over it: what each account bought, over windows.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ pub const STREAM: &str = "purchases";
 /// The view that is measured.
 pub const VIEW: &str = "account_purchases";
 
-/// Merchants that an account buys from.
+/// The number of merchants that an account buys from.
 const OF_AN_ACCOUNT: u64 = 12;
 
-/// How many of what.
+/// The sizes and the distribution of the purchases.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Purchases {
     pub seed: u64,
     pub events: u64,
     pub accounts: u64,
     pub merchants: u64,
-    /// 1 is uniform; above it the first accounts have more of the events.
+    /// 1 is uniform; with a greater value the first accounts have more of the events.
     pub skew: f64,
-    /// How long before the end of all events the first one is.
+    /// How many days before the end of all events the first one is.
     pub days: i64,
-    /// 1: as many on every day; above it more of them are of the last days.
+    /// 1: the same number every day; with a greater value more of them are in the last days.
     pub recent: f64,
     pub aggregates: Aggregates,
     /// Views of the same SELECT, with their windows.
@@ -51,7 +51,7 @@ pub struct Purchase {
 }
 
 impl Purchases {
-    /// This many events of this many accounts, over 100 days: the longest of the four windows leaves some out.
+    /// This many events of this many accounts, over 100 days: the longest of the four windows excludes some.
     pub fn of(events: u64, accounts: u64) -> Purchases {
         let merchants = (accounts / 10).clamp(20, 50_000);
         let views = vec![(VIEW.to_owned(), FOUR_WINDOWS.to_vec())];
@@ -77,7 +77,7 @@ impl Purchases {
         END - (before.powf(self.recent) * (self.days * DAY) as f64).max(1.0) as Micros
     }
 
-    /// An account to look up: uniformly chosen.
+    /// An account to look up, uniformly chosen.
     pub fn account(&self, nth: u64) -> u64 {
         mix(self.seed ^ 0x5eed, nth) % self.accounts.max(1)
     }

@@ -1,4 +1,4 @@
-//! What a benchmark found: tables for people, the same as JSON, and as Markdown for RESULTS.md.
+//! The report of a benchmark: tables for people, JSON, and Markdown for RESULTS.md.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::spread::Spread;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub benchmark: String,
-    /// What was asked, in a sentence or two.
+    /// What is measured, in a sentence or two.
     pub question: String,
     pub context: Context,
     pub tables: Vec<Table>,
@@ -39,7 +39,7 @@ pub enum Figure {
     PerSecond(Spread),
     Bytes(Spread),
     Ratio(Spread),
-    /// Its column names the unit; to one decimal.
+    /// The column's name gives the unit; printed to one decimal.
     Number(Spread),
     Absent,
 }
@@ -74,12 +74,12 @@ impl Figure {
     }
 }
 
-/// A ratio and whether it is at most this.
+/// A ratio and whether it is at most `most`.
 pub fn at_most(ratio: Option<f64>, most: f64) -> Figure {
     ratio.map_or(Figure::Absent, |ratio| Figure::text(format!("{ratio:.2}: {}", verdict(ratio <= most))))
 }
 
-/// A ratio and whether it is at least this.
+/// A ratio and whether it is at least `least`.
 pub fn at_least(ratio: Option<f64>, least: f64) -> Figure {
     ratio.map_or(Figure::Absent, |ratio| Figure::text(format!("{ratio:.2}: {}", verdict(ratio >= least))))
 }
@@ -106,7 +106,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// A whole number with commas.
+/// Formats a whole number with commas.
 fn thousands(number: f64) -> String {
     let digits = format!("{:.0}", number);
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
@@ -126,7 +126,7 @@ impl Report {
         serde_json::from_str(&text).map_err(|error| named(Error::input(format!("this is not the report of a benchmark: {error}"))))
     }
 
-    /// A section of RESULTS.md.
+    /// Formats the report as a section of RESULTS.md.
     pub fn markdown(&self) -> String {
         let mut text =
             format!("## {}\n\n{}\n\n    {}\n\n{}\n", self.benchmark, self.question, self.context.command, self.context.markdown());
@@ -145,7 +145,7 @@ impl Report {
     }
 }
 
-/// As it is shown in a terminal.
+/// Formats the report for a terminal.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}\n{}", self.benchmark, self.question, self.context)?;

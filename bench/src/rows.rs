@@ -1,4 +1,4 @@
-//! Generated events as Arrow rows: as the archive keeps them, and as peers get them.
+//! Builds Arrow rows from generated events: as the archive keeps them, and as peers get them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use types::Result;
 
 use crate::events::{Events, column_of, times};
 
-/// The rows of some events of one partition, as the archive's schema has them.
+/// The rows of some events of one partition, in the archive's schema.
 pub fn archived(
     events: &impl Events,
     stream: &str,
@@ -30,7 +30,7 @@ pub fn archived(
     Ok(RecordBatch::try_new(schema.clone(), columns)?)
 }
 
-/// The rows of some events, with the stream's own columns alone.
+/// The rows of some events, with only the stream's own columns.
 pub fn plain(events: &impl Events, stream: &str, schema: &SchemaRef, numbers: &[u64]) -> Result<RecordBatch> {
     let columns = schema.fields().iter().map(|field| column_of(events, stream, field.name(), numbers)).collect::<Result<_>>()?;
     Ok(RecordBatch::try_new(schema.clone(), columns)?)

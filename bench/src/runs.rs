@@ -1,4 +1,4 @@
-//! Batch runs, one after the other, each as a process of its own, while something else is measured.
+//! Runs batch repeatedly, one process at a time, while something else is measured.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use types::{Error, Result};
 use crate::Programs;
 
 const POLL: Duration = Duration::from_millis(20);
-/// A run that is under way at the end may take so long.
+/// The time limit for a run that is active at the end.
 const END: Duration = Duration::from_secs(120);
 
 pub struct Runs {
@@ -42,7 +42,7 @@ impl Runs {
         Runs { stop, thread }
     }
 
-    /// How many succeeded, the last one among them.
+    /// Stops, and returns how many runs succeeded, including the last one.
     pub fn finish(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|_| Err(Error::internal("what runs batch panicked")))

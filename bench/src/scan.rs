@@ -1,4 +1,4 @@
-//! Scans of a whole view through SQL: what is named is what is merged.
+//! Measures scans of a whole view through SQL: only the named windows and columns are merged.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +23,7 @@ use questions::Asked;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub purchases: Purchases,
-    /// Of each question, in one process.
+    /// Repeats of each query, in one process.
     pub repeats: usize,
     pub limits: Limits,
 }
@@ -41,7 +41,7 @@ struct Row {
     used: Used,
 }
 
-/// Measures, and compares the answers with the events. `folder` takes the installation.
+/// Runs the benchmark and compares the answers with the events. The installation goes to `folder`.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let purchases = &options.purchases;

@@ -1,4 +1,4 @@
-//! Several measurements of one thing.
+//! Summarises repeated measurements of one quantity.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +21,13 @@ impl Spread {
         Some(Spread { min, median, max })
     }
 
-    /// As text: the median, and minimum and maximum if they differ.
+    /// Formats the median, with minimum and maximum if they differ.
     pub fn text(&self, one: impl Fn(f64) -> String) -> String {
         let (min, median, max) = (one(self.min), one(self.median), one(self.max));
         if self.min == self.max { median } else { format!("{median} ({min} - {max})") }
     }
 
-    /// Each against the median of another.
+    /// Divides each by the median of another.
     pub fn over(&self, other: &Spread) -> Spread {
         let by = |value: f64| value / other.median;
         Spread { min: by(self.min), median: by(self.median), max: by(self.max) }

@@ -1,4 +1,5 @@
-//! A killed process starts again: how long until it is ready, until it answers its first lookup, and until its copy is whole.
+//! Measures the restart of a killed process: how long until it is ready, until its first lookup is answered, and until
+//! its copy is complete.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,9 +25,9 @@ use segments::Segments;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub keys: Vec<u64>,
-    /// In the snapshot.
+    /// Events per key in the snapshot.
     pub events_per_key: u64,
-    /// After it: the number of checkpoints, and the events of each.
+    /// Checkpoints after the snapshot, and the events of each.
     pub checkpoints: u64,
     pub checkpoint_events: u64,
     pub repeats: usize,
@@ -34,19 +35,19 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        // An hour of checkpoints of ten seconds, at 1,000 events a second.
+        // An hour of ten-second checkpoints, at 1,000 events a second.
         Self { keys: vec![1_000_000, 10_000_000], events_per_key: 2, checkpoints: 360, checkpoint_events: 10_000, repeats: 3 }
     }
 }
 
-/// Whose row is asked: the first ones have the most events.
+/// The account whose row is looked up: the first ones have the most events.
 const ACCOUNT: u64 = 0;
-/// A start takes no longer, or is given up.
+/// A start that takes longer is given up.
 const LONGEST: Duration = Duration::from_secs(600);
-/// Of the serving layer's settings.
+/// A setting of the serving layer.
 const CACHE: &str = "BASESTREAM__SERVING__CACHE_DIR";
 
-/// Measures. `folder` takes the installations, one at a time.
+/// Runs the benchmark. The installations go to `folder`, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let mut table = empty_table(options);
@@ -92,7 +93,7 @@ async fn measure(options: &Options, keys: u64, programs: &Programs, folder: &Pat
     let (mut kept, mut deleted) = (Vec::new(), Vec::new());
     let expected = segments::counted(&purchases, segments.events, ACCOUNT);
     let begin = || start(programs, &installed, &cache, expected);
-    // What is killed first.
+    // The process that is killed first.
     begin()?;
     for _ in 0..options.repeats.max(1) {
         kept.push(begin()?);
@@ -122,7 +123,7 @@ fn row(keys: u64, bytes: i64, segments: &Segments, copy: &str, started: &[Starte
     ]
 }
 
-/// What one start took.
+/// The durations of one start.
 struct Started {
     ready: Duration,
     answered: Duration,
@@ -130,7 +131,7 @@ struct Started {
     used: Used,
 }
 
-/// Starts it, waits for all of it, and kills it.
+/// Starts the process, waits until everything is done, and kills it.
 fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64) -> Result<Started> {
     let began = Instant::now();
     let mut up = Layer::start_with(programs, "up", &installed.config(), &installed.folder, &[(CACHE, cache.as_os_str())])?;
@@ -145,7 +146,7 @@ fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64
     let copied = until(address, "/readyz", began, is_copied).map(|_| began.elapsed());
     up.check()?;
     let used = up.used();
-    // SIGKILL.
+    // Dropping sends SIGKILL.
     drop(up);
     let (answered, body) = answer?;
     let served: Value = serde_json::from_slice(&body).map_err(|error| Error::internal(format!("an answer is no JSON: {error}")))?;
@@ -156,12 +157,12 @@ fn start(programs: &Programs, installed: &Installed, cache: &Path, expected: u64
     Ok(Started { ready: ready?, answered, copied: copied?, used })
 }
 
-/// What `/readyz` says.
+/// Reads whether the copy is complete from `/readyz`.
 fn is_copied(body: &[u8]) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|ready| ready["views_copying"].as_array().is_some_and(Vec::is_empty))
 }
 
-/// Asks again and again until there is such an answer.
+/// Sends the request repeatedly until the response satisfies `is_it`.
 fn until(address: &str, path: &str, began: Instant, is_it: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>> {
     loop {
         let answer = Http::connect(address).and_then(|mut http| http.get(path).map(<[u8]>::to_vec));

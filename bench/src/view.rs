@@ -1,4 +1,4 @@
-//! The view that is measured, as its users write it and as plain SQL for the peers.
+//! The measured view, as its users write it and as plain SQL for the peers.
 
 use types::tiles::Micros;
 
@@ -34,10 +34,10 @@ pub const DEFINITIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The view's value columns, in its order.
+/// The view's value columns, in their order.
 pub const VALUES: [&str; 5] = ["linked_devices_7d", "linked_devices_30d", "users_7d", "users_30d", "linked_to_old_accounts"];
 
-/// Where the view's windows begin at a time.
+/// The starts of the view's windows at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     pub week: Micros,
@@ -46,7 +46,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Hops of one hour, of a day for the longest.
+    /// Uses hops of one hour, and of a day for the longest window.
     pub fn at(t: Micros) -> Windows {
         let floor = |time: Micros, hop| time.div_euclid(hop) * hop;
         Windows { week: floor(t - 7 * DAY, HOUR), month: floor(t - 30 * DAY, HOUR), year: floor(t - 365 * DAY, DAY) }
@@ -69,7 +69,7 @@ impl Dialect {
     }
 }
 
-/// The view as anybody would write it without views: one SELECT over the raw events, with the windows of a time.
+/// The view as it is written without views: one SELECT over the raw events, with the windows at a time.
 pub fn plain_select(windows: &Windows, dialect: Dialect) -> String {
     let time = |micros: Micros| dialect.time(micros);
     let (week, month, year) = (time(windows.week), time(windows.month), time(windows.year));
@@ -86,7 +86,7 @@ pub fn plain_select(windows: &Windows, dialect: Dialect) -> String {
     )
 }
 
-/// The same by hand, edges first: each side deduplicated to when it was last seen.
+/// The same written by hand, edges first: each side deduplicated to the last time it was seen.
 pub fn edges_select(windows: &Windows) -> String {
     let plain = plain_select(windows, Dialect::DuckDb);
     let time = |micros: Micros| Dialect::DuckDb.time(micros);

@@ -1,4 +1,4 @@
-//! The layers that `up` has, in this process: the speed layer's micro-batches are seen by the node at once.
+//! Runs the layers of `up` within this process: the node sees the speed layer's micro-batches at once.
 
 use std::time::Instant;
 
@@ -32,13 +32,13 @@ impl Within {
         Ok(Within { node, stop, following, working })
     }
 
-    /// All events that answers count now, and when that is.
+    /// Returns the number of events that answers count now, and the time of that answer.
     pub fn counted(&self) -> Result<(u64, Instant)> {
         let events = self.node.read_view()?.vector.iter().map(|(_, offset)| offset.0 as u64).sum();
         Ok((events, Instant::now()))
     }
 
-    /// Everything is committed when this returns.
+    /// Returns after everything is committed.
     pub async fn end(self) -> Result<()> {
         self.stop.cancel();
         self.working.await??;

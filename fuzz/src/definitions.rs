@@ -1,4 +1,4 @@
-//! Definitions: a file's text to streams, views and their plans, or to mistakes with their places.
+//! Fuzzes definitions: a file's text becomes streams, views and their plans, or mistakes with their places.
 
 use definitions::Definitions;
 use definitions::parse::{parse_definitions, parse_stream, parse_view};

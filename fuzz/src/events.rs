@@ -1,4 +1,4 @@
-//! Event decoding: from a record's bytes to a row of the archive, or to a dead letter's reason.
+//! Fuzzes event decoding: a record's bytes become a row of the archive, or a dead letter's reason.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use engine::events::{Decoder, EventBatchBuilder, canonical_text, headers_from_js
 use types::record::Record;
 use types::vector::Offset;
 
-/// Every column type, nested paths and units; a nullable and a numeric id, an event time given as a date.
+/// Every column type, nested paths and units; a nullable id, a numeric id, and an event time given as a date.
 const STREAMS: [&str; 3] = [
     "CREATE STREAM every_type (id TEXT, ts TIMESTAMPTZ NOT NULL, flag BOOLEAN, small INT, big BIGINT, x DOUBLE, amount DECIMAL(18,2), \
         wide DECIMAL(38,10), day DATE, name UUID, bytes BYTEA, document JSON, tags TEXT[], numbers BIGINT[], times TIMESTAMPTZ[], \

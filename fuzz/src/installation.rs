@@ -47,7 +47,7 @@ const EVENTS: [&str; 3] = [
 /// 2026-03-02T12:00:00Z.
 const NOW: i64 = 1_772_452_800_000_000;
 
-/// One thread: a run of a target depends on its bytes alone.
+/// A runtime with one thread, so that a run of a target depends on its bytes alone.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"))
@@ -58,7 +58,7 @@ pub async fn node() -> &'static Node {
     NODE.get_or_init(|| async { open().await.expect("the installation opens") }).await
 }
 
-/// Answers a request as the server would.
+/// Handles a request as the server would, and returns the status and the body.
 pub async fn answer(request: Request<Body>) -> (u16, Bytes) {
     static ROUTES: OnceCell<Router> = OnceCell::const_new();
     let routes = ROUTES.get_or_init(|| async {

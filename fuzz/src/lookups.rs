@@ -1,4 +1,4 @@
-//! Lookups over HTTP: a path with its query string, and a body for the many keys.
+//! Fuzzes lookups over HTTP: a path with its query string, and a body for lookups of many keys.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
         None => ("GET", format!("/v1/views/{line}")),
     };
     let request = Request::builder().method(method).uri(path).body(body.map_or_else(Body::empty, |body| Body::from(body.to_vec())));
-    // Some lines are no URI: hyper refuses those before we see them.
+    // Some lines are not URIs. hyper rejects those before the handler is called.
     let Ok(request) = request else { return };
     let (status, body) = runtime().block_on(answer(request));
     assert!(status < 500, "{status}: {}", String::from_utf8_lossy(&body));

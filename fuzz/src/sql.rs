@@ -1,4 +1,4 @@
-//! SQL: a query's text from its first byte to a physical plan that has begun, and bodies of `POST /v1/sql` up to there.
+//! Fuzzes SQL: a query's text up to the start of its physical plan, and bodies of `POST /v1/sql` up to the same point.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::installation::{node, runtime};
 
-/// What `POST /v1/sql` takes.
+/// The body of `POST /v1/sql`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {

@@ -17,7 +17,7 @@ import sys
 
 import duckdb
 
-# The streams and views of tests/tests/kills/site.rs, told again.
+# The streams and views of tests/tests/kills/site.rs, written a second time.
 MAX_FUTURE_US = 10_000_000
 DEDUP_WITHIN_US = 20_000_000
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
@@ -114,7 +114,7 @@ def from_kafka(servers, topic):
     consumer.close()
 
 
-# --- what becomes of a record
+# --- the decision for each record
 
 OUTCOMES = ["accepted", "duplicate", "dead"]
 
@@ -307,7 +307,7 @@ def vector(token):
     return found
 
 
-# --- the ledger, and what producers were told
+# --- the ledger, and what producers were acknowledged
 
 
 def compare_ledger(ledger, decided, differences):

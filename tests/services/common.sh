@@ -1,13 +1,13 @@
-# What all service scripts share: folders, free ports, bounded waits, processes that are ours. Sourced, never run.
+# Shared by all service scripts: folders, free ports, bounded waits, and processes that we started. Sourced, never run.
 #
-# A service is a file `SERVICE.sh` beside this one with the functions
-#   SERVICE_install   get the program, unless it is there
-#   SERVICE_prepare   make its data and settings for the port in $folder/port, unless they are there
-#   SERVICE_launch    start it; its process id ends up in `launched`
-#   SERVICE_ready     succeed once it answers
-#   SERVICE_finish    what a first start needs once it answers (may be empty)
-#   SERVICE_env       the lines of the `env` file
-#   SERVICE_forget    delete data and settings, keep the log
+# A service is a file `SERVICE.sh` in this folder with the functions
+#   SERVICE_install   installs the program, unless it is installed
+#   SERVICE_prepare   creates its data and settings for the port in $folder/port, unless they exist
+#   SERVICE_launch    starts it; sets `launched` to its process id
+#   SERVICE_ready     succeeds once it responds
+#   SERVICE_finish    does what a first start needs once it responds (may be empty)
+#   SERVICE_env       prints its lines of the `env` file
+#   SERVICE_forget    deletes data and settings, keeps the log
 # A function finds its folder in $folder and its log in $log.
 
 set -euo pipefail
@@ -48,7 +48,7 @@ port() { cat "$folder/port"; }
 
 port_is_open() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# A free port below the range from which the kernel takes the ports of outgoing connections.
+# Prints a free port below the range from which the kernel takes the ports of outgoing connections.
 free_port() {
     local candidate attempt
     for attempt in $(seq 100); do
@@ -61,7 +61,7 @@ free_port() {
     fail "found no free port between 20000 and 32000 in $attempt attempts"
 }
 
-# When a process was born: with it, a process id that the system has given to another process is not taken for ours.
+# Prints a process's start time. It distinguishes our process from a later one with the same id.
 born() {
     if [ -r "/proc/$1/stat" ]; then
         sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 20
@@ -72,7 +72,7 @@ born() {
 
 record_process() { printf '%s\n%s\n' "$1" "$(born "$1")" >"$folder/pid"; }
 
-# The recorded process id, when that very process is alive (a zombie is not).
+# Prints the recorded process id if that same process is still alive (a zombie is not).
 our_process() {
     local id birth
     [ -s "$folder/pid" ] || return 1
@@ -105,7 +105,7 @@ fail_with_log() {
     exit 1
 }
 
-# Starts a service on the port and data it has, and waits until it answers.
+# Starts a service on its existing port and data, and waits until it responds.
 start_service() {
     use "$1"
     [ -s "$folder/port" ] || fail "$service was never started here ($folder): run tests/services/up $service"
@@ -125,7 +125,7 @@ start_service() {
     say "$service runs as process $launched on port $(port), ready after $((SECONDS - began)) s"
 }
 
-# Ends a service: TERM, and KILL for one that does not go within 30 s.
+# Stops a service with TERM, and with KILL if it is still running after 30 s.
 stop_service() {
     use "$1"
     local id
@@ -159,7 +159,7 @@ write_env() {
     mv "$root/env.new" "$root/env"
 }
 
-# Runs a command with a package of the operating system, installed first when the command is missing and we may.
+# Checks that a command exists. If it does not, installs its package of the operating system, which needs root or sudo.
 need_command() {
     local command=$1 package=$2
     command -v "$command" >/dev/null && return

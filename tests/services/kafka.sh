@@ -1,4 +1,4 @@
-# Apache Kafka from Maven's jars: one node that is broker and controller (KRaft). See common.sh for the functions' contract.
+# Apache Kafka from Maven's jars: one node that is broker and controller (KRaft). common.sh documents the functions.
 
 kafka_version=4.3.1
 log4j_version=2.25.3
@@ -19,7 +19,7 @@ kafka_install() {
     mv "$kafka_home/pom.xml" "$kafka_home/complete.xml"
 }
 
-# kafka-tools holds the console tools that `check` uses; without a binding for slf4j the broker logs nothing.
+# kafka-tools has the console tools that `check` uses. Without a binding for slf4j the broker logs nothing.
 kafka_pom() {
     cat <<EOF
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -49,7 +49,7 @@ kafka_pom() {
 EOF
 }
 
-# kafka_java HEAP CLASS ARGUMENT..: Java expands the star of the class path, the shell must not.
+# kafka_java HEAP CLASS ARGUMENT..: Java must expand the star of the class path, the shell must not.
 kafka_java() {
     local heap=$1
     shift
@@ -83,8 +83,8 @@ rootLogger.appenderRef.console.ref = console
 EOF
 }
 
-# A client is sent on to the address that the broker gives it. Who comes through PROXIED is sent to a port on which nobody
-# listens but a test's proxy: it leads on to the port behind.
+# A client connects to the address that the broker advertises. Clients of the PROXIED listener are sent to a port that
+# only a test's proxy listens on; the proxy forwards to the port behind.
 kafka_server_properties() {
     local controller_port behind_port proxied_port
     controller_port=$(cat "$folder/controller_port")
@@ -120,7 +120,7 @@ kafka_launch() {
     launched=$!
 }
 
-# The port opens before the broker serves: its own word for it is in the log, after this start's first line.
+# The port opens before the broker serves. The broker logs when it is ready; only lines of this start count.
 kafka_ready() {
     port_is_open "$(port)" && tail -n "+$((log_start + 1))" "$log" | grep -q 'Kafka Server started'
 }

@@ -1,12 +1,12 @@
-# PostgreSQL from the distribution's package, own data folder and port. See common.sh for the functions' contract.
+# PostgreSQL from the distribution's package, with its own data folder and port. common.sh documents the functions.
 #
-# initdb refuses to run as root: then the server runs as the package's user `postgres`. That user cannot reach a repository in
-# root's home, so the data lives in a fresh folder under ${TMPDIR:-/tmp}, recorded in $folder/home. Its short path also suits the socket.
-# BASESTREAM_POSTGRES_SETTINGS are further lines of its settings.
+# initdb refuses to run as root; then the server runs as the package's user `postgres`. That user cannot reach a
+# repository in root's home, so the data is in a new folder under ${TMPDIR:-/tmp}, recorded in $folder/home. Its short
+# path also fits the limit of a socket's path. BASESTREAM_POSTGRES_SETTINGS adds lines to its settings.
 
 postgres_install() { postgres_programs >/dev/null || { say "postgres is missing: installing it" && install_package postgresql; }; }
 
-# The folder with initdb and pg_ctl: Debian's newest, or the one on the path.
+# Prints the folder with initdb and pg_ctl: Debian's newest, or the one on the path.
 postgres_programs() {
     local found
     found=$(find /usr/lib/postgresql -maxdepth 3 -path '*/bin/initdb' 2>/dev/null | sort -t / -k 5 -n | tail -n 1)
@@ -14,7 +14,7 @@ postgres_programs() {
     dirname "$found"
 }
 
-# Runs a command as the user that owns the data, from a folder that this user can enter.
+# Runs a command as the user that owns the data, in a folder that this user can enter.
 as_postgres() {
     if [ "$(id -u)" = 0 ]; then
         (cd / && runuser -u postgres -- "$@")
@@ -47,7 +47,8 @@ EOF
 
 postgres_home() { cat "$folder/home"; }
 
-# pg_ctl knows of a server that was killed: it waits for the shared memory of its last children and removes the old lock.
+# pg_ctl handles a server that was killed: it waits for the shared memory of the last child processes and removes the
+# old lock.
 postgres_launch() {
     local data server_log
     data=$(postgres_home)/data

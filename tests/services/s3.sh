@@ -1,4 +1,4 @@
-# S3 as versitygw serves it over a folder: a sub-folder is a bucket. See common.sh for the functions' contract.
+# S3 served by versitygw over a folder: each sub-folder is a bucket. common.sh documents the functions.
 
 versitygw_version=v1.8.0
 versitygw=${BASESTREAM_VERSITYGW:-$cache/versitygw-$versitygw_version/versitygw}
@@ -16,7 +16,7 @@ s3_install() {
     }
 }
 
-# Objects' attributes go to files in `attributes`: not every file system keeps extended attributes.
+# Object attributes are stored as files in `attributes`, because not every file system supports extended attributes.
 s3_prepare() { mkdir -p "$folder/data/basestream" "$folder/attributes"; }
 
 s3_launch() {

@@ -1,4 +1,5 @@
-# toxiproxy stands between a client and a service and delays, cuts or swallows what passes. See common.sh for the functions' contract.
+# toxiproxy sits between a client and a service and delays, cuts or drops the traffic. common.sh documents the
+# functions.
 
 toxiproxy_version=v2.12.0
 toxiproxy=${BASESTREAM_TOXIPROXY:-$cache/toxiproxy-$toxiproxy_version/server}
@@ -14,7 +15,7 @@ toxiproxy_install() {
     }
 }
 
-# Proxies are made by the tests, over its HTTP interface, and are gone when it ends.
+# Tests create proxies over its HTTP interface. They are gone when it stops.
 toxiproxy_prepare() { :; }
 
 toxiproxy_launch() {

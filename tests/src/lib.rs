@@ -1,4 +1,4 @@
-//! A laboratory: one installation in a temporary folder, its layers driven step by step by a test.
+//! A test harness: one installation in a temporary folder, whose layers a test drives step by step.
 
 pub mod oracle;
 pub mod process;
@@ -21,10 +21,10 @@ use types::vector::Vector;
 use types::{Error, Result};
 use uuid::Uuid;
 
-/// Events to a snapshot's bucket.
+/// Events per bucket of a snapshot.
 const FEW_EVENTS: u64 = 20;
 
-/// One installation on embedded parts.
+/// One installation on the embedded log, catalog and storage.
 pub struct Harness {
     pub folder: tempfile::TempDir,
     pub catalog: Catalog,
@@ -49,7 +49,7 @@ impl Harness {
         Ok(Harness { catalog, storage, log, functions: Functions::standard(), folder })
     }
 
-    /// Puts definitions into the catalog: streams, then views, served at once.
+    /// Adds definitions to the catalog: streams, then views. They are served at once.
     pub async fn define(&self, definitions: &[(DefinitionKind, &str, &str)]) -> Result<()> {
         let add = definitions.iter().map(|(kind, name, sql)| {
             Add::Definition(DefinitionRecord {
@@ -104,7 +104,7 @@ impl Harness {
         }
     }
 
-    /// Waits until the committed vector has reached the log's end of this stream.
+    /// Waits until the committed vector reaches the log's end of this stream.
     pub async fn committed(&self, stream: &str, topic: &str) -> Result<Vector> {
         for _ in 0..600 {
             let vector = self.catalog.state().await?.vector();
@@ -122,7 +122,7 @@ impl Harness {
         self.batch_within(view, t, 256 << 20).await
     }
 
-    /// A run that may hold so many bytes. With little memory snapshots have several buckets even of few events.
+    /// Runs a batch within a memory limit. A small limit gives a snapshot several buckets even for few events.
     pub async fn batch_within(&self, view: &str, t: batch::RunTime, memory_limit_bytes: usize) -> Result<RunRecord> {
         let events_per_bucket = if memory_limit_bytes < 256 << 20 { FEW_EVENTS } else { batch::EVENTS_PER_BUCKET };
         let batch = batch::Batch {
@@ -146,7 +146,7 @@ impl Harness {
         self.node_by(clock, fresh, Arc::new(now)).await
     }
 
-    /// A node for which it is as late as that says.
+    /// Opens a node that reads the time from `now`.
     pub async fn node_by(&self, clock: ServingClock, fresh: Option<Fresh>, now: types::tiles::Clock) -> Result<Node> {
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
@@ -168,7 +168,7 @@ impl Harness {
 }
 
 impl Worker {
-    /// Lets it drain, checkpoint and let go.
+    /// Stops the worker: it drains, checkpoints and releases its partitions.
     pub async fn finish(self) -> Result<()> {
         self.stop.cancel();
         self.task.await?

@@ -1,16 +1,16 @@
-//! The interpreter that `tests/oracle/setup` made: Python with DuckDB.
+//! Finds the interpreter that `tests/oracle/setup` built: Python with DuckDB.
 //!
-//! A test that needs it is marked `#[ignore = "needs the oracle: .."]`, so that a run without it reports it as ignored, and
-//! `just test-oracle` runs it.
+//! A test that needs it is marked `#[ignore = "needs the oracle: .."]`, so that a plain `cargo test` reports it as
+//! ignored. `just test-oracle` runs it.
 
 use std::path::PathBuf;
 
-/// Panics where it is not installed.
+/// Returns the path of the interpreter. Panics if it is not installed.
 pub fn needed() -> PathBuf {
     python().expect("the oracle is Python with DuckDB: tests/oracle/setup installs it")
 }
 
-/// `None` where it is not installed.
+/// Returns the path of the interpreter; `None` if it is not installed.
 pub fn python() -> Option<PathBuf> {
     let cache = std::env::var("XDG_CACHE_HOME")
         .map(PathBuf::from)

@@ -1,4 +1,4 @@
-//! The `basestream` binary as its users run it: processes on one configuration, killed and started again.
+//! Runs the `basestream` binary as users do: processes that share one configuration, killed and started again.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use types::{Error, Result};
 
-/// One project on disk, and the URLs it runs on.
+/// One project on disk, and the URLs it uses.
 pub struct Project {
     pub folder: tempfile::TempDir,
     pub http: String,
 }
 
-/// Where a project runs.
+/// The URLs of a project's engines.
 #[derive(Debug, Clone)]
 pub struct Urls {
     pub storage: String,
@@ -27,7 +27,7 @@ pub struct Running {
 }
 
 impl Project {
-    /// Copies an example's definitions; `topic` replaces the topic's name, so that runs do not meet.
+    /// Copies an example's definitions. `topic` replaces the topic's name, so that concurrent runs do not share one.
     pub fn of_example(example: &Path, urls: &Urls, topic: &str, checkpoint_interval: &str) -> Result<Project> {
         let folder = tempfile::tempdir()?;
         for kind in ["streams", "views"] {
@@ -48,7 +48,7 @@ impl Project {
         Ok(Project { folder, http })
     }
 
-    /// A project of these files, as (path, text); the settings' own `basestream.toml` among them.
+    /// Creates a project of these files, given as (path, text); `basestream.toml` is one of them.
     pub fn of_files(files: &[(&str, String)], http: String) -> Result<Project> {
         let folder = tempfile::tempdir()?;
         for (path, text) in files {
@@ -64,7 +64,7 @@ impl Project {
         Ok(self.command(args)?.stdin(Stdio::null()).output()?)
     }
 
-    /// Runs a command that must succeed, and answers its standard output.
+    /// Runs a command that must succeed, and returns its standard output.
     pub fn ok(&self, args: &[&str]) -> Result<String> {
         let output = self.run(args)?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -74,21 +74,21 @@ impl Project {
         Err(Error::internal(format!("basestream {} ended with {}\n{out}\n{err}", args.join(" "), output.status)))
     }
 
-    /// Starts a long-running command; its logs go to a file of the project.
+    /// Starts a long-running command. Its logs go to a file of the project.
     pub fn start(&self, name: &'static str) -> Result<Running> {
         let log = std::fs::File::options().create(true).append(true).open(self.folder.path().join(format!("{name}.log")))?;
         let child = self.command(&[name])?.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
         Ok(Running { child, name })
     }
 
-    /// The last lines that a long-running command wrote.
+    /// The last lines of a long-running command's log.
     pub fn log_of(&self, name: &str) -> String {
         let text = std::fs::read_to_string(self.folder.path().join(format!("{name}.log"))).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// A command of this project, to be run by the caller.
+    /// A command of this project, for the caller to run.
     pub fn command(&self, args: &[&str]) -> Result<Command> {
         let mut command = Command::new(binary()?);
         command.args(args).arg("--config").arg(self.folder.path().join("basestream.toml"));
@@ -102,14 +102,14 @@ impl Running {
         self.child.id()
     }
 
-    /// SIGKILL: no chance to tidy up.
+    /// Sends SIGKILL: the process has no chance to clean up.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// SIGTERM, and the exit code that follows.
+    /// Sends SIGTERM and returns the exit code.
     pub fn terminate(mut self) -> Result<Option<i32>> {
         let killed = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status()?;
         assert!(killed.success(), "{} was gone before SIGTERM", self.name);
@@ -131,10 +131,10 @@ impl Drop for Running {
     }
 }
 
-/// The binary beside this program or test, as `cargo build --workspace` and `cargo test --workspace` build it; `BASESTREAM_BINARY`
-/// names another.
+/// The path of the binary in the build folder of this program or test, where `cargo build --workspace` and `cargo test
+/// --workspace` put it, or the path in `BASESTREAM_BINARY`.
 ///
-/// Where it is missing it is built with the whole workspace: another choice of packages is another choice of features, and would
+/// If it is missing, it is built with the whole workspace: another choice of packages has other features, and would
 /// build DataFusion a second time.
 pub fn binary() -> Result<PathBuf> {
     static BUILT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
@@ -160,7 +160,7 @@ pub fn binary() -> Result<PathBuf> {
     Ok(BUILT.get_or_init(|| path).clone())
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub fn free_port() -> Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -1,7 +1,7 @@
-//! Real services: `just services up` starts them and says where they are.
+//! Real services: `just services up` starts them and prints their addresses.
 //!
-//! A test that needs them is marked `#[ignore = "needs services: .."]`, so that a run without them reports it as ignored, and
-//! `tests/services/test` runs it. Without its service it fails.
+//! A test that needs them is marked `#[ignore = "needs services: .."]`, so that a plain `cargo test` reports it as
+//! ignored. `tests/services/test` runs it, and it fails if its service is missing.
 
 use std::env::var;
 
@@ -9,12 +9,12 @@ use uuid::Uuid;
 
 use crate::process::Urls;
 
-/// The values of these variables. Panics where one is not set.
+/// Returns the values of these variables. Panics if one is not set.
 pub fn needed<const N: usize>(names: [&str; N]) -> [String; N] {
     names.map(|name| var(name).unwrap_or_else(|_| panic!("{name} is not set: `just services up`, then source its env file")))
 }
 
-/// The engines' URLs for one run of one test: a prefix, a database and a topic of its own.
+/// Returns the engines' URLs for one run of one test, with a prefix, a database and a topic that no other run uses.
 pub async fn engines(test: &str) -> Urls {
     let [s3, postgres, kafka] = needed(["BASESTREAM_TEST_S3", "BASESTREAM_TEST_POSTGRES", "BASESTREAM_TEST_KAFKA"]);
     let name = format!("{test}_{}", Uuid::now_v7().simple());

@@ -1,4 +1,4 @@
-//! `basestream demo --once`, in this process, with little traffic: everything it shows must verify.
+//! Runs `basestream demo --once` in this process with little traffic: everything it prints must verify.
 
 use jobs::demo::{DemoOptions, demo};
 use tokio_util::sync::CancellationToken;
@@ -10,7 +10,7 @@ async fn the_demo_verifies_everything_it_shows() {
     let outcome = demo(options, CancellationToken::new()).await.unwrap();
     let failed: Vec<String> = outcome.checks.iter().filter(|check| !check.passed).map(ToString::to_string).collect();
     assert!(outcome.is_verified(), "{failed:#?}");
-    // One of the handover, four of the ledger, the log, devices, rings and links, two of each view.
+    // One check of the handover, four of the ledger, one each of the log, devices, rings and links, two of each view.
     assert_eq!(outcome.checks.len(), 19, "{:#?}", outcome.checks);
     assert!(folder.path().join("kept/basestream.toml").exists());
 }

@@ -1,4 +1,5 @@
-//! The purchases on both sets of URLs, with `speed`, `scheduler` and `serve` as processes of their own and one SIGKILL of each.
+//! The purchases example on both sets of engines, with `speed`, `scheduler` and `serve` as separate processes, each
+//! killed once by SIGKILL.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +24,7 @@ fn unzipped(name: &str) -> String {
     text
 }
 
-/// The purchases' file in two: orders before and after the middle.
+/// Splits the purchases' file in two: orders before and after the middle.
 fn halves(folder: &Path) -> [String; 2] {
     let text = unzipped("purchases.csv.gz");
     let (header, rows) = text.split_once('\n').unwrap();
@@ -67,7 +68,7 @@ async fn served(project: &Project) -> Result<Table, String> {
     Ok(rows.iter().map(row).map(|row| (row["customer_id"].clone(), row)).collect())
 }
 
-/// Waits until what is served is what the independent engine says.
+/// Waits until the served rows equal the independent engine's.
 async fn settles(project: &Project, expected: &Table, what: &str) {
     let began = Instant::now();
     loop {
@@ -95,7 +96,7 @@ async fn settles(project: &Project, expected: &Table, what: &str) {
     }
 }
 
-/// The scheduler may have a run of its own under way, or the lease of the one that was killed may not be over yet.
+/// The scheduler may be running the batch itself, or the lease of the killed one may not have expired yet.
 async fn run_customers(project: &Project) {
     let began = Instant::now();
     while let Err(error) = project.ok(&["batch", "run", "customers"]) {

@@ -1,4 +1,4 @@
-//! The whole way, once: log, speed, batch, serving; answers before, across and after a cut.
+//! The whole path, once: log, speed, batch, serving; answers before, across and after a cut.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Real input: 69,659 purchases, in event order and shuffled, with batch runs in between, against what an independent engine
-//! (DuckDB, `examples/purchases/expected.py`) computed from the file.
+//! Real input: 69,659 purchases, in event order and shuffled, with batch runs in between, compared with what an
+//! independent engine (DuckDB, `examples/purchases/expected.py`) computed from the file.
 
 #![allow(clippy::unwrap_used)]
 

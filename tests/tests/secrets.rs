@@ -1,4 +1,5 @@
-//! No secret is printed, logged, answered or stored: every command and error path that could, with secrets that are easy to find.
+//! No secret is printed, logged, returned or stored: every command and error path that could do so is run with secrets
+//! that are easy to find.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +21,7 @@ const FILE: &str = "hushfile2b5c";
 const STREAM: &str =
     "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = '{topic}', format = 'json', event_time = 'ts');";
 const VIEW: &str = "CREATE VIEW sums AS SELECT id, count(*) AS n FROM pay GROUP BY id;";
-/// Nobody listens there.
+/// An address without a listener.
 const NOWHERE: &str = "127.0.0.1:1";
 
 /// A project whose secrets come from the environment, from files and from the settings themselves.
@@ -48,7 +49,7 @@ impl Project {
         Project { folder, env, secrets, http }
     }
 
-    /// An S3 that is not there, and keys to it.
+    /// Adds an S3 storage that does not exist, with keys.
     fn with_s3(mut self, endpoint: &str, secret: &str) -> Project {
         self.secrets.push(secret.to_owned());
         let env = [
@@ -82,7 +83,8 @@ impl Project {
         command
     }
 
-    /// Runs a command for at most this long; answers its exit code, if it ended, and all it printed, in which no secret was.
+    /// Runs a command for at most this long. Returns its exit code, if it ended, and its output, after checking that it
+    /// contains no secret.
     fn run(&self, args: &[&str], at_most: Duration) -> (Option<i32>, String) {
         let output = self.path("output");
         let mut child = self.command(args, &output).spawn().unwrap();
@@ -113,7 +115,7 @@ impl Project {
     }
 }
 
-/// Each command, as far as it gets.
+/// Every command; some fail early.
 const COMMANDS: &[&[&str]] = &[
     &["check"],
     &["explain", "sums"],
@@ -174,7 +176,7 @@ fn no_command_shows_or_stores_a_secret_when_storage_and_log_do_not_answer() {
     }
 }
 
-/// Settings that are refused, each with a secret in it.
+/// Invalid settings, each with a secret in it.
 const WRONG: &[&str] = &[
     "[catalog]\nurl = \"mysql://u:${PG_PASSWORD}@h/db\"",
     "[catalog]\nurl = \"postgres:u:${PG_PASSWORD}@h/db\"",
@@ -211,7 +213,7 @@ fn no_refusal_of_settings_shows_a_secret() {
             project.run(command, Duration::from_secs(10));
         }
         let (code, said) = project.run(&["serve"], Duration::from_secs(5));
-        // A bucket is reached when it is needed.
+        // A bucket is not accessed before it is needed.
         let is_taken = code == Some(0) || said.contains("basestream is up");
         assert!(!is_taken || settings.contains("s3://"), "{settings} was taken: {said}");
     }
@@ -231,7 +233,7 @@ fn no_refusal_of_settings_shows_a_secret() {
     }
 }
 
-/// A login of its own on the test's PostgreSQL, with a password that is easy to find.
+/// Creates a login on the test's PostgreSQL, with a password that is easy to find.
 async fn login(urls: &basestream_tests::process::Urls) -> (String, sqlx::PgPool) {
     let role = format!("secrets_{}", uuid::Uuid::now_v7().simple());
     let pool = sqlx::PgPool::connect(&urls.catalog).await.unwrap();
@@ -296,7 +298,7 @@ async fn wait_until_ready(url: &str) {
     panic!("timed out: {url} was not ready in 30 s");
 }
 
-/// Answers and errors of every path.
+/// Responses and errors of every path.
 async fn ask_everything(url: &str) -> Vec<String> {
     let client = reqwest::Client::new();
     let mut answers = Vec::new();

@@ -1,4 +1,4 @@
-//! States to answers.
+//! Benchmarks of answers computed from states.
 
 use basestream_bench::purchases::{VIEW, account_text};
 use datafusion::common::ScalarValue;
@@ -8,7 +8,7 @@ use serving::Keys;
 
 use crate::site::SITE;
 
-/// In process, of uniformly chosen keys.
+/// Looks up uniformly chosen keys in process.
 #[divan::bench(args = [1, 16, 100])]
 fn lookup(bencher: Bencher<'_, '_>, keys: u64) {
     let site = &*SITE;
@@ -24,7 +24,7 @@ fn lookup(bencher: Bencher<'_, '_>, keys: u64) {
     });
 }
 
-/// The same as a row of JSON, which is what HTTP adds.
+/// The same lookup as a row of JSON, which is what HTTP adds.
 #[divan::bench]
 fn row_as_json(bencher: Bencher<'_, '_>) {
     let site = &*SITE;

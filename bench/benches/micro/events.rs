@@ -1,4 +1,4 @@
-//! Records to accepted events.
+//! Benchmarks of decoding and deciding records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use types::vector::Offset;
 
 use crate::site::scaled;
 
-/// Records of a micro-batch: those of 50 ms at 100,000 a second.
+/// The number of records in a micro-batch: 50 ms at 100,000 a second.
 fn records() -> u64 {
     scaled(50, 5_000)
 }
@@ -35,7 +35,7 @@ fn bytes_of(records: &[Record]) -> usize {
     records.iter().filter_map(|record| record.value.as_ref()).map(Bytes::len).sum()
 }
 
-/// JSON of 11 members to typed values.
+/// Decodes JSON of 11 members to typed values.
 #[divan::bench]
 fn decode(bencher: Bencher<'_, '_>) {
     let (definition, records) = payments();
@@ -44,7 +44,7 @@ fn decode(bencher: Bencher<'_, '_>) {
     counted.bench_local(|| records.iter().filter(|record| decoder.decode(record.value.as_deref()).is_ok()).count());
 }
 
-/// The same, to the Arrow batch that is archived.
+/// Decodes the same and builds the Arrow batch that is archived.
 #[divan::bench]
 fn decode_and_build(bencher: Bencher<'_, '_>) {
     let (definition, records) = payments();
@@ -59,7 +59,7 @@ fn decode_and_build(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// Events of little more than an id: what is measured is whether it is known.
+/// Decides events that have little more than an id: this measures the check whether the id is known.
 fn decide(bencher: Bencher<'_, '_>, id_of: fn(u64) -> u64, accepted: fn(u64) -> u64) {
     let sql = "CREATE STREAM e (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us')) WITH (event_time = 'ts', id = 'id')";
     let decoder = Decoder::new(Arc::new(parse_stream(sql).expect("a stream"))).expect("a decoder");

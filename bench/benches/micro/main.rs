@@ -1,5 +1,5 @@
-//! Micro-benchmarks: one for each step of an event's and of an answer's way, so that a regression has a name. `just micro` measures;
-//! among the tests each runs once, on few events.
+//! Micro-benchmarks of each step of an event and of an answer, so that a regression can be attributed. `just micro`
+//! measures; under `cargo test` each runs once, on few events.
 
 mod answers;
 mod events;
@@ -9,7 +9,7 @@ mod states;
 fn main() {
     match site::is_measured() {
         true => divan::main(),
-        // Among the tests, whose options are not all known here.
+        // Under `cargo test`, some of whose options divan does not know.
         false => divan::Divan::default().test_benches(),
     }
 }

@@ -1,4 +1,4 @@
-//! What all benchmarks stand on: one installation with a snapshot, made when it is first asked for.
+//! The installation that all benchmarks use: it has a snapshot and is built on first use.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -21,12 +21,12 @@ pub struct Site {
     _folder: tempfile::TempDir,
 }
 
-/// `cargo bench` says so.
+/// `cargo bench` passes this option.
 pub fn is_measured() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// There are many of what is measured.
+/// Returns `many` when measuring, else `few`.
 pub fn scaled(few: u64, many: u64) -> u64 {
     if is_measured() { many } else { few }
 }
@@ -50,7 +50,7 @@ async fn make(folder: &Path, purchases: &Purchases) -> Result<(Node, Option<Live
 }
 
 impl Site {
-    /// Accepted events from a number on, as the archive has them.
+    /// Accepted events from number `first` on, as the archive has them.
     pub fn events(&self, first: u64, count: u64) -> arrow::array::RecordBatch {
         let stream = &self.view.plan.streams[0];
         let numbers: Vec<u64> = (first..first + count).map(|number| number % self.purchases.events).collect();

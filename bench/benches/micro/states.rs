@@ -1,4 +1,4 @@
-//! Accepted events to states, and states to fewer.
+//! Benchmarks of building states from accepted events, merging them and rolling them up.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -6,7 +6,7 @@ use engine::states::{Partial, StateRows, merge_all, merge_rows, rollup};
 
 use crate::site::{SITE, scaled};
 
-/// Events of a layer.
+/// The number of events of a layer.
 fn layer() -> u64 {
     scaled(200, 20_000)
 }
@@ -27,7 +27,7 @@ fn partial_states(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// A layer of its own for each part of the events, as the speed layer makes them.
+/// One layer per part of the events, as the speed layer builds them.
 fn layers() -> Vec<StateRows> {
     let site = &*SITE;
     let stream = site.view.plan.streams[0].name.clone();
@@ -44,7 +44,7 @@ fn rows_of(layers: &[StateRows]) -> usize {
     layers.iter().map(StateRows::len).sum()
 }
 
-/// Sorted layers into one.
+/// Merges sorted layers into one.
 #[divan::bench]
 fn merge_of_8_layers(bencher: Bencher<'_, '_>) {
     let (view, layers) = (&SITE.view, layers());
@@ -56,7 +56,7 @@ fn merge_of_8_layers(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// The coarser tiles above the finest ones.
+/// Rolls the finest tiles up into the coarser ones.
 #[divan::bench]
 fn rollup_of_tiles(bencher: Bencher<'_, '_>) {
     let (view, layers) = (&SITE.view, layers());

@@ -1,4 +1,5 @@
-//! A client of HTTP/1.1 on one connection that is kept. It does no more than it must: it shares the cores with the server.
+//! A minimal HTTP/1.1 client on one kept connection. It does no more than necessary, because it shares the cores with
+//! the server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -25,7 +26,7 @@ impl Http {
         Ok(Http { connection: BufReader::new(stream), address: address.to_owned(), line: String::new(), body: Vec::new() })
     }
 
-    /// The body of an answer that is a success.
+    /// Returns the body of a successful response.
     pub fn get(&mut self, path: &str) -> Result<&[u8]> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
         self.send(request.as_bytes())
@@ -66,7 +67,7 @@ impl Http {
         }
     }
 
-    /// All events that answers count now, and when that is: told by the answer of any row.
+    /// Returns the number of events that answers count now, and the time of that answer. Any row carries the number.
     pub fn counted(&mut self, row: &str) -> Result<(u64, Instant)> {
         #[derive(Deserialize)]
         struct Answer {
@@ -87,7 +88,7 @@ impl Http {
 mod tests {
     use super::*;
 
-    /// A server that answers each request of one connection with the next of these texts.
+    /// A server that responds to each request of one connection with the next of these texts.
     fn server(answers: &'static [&'static str]) -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

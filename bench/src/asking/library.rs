@@ -1,4 +1,4 @@
-//! A client in the process of the serving node.
+//! A client in the same process as the serving node.
 
 use datafusion::common::ScalarValue;
 use serving::{Keys, Node};
@@ -7,7 +7,7 @@ use types::Result;
 
 use super::Client;
 
-/// Asks a node for one key at a time, as a handler would. What it asks is a function of the number.
+/// Looks one key up at a time at a node, as a handler would. The key is a function of the query's number.
 pub struct Library<F> {
     node: Node,
     runtime: Handle,
@@ -15,7 +15,7 @@ pub struct Library<F> {
 }
 
 impl<F: Fn(u64) -> (String, String) + Send> Library<F> {
-    /// `of`: the view and the text of the key. To be made on a thread of the runtime.
+    /// `of` returns the view and the text of the key. Must be called on a thread of the runtime.
     pub fn new(node: Node, of: F) -> Library<F> {
         Library { node, runtime: Handle::current(), of }
     }

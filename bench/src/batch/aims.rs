@@ -1,16 +1,16 @@
-//! The aims of a batch run: not slower than DuckDB with as much memory, and not above its own limit.
+//! The aims of a batch run: not slower than DuckDB with the same memory, and within its own limit.
 
 use super::DUCKDB_STATES;
 use crate::contest::Outcome;
 use crate::contest::table::{of_limit, peak, seconds};
 use crate::report::{Figure, Table, at_most};
 
-/// Of the time of DuckDB's fastest answer.
+/// Relative to the time of DuckDB's fastest answer.
 const MOST_OF_DUCKDB: f64 = 1.0;
-/// Of the limit.
+/// Relative to the limit.
 const MOST_OF_LIMIT: f64 = 1.2;
 
-/// Adds three columns.
+/// Adds the three columns of the aims.
 pub(super) fn add(table: &mut Table, outcomes: &[Outcome]) {
     table.columns.extend([
         format!("relative to the fastest DuckDB with as much memory, aim {MOST_OF_DUCKDB:.1}"),
@@ -38,7 +38,7 @@ pub(super) fn add(table: &mut Table, outcomes: &[Outcome]) {
 
 struct Peer {
     memory_bytes: u64,
-    /// `None`: it gave up.
+    /// `None` if it was given up.
     seconds: Option<f64>,
 }
 
@@ -49,7 +49,8 @@ impl Peer {
     }
 }
 
-/// The time of the fastest with the smallest limit that is not below this one; where all of these gave up, of those with the next.
+/// The fastest time among peers with the smallest limit that is at least this one. If all of those gave up, the next
+/// larger limit is used.
 fn rival(peers: &[Peer], limit: u64) -> Option<f64> {
     let enough = peers.iter().filter(|peer| peer.memory_bytes >= limit);
     let answered = enough.filter_map(|peer| Some((peer.memory_bytes, peer.seconds?)));

@@ -1,4 +1,4 @@
-//! Answers, compared with each other row by row.
+//! Reads answers and compares them with each other row by row.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Shape {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer(RecordBatch);
 
-/// What the last batch run answers.
+/// The answer of the last batch run.
 pub(super) async fn served(site: &Site<'_>) -> Result<Answer> {
     let installation = site.installed.open().await?;
     let node = installation.node(None).await?;
@@ -70,7 +70,7 @@ impl Answer {
         Ok(serving::json::rows(&self.0.slice(row, 1))?.first().map_or_else(String::new, |row| row.get().to_owned()))
     }
 
-    /// Any difference is an error, which tells the first one.
+    /// Errors at the first difference.
     pub(super) fn same(&self, other: &Answer) -> Result<()> {
         if self.len() != other.len() {
             return Err(Error::internal("two answers have other keys").with("one has", self.len()).with("the other", other.len()));

@@ -1,4 +1,4 @@
-//! Who is measured.
+//! The contenders of a contest, and how each is measured.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::Programs;
 use crate::child::{self, Limits, Used};
 use crate::installed::Pristine;
 
-/// What all work on.
+/// What all contenders share.
 pub struct Site<'a> {
     pub programs: &'a Programs,
     pub installed: &'a Pristine,
@@ -26,24 +26,24 @@ pub struct Site<'a> {
     /// The table that has the answer after a batch run.
     pub answered_by: &'a str,
     pub shape: &'a Shape,
-    /// What a batch run's log says about its parts.
+    /// The messages in a batch run's log that end its steps.
     pub steps: &'a [Step],
     pub threads: usize,
     pub limits: Limits,
 }
 
-/// How the answer is found.
+/// How a contender computes the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum How {
-    /// This SQL over Parquet, by DuckDB.
+    /// DuckDB runs this SQL over Parquet.
     DuckDb(String),
-    /// These expressions over Parquet, by Polars, which takes what memory it wants.
+    /// Polars evaluates these expressions over Parquet, without a memory limit.
     Polars(Value),
-    /// This SQL over the archive, by our own engine without the layers.
+    /// Our own engine runs this SQL over the archive, without the layers.
     PlainSelect(String),
     /// `basestream batch run`, the first of its view.
     BatchRun,
-    /// The next one: nothing is new.
+    /// A second run, without new events.
     BatchAgain,
 }
 
@@ -57,12 +57,12 @@ pub struct Contender {
 /// One measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Of the question itself, as its process reports.
+    /// The time of the query itself, as its process reports it.
     pub seconds: f64,
-    /// Of the whole process.
+    /// The time of the whole process.
     pub wall_s: f64,
     pub used: Used,
-    /// Of a batch run.
+    /// The steps of a batch run.
     pub parts: Option<Parts>,
 }
 
@@ -73,7 +73,7 @@ pub struct Outcome {
     pub failure: Option<Error>,
     /// Rows of its answer in the last repeat; they are the same for all contenders.
     pub rows: Option<usize>,
-    /// The file that takes a peer's answer.
+    /// The file that receives a peer's answer.
     file: PathBuf,
 }
 
@@ -91,7 +91,8 @@ impl Contender {
     }
 }
 
-/// Runs every contender this many times, in turns. One that fails is not run again; an answer that differs from another is an error.
+/// Runs every contender `repeats` times, in turns. A contender that fails is not run again. Errors if two answers
+/// differ.
 pub async fn measure(site: &Site<'_>, contenders: Vec<Contender>, repeats: usize) -> Result<Vec<Outcome>> {
     let outcome = |(number, contender): (usize, Contender)| {
         let file = site.folder.join(format!("answer-{number}.parquet"));
@@ -117,7 +118,7 @@ pub async fn measure(site: &Site<'_>, contenders: Vec<Contender>, repeats: usize
     if first.is_none() { Err(Error::internal("no contender answered")) } else { Ok(outcomes) }
 }
 
-/// Holds an answer against the first one.
+/// Compares an answer with the first one.
 async fn hold_answer(site: &Site<'_>, outcome: &mut Outcome, first: &mut Option<(String, Answer)>) -> Result<()> {
     let answer = match outcome.contender.is_run() {
         true => answer::served(site).await?,
@@ -133,7 +134,7 @@ async fn hold_answer(site: &Site<'_>, outcome: &mut Outcome, first: &mut Option<
     Ok(())
 }
 
-/// What each process prints, among other things.
+/// The part that is read of what each process prints.
 #[derive(Deserialize)]
 struct Reported {
     seconds: f64,

@@ -1,9 +1,9 @@
-//! What a batch run spent its time on, as its own log tells.
+//! Reads from a batch run's log how long each of its steps took.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-/// A part of a run: its name, and what the log says at its end.
+/// A step of a run: its name, and the log message at its end.
 pub type Step = (&'static str, &'static str);
 
 const BEGINNING: &str = "run begins";
@@ -22,7 +22,7 @@ struct Fields {
     message: String,
 }
 
-/// From the log, a JSON object a line. `None` where it does not tell all steps.
+/// Parses the log, one JSON object a line. `None` if a step is missing.
 pub(super) fn of(log: &str, steps: &[Step]) -> Option<Parts> {
     let lines: Vec<Line> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let at = |message: &str| lines.iter().rev().find(|line| line.fields.message == message).map(|line| line.timestamp);

@@ -1,4 +1,4 @@
-//! A plain SELECT over the archive, by DataFusion: what `verify` holds answers against. Runs as a process of its own.
+//! A plain SELECT over the archive by DataFusion, as `verify` runs it to check answers. Runs in its own process.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -18,15 +18,15 @@ use types::{Error, Result};
 pub struct Question {
     /// The installation's settings.
     pub config: PathBuf,
-    /// Whose streams it is about.
+    /// The view whose streams are queried.
     pub view: String,
     pub sql: String,
     pub memory_bytes: u64,
-    /// The file that takes the answer, as Parquet.
+    /// The file that receives the answer, as Parquet.
     pub answer: Option<PathBuf>,
 }
 
-/// Answers the question of a file; what is printed says the seconds that it took.
+/// Answers the question in a file. Returns the text to print, with the seconds that it took.
 pub async fn answer(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path)?;
     let question: Question = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no question: {error}")))?;

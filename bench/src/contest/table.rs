@@ -1,4 +1,4 @@
-//! The measurements as tables, with ratios.
+//! Formats the measurements as tables, with ratios.
 
 use super::contender::{How, Measured, Outcome, Site};
 use super::parts::Parts;
@@ -62,7 +62,7 @@ pub fn of(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
     }
 }
 
-/// What batch runs spent their time on; `None` if they do not report it.
+/// The time of each step of the batch runs; `None` if they do not report it.
 pub fn parts(site: &Site<'_>, outcomes: &[Outcome]) -> Option<Table> {
     let row = |outcome: &Outcome| {
         let parts: Vec<&Parts> = outcome.measured.iter().filter_map(|measured| measured.parts.as_ref()).collect();
@@ -81,17 +81,17 @@ pub fn seconds(outcome: &Outcome) -> Option<Spread> {
     spread(outcome, |measured| measured.seconds)
 }
 
-/// The greatest resident memory of the processes.
+/// The peak resident memory of the processes.
 pub fn peak(outcome: &Outcome) -> Option<Spread> {
     spread(outcome, |measured| measured.used.peak_bytes as f64)
 }
 
-/// The greatest memory of their own.
+/// The peak private memory of the processes.
 pub fn own_peak(outcome: &Outcome) -> Option<Spread> {
     spread(outcome, |measured| measured.used.own_peak_bytes as f64)
 }
 
-/// The greatest of its peaks, against what it may hold.
+/// The highest peak relative to its memory limit.
 pub fn of_limit(peak: Option<Spread>, outcome: &Outcome) -> Option<f64> {
     peak.map(|peak| peak.max / outcome.contender.memory_bytes as f64)
 }

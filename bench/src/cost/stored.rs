@@ -1,4 +1,4 @@
-//! What lies in an installation, as its catalog names it.
+//! Measures what an installation stores, from its catalog.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use types::{Error, Result};
 use crate::Programs;
 use crate::payments::{Project, VIEW};
 
-/// In bytes, where nothing else is said.
+/// In bytes, unless stated otherwise.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stored {
     pub(super) log: u64,
@@ -20,18 +20,18 @@ pub(super) struct Stored {
     pub(super) snapshot_objects: u64,
     /// Rows of the snapshot.
     pub(super) state_rows: u64,
-    /// Keys that the view answers.
+    /// Keys that the view has a row for.
     pub(super) keys: u64,
     pub(super) checkpoints: u64,
     pub(super) checkpoint_objects: u64,
-    /// Between two checkpoints, where they are not made sooner because much arrives.
+    /// The time between two checkpoints, unless the volume of events triggers one sooner.
     pub(super) interval: Duration,
-    /// Who make them, each its own: the speed workers of one process.
+    /// The number of workers in one speed process; each makes its own checkpoints.
     pub(super) workers: usize,
 }
 
 impl Stored {
-    /// After a batch run, with nothing collected yet.
+    /// Measures after a batch run, before anything is collected.
     pub(super) async fn of(project: &Project, programs: &Programs, log: &Path) -> Result<Stored> {
         let row = project.query(programs, &format!("SELECT count(*) AS keys FROM {VIEW}"))?;
         let keys = row["keys"].as_u64().ok_or_else(|| Error::internal("a count is no number").with("found", &row))?;
@@ -56,7 +56,7 @@ impl Stored {
         })
     }
 
-    /// Objects that the checkpoints of one process make in an hour.
+    /// The number of objects that one process's checkpoints create in an hour.
     pub(super) fn objects_per_hour(&self) -> f64 {
         let of_one = self.checkpoint_objects as f64 / self.checkpoints.max(1) as f64;
         of_one * self.workers as f64 * 3600.0 / self.interval.as_secs_f64().max(1e-3)

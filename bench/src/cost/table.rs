@@ -1,4 +1,4 @@
-//! The measurements as tables.
+//! Formats the measurements as tables.
 
 use super::Outcome;
 use crate::report::{Figure, Table};
@@ -15,7 +15,7 @@ fn per_event(outcome: &Outcome, bytes: u64) -> f64 {
     bytes as f64 / outcome.case.payments.records.max(1) as f64
 }
 
-/// Archive and states: what stays of an event.
+/// What is kept of an event: archive and states.
 fn kept(outcome: &Outcome) -> f64 {
     per_event(outcome, outcome.stored.archive + outcome.stored.states)
 }

@@ -1,4 +1,4 @@
-//! The measurements as a table.
+//! Formats the measurements as a table.
 
 use super::{AIM_MS, Options, Outcome};
 use crate::latencies;

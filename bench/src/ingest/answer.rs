@@ -1,4 +1,4 @@
-//! Is what was ingested right? Every record is committed and accounted for, and the view counts every payment once.
+//! Checks an ingest: every record is committed and accounted for, and the view counts every payment once.
 
 use jobs::ledger;
 use types::vector::Vector;

@@ -1,4 +1,4 @@
-//! The peer: Flink SQL on the same Kafka topic, as a program of `bench/peers`.
+//! Runs the peer: Flink SQL on the same Kafka topic, as a program of `bench/peers`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,11 +13,11 @@ use super::speed::Measured;
 use crate::child::{self, Limits};
 use crate::payments::Topic;
 
-/// Threads of its job.
+/// Threads of the Flink job.
 const PARALLELISM: u32 = 2;
-/// Of the two ways to ask it for aggregates per key and minute, the faster one: windows, not groups that are updated.
+/// The faster of Flink's two ways to aggregate per key and minute: windows, not updating groups.
 const AGGREGATION: &str = "window";
-/// Of its Python; its JVM has limits of its own.
+/// The memory limit of its Python process; its JVM has its own limits.
 const MEMORY: u64 = 8 << 30;
 const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
 
@@ -34,7 +34,7 @@ struct Reported {
     peak_bytes: f64,
 }
 
-/// Of all keys and minutes.
+/// Sums over all keys and minutes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct Sums {
     events: u64,
@@ -42,7 +42,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Held against what all records come to: it knows no duplicates.
+    /// Compares the sums with those of all records: Flink does not drop duplicates.
     pub(super) fn check(&self, topic: &Topic) -> Result<()> {
         let amount = super::answer::amount_text(topic.payments.truth().cents_with_duplicates);
         let expected = Sums { events: topic.payments.records, amount };
@@ -55,7 +55,7 @@ impl Sums {
 }
 
 impl Flink {
-    /// `None` where it is not installed.
+    /// `None` if it is not installed.
     pub(super) fn installed() -> Option<Flink> {
         let cache = std::env::var("XDG_CACHE_HOME").map(PathBuf::from);
         let cache = cache.or_else(|_| std::env::var("HOME").map(|home| PathBuf::from(home).join(".cache")));
@@ -81,7 +81,7 @@ impl Flink {
         })
     }
 
-    /// Its sums: what it measures drops its results.
+    /// Computes the sums in a separate run, because the measured run discards its results.
     pub(super) fn sums(&self, folder: &Path, topic: &Topic, limit: Duration) -> Result<Sums> {
         self.ask(folder, topic, true, limit)
     }
@@ -98,7 +98,7 @@ impl Flink {
         let mut command = Command::new(self.folder.join("bin/python"));
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/flink_sql.py")).arg(&path);
         let finished = child::run(&mut command, &Limits { time: limit, memory_bytes: MEMORY })?;
-        // Libraries of its write to standard output, too.
+        // Some of its libraries also write to standard output.
         let last = finished.stdout.lines().last().unwrap_or_default();
         serde_json::from_str(last)
             .map_err(|error| Error::internal(format!("Flink reported nothing: {error}")).with("found", &finished.stdout))

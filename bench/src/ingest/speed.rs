@@ -1,4 +1,4 @@
-//! One run of `basestream speed` over a filled topic, from its first partition to its last checkpoint.
+//! Runs `basestream speed` once over a filled topic, from taking the first partition over to the last checkpoint.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::child::Used;
 use crate::layer::{Ended, Layer, Line};
 use crate::payments::{Project, Topic};
 
-/// What the speed layer's log says.
+/// Messages in the speed layer's log.
 const BEGUN: &str = "partitions taken over";
 const COMMITTED: &str = "checkpoint committed";
 
@@ -21,7 +21,7 @@ pub(crate) struct Measured {
     pub(crate) processor_s_per_million: f64,
     pub(crate) peak_bytes: f64,
     pub(crate) checkpoints: u64,
-    /// Of all of them, from the first file to the commit.
+    /// The time of all checkpoints, each from its first file to the commit.
     pub(crate) checkpoints_s: f64,
 }
 
@@ -48,8 +48,8 @@ fn committed(lines: &[Line]) -> Vec<DateTime<Utc>> {
     lines.iter().filter(|line| line.fields.message == COMMITTED).map(|line| line.timestamp).collect()
 }
 
-/// From taking over to the last commit. Where that waited for its interval until the process was told to end, the wait is left out:
-/// nothing was there to do in it.
+/// The time from taking over to the last commit. If the last commit waited for its interval until the process was asked
+/// to stop, the wait does not count, because there was nothing to do.
 fn worked(begun: DateTime<Utc>, quiet: DateTime<Utc>, ended: &Ended, committed: &[DateTime<Utc>]) -> f64 {
     let seconds = |from: DateTime<Utc>, to: DateTime<Utc>| (to - from).num_microseconds().unwrap_or_default() as f64 / 1e6;
     match committed.last() {

@@ -1,4 +1,4 @@
-//! The measurements as tables.
+//! Formats the measurements as tables.
 
 use super::speed::Measured;
 use super::{AIM_AGGREGATES, AIM_KEYS, AIM_PER_SECOND, Contender, Options, Outcome};
@@ -69,7 +69,7 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
     }
 }
 
-/// Is it linear in events? `None` of no sizes.
+/// Shows whether ingest is linear in events; `None` without sizes.
 pub(super) fn sizes(outcomes: &[Outcome]) -> Option<Table> {
     let rate = |outcome: &Outcome| spread(outcome, |measured| measured.events_per_second);
     let first = |outcome: &Outcome| outcomes.iter().find(|first| first.payments.accounts == outcome.payments.accounts).and_then(rate);
@@ -107,14 +107,14 @@ fn who(outcome: &Outcome) -> String {
     }
 }
 
-/// Flink's rate on the same topic, for an outcome with as many aggregates.
+/// Flink's rate on the same topic, for an outcome with the same number of aggregates.
 fn flink(outcomes: &[Outcome], of: &Outcome) -> Option<Spread> {
     let same = |other: &&Outcome| (&other.source, other.payments, other.aggregates) == (&of.source, of.payments, of.aggregates);
     let flink = outcomes.iter().filter(same).find(|other| is_flink(other))?;
     spread(flink, |measured| measured.events_per_second)
 }
 
-/// Flink makes no checkpoints.
+/// A figure that Flink does not have, because it makes no checkpoints.
 fn of_speed(outcome: &Outcome, figure: impl Fn(&Measured) -> Figure) -> Figure {
     outcome.measured.last().filter(|_| !is_flink(outcome)).map_or(Figure::Absent, figure)
 }

@@ -1,4 +1,4 @@
-//! Events that repeat edges of a graph, so that its degrees stay what they are. Nine of ten are logins.
+//! Generates events that repeat edges of a graph, so that its degrees stay the same. Nine of ten are logins.
 
 use event_log::NewRecord;
 
@@ -8,7 +8,7 @@ use crate::graph::{Event, Graph, Stream};
 
 pub(super) struct Again {
     pub(super) graph: Graph,
-    /// Of different numbers are different events.
+    /// Events with different numbers are different events.
     pub(super) number: u64,
     pub(super) next: u64,
 }
@@ -29,7 +29,7 @@ impl Source for Again {
 }
 
 impl Again {
-    /// An edge of the graph, seen again after its end.
+    /// An edge of the graph, seen again after the graph's end.
     fn record(&self, stream: Stream) -> NewRecord {
         let event = self.graph.event(stream, self.graph.pick(self.next, self.graph.count(stream)));
         Event { ts: END + self.next as i64, ..event }.record(&format!("f{}-{}", self.number, self.next))

@@ -1,4 +1,5 @@
-//! How soon a new link counts: a new user opens an account on a new device and logs in from another, at a `basestream up`.
+//! Measures how soon a new link counts: a new user opens an account on a new device and logs in from another, at a
+//! `basestream up`.
 
 use types::{Error, Result};
 
@@ -16,9 +17,9 @@ use crate::probe::{Asked, Door, Http, Probe, Prober};
 use crate::report::{Figure, Table};
 use crate::view::{VALUES, VIEW};
 
-/// Of both hops of the graph in which it is measured.
+/// The degree of both hops of the graph in which it is measured.
 pub(super) const DEGREE: u64 = 30;
-/// The aim: the greatest p99, in milliseconds.
+/// The aim: the highest p99, in milliseconds.
 const AIM_MS: f64 = 1_000.0;
 const PER_SECOND: f64 = 50.0;
 /// How long probes are sent before the measurement starts, as a share of a stretch.
@@ -44,7 +45,7 @@ pub(super) fn table(options: &Options) -> Table {
     Table { title: "A new link".into(), columns: columns.map(str::to_owned).to_vec(), rows: Vec::new(), notes }
 }
 
-/// Adds its rows.
+/// Adds the rows of this measurement.
 pub(super) async fn measure(options: &Options, programs: &Programs, installed: &Installed, graph: Graph, table: &mut Table) -> Result<()> {
     let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     let http = Http::new(&installed.http, ASKED)?;
@@ -68,7 +69,7 @@ async fn stretches<P: Fn(u64) -> Probe>(options: &Options, prober: &mut Prober<P
     prober.stretches(PER_SECOND, Stretches { seconds: options.seconds, repeats: options.repeats }).await
 }
 
-/// A user and devices that the graph has not: the account's device is linked with the login's.
+/// A user and devices that are not in the graph: the account's device is linked with the login's.
 fn probe(graph: &Graph, nth: u64) -> Probe {
     let send = |stream: Stream, device: u64| {
         let event = Event { ts: END + nth as i64, user: graph.users + nth, device };
@@ -78,12 +79,12 @@ fn probe(graph: &Graph, nth: u64) -> Probe {
     Probe { sends: vec![send(Stream::Account, device), send(Stream::Login, device + 1)], key: device_text(device) }
 }
 
-/// The account's device; the login's is the next one.
+/// The account's device; the login's is the next number.
 fn device_of(graph: &Graph, nth: u64) -> u64 {
     graph.devices + 2 * nth
 }
 
-/// Each probe's device has one link, by one user, in every window.
+/// Checks that each probe's device has one link, by one user, in every window.
 async fn check(http: &Http, graph: &Graph, probes: u64) -> Result<()> {
     for nth in 0..probes {
         let device = device_text(device_of(graph, nth));

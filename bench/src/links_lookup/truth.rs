@@ -1,4 +1,4 @@
-//! What a lookup must answer, computed from the graph's events by loops.
+//! Computes the expected answer of a lookup from the graph's events by loops.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::events::Events;
 use crate::graph::{Event, Graph, Stream, device_text};
 use crate::view::{VALUES, VIEW, Windows};
 
-/// Compares the answers of this many keys with the graph.
+/// Compares the answers for this many keys with the graph.
 pub(super) async fn check(node: &Node, graph: &Graph, keys: u64) -> Result<()> {
     let devices: BTreeSet<u64> = (0..keys).map(|nth| graph.device(nth)).collect();
     for (device, expected) in truth(graph, &devices) {

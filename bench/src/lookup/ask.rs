@@ -1,4 +1,4 @@
-//! Who asks what.
+//! Which clients ask for which keys.
 
 use std::time::Instant;
 
@@ -19,13 +19,13 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// The key of a question.
+    /// Returns the key of the nth query.
     pub(super) fn key(&self) -> impl Fn(u64) -> String + Send + 'static {
         let purchases = self.purchases.clone();
         move |nth| account_text(purchases.account(nth))
     }
 
-    /// The keys of a question for many.
+    /// Returns the keys of the nth query for many keys.
     pub(super) fn keys(&self) -> impl Fn(u64) -> Vec<String> + Send + 'static {
         let (key, batch) = (self.key(), self.batch as u64);
         move |nth| (nth * batch..(nth + 1) * batch).map(&key).collect()
@@ -35,7 +35,7 @@ impl Ask {
         asking::ask(self.stretches, (0..self.clients.max(1)).map(|_| client()).collect::<Result<_>>()?).await
     }
 
-    /// One client for each core: more of them only wait for each other.
+    /// One client per core: more would only wait for each other.
     pub(super) async fn node(&self, node: &Node) -> Result<Vec<Latencies>> {
         let client = || -> Box<dyn Client> {
             let (purchases, key) = (self.purchases.clone(), self.key());
@@ -60,7 +60,7 @@ impl Ask {
         .await
     }
 
-    /// All events that answers count now, and when that is.
+    /// Returns the number of events that answers count now, and the time of that answer.
     pub(super) fn counted(&self, address: &str) -> Result<(u64, Instant)> {
         Http::connect(address)?.counted(&row_path(self.purchases.view(0), &account_text(0)))
     }

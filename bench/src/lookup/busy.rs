@@ -1,4 +1,4 @@
-//! What goes on while lookups are asked: events arrive, and batch runs beside them.
+//! The load during lookups: events arrive, and batch runs.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub(super) struct Busy {
     runs: Runs,
 }
 
-/// What went on meanwhile.
+/// What happened during the lookups.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Meanwhile {
     pub(super) fed: Fed,

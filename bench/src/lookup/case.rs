@@ -1,4 +1,4 @@
-//! What lookups are asked of.
+//! The installations that lookups are measured on.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Peers have one view, and its final rows.
+    /// Whether peers take part: they have one view, and its final rows.
     pub(super) fn has_peers(&self) -> bool {
         self.views == 1 && self.windows == 4
     }

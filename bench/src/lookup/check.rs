@@ -30,7 +30,7 @@ pub(super) async fn node(node: &Node, expected: &Expected) -> Result<()> {
     Ok(())
 }
 
-/// One by one, and all at once.
+/// Compares keys looked up one by one, and all at once.
 pub(super) fn http(address: &str, expected: &Expected) -> Result<()> {
     #[derive(Deserialize)]
     struct One {
@@ -53,7 +53,7 @@ pub(super) fn http(address: &str, expected: &Expected) -> Result<()> {
     many.rows.iter().zip(expected.values()).try_for_each(|(served, row)| hold(served, row))
 }
 
-/// True of a key with an event in the longest of the four windows: others have no row.
+/// Whether the key has an event in the longest of the four windows: other keys have no row.
 pub(super) fn has_row(row: &Value) -> bool {
     FOUR_WINDOWS.last().is_some_and(|window| row[format!("purchases_{}", window.text)] != 0)
 }

@@ -1,4 +1,4 @@
-//! All rows of the view, for peers that keep them ready.
+//! Reads all rows of the view, for peers that store final rows.
 
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
@@ -14,7 +14,7 @@ pub(super) struct Part {
     pub(super) rows: RecordBatch,
 }
 
-/// Hands all rows on, a batch at a time.
+/// Passes all rows to `take`, a batch at a time.
 pub(super) async fn each(node: &Node, mut take: impl AsyncFnMut(Part) -> Result<()>) -> Result<()> {
     let mut response = node.query(&format!("SELECT * FROM {VIEW}"), Vec::new()).await?;
     while let Some(rows) = response.batches.try_next().await? {

@@ -1,4 +1,5 @@
-//! PostgreSQL with the final rows in a table whose primary key is the view's: a database of our own on a server that runs.
+//! PostgreSQL with the final rows in a table with the view's primary key, in a database created for the run on a
+//! running server.
 
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -42,7 +43,7 @@ impl Database {
         Ok(database)
     }
 
-    /// One key each time, and many.
+    /// Measures requests for one key, and for many.
     pub(super) async fn fill_and_ask(&self, asking: &Ask, node: &Node, expected: &Expected) -> Result<(Vec<Latencies>, Vec<Latencies>)> {
         self.fill(asking, node).await?;
         self.check(expected).await?;
@@ -90,12 +91,13 @@ impl Database {
         copied.finish().await.map_err(failed)?;
         execute(&mut connection, format!("ALTER TABLE answer ADD PRIMARY KEY ({KEY})")).await?;
         execute(&mut connection, "VACUUM ANALYZE answer".to_owned()).await?;
-        // COPY and VACUUM go round a small ring of pages: without this the first lookups would read the rest from the file.
+        // COPY and VACUUM use a small ring of buffers: without this the first lookups would read the rest from the
+        // file.
         execute(&mut connection, "CREATE EXTENSION pg_prewarm".to_owned()).await?;
         execute(&mut connection, "SELECT pg_prewarm('answer'), pg_prewarm('answer_pkey')".to_owned()).await
     }
 
-    /// Counts alone: they are enough to see that it has the same rows.
+    /// Compares counts only, which is enough to see that it has the same rows.
     async fn check(&self, expected: &Expected) -> Result<()> {
         let mut connection = PgConnection::connect(&self.url).await.map_err(failed)?;
         let columns = FOUR_WINDOWS.map(|window| format!("purchases_{}", window.text));
@@ -144,7 +146,7 @@ impl Database {
 const ONE: &str = "SELECT * FROM answer WHERE account_id = $1";
 const MANY: &str = "SELECT * FROM answer WHERE account_id = ANY($1)";
 
-/// A connection whose statements are prepared once, made and driven by the thread that asks first.
+/// A connection whose statements are prepared once, opened and driven by the first thread that asks.
 struct Connected {
     url: String,
     runtime: Option<(tokio::runtime::Runtime, PgConnection)>,

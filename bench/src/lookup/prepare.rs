@@ -1,4 +1,4 @@
-//! What lookups are asked of.
+//! Prepares the installation that lookups are measured on.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ pub(super) fn size_table() -> Table {
 pub(super) fn purchases_of(options: &Options, case: Case) -> Purchases {
     let windows = match case.windows {
         4 => FOUR_WINDOWS.to_vec(),
-        // The longest one reaches back behind the first event: it is taken only where all are.
+        // The longest window begins before the first event, so it is used only when all windows are.
         few => {
             let last = if few < ALL_WINDOWS.len() { ALL_WINDOWS.len() - 1 } else { few };
             ALL_WINDOWS[last - few..last].to_vec()
@@ -30,7 +30,7 @@ pub(super) fn purchases_of(options: &Options, case: Case) -> Purchases {
     Purchases { views, ..Purchases::of(case.keys * options.events_per_key, case.keys) }
 }
 
-/// Archive, snapshots of all views, and a node that has them open.
+/// Writes the archive and the snapshots of all views, and opens a node on them.
 pub(super) async fn prepare(
     options: &Options,
     case: Case,

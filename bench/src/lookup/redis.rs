@@ -1,4 +1,4 @@
-//! Redis with the final rows as JSON: a server of our own, without persistence.
+//! Redis with the final rows as JSON: a separate server without persistence.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,10 +16,10 @@ use crate::latencies::Latencies;
 use crate::purchases::truth::hold;
 
 const START: Duration = Duration::from_secs(20);
-/// Keys of one MSET.
+/// Keys per MSET.
 const AT_ONCE: usize = 1_000;
 
-/// Of the program that is installed.
+/// The version of the installed program.
 pub(super) fn version() -> Option<String> {
     let told = Command::new("redis-server").arg("--version").output().ok()?;
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
@@ -33,7 +33,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// `None`: it is not installed, which is said.
+    /// `None`, with a message, if it is not installed.
     pub(super) fn start(folder: &Path) -> Result<Option<Server>> {
         std::fs::create_dir_all(folder)?;
         let port = basestream_tests::process::free_port()?;

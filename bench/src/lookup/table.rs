@@ -1,4 +1,4 @@
-//! The measurements as tables, with their aims.
+//! Formats the measurements as tables, with their aims.
 
 use super::busy::Meanwhile;
 use super::case::Case;
@@ -23,7 +23,7 @@ pub(super) struct Row {
     case: Case,
     asked: Asked,
     clients: usize,
-    /// Of one request.
+    /// Keys in one request.
     keys: usize,
     stretches: Vec<Latencies>,
     meanwhile: Option<Meanwhile>,
@@ -103,7 +103,7 @@ pub(super) fn of(options: &Options, rows: &[Row]) -> Table {
     }
 }
 
-/// In process: the greatest p99 in milliseconds, and the least rate.
+/// Aims in process: the highest p99 in milliseconds, and the lowest rate.
 const MOST_P99_MS: f64 = 1.0;
 const LEAST_PER_SECOND: f64 = 200_000.0;
 
@@ -140,7 +140,7 @@ pub(super) fn aims(rows: &[Row]) -> Table {
     }
 }
 
-/// How lookups in process grow with the keys of one view of four windows.
+/// How the time of lookups in process grows with the keys of one view of four windows.
 pub(super) fn flat_in_keys(rows: &[Row]) -> Table {
     let own = |row: &&Row| row.asked == Asked::Library && row.meanwhile.is_none() && row.case.has_peers();
     let mut sizes: Vec<(u64, &Row)> = rows.iter().filter(own).map(|row| (row.case.keys, row)).collect();
@@ -149,10 +149,10 @@ pub(super) fn flat_in_keys(rows: &[Row]) -> Table {
     flat("Lookups in process, by number of keys", "keys", &measured)
 }
 
-/// The aim: the greatest ratio of a lookup's time to that of the first.
+/// The aim: the highest ratio of a lookup's time to the first one's.
 const FLAT: f64 = 1.5;
 
-/// Medians against the first one's.
+/// Medians relative to the first one.
 pub(super) fn flat(title: &str, by: &str, measured: &[(Figure, &[Latencies])]) -> Table {
     let first = measured.first().and_then(|(_, stretches)| median_of(stretches, 0.5));
     let columns = [by.to_owned()].into_iter().chain(latencies::COLUMNS.map(str::to_owned));

@@ -1,4 +1,5 @@
-//! How lookups in process grow with the length of the window: one view for each, over the same events.
+//! Measures how the time of lookups in process grows with the length of the window: one view per window, over the same
+//! events.
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ use crate::purchases::{ALL_WINDOWS, Purchases, Window};
 use crate::report::{Figure, Table};
 
 const WINDOWS: [Window; 6] = [ALL_WINDOWS[0], ALL_WINDOWS[2], ALL_WINDOWS[4], ALL_WINDOWS[5], ALL_WINDOWS[6], ALL_WINDOWS[7]];
-/// A tenth of all events is of the last hour, and there are some in every part of the year.
+/// A tenth of all events is in the last hour, and every part of the year has some.
 const DAYS: i64 = 370;
 const RECENT: f64 = 4.0;
 

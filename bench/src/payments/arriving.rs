@@ -1,4 +1,4 @@
-//! Payments as a producer sends them, from a topic's first one on.
+//! Generates payments as a producer sends them, from a topic's first one on.
 
 use event_log::NewRecord;
 

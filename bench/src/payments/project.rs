@@ -1,4 +1,4 @@
-//! A project over a filled topic: an installation with a catalog and a storage of its own.
+//! Creates a project over a filled topic: an installation with its own catalog and storage.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,16 +13,16 @@ use super::topic::Topic;
 use super::{Kept, stream_sql, view_sql};
 use crate::Programs;
 
-/// A folder that is its own: catalog, storage and cache are in it, the log is elsewhere.
+/// The folder of the project has its catalog, storage and cache; the log is elsewhere.
 #[derive(Debug)]
 pub struct Project {
     pub folder: PathBuf,
-    /// Where `up` answers HTTP.
+    /// The address at which `up` serves HTTP.
     pub http: String,
 }
 
 impl Project {
-    /// Makes it in a new folder, with a view of this many aggregates, and applies its definitions.
+    /// Creates the project in a new folder, with a view of this many aggregates, and applies its definitions.
     pub async fn create(folder: &Path, topic: &Topic, aggregates: usize, kept: Kept) -> Result<Project> {
         let http = format!("127.0.0.1:{}", basestream_tests::process::free_port()?);
         let config = format!("[log]\nurl = \"{}\"\n[serving]\nhttp = \"{http}\"\nclock = \"event\"\n", topic.url);
@@ -50,7 +50,7 @@ impl Project {
         Installation::open(&settings, Functions::standard()).await
     }
 
-    /// The one row of a SELECT, asked of the real binary.
+    /// Runs a SELECT with the real binary and returns its only row.
     pub fn query(&self, programs: &Programs, sql: &str) -> Result<serde_json::Value> {
         let mut command = Command::new(&programs.basestream);
         command.args(["query", sql, "--json", "--config"]).arg(self.config());

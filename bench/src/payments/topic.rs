@@ -1,4 +1,4 @@
-//! A topic that is filled before anything is measured.
+//! Fills a topic before anything is measured.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ use uuid::Uuid;
 use super::Payments;
 
 pub const PARTITIONS: u32 = 4;
-/// Records of one append, and how many appends are made ready at once.
+/// Records per append, and how many appends are prepared concurrently.
 const APPEND_RECORDS: u64 = 20_000;
 const READY: usize = 2;
 
-/// Where events come from.
+/// The kind of log that events are read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Embedded,
@@ -26,17 +26,17 @@ pub enum Source {
     Kafka(String),
 }
 
-/// A topic of a log, and what is in it.
+/// A topic of a log, and its content.
 #[derive(Debug, Clone)]
 pub struct Topic {
     pub name: String,
-    /// As `log.url` names it.
+    /// The URL for `log.url`.
     pub url: String,
     pub payments: Payments,
 }
 
 impl Source {
-    /// The source of this name; `None`: it needs services that are not there.
+    /// Returns the source with this name; `None` if the services it needs are not running.
     pub fn named(name: &str) -> Result<Option<Source>> {
         match name {
             "embedded" => Ok(Some(Source::Embedded)),
@@ -52,7 +52,7 @@ impl Source {
         }
     }
 
-    /// Makes a topic and appends all payments; the embedded log lies in `folder`.
+    /// Creates a topic and appends all payments; the embedded log is in `folder`.
     pub async fn fill(&self, folder: &Path, payments: Payments) -> Result<Topic> {
         let topic = self.empty(folder, payments).await?;
         let log = topic.open().await?;
@@ -60,7 +60,7 @@ impl Source {
             let records = chunk * APPEND_RECORDS..((chunk + 1) * APPEND_RECORDS).min(payments.records);
             tokio::task::spawn_blocking(move || records.map(|record| payments.record(record)).collect::<Vec<NewRecord>>())
         });
-        // One append after the other: a repeat comes after what it repeats.
+        // Appends stay in order: a repeat comes after the record it repeats.
         let mut ready = std::pin::pin!(futures::stream::iter(chunks).buffered(READY));
         while let Some(records) = ready.try_next().await? {
             log.append(&topic.name, records).await?;
@@ -68,7 +68,7 @@ impl Source {
         Ok(topic)
     }
 
-    /// Makes a topic without events.
+    /// Creates a topic without events.
     pub async fn empty(&self, folder: &Path, payments: Payments) -> Result<Topic> {
         let (name, url) = match self {
             Source::Embedded => ("payments".to_owned(), format!("file://{}", folder.display())),
@@ -85,7 +85,7 @@ impl Topic {
         event_log::open(&self.url, &Default::default()).await
     }
 
-    /// Deletes what is not in a folder of ours.
+    /// Deletes what is not in a folder of the benchmark.
     pub async fn delete(&self) -> Result<()> {
         let Some(brokers) = self.url.strip_prefix("kafka://") else { return Ok(()) };
         let failed = |error: String| Error::unavailable("a topic was not deleted").with("topic", &self.name).with("error", error);

@@ -1,4 +1,4 @@
-//! Purchases after all that were generated, as a producer sends them.
+//! Generates purchases after the archived ones, as a producer sends them.
 
 use bytes::Bytes;
 use engine::events::format_timestamp;
@@ -8,7 +8,7 @@ use super::{Purchases, STREAM, account_text, merchant_text};
 use crate::events::END;
 use crate::feed::Source;
 
-/// Of accounts that are as likely as before. Of different numbers are different events.
+/// Accounts are as likely as before. Events with different numbers are different events.
 pub struct Arriving {
     pub purchases: Purchases,
     pub number: u64,

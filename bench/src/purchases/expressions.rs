@@ -1,4 +1,4 @@
-//! What is asked of each account's purchases, as expressions of a data frame: columns of an aggregate since a moment.
+//! The query of each account's purchases as data-frame expressions: aggregates of columns since a point in time.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::question::KEY;
 use super::{Purchases, STREAM, Window};
 use crate::events::Events;
 
-/// The question of `bench/peers/polars_query.py`, without its files and its answer.
+/// The question for `bench/peers/polars_query.py`, without its files and its answer.
 pub fn of(purchases: &Purchases) -> Value {
     let (windows, t) = (purchases.windows(), purchases.newest());
     let column = |alias: &str, (aggregate, column): (&str, Option<&str>), window: &Window| {
@@ -30,7 +30,7 @@ pub fn of(purchases: &Purchases) -> Value {
     })
 }
 
-/// An aggregate of SQL, `name(column)`, as its name there and its column.
+/// Splits an SQL aggregate, `name(column)`, into Polars' name of it and its column.
 fn called(aggregate: &'static str) -> (&'static str, Option<&'static str>) {
     match aggregate.trim_end_matches(')').split_once('(') {
         Some(("count", "*")) => ("count", None),

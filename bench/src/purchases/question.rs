@@ -1,7 +1,7 @@
-//! What is asked of each account's purchases: as a view, and as plain SQL for the peers.
+//! The query of each account's purchases: as a view, and as plain SQL for the peers.
 //!
-//! Distinct merchants are counted exactly: sketches of two engines estimate differently, and answers could not be compared with each
-//! other.
+//! Distinct merchants are counted exactly, because sketches of two engines give different estimates, which could not be
+//! compared.
 
 use arrow::datatypes::DataType;
 use types::sql_types::timestamp_type;
@@ -20,7 +20,7 @@ pub type Aggregates = [(&'static str, &'static str); 5];
 pub const AGGREGATES: Aggregates =
     [("purchases", "count(*)"), ("total", "sum(amount)"), ("least", "min(amount)"), ("most", "max(amount)"), ("merchants", DISTINCT)];
 
-/// Those whose states are one number each.
+/// The aggregates whose states are one number each.
 pub const SMALL_AGGREGATES: Aggregates = [AGGREGATES[0], AGGREGATES[1], AGGREGATES[2], AGGREGATES[3], ("newest", "max(ts)")];
 
 const DISTINCT: &str = "count(DISTINCT merchant_id)";
@@ -50,7 +50,7 @@ pub fn shape(purchases: &Purchases) -> Shape {
     Shape { key: KEY.to_owned(), values: values.collect() }
 }
 
-/// One SELECT over the raw events, as anybody would write it without views.
+/// One SELECT over the raw events, as it is written without views.
 pub fn plain_select(purchases: &Purchases, dialect: Dialect) -> String {
     let starts = Starts::of(purchases, dialect);
     let column = |(alias, aggregate): &(&str, &str), window: &Window| {
@@ -60,8 +60,8 @@ pub fn plain_select(purchases: &Purchases, dialect: Dialect) -> String {
     format!("SELECT {KEY},\n{columns}\nFROM {STREAM} WHERE ts >= {} GROUP BY {KEY}", starts.first)
 }
 
-/// The same by hand, without DISTINCT: purchases of an account from a merchant are aggregated first, and these once more. `None`
-/// where there is no DISTINCT.
+/// The same written by hand, without DISTINCT: purchases of an account at a merchant are aggregated first, then those
+/// results. `None` if there is no DISTINCT.
 pub fn select_by_merchant(purchases: &Purchases) -> Option<String> {
     let (windows, starts) = (purchases.windows(), Starts::of(purchases, Dialect::DuckDb));
     let merged: Vec<(&str, &str)> = purchases.aggregates.iter().filter(|(_, aggregate)| *aggregate != DISTINCT).copied().collect();
@@ -89,8 +89,9 @@ pub fn select_by_merchant(purchases: &Purchases) -> Option<String> {
     ))
 }
 
-/// The same by way of what a batch run keeps: states of each key and tile, so that any later time can be answered, and the answer merged
-/// from them. Tiles are the finest that a window asks for at that age; DuckDB keeps no coarser ones and writes nothing.
+/// The same through the states that a batch run keeps: states of each key and tile, so that any later time can be
+/// answered, and the answer merged from them. Tiles have the finest length that a window needs at that age. DuckDB
+/// keeps no coarser ones and writes nothing.
 pub fn select_by_states(purchases: &Purchases) -> String {
     let (windows, t) = (purchases.windows(), purchases.newest());
     let start = |window: &Window| window.start(t);
@@ -129,11 +130,11 @@ fn columns(aggregates: &[(&str, &str)], windows: &[Window], column: &dyn Fn(&(&s
     columns.join(",\n")
 }
 
-/// Where windows begin, as an engine writes it.
+/// The start of each window, as an engine writes it.
 struct Starts {
     t: Micros,
     dialect: Dialect,
-    /// Of the longest window: WHERE says it, and it needs no FILTER.
+    /// The start of the longest window: it is in WHERE, and needs no FILTER.
     longest: Micros,
     first: String,
 }

@@ -1,4 +1,4 @@
-//! What the rows of some accounts must be, told from the events by a loop.
+//! Computes the expected rows of some accounts from the events by a loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::question::KEY;
 use super::{Purchase, Purchases, Window, account_text};
 use crate::events::Events;
 
-/// The rows of these accounts in the view that is measured, as JSON.
+/// The rows of these accounts in the measured view, as JSON.
 pub fn rows(purchases: &Purchases, accounts: &BTreeSet<u64>) -> BTreeMap<u64, Value> {
     let mut of: BTreeMap<u64, Vec<Purchase>> = accounts.iter().map(|account| (*account, Vec::new())).collect();
     for purchase in (0..purchases.events).map(|number| purchases.purchase(number)) {
@@ -22,7 +22,7 @@ pub fn rows(purchases: &Purchases, accounts: &BTreeSet<u64>) -> BTreeMap<u64, Va
     of.into_iter().map(|(account, own)| (account, row(account, &own, purchases.windows(), t))).collect()
 }
 
-/// A difference is an error.
+/// Errors on any difference.
 pub fn hold(served: &Value, expected: &Value) -> Result<()> {
     match served == expected {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Windows as a view names them, and where they begin.
+//! The windows of a view, and where they begin.
 
 use types::tiles::Micros;
 
@@ -7,7 +7,7 @@ use crate::events::DAY;
 const MINUTE: Micros = 60_000_000;
 const HOUR: Micros = 60 * MINUTE;
 
-/// A window, with the length and the hop that docs/reference/definitions.md says it has.
+/// A window, with the length and the hop that docs/reference/definitions.md gives for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     pub text: &'static str,
@@ -19,7 +19,7 @@ const fn window(text: &'static str, length: Micros, hop: Micros) -> Window {
     Window { text, length, hop }
 }
 
-/// From the shortest on.
+/// In order of length, shortest first.
 pub const ALL_WINDOWS: [Window; 8] = [
     window("1h", HOUR, MINUTE),
     window("6h", 6 * HOUR, 5 * MINUTE),
@@ -39,7 +39,7 @@ impl Window {
         self.hop
     }
 
-    /// Where it begins at a time.
+    /// The start of the window at time `t`.
     pub fn start(&self, t: Micros) -> Micros {
         (t - self.length).div_euclid(self.hop) * self.hop
     }

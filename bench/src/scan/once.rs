@@ -1,4 +1,4 @@
-//! One question to a node of its own. Runs as a process of its own.
+//! Runs one query on a separate node, in its own process.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use types::{Error, Result};
 pub struct Question {
     /// The installation's settings.
     pub config: PathBuf,
-    /// `None`: the node is opened, and asked nothing.
+    /// `None`: the node is opened without a query.
     pub sql: Option<String>,
     pub repeats: usize,
 }
@@ -29,7 +29,7 @@ pub struct Reported {
     pub last: Value,
 }
 
-/// Answers the question of a file as often as it says.
+/// Runs the query in a file as often as the file says, and returns the text to print.
 pub async fn answer(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path)?;
     let question: Question = serde_json::from_str(&text).map_err(|error| Error::input(format!("this is no question: {error}")))?;

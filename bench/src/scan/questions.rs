@@ -1,4 +1,4 @@
-//! What is asked, and what the answers must be.
+//! The queries, and their expected answers.
 
 use serde_json::{Value, json};
 use types::{Error, Result};
@@ -8,20 +8,20 @@ use crate::events::Events;
 use crate::purchases::question::{AGGREGATES, KEY};
 use crate::purchases::{FOUR_WINDOWS, Purchases, VIEW};
 
-/// A question.
+/// A query.
 pub(super) struct Asked {
     pub(super) name: &'static str,
     /// Windows and aggregates that it names.
     pub(super) named: &'static str,
     pub(super) sql: Option<String>,
     pub(super) is_all: bool,
-    /// It has a row for each key, and names fewer columns than all.
+    /// It has a row for each key, and names only some of the columns.
     pub(super) is_part: bool,
-    /// A fixed number of rows, whatever the keys are.
+    /// The number of rows, if it does not depend on the keys.
     rows: Option<u64>,
 }
 
-/// The greatest of them are asked.
+/// The number of rows in a query for the greatest.
 const GREATEST: u64 = 100;
 
 pub(super) fn all() -> Vec<Asked> {
@@ -58,11 +58,11 @@ pub(super) fn all() -> Vec<Asked> {
     ]
 }
 
-/// What the events say.
+/// The expected values, computed from the events.
 pub(super) struct Truth {
-    /// Those with a row.
+    /// Keys with a row.
     pub(super) keys: u64,
-    /// Of each window, as the row of the question for them.
+    /// Events in each window, in the shape of the row that the query for them returns.
     events: Value,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn truth(purchases: &Purchases) -> Truth {
 }
 
 impl Truth {
-    /// A difference is an error.
+    /// Errors on any difference.
     pub(super) fn hold(&self, asked: &Asked, told: &Reported) -> Result<()> {
         let rows = asked.rows.unwrap_or(self.keys).min(self.keys.max(1));
         let is_sum = told.last.get("events_1h").is_some();

@@ -1,4 +1,4 @@
-//! Checkpoints after a snapshot, made by a worker of the speed layer, faster than in their time.
+//! Creates checkpoints after a snapshot by a worker of the speed layer, faster than in real time.
 
 use std::time::Duration;
 
@@ -14,19 +14,20 @@ use crate::feed::Source;
 use crate::purchases::arriving::Arriving;
 use crate::purchases::{FOUR_WINDOWS, Purchases, STREAM, Window};
 
-/// What came of it.
+/// The number of checkpoints and events created.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Segments {
     pub(super) checkpoints: u64,
     pub(super) events: u64,
 }
 
-/// Often enough that what is appended at once is soon committed at once.
+/// Short, so that what is appended is committed soon.
 const INTERVAL: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Appends events repeatedly, each time waiting until they are committed. A worker may make two checkpoints of one batch.
+/// Appends events repeatedly, waiting each time until they are committed. A worker may make two checkpoints of one
+/// batch.
 pub(super) async fn make(installation: &Installation, purchases: &Purchases, times: u64, events: u64) -> Result<Segments> {
     let before = installation.catalog.state().await?.checkpoints.len() as u64;
     let mut often = installation.clone();
@@ -50,7 +51,7 @@ pub(super) async fn make(installation: &Installation, purchases: &Purchases, tim
     Ok(Segments { checkpoints: state.checkpoints.len() as u64 - before, events: times * events })
 }
 
-/// The window by which it is seen that all events are counted.
+/// The window that shows whether all events are counted.
 pub(super) const WINDOW: Window = FOUR_WINDOWS[3];
 
 /// Events of an account in that window, after this many have arrived.

@@ -1,5 +1,5 @@
-//! Damage: each kind of file, in each way, for each reader. What is read is held against its checksum; what is damaged is named or
-//! rebuilt, never merged; and `repair` makes it whole again.
+//! Damage of each kind of file, in each way, for each reader. Every read is compared with its checksum. Damaged files
+//! are named or rebuilt, never merged, and `repair` restores them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn event(id: usize, k: &str) -> (Option<String>, String) {
     (Some(k.into()), format!(r#"{{"id":"e{id}","ts":"{ts}","k":"{k}","x":{id}}}"#))
 }
 
-/// Three checkpoints with duplicates and dead letters, the first two in a snapshot.
+/// An installation with three checkpoints with duplicates and dead letters, the first two in a snapshot.
 async fn prepared() -> tempfile::TempDir {
     let lab = Harness::new().await.unwrap();
     lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
@@ -52,7 +52,7 @@ async fn prepared() -> tempfile::TempDir {
     lab.folder
 }
 
-/// One unit, committed when the worker is told to stop.
+/// Makes the worker commit everything as one epoch when it is stopped.
 async fn settled(lab: &Harness, worker: basestream_tests::Worker) {
     tokio::time::sleep(Duration::from_millis(400)).await;
     worker.finish().await.unwrap();
@@ -92,7 +92,7 @@ impl Copy {
         self.folder.path().join("storage").join(&file.path)
     }
 
-    /// The fault fires: the file is not what was written, and that is found.
+    /// Damages the file, and checks that the damage is detected.
     async fn damage(&self, file: &FileRecord, way: Way) {
         way.apply(&self.path(file));
         let error = check_file(&self.installation.storage, file, |_| {}).await.expect_err("the damage is there");
@@ -104,7 +104,7 @@ impl Copy {
         repair(&self.installation, &options, &|_| {}).await.unwrap()
     }
 
-    /// What a scheduler does in one look.
+    /// Runs one round of the scheduler.
     async fn schedule(&self) {
         self.installation.scheduler().round(&mut None, &CancellationToken::new()).await.unwrap();
     }
@@ -161,7 +161,7 @@ struct Answers {
     degraded: bool,
 }
 
-/// Every way of reading: from layers, from the archive, and the events themselves.
+/// Queries that read in every way: from layers, from the archive, and the events themselves.
 const QUERIES: [(&str, &str); 4] = [
     ("scan", "SELECT * FROM counts"),
     ("lookup", "SELECT * FROM counts WHERE k = 'b'"),
@@ -176,7 +176,7 @@ enum Way {
     Half,
     LastByteGone,
     Longer,
-    /// A wrong byte, so many thousandths into the file.
+    /// A wrong byte, at this many thousandths of the file's length.
     Flipped(usize),
 }
 
@@ -204,7 +204,7 @@ impl Way {
     }
 }
 
-/// What a database holds, whoever still has it open: its files come and go beside it.
+/// Copies a database's content while others may have it open: its side files may appear and vanish during a plain copy.
 async fn copy_database(from: &Path, to: &Path) {
     std::fs::create_dir_all(to.parent().unwrap()).unwrap();
     let pool = sqlx::SqlitePool::connect(&format!("sqlite://{}", from.display())).await.unwrap();
@@ -241,7 +241,7 @@ fn lines(batches: &[arrow::array::RecordBatch]) -> Vec<String> {
     lines
 }
 
-/// One file of each kind; of the archive and the dead letters the newest (after the cut) and the oldest.
+/// The first and the last file of each kind.
 fn victims(state: &CatalogState) -> Vec<FileRecord> {
     let of = |kind: FileKind| -> Vec<FileRecord> {
         state.files.iter().filter(|file| file.kind == kind && !file.marked_for_deletion).cloned().collect()
@@ -281,13 +281,13 @@ async fn every_file_damaged_in_every_way_is_named_or_rebuilt_by_every_reader_and
                     }
                 }
             }
-            // A bucket with a byte too many has all of its own.
+            // A bucket with an extra byte still has all of its own bytes.
             let is_read_whole = !(file.kind == FileKind::Snapshot && matches!(way, Way::Longer));
             let degraded = matches!(file.kind, FileKind::Snapshot | FileKind::Manifest) && is_read_whole;
             assert_eq!(answers.degraded, degraded, "{about}: degraded");
             the_other_readers(&copy, &file, &about).await;
 
-            // States and snapshots come back by the scheduler alone; the archive by a repair.
+            // The scheduler alone restores states and snapshots; a repair restores the archive.
             copy.schedule().await;
             let state = copy.state().await;
             let is_named = state.files.iter().any(|named| named.path == file.path && !named.marked_for_deletion);
@@ -317,7 +317,7 @@ async fn every_file_damaged_in_every_way_is_named_or_rebuilt_by_every_reader_and
     assert!(rebuilt > 0 && refused > 0, "{rebuilt} rebuilt by the scheduler, {refused} answers refused");
 }
 
-/// Batch run, ledger, verification of the log, and the ids that a new worker reads again.
+/// Checks the other readers: batch run, ledger, verification of the log, and a new worker that rereads ids.
 async fn the_other_readers(copy: &Copy, file: &FileRecord, about: &str) {
     let is_ours = |error: &Error| {
         assert!(matches!(file.kind, FileKind::Archive | FileKind::DeadLetters), "{about}: {error}");
@@ -370,7 +370,7 @@ async fn rebuilt_states_are_read_in_the_damaged_ones_place() {
         .filter(|file| file.kind == FileKind::States && file.checkpoint == Some(newest) && !file.marked_for_deletion)
         .collect();
     assert_eq!(states.len(), 1, "one is named");
-    // Without the archive there is nothing else to answer from.
+    // Without the archive there is no other source to answer from.
     std::fs::remove_file(copy.path(&of(FileKind::Archive))).unwrap();
     assert_eq!(copy.answers().await.rows.remove("scan").unwrap().unwrap(), before);
 }
@@ -400,7 +400,7 @@ async fn a_node_goes_on_from_the_former_snapshot_when_the_new_one_is_damaged() {
     assert_eq!(crate::table(&node, "counts"), before);
 }
 
-/// Takes the records before `begin` out of the embedded log, as an expiry would.
+/// Deletes the records before `begin` from the embedded log, as retention would.
 async fn expire(copy: &Copy, partition: i32, begin: i64) {
     let url = format!("sqlite://{}", copy.folder.path().join("log/log.db").display());
     let pool = sqlx::SqlitePool::connect(&url).await.unwrap();

@@ -1,4 +1,4 @@
-//! Definitions that change under way, and views that fail on an event.
+//! Definitions that change while events are processed, and views that fail on an event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +118,7 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
     };
     let request =
         RunRequest { view: "counts".into(), version: Some(2), requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
-    // Asking for the time is what a run does last before it publishes.
+    // A run reads the time last before it publishes.
     let (catalog, dropped) = (lab.catalog.clone(), record(View, "counts", 2, &second, Retired));
     let clock = move || {
         let drop_it = async {

@@ -1,4 +1,4 @@
-//! docs/operations/faults.md names, for each fault, the test that shows it: each of them exists.
+//! Checks that each test that docs/operations/faults.md names for a fault exists.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A log that is not what it was: expired, made anew, shortened, or grown again after that. Nothing is lost or merged in silence.
+//! A log that changed: expired, recreated, shortened, or grown again after that. Nothing is lost or merged silently.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn events(k: &str, count: usize) -> Vec<(Option<String>, String)> {
     (0..count).map(|_| (Some(k.into()), format!(r#"{{"ts":"2026-03-01T10:00:00Z","k":"{k}"}}"#))).collect()
 }
 
-/// One partition with ten committed events.
+/// An installation with one partition and ten committed events.
 async fn lab() -> Harness {
     crate::show_logs();
     let lab = Harness::new().await.unwrap();
@@ -30,7 +30,7 @@ async fn lab() -> Harness {
     lab
 }
 
-/// A worker takes the partition over, reads what is there, and is told to stop.
+/// A worker takes the partition over, reads what is there, and is stopped.
 async fn read(lab: &Harness, accept_gap: bool) -> Result<()> {
     let mut speed = lab.speed("one", Duration::from_millis(30), None);
     speed.settings.accept_gap = accept_gap;
@@ -81,7 +81,7 @@ async fn a_log_that_expired_past_the_committed_offset_is_gone_on_with_when_the_g
     for line in jobs::ledger::partitions(&lab.storage, &state, &Default::default()).await.unwrap() {
         assert_eq!(line.mismatch, None, "{line:?}");
     }
-    // Once is enough: the next worker needs no option.
+    // The gap is accepted once: the next worker needs no option.
     read(&lab, false).await.unwrap();
 }
 

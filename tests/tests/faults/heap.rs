@@ -1,7 +1,8 @@
-//! What this process holds of memory, counted where it is allocated.
+//! Measures this process's heap by counting allocations.
 //!
-//! Resident memory does not tell it: an allocator keeps what was freed, and what takes its place is not seen to grow. Mapped files are not
-//! in it, nor what SQLite and zstd allocate by themselves. A process has one heap, so that a test which looks at it runs [`alone`].
+//! Resident memory does not show it: an allocator keeps freed memory, and new data in that memory does not increase it.
+//! Mapped files are not counted, nor what SQLite and zstd allocate themselves. The heap is shared by the whole process,
+//! so a test that measures it runs [`alone`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::Command;
@@ -13,11 +14,11 @@ const ALONE: &str = "BASESTREAM_TEST_ALONE";
 
 #[global_allocator]
 static COUNTED: Counted = Counted;
-/// Bytes that were allocated and not freed yet, and the most of them at once since a [`Growth`] began.
+/// Bytes allocated and not yet freed, and their peak since a [`Growth`] began.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-/// How much more was held at once than when it began. One at a time: the next one begins to count anew.
+/// How far the peak rose above the start. Only one may exist at a time, because a new one resets the peak.
 pub struct Growth {
     before: usize,
 }
@@ -34,7 +35,7 @@ impl Growth {
     }
 }
 
-/// Runs a test in a process of its own: `test` is its full name, `body` what it does there.
+/// Runs a test in a separate process: `test` is its full name, `body` the code to run there.
 pub fn alone(test: &str, body: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return body();
@@ -43,18 +44,18 @@ pub fn alone(test: &str, body: impl FnOnce()) {
     let output = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     println!("{out}");
-    // A name that no test has is no failure over there.
+    // The process does not fail if no test has this name.
     assert!(output.status.success() && out.contains("1 passed"), "{test} failed in its process: {}\n{out}\n{err}", output.status);
 }
 
-/// The system's allocator, with its books kept.
+/// The system's allocator with a counter of bytes.
 struct Counted;
 
-// SAFETY: the system's allocator does all of it; what callers promise is handed on.
+// SAFETY: every call goes to the system's allocator unchanged, so the caller's guarantees hold for it.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above; likewise in what follows.
+        // SAFETY: as above; likewise below.
         taken(unsafe { System.alloc(layout) }, layout.size())
     }
 

@@ -1,4 +1,4 @@
-//! The promises under attack: nothing lost, nothing counted twice, one plain SELECT served exactly.
+//! The guarantees under faults: nothing lost, nothing counted twice, one plain SELECT served exactly.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use serving::{Node, StateSource, scan, scan_parts};
 use uuid::Uuid;
 
-/// Logs as RUST_LOG asks.
+/// Enables logs as RUST_LOG requests.
 fn show_logs() {
     let logs = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer();
     let _ = logs.try_init();

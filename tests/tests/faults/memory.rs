@@ -24,7 +24,7 @@ const VIEW: &str = "CREATE VIEW v WITH (windows = '10s, 30d') AS SELECT k, count
     max(ts) AS newest, last_value(x ORDER BY ts) AS latest FROM s GROUP BY k";
 const BASE: i64 = 1_772_366_400_000_000;
 
-/// Puts events straight into the archive: a checkpoint of `rows` events, a fifth of them of one key.
+/// Adds events directly to the archive: a checkpoint of `rows` events, a fifth of them with the same key.
 async fn archived(lab: &Harness, checkpoint: i64, rows: i64) {
     let definition = parse_stream(STREAM).unwrap();
     let all = || (0..rows).map(|i| i + checkpoint * rows);

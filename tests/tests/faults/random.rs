@@ -1,6 +1,7 @@
-//! Nothing lost, nothing counted twice, whatever happens: random events through the real layers while workers die, partitions change
-//! hands, batch runs publish, versions switch, files vanish and nodes restart. Whenever a node answers, each view equals the plain
-//! SELECT over the accepted events before the answer's vector; a model of the log, not the archive, says which those are.
+//! Nothing is lost or counted twice, whatever happens: random events pass through the real layers while workers die,
+//! partitions change owners, batch runs publish, versions switch, files vanish and nodes restart. Whenever a node
+//! answers, each view equals the plain SELECT over the accepted events before the answer's vector. A model of the log,
+//! not the archive, determines those events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,7 +50,7 @@ const VIEWS: [(&str, &str); 4] = [
 ];
 const SECOND_VELOCITY: &str = "WITH (windows = '2h, 60d') AS SELECT k, count(x) AS n, sum(x) AS x FROM payments GROUP BY k";
 
-/// What the log holds of accepted events, told by the rules alone.
+/// The accepted events of the log, determined by the rules alone.
 #[derive(Default)]
 struct Model {
     accepted: BTreeMap<Arc<str>, Vec<Event>>,
@@ -121,7 +122,7 @@ impl Run {
         self.node.as_ref().unwrap()
     }
 
-    /// One random thing happens.
+    /// Performs one random action.
     async fn step(&mut self) {
         match self.rng.random_range(0..100) {
             0..26 => self.append().await,
@@ -171,7 +172,7 @@ impl Run {
         self.workers.insert(name, self.lab.worker(name, interval, Some(self.fresh.clone())));
     }
 
-    /// The worker's task ends at some await, as a panic in it would end it: nothing is withdrawn, nothing is committed.
+    /// Ends the worker's task at some await, as a panic would: nothing is withdrawn, nothing is committed.
     async fn crash_worker(&mut self) {
         let Some((name, worker)) = self.workers.pop_first() else { return };
         self.trace.push(format!("crash worker {name}"));
@@ -200,7 +201,7 @@ impl Run {
         self.node().refresh().await.unwrap();
     }
 
-    /// A new version of a view, built beside the served one.
+    /// Creates a new version of a view while another one is served.
     async fn new_version(&mut self) {
         let version = self.next_version;
         self.next_version += 1;
@@ -212,7 +213,7 @@ impl Run {
         self.lab.catalog.commit(commit).await.unwrap();
     }
 
-    /// Two rounds, past every grace: one marks, one deletes.
+    /// Runs two collections, both after every grace period: the first marks, the second deletes.
     async fn collect(&mut self) {
         self.trace.push("collect".into());
         let clock: types::tiles::Clock = Arc::new(|| now() + 3_600_000_000);
@@ -221,11 +222,11 @@ impl Run {
                 assert_eq!(error.kind(), types::ErrorKind::Conflict, "{error}");
             }
         }
-        // Files of superseded snapshots may be gone: the node has to stand on what is there.
+        // Files of superseded snapshots may be gone, so the node has to load the current state.
         self.refresh().await;
     }
 
-    /// A states object vanishes, is cut short or has a wrong byte.
+    /// Deletes, truncates or corrupts a states object.
     async fn lose_states(&mut self) {
         let state = self.lab.catalog.state().await.unwrap();
         let states: Vec<_> = state.files.iter().filter(|file| file.kind == FileKind::States && !file.marked_for_deletion).collect();
@@ -265,7 +266,7 @@ impl Run {
         let view = match read_view.view(name) {
             Ok(view) => view,
             Err(error) => {
-                // A version that the speed layer has not taken up yet is no answer rather than a wrong one.
+                // A version that the speed layer has not picked up yet has no answer, rather than a wrong one.
                 assert!(error.kind() == types::ErrorKind::Unavailable && when == "on the way", "{error}");
                 return;
             }
@@ -300,7 +301,7 @@ impl Run {
         session.sql(&plain.sql).await.unwrap().collect().await.unwrap()
     }
 
-    /// Brings everything to the log's end, and holds every way of answering against the model.
+    /// Brings everything to the log's end, and compares every kind of answer with the model.
     async fn settle(&mut self) {
         for name in ["one", "two"] {
             let unit = Duration::from_secs(3600);
@@ -372,7 +373,7 @@ impl Run {
     }
 }
 
-/// A record: its key, its text, and the event that it is when it is accepted. Some are late, ahead, repeated or broken.
+/// Returns a record's key and text, and the event if it is accepted. Some are late, ahead, repeated or broken.
 fn draft(rng: &mut StdRng, now: Micros) -> (Option<String>, String, Option<(String, Event)>) {
     const SECOND: Micros = 1_000_000;
     const DAY: Micros = 86_400 * SECOND;

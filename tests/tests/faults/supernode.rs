@@ -1,4 +1,5 @@
-//! A supernode of a million users, in every layer: what is held of it is bounded, and what is said of it is one estimate, which is said.
+//! A supernode with a million users, in every layer: its memory use is bounded, and every layer gives the same
+//! estimate, flagged as one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,28 +37,30 @@ const PARTITIONS: u32 = 2;
 const LINKED_DEVICES: &str = "linked_devices_30d";
 const LINKED_USERS: &str = "users_30d";
 
-/// Users of the hub that the log has before the first worker comes, and how many of them it commits at the least; the last ones are fresh.
+/// Users of the hub in the log before the first worker starts, and the minimum number that it commits. The last ones
+/// are in fresh layers.
 const EARLY: usize = 950_000;
 const COMMITTED: usize = 600_000;
 const CHECKPOINT_BYTES: usize = 16 << 20;
 const MEMORY_LIMIT_BYTES: usize = 64 << 20;
 
-/// Two units of half of [`CHECKPOINT_BYTES`], their layers as they are merged and encoded, and 16 fetches that wait. All events and edges
-/// of the hub take some 150 MiB more.
+/// Two epochs of half of [`CHECKPOINT_BYTES`], their layers while they are merged and encoded, and 16 waiting fetches.
+/// All events and edges of the hub would take some 150 MiB more.
 const SPEED_BYTES: usize = 128 << 20;
-/// Ten thousand neighbours, and a flag for each of a million rows, take some ten MiB. All neighbours, held as a walk holds those that it
-/// follows, take some 280 bytes each: 270 MiB.
+/// Ten thousand neighbours, and a flag for each of a million rows, take some ten MiB. All neighbours, stored like those
+/// that a walk follows, would take some 280 bytes each: 270 MiB.
 const WALK_BYTES: usize = 16 << 20;
-/// [`MEMORY_LIMIT_BYTES`], and what is not reserved: files that are read, encoded and mapped. The hub's bucket, sorted in memory, takes
-/// some 400 MiB.
+/// [`MEMORY_LIMIT_BYTES`], and memory that is not reserved: files that are read, encoded and mapped. Sorting the hub's
+/// bucket in memory would take some 400 MiB.
 const BATCH_BYTES: usize = 128 << 20;
 
-/// - **Speed**: a million accounts go from the log through workers, most of them to checkpoints. A unit is checkpointed at half of
-///   `checkpoint_bytes`, and forgotten: nothing is kept for a key.
-/// - **Serving**, without a snapshot and with one: a question holds the sample, `max_degree` neighbours, and hashes the others a few
-///   thousand at a time. (The states after the cut, of any view, lie in the node's memory; those of a snapshot are mapped.)
-/// - **Batch**: edges are partitioned, sorted and written under `memory_limit`, spilling; the join walks them as a question does, from
-///   mapped files.
+/// - **Speed**: a million accounts pass from the log through workers, most of them to checkpoints. An epoch is
+///   checkpointed at half of `checkpoint_bytes` and then dropped: no memory is kept per key.
+/// - **Serving**, without a snapshot and with one: a query holds the sample, `max_degree` neighbours, and hashes the
+///   others a few thousand at a time. (States after the cut, of any view, are in the node's memory; those of a snapshot
+///   are mapped.)
+/// - **Batch**: edges are partitioned, sorted and written under `memory_limit`, spilling; the join walks them as a
+///   query does, from mapped files.
 ///
 /// The sample is the same in all layers, and so is the estimate.
 #[test]
@@ -90,14 +93,15 @@ async fn every_layer() {
     assert_eq!(joined(&lab, &node).await, from_segments_and_fresh_layers, "the rows of the join are the answers");
 
     let (catalog, storage, functions) = (lab.catalog.clone(), lab.storage.clone(), lab.functions.clone());
-    // Plain SQL over a million users holds what it groups, and a fair pool gives each of its operators a small part.
+    // Plain SQL over a million users holds its groups in memory, and a fair pool gives each of its operators a small
+    // part.
     let verifier = Verifier { catalog, storage, functions, memory_limit: 16 << 30 };
     let report = verify_view(&verifier, VIEW, &NodeServed(node.clone()), now()).await.unwrap();
     assert!(report.is_equal(), "{:?}", report.differences);
     assert_eq!((report.rows, report.crowded), (SMALL as u64 + 1, 1));
 }
 
-/// A worker of its own, as `basestream speed` is one, takes most of the hub's accounts from the log to checkpoints.
+/// A separate worker, like a `basestream speed` process, moves most of the hub's accounts from the log to checkpoints.
 async fn checkpoint_most(lab: &Harness) {
     append(lab, ACCOUNTS, hub_accounts(0..EARLY)).await;
     append(lab, LOGINS, hub_logins(0..LOGGED_IN / 2)).await;
@@ -113,7 +117,7 @@ async fn checkpoint_most(lab: &Harness) {
     bounded("a worker", growth.bytes(), SPEED_BYTES);
 }
 
-/// Another one shows the rest, fresh, and commits none of it yet.
+/// Another worker shows the rest in fresh layers, and commits none of it yet.
 async fn show_the_rest(lab: &Harness, node: &Node, fresh: Fresh) -> Worker {
     append(lab, ACCOUNTS, hub_accounts(EARLY..USERS).chain(small_accounts())).await;
     append(lab, LOGINS, hub_logins(LOGGED_IN / 2..LOGGED_IN).chain(small_logins())).await;
@@ -158,8 +162,8 @@ async fn append(lab: &Harness, stream: &str, events: impl Iterator<Item = Event>
     }
 }
 
-/// What is answered of all devices. The hub is asked three times, and the least of what that took is held against its bound: the worker may
-/// be merging layers meanwhile.
+/// Returns the answers for all devices. The hub is looked up three times, and the lowest memory use is compared with
+/// its bound, because the worker may be merging layers meanwhile.
 async fn answers(node: &Node, from: &str) -> Answers {
     let mut answers = Answers::new();
     let mut least = usize::MAX;
@@ -187,7 +191,7 @@ async fn ask(node: &Node, device: &str) -> (i64, i64, bool) {
     (number(&response.rows, LINKED_DEVICES, 0), number(&response.rows, LINKED_USERS, 0), !flagged.is_empty())
 }
 
-/// A batch run under little memory, and the join at its end by itself.
+/// A batch run with little memory; its final join is measured separately.
 async fn run(lab: &Harness) {
     let settings = BatchSettings {
         memory_limit_bytes: MEMORY_LIMIT_BYTES,
@@ -200,7 +204,7 @@ async fn run(lab: &Harness) {
     let batch = Batch { catalog, storage, functions, settings, worker: "lab".into() };
     let request = RunRequest { view: VIEW.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
     let (all, states, join) = (Growth::begin(), AtomicUsize::new(0), Mutex::new(None));
-    // Told of each bucket that is written: behind the last one comes the join.
+    // Called for each bucket that is written: after the last one comes the join.
     let progress = |_: i64| {
         states.fetch_max(all.bytes(), Ordering::Relaxed);
         *join.lock().unwrap() = Some(Growth::begin());

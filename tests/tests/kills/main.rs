@@ -1,8 +1,8 @@
-//! Kills: a known log is produced while processes are killed, stopped and started again, at named steps and at random times. Then,
-//! after quiet, every number has to be right.
+//! Kills processes: a known log is produced while processes are killed, stopped and started again, at named steps and
+//! at random times. Once everything is quiet, every number has to be right.
 //!
-//! `BASESTREAM_KILLS` says how many processes die by SIGKILL at the least (besides, every step has to be met), `BASESTREAM_SEED` which
-//! lives are chosen. The times at which things happen are the machine's: a seed repeats the choices, not the schedule.
+//! `BASESTREAM_KILLS` is the minimum number of processes that die by SIGKILL (every step must also be met),
+//! `BASESTREAM_SEED` selects the lives. Times depend on the machine: a seed repeats the choices, not the schedule.
 
 #![allow(clippy::unwrap_used)]
 
@@ -36,7 +36,7 @@ use seats::{Seats, Servers, missing};
 use site::{Site, embedded};
 
 const FILE_RECORDS: usize = 400;
-/// Every step has to be met in runs of so many kills.
+/// Every step has to be met in runs with at least this many kills.
 const EVERY_STEP_FROM: u64 = 200;
 const PARTS: [&[&str]; 5] = [&SPEED, &BATCH, &COLLECTOR, &SERVING, &INGEST];
 
@@ -67,7 +67,7 @@ async fn kills_on_kafka_postgres_and_s3_lose_nothing_and_double_nothing() {
     kills(urls, replayed, &topic, 30, Judge::Oracle).await.unwrap();
 }
 
-/// Who says what is true, beside the product's own `verify`, recompute and replay.
+/// What the results are compared with, besides the product's own `verify`, recompute and replay.
 #[derive(Clone, Copy, PartialEq)]
 enum Judge {
     Alone,
@@ -148,7 +148,7 @@ async fn prove(site: &Site, replayed: Urls, seed: u64, least: u64, judge: Judge)
     Ok(())
 }
 
-/// Until enough processes died and each step was met by a kill.
+/// Runs until enough processes died and each step had a kill.
 async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Result<()> {
     let began = Instant::now();
     let limit = Duration::from_secs(120 + least * if site.is_kafka { 4 } else { 2 });
@@ -175,8 +175,9 @@ async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Re
     seats.end()
 }
 
-/// Every step. In a short run at least one of the collector's, which waits for others to give it something to do; and on Kafka, whose
-/// groups settle slowly, at least one of each part.
+/// Whether enough steps had a kill: all of them, except in a short run. There, one step of the collector is enough,
+/// because it waits for others to create work for it; and on Kafka, whose groups settle slowly, one step of each part
+/// is enough.
 fn is_met(site: &Site, left: &BTreeSet<&'static str>, least: u64) -> bool {
     let one_of = |steps: &[&'static str]| steps.iter().any(|step| !left.contains(step));
     match (least < EVERY_STEP_FROM, site.is_kafka) {
@@ -198,7 +199,7 @@ fn report(site: &Site, seats: &Seats<'_>, seen: &reader::Seen, took: Duration) {
     }
 }
 
-/// Not eprintln!: a passing test's output is swallowed, and this is to be seen.
+/// Not eprintln!: the output of a passing test is captured, and this must be visible.
 fn say(line: String) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

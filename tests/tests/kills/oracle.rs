@@ -1,4 +1,4 @@
-//! The oracle: tests/oracle/oracle.py, which reads the log by itself and says what is true.
+//! Runs the oracle: tests/oracle/oracle.py, which reads the log independently and computes the expected results.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,18 +13,18 @@ use crate::producer::LoggedRecord;
 use crate::reader::Sample;
 use crate::site::{STREAMS, Site};
 
-/// What is asked.
+/// The oracle's input.
 pub struct Question<'a> {
     pub site: &'a Site,
     pub told: &'a [LoggedRecord],
     pub samples: &'a [Sample],
     pub ledger: &'a [PartitionLine],
-    /// Ids that were sent once, and ids that may have been sent more than once; all of them acknowledged.
+    /// Ids that were sent once, and ids that may have been sent more than once; all were acknowledged.
     pub once: &'a [String],
     pub at_least_once: &'a [String],
 }
 
-/// Asks the oracle; answers what it found.
+/// Runs the oracle; returns its findings.
 pub fn ask(question: &Question<'_>) -> Result<Value> {
     let python = basestream_tests::oracle::needed();
     let folder = question.site.project.folder.path();
@@ -50,7 +50,7 @@ pub fn ask(question: &Question<'_>) -> Result<Value> {
     Ok(serde_json::from_str(&out)?)
 }
 
-/// Kafka's log is read by a client of the oracle's own; the embedded one has no other reader than ours.
+/// The oracle reads Kafka's log with its own client. The embedded log can only be read by the product's reader.
 fn source(question: &Question<'_>, stream: &str, folder: &Path) -> Result<Value> {
     if let Some(servers) = question.site.urls.log.strip_prefix("kafka://") {
         return Ok(json!({"kafka": servers, "topic": question.site.topic_of(stream)}));
@@ -67,7 +67,7 @@ fn source(question: &Question<'_>, stream: &str, folder: &Path) -> Result<Value>
     Ok(json!({"file": path}))
 }
 
-/// The ledger's lines, added up per partition.
+/// The ledger's lines, summed per partition.
 fn sums(lines: &[PartitionLine]) -> Vec<Value> {
     let mut sums: BTreeMap<(&str, i32), [i64; 4]> = BTreeMap::new();
     for line in lines {

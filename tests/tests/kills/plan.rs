@@ -1,4 +1,4 @@
-//! What is done to whom: a life of a process is its role and its fault, chosen by a seed.
+//! Plans which process gets which fault: a life of a process is its role and its fault, chosen by a seed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
 use types::failpoint::{APPEND, BATCH, COLLECTOR, INGEST, SERVING, SPEED};
 
-/// What a process is.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     Speed,
@@ -19,19 +19,19 @@ pub enum Role {
     Ingest,
 }
 
-/// What happens to it.
+/// The fault of a process.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// At a named step, after it was passed some times.
+    /// At a named step, after it was passed `skip` times.
     At {
         step: &'static str,
         skip: u32,
         action: Action,
     },
     KillAfter(Duration),
-    /// SIGSTOP; what goes on later is a zombie.
+    /// SIGSTOP. A process that continues later is a zombie.
     StopAfter(Duration),
-    /// SIGTERM: the orderly end, in which partitions are let go.
+    /// SIGTERM: an orderly shutdown, in which partitions are released.
     TerminateAfter(Duration),
 }
 
@@ -39,7 +39,7 @@ pub enum Fault {
 pub enum Action {
     Kill,
     Stop,
-    /// The step fails; behind a commit this is a lost reply.
+    /// The step fails; after a commit this is a lost reply.
     Unavailable,
     Delay,
 }
@@ -47,7 +47,7 @@ pub enum Action {
 impl Role {
     pub const ALL: [Role; 6] = [Role::Speed, Role::Scheduler, Role::Serve, Role::Up, Role::Batch, Role::Ingest];
 
-    /// How many of it may live at once: two workers share the partitions.
+    /// How many processes of this role may live at once: two workers share the partitions.
     pub fn at_most(self) -> usize {
         if self == Role::Speed { 2 } else { 1 }
     }
@@ -92,7 +92,8 @@ pub fn all_steps(is_kafka: bool) -> BTreeSet<&'static str> {
     Role::ALL.iter().flat_map(|role| role.steps(is_kafka)).collect()
 }
 
-/// Chooses the next life. `missing` are the steps at which nothing was killed yet: they come first half of the time.
+/// Chooses the next life. `missing` are the steps at which nothing was killed yet: they take precedence 60% of the
+/// time.
 pub fn choose(
     random: &mut StdRng,
     free: &[Role],
@@ -129,16 +130,17 @@ fn fault(random: &mut StdRng, role: Role, zombies: usize, is_kafka: bool) -> Fau
 
 fn action(random: &mut StdRng, step: &str, may_stop: bool) -> Action {
     match random.random_range(0..100) {
-        // Stopped with the write lock of a SQLite file everybody waits: that is no zombie.
+        // If a process is stopped while it holds the write lock of a SQLite file, all others wait for it: that is not a
+        // zombie.
         0..12 if may_stop && step != "append.before_commit" => Action::Stop,
-        // A lease that was taken and whose holder then fails is held until it expires: nothing of the kind happens there.
+        // A lease whose holder fails after taking it blocks others until it expires, so this step never fails.
         12..24 if step != "run.leased" => Action::Unavailable,
         24..32 => Action::Delay,
         _ => Action::Kill,
     }
 }
 
-/// How often a step is passed before: those that come by often are not always met the first time.
+/// How often the step is passed before the fault. Frequent steps are not always met the first time.
 fn skip(random: &mut StdRng, step: &str) -> u32 {
     let most = match step {
         "speed.micro_batch_closed" => 8,
@@ -150,7 +152,7 @@ fn skip(random: &mut StdRng, step: &str) -> u32 {
 }
 
 impl Fault {
-    /// The value of FAILPOINTS for it.
+    /// The value of FAILPOINTS for this fault.
     pub fn failpoints(&self) -> String {
         let Fault::At { step, skip, action } = self else { return String::new() };
         let action = match action {

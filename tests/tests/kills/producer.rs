@@ -1,4 +1,4 @@
-//! Keeps producing known records straight into the log, and remembers what the log acknowledged.
+//! Continuously produces known records directly to the log, and remembers what the log acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use types::{Error, Result};
 use crate::records::Maker;
 use crate::site::{STREAMS, Site};
 
-/// Between two appends to one stream.
+/// The interval between two appends to one stream.
 const EVERY: Duration = Duration::from_millis(40);
 const RECORDS: usize = 30;
 
-/// What was acknowledged, by place.
+/// The acknowledged values, by stream, partition and offset.
 pub type Acknowledged = BTreeMap<(&'static str, i32, Offset), Option<Bytes>>;
 
-/// Produces to both streams until `stop`; answers what was acknowledged. An append without a reply counts for nothing: what became
-/// of it is the log's to tell.
+/// Produces to both streams until `stop`; returns what was acknowledged. An append without a reply is not recorded:
+/// only the log shows whether it succeeded.
 pub async fn produce(site: &Site, log: Arc<dyn Log>, seed: u64, stop: Arc<AtomicBool>) -> Acknowledged {
     let streams = STREAMS.map(|stream| {
         let (log, topic, stop) = (log.clone(), site.topic_of(stream), stop.clone());
@@ -50,7 +50,7 @@ pub async fn produce(site: &Site, log: Arc<dyn Log>, seed: u64, stop: Arc<Atomic
     all
 }
 
-/// A record as the oracle reads it.
+/// A record in the form that the oracle reads.
 pub struct LoggedRecord {
     pub stream: &'static str,
     pub partition: i32,
@@ -59,7 +59,7 @@ pub struct LoggedRecord {
     pub value: Option<Bytes>,
 }
 
-/// All that the log has. What was acknowledged is in it, at its place, as it was sent.
+/// Reads the whole log. Checks that everything acknowledged is in it, at its place, as it was sent.
 pub async fn read_back(site: &Site, log: &dyn Log, mut acknowledged: Acknowledged) -> Result<Vec<LoggedRecord>> {
     let mut all = Vec::new();
     for stream in STREAMS {

@@ -1,4 +1,5 @@
-//! After quiet: served == oracle == plain SQL over the archive == full recompute == what runs joined == replay, and the ledger balances.
+//! Once everything is quiet: served == oracle == plain SQL over the archive == full recompute == what runs joined ==
+//! replay, and the ledger balances.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +74,7 @@ impl<'a> Quiet<'a> {
         Ok(answers)
     }
 
-    /// `verify --log` of each view, in this process's place and behind HTTP.
+    /// Runs `verify --log` for each view, and `verify` over HTTP.
     pub fn verify(&self) -> Result<()> {
         let url = format!("http://{}", self.site.project.http);
         for view in VIEWS {
@@ -89,7 +90,7 @@ impl<'a> Quiet<'a> {
         for view in VIEWS {
             let began = Instant::now();
             loop {
-                // Nobody is killed any more: a lease that is lost on a busy machine proves nothing.
+                // Nothing is killed any more, so a lease lost on a busy machine would prove nothing.
                 let run = self.site.project.command(&["batch", "run", view])?.env("BASESTREAM__BATCH__LEASE", "60s").output()?;
                 if run.status.success() {
                     break;
@@ -103,7 +104,8 @@ impl<'a> Quiet<'a> {
         self.until_served_from_after(asked_at).await
     }
 
-    /// What the last runs joined is what a walk answers: nothing came since, and by the events' clock no time went by.
+    /// Checks that the rows of the last runs' joins equal the walk's answers: no events came since, and by the events'
+    /// clock no time passed.
     pub async fn materialised(&self, served: &[Sample]) -> Result<()> {
         let client = reqwest::Client::new();
         for (view, joined) in LINKED {
@@ -123,7 +125,7 @@ impl<'a> Quiet<'a> {
         self.site.project.http.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
     }
 
-    /// Waits until the node answers every view from a snapshot that was made since.
+    /// Waits until the node answers every view from a snapshot made after `time`.
     async fn until_served_from_after(&self, time: Micros) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -172,7 +174,7 @@ impl<'a> Quiet<'a> {
     }
 }
 
-/// The same log once more, through the streaming code of a new installation: what it serves.
+/// Replays the same log through the streaming code of a new installation; returns what it serves.
 pub async fn replay(site: &Site, urls: Urls) -> Result<Vec<Sample>> {
     let again = Site::with(urls, &site.topic, "200ms", "replay")?;
     let quiet = Quiet::begin(&again).await?;
@@ -181,7 +183,7 @@ pub async fn replay(site: &Site, urls: Urls) -> Result<Vec<Sample>> {
     Ok(answers)
 }
 
-/// Two sets of answers at one vector are the same, row for row.
+/// Checks that two sets of answers at one vector are the same, row for row.
 pub fn same(left: &[Sample], right: &[Sample]) -> Result<()> {
     for (left, right) in left.iter().zip(right) {
         let is_same = (&left.cut, &left.as_of, &left.rows) == (&right.cut, &right.as_of, &right.rows);

@@ -1,4 +1,5 @@
-//! Asks and appends while everything dies: some answers are kept for the oracle, which holds each against the log up to its vector.
+//! Queries and appends while processes die. Some answers are kept for the oracle, which compares each with the log up
+//! to its vector.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,17 +16,17 @@ use crate::seats::Servers;
 use crate::site::VIEWS;
 
 const EVERY: Duration = Duration::from_millis(60);
-/// How many answers are kept of each view.
+/// How many answers are kept per view.
 const KEPT: usize = 10;
 
-/// An answer, as the oracle is asked about it.
+/// An answer, as it is passed to the oracle.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub view: &'static str,
     pub of: String,
     pub cut: String,
     pub as_of: String,
-    /// When the snapshot was made that it builds on; empty without one.
+    /// When the snapshot that it builds on was made; empty without one.
     pub snapshot_at: String,
     pub rows: Vec<Value>,
 }
@@ -34,9 +35,9 @@ pub struct Sample {
 pub struct Seen {
     pub samples: Vec<Sample>,
     pub answers: u64,
-    /// Ids of events that were answered with 202.
+    /// Ids of events that were acknowledged with 202.
     pub appended: Vec<String>,
-    /// What was answered instead, by status and the first words.
+    /// Error responses, by status and first words.
     pub errors: BTreeMap<String, u64>,
 }
 
@@ -93,7 +94,7 @@ async fn append(client: &reqwest::Client, port: u16, maker: &mut Maker, seen: &m
     }
 }
 
-/// A fair choice among all answers of a view.
+/// Keeps a uniform random sample of all answers of a view.
 fn keep(samples: &mut Vec<Sample>, sample: Sample, random: &mut StdRng) {
     let of_view: Vec<usize> = samples.iter().enumerate().filter(|(_, kept)| kept.view == sample.view).map(|(index, _)| index).collect();
     if of_view.len() < KEPT {

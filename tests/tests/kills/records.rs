@@ -1,4 +1,4 @@
-//! Known records: ordinary, late, repeated, dated ahead, and broken in every way that the rules name.
+//! Generates known records: ordinary, late, repeated, dated ahead, and broken in every way that the rules name.
 
 use bytes::Bytes;
 use engine::events::format_timestamp;
@@ -13,7 +13,7 @@ const USERS: u32 = 120;
 /// How many records back a repeat may come from.
 const REMEMBERED: usize = 400;
 
-/// Makes records; the same seed and times make the same ones.
+/// Generates records; the same seed and times give the same records.
 pub struct Maker {
     random: StdRng,
     made: u64,
@@ -22,7 +22,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// `name` keeps its ids apart from those of other makers.
+    /// `name` distinguishes its ids from those of other makers.
     pub fn new(name: &str, random: StdRng) -> Maker {
         Maker { random, made: 0, name: name.to_owned(), recent: Vec::new() }
     }
@@ -35,7 +35,7 @@ impl Maker {
         (0..count).map(|_| self.click(now_ms)).collect()
     }
 
-    /// A line of a file for `ingest`: an event that the stream takes.
+    /// A line of a file for `ingest`: an event that the stream accepts.
     pub fn payment_line(&mut self, now_ms: i64) -> (String, String) {
         let (id, _, text) = self.plain_payment(now_ms);
         (id, text)
@@ -68,7 +68,8 @@ impl Maker {
         (id, device, event.to_string())
     }
 
-    /// The very same record, or its event under another key: then it is no duplicate where it lands.
+    /// Returns the same record again, or its event under another key. The latter may reach another partition, where it
+    /// is no duplicate.
     fn repeat(&mut self) -> NewRecord {
         let again = self.recent.choose(&mut self.random).cloned().unwrap_or_default();
         match self.random.random_bool(0.85) {
@@ -107,7 +108,7 @@ impl Maker {
         record(Some(user), None, Some(value.to_string().into_bytes()))
     }
 
-    /// Mostly now; some are late, some a little ahead.
+    /// Mostly `now_ms`; some are late, some a little ahead.
     fn time(&mut self, now_ms: i64) -> i64 {
         match self.random.random_range(0..100) {
             0..6 => now_ms - self.random.random_range(0..7_200_000),

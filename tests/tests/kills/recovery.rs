@@ -1,8 +1,9 @@
-//! Recovery, measured: from SIGKILL of the speed layer to the next committed checkpoint, started again at once.
+//! Measures recovery: the time from SIGKILL of the speed layer, restarted at once, to the next committed checkpoint.
 //!
 //!     cargo test --workspace --test kills --test cli -- --ignored --nocapture recovery
 //!
-//! `BASESTREAM_INTERVAL_MS` is the checkpoint interval (1000), `BASESTREAM_RECOVERIES` how many times it is killed (30).
+//! `BASESTREAM_INTERVAL_MS` is the checkpoint interval (1000), `BASESTREAM_RECOVERIES` how many times it is killed
+//! (30).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +76,7 @@ async fn measure(urls: Urls, topic: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a checkpoint is committed that is not there now.
+/// Waits until a new checkpoint is committed.
 async fn wait_for_checkpoint(site: &Site, installation: &Installation) -> Result<()> {
     let newest = |state: &catalog::CatalogState| state.checkpoints.last().map(|checkpoint| checkpoint.id);
     let before = newest(&installation.catalog.state().await?);

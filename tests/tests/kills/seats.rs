@@ -1,4 +1,5 @@
-//! Processes that live short lives: started with a fault, watched until it comes true, replaced by the next one.
+//! Runs short-lived processes: each is started with a fault, watched until the fault occurs, and replaced by the next
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -14,21 +15,21 @@ use types::{Error, Result};
 use crate::plan::{Action, Fault, Role, all_steps, choose};
 use crate::site::{Site, VIEWS};
 
-/// How many processes live at once, besides the zombies.
+/// How many processes live at once, not counting the zombies.
 const SEATS: usize = 4;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// Servers that may be asked: process and port.
+/// Servers that can be queried: process and port.
 pub type Servers = Arc<Mutex<BTreeMap<u32, u16>>>;
 
-/// What came of it.
+/// Counts of what happened to the processes.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub lives: BTreeMap<Role, u64>,
     /// Processes that ended by SIGKILL, by role.
     pub killed: BTreeMap<Role, u64>,
-    /// Processes that were stopped and went on later.
+    /// Processes that were stopped and continued later.
     pub zombies: u64,
     pub terminated: u64,
 }
@@ -42,11 +43,12 @@ pub struct Seats<'a> {
     files: Vec<IngestFile>,
     make_file: Box<dyn FnMut(usize) -> Result<std::path::PathBuf> + 'a>,
     pub tally: Tally,
-    /// Nothing is left but to kill the collector: besides it only those get a seat that give it something to do, and in peace.
+    /// Only the collector still has to be killed: besides it, only roles that create work for it get a seat, without
+    /// faults.
     pub is_calm: bool,
 }
 
-/// A file that is ingested, again and again until a process gets to its end.
+/// A file for `ingest`, ingested repeatedly until a process finishes it.
 struct IngestFile {
     path: std::path::PathBuf,
     done: bool,
@@ -55,11 +57,11 @@ struct IngestFile {
 struct Life {
     child: Child,
     role: Role,
-    /// Where a server answers.
+    /// The port of a server.
     port: u16,
     fault: Fault,
     began: Instant,
-    /// Killed then, whatever happened.
+    /// When the process is killed even if its fault did not occur.
     until: Instant,
     terminated: bool,
 }
@@ -87,7 +89,7 @@ impl<'a> Seats<'a> {
         self.tally.killed.values().sum()
     }
 
-    /// Fills the seats and looks after everybody once.
+    /// Fills the free seats and checks every process once.
     pub fn step(&mut self, missing: &BTreeSet<&'static str>) -> Result<()> {
         while self.seats.len() < SEATS {
             if !self.sit_down(missing)? {
@@ -103,7 +105,7 @@ impl<'a> Seats<'a> {
         Ok(())
     }
 
-    /// Ends everybody by SIGKILL.
+    /// Kills all processes with SIGKILL.
     pub fn end(&mut self) -> Result<()> {
         let zombies = std::mem::take(&mut self.zombies).into_iter().map(|zombie| zombie.life);
         for mut life in std::mem::take(&mut self.seats).into_iter().chain(zombies) {
@@ -114,7 +116,7 @@ impl<'a> Seats<'a> {
         Ok(())
     }
 
-    /// Files that no process got to the end of.
+    /// Files that no process finished.
     pub fn unfinished_files(&self) -> Vec<std::path::PathBuf> {
         self.files.iter().filter(|file| !file.done).map(|file| file.path.clone()).collect()
     }
@@ -136,7 +138,7 @@ impl<'a> Seats<'a> {
         let mut arguments = vec![role.arguments().to_owned()];
         match role {
             Role::Batch => {
-                // In calm one view after the other: states that every view's snapshot holds are the collector's.
+                // When calm, views take turns: the collector deletes states only once every view's snapshot holds them.
                 let next = VIEWS[self.tally.lives.get(&role).map_or(0, |lives| *lives as usize) % VIEWS.len()];
                 let view = VIEWS.choose(&mut self.random).copied().filter(|_| !self.is_calm).unwrap_or(next);
                 arguments.extend(["run".to_owned(), view.to_owned()]);
@@ -162,8 +164,8 @@ impl<'a> Seats<'a> {
         Ok(Life { child, role, port, fault, began, until: began + self.patience(role), terminated: false })
     }
 
-    /// How long a fault is waited for. A Kafka group shares out its partitions when it noticed the dead member: it has to settle
-    /// between two deaths, or nobody ever commits.
+    /// How long to wait for a fault. A Kafka group reassigns partitions only after it notices a dead member. It has to
+    /// settle between two deaths, or no worker ever commits.
     fn patience(&self, role: Role) -> Duration {
         let is_member = matches!(role, Role::Speed | Role::Up);
         Duration::from_secs(if self.site.is_kafka && is_member { 12 } else { 5 })
@@ -195,7 +197,7 @@ impl<'a> Seats<'a> {
                 return Ok(());
             }
             Fault::TerminateAfter(after) if age >= after && !life.terminated => life.terminate()?,
-            // The step of letting go is passed at the orderly end.
+            // This step is passed in an orderly shutdown.
             Fault::At { step: "speed.revoke", .. } if age >= self.patience(life.role) / 4 && !life.terminated => life.terminate()?,
             _ => {}
         }
@@ -209,7 +211,7 @@ impl<'a> Seats<'a> {
         Ok(())
     }
 
-    /// A stopped process leaves its seat to another one; longer than its leases live it does nothing.
+    /// Frees the seat of a stopped process. The process stays stopped for longer than its leases live.
     fn lay_down(&mut self, life: Life) {
         lock(&self.servers).remove(&life.child.id());
         self.tally.zombies += 1;
@@ -237,7 +239,7 @@ impl<'a> Seats<'a> {
         Ok(())
     }
 
-    /// Counts an end. One that nobody brought about is a failure.
+    /// Counts a process's end. An end without a cause is a failure.
     fn bury(&mut self, life: Life, status: ExitStatus) -> Result<()> {
         lock(&self.servers).remove(&life.child.id());
         if status.signal() == Some(SIGKILL) {
@@ -250,7 +252,7 @@ impl<'a> Seats<'a> {
         self.tally.terminated += u64::from(life.terminated);
         let may_end = matches!(life.role, Role::Batch | Role::Ingest);
         let may_fail = may_end || matches!(life.fault, Fault::At { action: Action::Unavailable, .. });
-        // Asked to end before it could listen, it ends by the signal itself.
+        // A process that gets SIGTERM before it handles signals dies by the signal.
         if (life.terminated && status.signal() == Some(SIGTERM))
             || (status.success() && (may_end || life.terminated))
             || (status.code() == Some(1) && may_fail)
@@ -276,7 +278,7 @@ impl Drop for Life {
     }
 }
 
-/// The steps at which a process was killed already are not missing.
+/// The steps at which no process was killed yet.
 pub fn missing(site: &Site) -> BTreeSet<&'static str> {
     let killed: BTreeSet<String> = site.fired().into_keys().filter_map(|(step, action)| (action == "kill").then_some(step)).collect();
     all_steps(site.is_kafka).into_iter().filter(|step| !killed.contains(*step)).collect()
@@ -287,7 +289,7 @@ impl Site {
         self.project.folder.path().join("fired")
     }
 
-    /// How often what happened at which step.
+    /// How often each action occurred at each step.
     pub fn fired(&self) -> BTreeMap<(String, String), u64> {
         let mut fired = BTreeMap::new();
         for line in std::fs::read_to_string(self.fired_path()).unwrap_or_default().lines() {
@@ -305,7 +307,7 @@ fn signal(process: u32, name: &str) -> Result<()> {
     if sent.success() { Ok(()) } else { Err(Error::internal(format!("SIG{name} was not sent to {process}"))) }
 }
 
-/// By the system's own word, in the field after the name.
+/// Whether the process is stopped, from the state field that follows the name.
 fn is_stopped(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))

@@ -1,4 +1,5 @@
-//! The installation that is killed: two streams, six views, two of them linked, and settings under which everything happens often.
+//! The installation under test: two streams, six views, two of them linked, and settings that make everything happen
+//! often.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,11 +10,11 @@ use engine::functions::Functions;
 use jobs::Installation;
 use types::Result;
 
-/// The views, in the order in which they are asked.
+/// The views, in the order in which they are queried.
 pub const VIEWS: [&str; 6] = ["totals", "devices", "users", "activity", "links", "shared"];
 /// The linked ones, each with the table of its last run's join.
 pub const LINKED: [(&str, &str); 2] = [("links", "links__batch"), ("shared", "shared__batch")];
-/// Of a Kafka group's member: so long after its death it is noticed.
+/// The time after which a Kafka group notices that a member died.
 pub const SESSION_TIMEOUT: Duration = Duration::from_millis(1_500);
 pub const STREAMS: [&str; 2] = ["payments", "clicks"];
 
@@ -51,7 +52,7 @@ const ACTIVITY: &str = "CREATE VIEW activity WITH (every = '2s') AS
 SELECT user_id, count(*) AS events
 FROM (SELECT ts, user_id FROM payments UNION ALL SELECT ts, user_id FROM clicks) e GROUP BY user_id;\n";
 
-/// Both streams, with multiplicities: a row per edge and tile.
+/// A join of both streams, with multiplicities: a row per edge and tile.
 const LINKS: &str = "CREATE VIEW links WITH (windows = '1m, 1h', every = '4s') AS
 SELECT p.device_id,
        count(*)                  AS pairs,
@@ -60,7 +61,7 @@ SELECT p.device_id,
        count(DISTINCT p.user_id) AS users
 FROM payments p JOIN clicks c ON p.user_id = c.user_id WHERE p.status = 'ok' AND c.page < 40 GROUP BY p.device_id;\n";
 
-/// A stream and itself, with a window for each side: when each edge was last seen.
+/// A join of a stream with itself, with a window for each side: when each edge was last seen.
 const SHARED: &str = "CREATE VIEW shared WITH (every = '4s') AS
 SELECT mine.device_id,
        count(DISTINCT theirs.device_id) FILTER (WHERE theirs.device_id <> mine.device_id AND within(mine.ts, '1h') AND within(theirs.ts, '1m')) AS devices,
@@ -80,7 +81,7 @@ impl Site {
         Self::with(urls, topic, "200ms", "kills")
     }
 
-    /// Another group has positions of its own: on a catalog of its own it reads the log from its beginning.
+    /// Another group has its own positions: with its own catalog it reads the log from the beginning.
     pub fn with(urls: Urls, topic: &str, checkpoint_interval: &str, group: &str) -> Result<Site> {
         let is_kafka = urls.log.starts_with("kafka");
         let http = format!("127.0.0.1:{}", free_port()?);
@@ -114,14 +115,14 @@ impl Site {
         format!("{}_{stream}", self.topic)
     }
 
-    /// The same services, opened in this process: for proofs that read files, and for the log.
+    /// The same services, opened in this process, for proofs that read files and the log.
     pub async fn installation(&self) -> Result<Installation> {
         let settings = Settings::load(&self.project.folder.path().join("basestream.toml"), &Variables::from_process())?;
         Installation::open(&settings, Functions::standard()).await
     }
 }
 
-/// The embedded defaults in a folder.
+/// The embedded defaults, in a folder.
 pub fn embedded(folder: &Path) -> Urls {
     let at = |name: &str| format!("{}/{name}", folder.display());
     Urls {

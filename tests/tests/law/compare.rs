@@ -1,4 +1,4 @@
-//! When two tables of answers are the same.
+//! Compares two tables of answers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use engine::plan::{ColumnKind, ViewPlan};
 
-/// Stands before the text of a DOUBLE: what has it is compared as a number, all else as it is written.
+/// Prefixes the text of a DOUBLE. Text with it is compared as a number, all other text exactly.
 const FLOAT: char = '~';
 
 /// Rows by key, every column as text.
@@ -30,8 +30,8 @@ pub fn rows_of(batches: &[RecordBatch], keep: Option<&[bool]>, keys: usize) -> B
     rows
 }
 
-/// Floats within 1e-9 of the sum of the absolute inputs (or, for what is no sum, within 1e-7 of themselves), infinities and NaN by
-/// class, everything else equal.
+/// Floats must be within 1e-9 of the sum of the absolute inputs (or, if the value is not a sum, within 1e-7 of
+/// themselves), infinities and NaN must match by class, everything else must be equal.
 pub fn same(a: &str, b: &str, scale: f64) -> bool {
     let (Some(a), Some(b)) = (a.strip_prefix(FLOAT), b.strip_prefix(FLOAT)) else { return a == b };
     match (a.parse::<f64>(), b.parse::<f64>()) {
@@ -41,7 +41,7 @@ pub fn same(a: &str, b: &str, scale: f64) -> bool {
     }
 }
 
-/// The sums of the absolute inputs of a case, finite ones.
+/// The sums of the absolute finite inputs of a case.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Inputs {
     pub x: f64,
@@ -56,7 +56,8 @@ impl Inputs {
         })
     }
 
-    /// What a column's value may be off by, relatively: the inputs that its expression adds up. Other numbers are held to themselves.
+    /// The scale of the tolerance for a column's value: the sum of the inputs that its expression adds up. Other
+    /// numbers use their own size.
     pub fn scale_of(&self, plan: &ViewPlan, column: &str) -> f64 {
         let column = plan.columns.iter().find(|known| known.field.name() == column);
         let Some(ColumnKind::Value(value)) = column.map(|column| &column.kind) else { return 0.0 };

@@ -1,4 +1,4 @@
-//! A grammar of the SELECTs that a view can be.
+//! Generates SELECTs of every shape that a view supports.
 
 use std::fmt::Write;
 

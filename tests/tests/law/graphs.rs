@@ -1,4 +1,5 @@
-//! Linked views over generated graphs, through the installed binary, against DuckDB's plain join of the same files at several times.
+//! Linked views over generated graphs, through the installed binary, compared with DuckDB's plain join of the same
+//! files at several times.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,7 +30,7 @@ const FULL: &str = "CREATE VIEW device_logins WITH (windows = '7d, 30d') AS SELE
     sum(l.amount) FILTER (WHERE l.device_id <> c.device_id) AS elsewhere, max(l.amount) AS most, avg(l.amount) AS mean \
     FROM create_account c JOIN login l ON c.user_id = l.user_id WHERE l.amount > 10 GROUP BY c.device_id";
 
-/// Which user, and which device, the next event has.
+/// Chooses the user and the device of the next event.
 type Choose = fn(&mut StdRng) -> (usize, usize);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +42,7 @@ async fn links_over_a_uniform_graph_are_what_duckdb_joins() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the oracle: just test-oracle"]
 async fn links_over_a_power_law_graph_are_what_duckdb_joins() {
-    // The inverse of a Pareto distribution's tail: few users and devices have most of the events.
+    // The inverse of a Pareto distribution's tail: a few users and devices have most of the events.
     fn skewed(random: &mut StdRng, most: usize) -> usize {
         let u: f64 = random.random_range(0.001..1.0);
         ((1.0 / u).powf(0.8) as usize).min(most - 1)
@@ -66,7 +67,7 @@ async fn compare(name: &str, choose: Choose) {
     }
     project.ok(&["apply"]).unwrap();
     let up = served(&project, &files);
-    // As of the last event and later states answer, as of an earlier time the archive does.
+    // States answer as of the last event and later; the archive answers as of earlier times.
     for (as_of, label) in
         [(END, "now"), (END + 3 * DAY, "in 3 days"), (END + 20 * DAY + 1_801, "in 20 days"), (END - 9 * DAY, "9 days ago")]
     {
@@ -80,7 +81,8 @@ async fn compare(name: &str, choose: Choose) {
     assert_eq!(up.terminate().unwrap(), Some(0));
 }
 
-/// It does not wait for a checkpoint, of which there is none within the hour. (`bench links-lookup` measures how soon.)
+/// A new link does not wait for a checkpoint, of which there is none within the hour. (`bench links-lookup` measures
+/// how soon it counts.)
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_link_counts_within_a_second_in_up() {
     let project = project("1h");
@@ -115,7 +117,7 @@ async fn a_new_link_counts_within_a_second_in_up() {
         taken.push(began.elapsed());
     }
     taken.sort();
-    // Some milliseconds, in truth: whatever else the machine does, half of them are.
+    // It takes milliseconds. Half of the attempts must be within the limit, even on a busy machine.
     assert!(taken[taken.len() / 2] < Duration::from_secs(1), "{taken:?}");
     assert_eq!(up.terminate().unwrap(), Some(0));
 }
@@ -139,7 +141,8 @@ fn project(checkpoint_interval: &str) -> Project {
     project
 }
 
-/// Half of the events, a batch run of each view, the rest: answers stand on snapshots and on checkpoints after them.
+/// Appends half of the events, runs batch for each view, then appends the rest: answers use snapshots and later
+/// checkpoints.
 fn served(project: &Project, files: &[(&str, String)]) -> Running {
     let up = project.start("up").unwrap();
     for half in 0..2 {
@@ -173,7 +176,7 @@ fn until_read(project: &Project) {
     }
 }
 
-/// Events of the last 60 days, late ones among them; some without user or device.
+/// Events of the last 60 days, some of them late, some without user or device.
 fn events(random: &mut StdRng, count: usize, choose: Choose) -> String {
     let mut lines = String::new();
     for id in 0..count {
@@ -181,7 +184,7 @@ fn events(random: &mut StdRng, count: usize, choose: Choose) -> String {
         let (user, device) = (json!(format!("u{user}")), json!(format!("d{device}")));
         let none = |value: Value, random: &mut StdRng| if random.random_bool(0.02) { Value::Null } else { value };
         let (user, device) = (none(user, random), none(device, random));
-        // The last one is at the end of time, so that all of a run's answers stand on one newest event.
+        // The last one is at the end of time, so that all answers of a run have the same newest event.
         let ts = if id == 0 { END } else { END - random.random_range(0..60 * DAY) };
         let event = json!({ "id": format!("e{id}"), "ts": rfc3339(ts), "user_id": user, "device_id": device, "amount": random.random_range(0..100) });
         let _ = writeln!(lines, "{event}");
@@ -193,7 +196,7 @@ fn rfc3339(seconds: i64) -> String {
     chrono::DateTime::from_timestamp(seconds, 0).unwrap().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
 }
 
-/// The left edge of a window whose hop is this long, as DuckDB writes a time.
+/// The left edge of a window with this hop, as DuckDB writes a time.
 fn edge(as_of: i64, days: i64, hop: i64) -> String {
     format!("TIMESTAMPTZ '{}'", rfc3339((as_of - days * DAY).div_euclid(hop) * hop))
 }

@@ -1,5 +1,5 @@
-//! The law over the real layers: random SELECTs and events through log, workers, runs and nodes, with micro-batches, checkpoints,
-//! runs under little memory, crashes, restarts and new versions of the views in any order.
+//! The law over the real layers: random SELECTs and events pass through log, workers, runs and nodes, with
+//! micro-batches, checkpoints, runs with little memory, crashes, restarts and new versions of the views in any order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL
 const PARTITIONS: u32 = 3;
 const BASE: Micros = 1_772_366_400_000_000;
 const DAY: Micros = 86_400_000_000;
-/// What a run has to do with at the least.
+/// The lowest memory limit of a run.
 const LITTLE_MEMORY_BYTES: usize = 16 << 20;
 const TEXTS: [&str; 5] = ["", "3", "é\u{1F600}", "a \"quoted\" \\ one", "\u{0}"];
 
@@ -53,13 +53,13 @@ struct Row {
     b: Option<bool>,
 }
 
-/// What happens next.
+/// An action of the test.
 #[derive(Debug, Clone)]
 enum Step {
     Append(Vec<Row>),
     /// A worker reads to the log's end and checkpoints.
     Checkpoint,
-    /// A worker reads to the log's end and dies; meanwhile its fresh layers are served.
+    /// A worker reads to the log's end and dies; its fresh layers are served meanwhile.
     Crash,
     Run,
     RestartNode,
@@ -96,7 +96,7 @@ struct Installation {
     accepted: Vec<(i32, i64, Row)>,
     known: BTreeSet<(i32, u16)>,
     ends: Vector,
-    /// A worker died since the last checkpoint; what it left is still shown.
+    /// A worker died since the last checkpoint, and its fresh layers are still served.
     crashed: bool,
     trace: Vec<String>,
 }
@@ -145,7 +145,7 @@ impl Installation {
         }
     }
 
-    /// A worker comes, reads to the log's end, and either commits or dies.
+    /// Starts a worker that reads to the log's end and then commits or dies.
     async fn work(&mut self, commits: bool) {
         let worker = self.lab.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
         let began = Instant::now();
@@ -159,7 +159,7 @@ impl Installation {
         }
         self.check().await;
         if commits {
-            // The node may have stood on the layers of one that died: then this one has yet to read them.
+            // The node may still serve the layers of a dead worker; then this worker has yet to read them.
             tokio::time::sleep(Duration::from_millis(if self.crashed { 300 } else { 0 })).await;
             worker.finish().await.unwrap();
             self.node.refresh().await.unwrap();
@@ -183,12 +183,12 @@ impl Installation {
         self.node.refresh().await.unwrap();
     }
 
-    /// What the node answers now is the plain SELECT over the accepted events before its vector.
+    /// Checks that the node's current answer is the plain SELECT over the accepted events before its vector.
     async fn check(&self) {
         let read_view = self.node.read_view().unwrap();
         let view = match read_view.view("v") {
             Ok(view) => view,
-            // The dead worker's layers do not know the new version: no answer rather than a wrong one.
+            // The dead worker's layers do not have the new version: an error rather than a wrong answer.
             Err(error) => return assert_eq!(error.kind(), types::ErrorKind::Unavailable, "{error}"),
         };
         let t = read_view.t_of(&view.live);

@@ -1,7 +1,7 @@
-//! The law for joins: random views over two streams, or over one twice.
+//! The law for joins: random views over two streams, or over one stream joined with itself.
 //!
-//! `plain` holds the expected side of `verify` against a loop over all pairs, `layers` the log, the workers, the runs and the nodes
-//! against that.
+//! `plain` compares the expected side of `verify` with a loop over all pairs. `layers` compares the log, the workers,
+//! the runs and the nodes with that side.
 
 mod command;
 mod events;

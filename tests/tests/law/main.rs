@@ -1,7 +1,9 @@
-//! The law: for any view, any events, any cut and any layers, what is served equals the plain SELECT over all accepted events.
+//! The law: for any view, any events, any cut and any layers, what is served equals the plain SELECT over all accepted
+//! events.
 //!
-//! The layers' own code makes, merges and answers from states; the expected side is the SELECT rewritten as text and run over the
-//! events by DataFusion alone. `states` holds it for the functions, `layers` for the log, the workers, the runs and the nodes.
+//! The layers' own code builds states, merges them and answers from them. The expected side is the SELECT rewritten as
+//! text and run over the events by DataFusion alone. `states` checks the law for the functions, `layers` for the log,
+//! the workers, the runs and the nodes.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What the law found, each under its name. A new find shrinks, and then stands here.
+//! Cases that once violated the law, each with a name. A new case is shrunk and then added here.
 
 use crate::states::{Row, holds};
 
@@ -26,7 +26,7 @@ fn check(sql: &str) {
     }
 }
 
-/// DataFusion names the fields of some states by their input's columns alone: two of them were one.
+/// DataFusion names the fields of some states by their input's columns alone: two of them got the same name.
 #[test]
 fn states_that_are_named_by_the_same_columns_are_kept_apart() {
     check(

@@ -1,4 +1,5 @@
-//! The law over the states alone: made, merged, rolled up and answered by the product's functions, with every cut of the same events.
+//! The law over the states alone: the product's functions build them, merge them, roll them up and answer from them,
+//! with every cut of the same events.
 
 use std::sync::Arc;
 
@@ -39,16 +40,16 @@ pub struct Row {
     pub f: Option<f64>,
     pub u: Option<u8>,
     pub b: Option<bool>,
-    /// Which checkpoint it falls into.
+    /// The checkpoint that the event belongs to.
     pub checkpoint: usize,
 }
 
 fn row() -> impl Strategy<Value = Row> {
     let age = prop_oneof![0..120_000_000i64, 0..7_200_000_000i64, 0..3 * DAY, 0..100 * DAY, Just(DAY), Just(3_600_000_000), Just(7 * DAY)];
     let infinite = prop_oneof![Just(f64::INFINITY), Just(f64::NEG_INFINITY), Just(f64::NAN)];
-    // Few are as large: beside one of them, a sum says little of the others.
+    // Large values are rare: a sum that includes one has no precision left for the others.
     let f = prop_oneof![400 => -1e6f64..1e6, 40 => Just(0.0), 1 => Just(1e15), 2 => infinite];
-    // As large as sixty of them, doubled, still are: past that the plain SELECT has no answer.
+    // Sixty of the large values, doubled, still fit: beyond that the plain SELECT overflows.
     let x = prop_oneof![200 => -1000i64..1000, 1 => Just(1i64 << 55), 1 => Just(-(1i64 << 55))];
     let values = (prop::option::weighted(0.9, 0u8..4), prop::option::weighted(0.9, -2i32..3), prop::option::weighted(0.8, x));
     let more = (
@@ -91,7 +92,7 @@ fn batch(rows: &[Row], schema: arrow::datatypes::SchemaRef) -> RecordBatch {
     RecordBatch::try_new(schema, columns).unwrap()
 }
 
-/// What the plain SELECT says at `t`, as text by key.
+/// The result of the plain SELECT at `t`, as text by key.
 async fn expected(session: &SessionContext, definitions: &Definitions, events: &RecordBatch, t: Micros) -> Vec<RecordBatch> {
     let is_aggregate = |name: &str| session.state().aggregate_functions().contains_key(name);
     let plain = plain(&definitions.views[0], definitions, &is_aggregate, Moment { t, as_of: false }).unwrap();
@@ -110,12 +111,12 @@ fn at_kept_levels(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Rec
     RecordBatch::try_new(rows.schema(), columns).unwrap()
 }
 
-/// What the layers answer: a snapshot of the checkpoints before the cut, taken at `t_run`, and a layer for each one after it.
+/// The layers' answer: a snapshot of the checkpoints before the cut, made at `t_run`, and a layer for each later one.
 async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usize, t_run: Micros, t: Micros) -> (RecordBatch, Vec<bool>) {
     let session = planning_session(&Functions::standard()).unwrap();
     let codec = KeyCodec::new(&plan.keys).unwrap();
     let mut partial = Partial::new(plan.clone(), &session).await.unwrap();
-    // A run's events go straight to the tiles it keeps; the same events at the finest tiles make the same snapshot.
+    // A run puts events directly into the tiles it keeps; the same events in the finest tiles give the same snapshot.
     let floors = plan.floors(t_run);
     let straight = cut.is_multiple_of(2);
     let mut run = Partial::new(Arc::new(plan.kept_past(&floors, &EdgesFrom::default()).unwrap()), &session).await.unwrap();
@@ -150,7 +151,7 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usiz
     answer(plan, &codec, &keys, &pieces, t, &wanted).unwrap()
 }
 
-/// The checkpoints that a case's events fall into.
+/// The number of checkpoints that a case's events are spread over.
 const CHECKPOINTS: usize = 6;
 
 pub async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micros) -> Result<(), TestCaseError> {
@@ -164,7 +165,7 @@ pub async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micro
     let session = planning_session(&functions).unwrap();
     let expected = rows_of(&expected(&session, &definitions, &events, t).await, None, plan.keys.len());
     let inputs = Inputs::of(rows.iter().map(|row| (row.x, row.f)));
-    // Every handover between batch and speed of the same events.
+    // Every way to split the same events between batch and speed.
     for cut in 0..=CHECKPOINTS {
         let (served, found) = served(&plan, &by_checkpoint, cut, t - t_run_before, t).await;
         let served = rows_of(&[served], Some(&found), plan.keys.len());
@@ -188,7 +189,8 @@ proptest! {
         t_after in prop_oneof![Just(0i64), 0..3_600_000_000i64, 0..40 * DAY],
         t_run_before in prop_oneof![Just(0i64), 0..3_600_000_000i64, 0..40 * DAY],
     ) {
-        // DataFusion 55.2 computes `len - 1` of an empty batch in last_value (first_last.rs:1306): a debug build of the plain side panics.
+        // DataFusion 55.2 computes `len - 1` of an empty batch in last_value (first_last.rs:1306): a debug build of the
+        // plain side panics.
         prop_assume!(sql.contains("GROUP BY") || !sql.contains("_value("));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(holds(&sql, &rows, t_after, t_run_before))?;

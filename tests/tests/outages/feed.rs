@@ -1,4 +1,4 @@
-//! A producer of numbered events, and what plain SQL says of the first `n` of them.
+//! A producer of numbered events, and the plain SQL answer over the first `n` of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, n BIGINT NOT
 pub const VIEW: &str = "CREATE VIEW by_account AS SELECT account, count(*) AS events, sum(amount) AS total, min(n) AS first, \
     max(n) AS last, count(DISTINCT n) AS numbers FROM payments GROUP BY account";
 
-/// Event number `n`. Its account is its key, so that a repeated append puts it into the partition where it was.
+/// Event number `n`. Its account is its key, so that a repeated append reaches the same partition.
 pub fn event(n: u64, base: Micros) -> NewRecord {
     let account = format!("a{}", n % ACCOUNTS);
     let ts = format_timestamp(base + n as Micros * 100);
@@ -27,7 +27,7 @@ pub fn event(n: u64, base: Micros) -> NewRecord {
     NewRecord { key: Some(Bytes::from(account)), value: Some(Bytes::from(value)), headers: Vec::new(), partition_by: None }
 }
 
-/// The view's rows over the events of these numbers, as text and sorted.
+/// The view's rows over the events with these numbers, as sorted text.
 pub fn truth(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
     let mut rows: BTreeMap<u64, (u64, u64, u64, u64)> = BTreeMap::new();
     for n in numbers {
@@ -43,7 +43,7 @@ pub fn truth(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
     lines
 }
 
-/// Appends events until it is told to stop. A failed append is repeated: the ids make up for what was in the log all the same.
+/// Appends events until it is stopped. A failed append is repeated: ids make duplicates of what the log already has.
 pub struct Feed {
     sent: Arc<AtomicU64>,
     failed: Arc<AtomicU64>,
@@ -63,7 +63,7 @@ impl Feed {
         Feed::from(0, log, topic, batch, pause)
     }
 
-    /// Begins with event number `first`.
+    /// Starts with event number `first`.
     pub fn from(first: u64, log: Arc<dyn Log>, topic: &str, batch: u64, pause: Duration) -> Feed {
         let (sent, failed, stop) = (Arc::new(AtomicU64::new(first)), Arc::new(AtomicU64::new(0)), CancellationToken::new());
         let base = basestream_tests::now() - 3_600_000_000;

@@ -1,4 +1,5 @@
-//! An HTTP front before S3: refuses with 503, refuses what it has done all the same, answers late. It counts what it did.
+//! An HTTP proxy in front of S3 that can refuse requests with 503, lose their replies after they took effect, and delay
+//! them. It counts what it did.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,14 +13,14 @@ use axum::http::{Method, Response, StatusCode};
 /// The largest request that the tests send.
 const LARGEST: usize = 64 << 20;
 
-/// What happens to requests: shares out of 100, drawn by the request's number.
+/// The faults of requests: shares out of 100, drawn by the request's number.
 #[derive(Default)]
 pub struct Faults {
-    /// Answered with 503, and not passed on.
+    /// Refused with 503, and not forwarded.
     refused: AtomicU64,
-    /// Passed on, and answered with 503 all the same: the reply is lost.
+    /// Forwarded, and answered with 503 nevertheless: the reply is lost.
     lost: AtomicU64,
-    /// Puts wait this long before they are passed on.
+    /// Puts wait this long before they are forwarded.
     delay_ms: AtomicU64,
     refuse_gets: AtomicBool,
 }
@@ -36,7 +37,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Listens on a port of its own; answers where.
+    /// Listens on a free port; returns the proxy and its address.
     pub async fn before(upstream: &str) -> (Arc<Front>, String) {
         let front = Arc::new(Front { upstream: upstream.to_owned(), ..Front::default() });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -46,13 +47,13 @@ impl Front {
         (front, address)
     }
 
-    /// From now on so many of a hundred requests are refused, and of so many the reply is lost.
+    /// From now on, of 100 requests `refused` are refused, and `lost` lose their replies.
     pub fn fail(&self, refused: u64, lost: u64) {
         self.faults.refused.store(refused, Ordering::SeqCst);
         self.faults.lost.store(lost, Ordering::SeqCst);
     }
 
-    /// Reads are refused, writes go on.
+    /// Refuses reads while writes continue.
     pub fn refuse_gets(&self, refuse: bool) {
         self.faults.refuse_gets.store(refuse, Ordering::SeqCst);
     }
@@ -62,7 +63,7 @@ impl Front {
         self.faults.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
     }
 
-    /// Puts that are under way.
+    /// Puts in progress.
     pub fn puts(&self) -> u64 {
         self.puts.load(Ordering::SeqCst)
     }
@@ -71,7 +72,7 @@ impl Front {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let body = axum::body::to_bytes(body, LARGEST).await.map_err(|error| error.to_string())?;
-        // The signature covers the host that the client asked for: it is passed on as it came.
+        // The signature covers the host that the client requested, so the header is forwarded unchanged.
         let url = format!("http://{}{path}", self.upstream);
         let sent = self.http.request(parts.method, url).headers(parts.headers).body(body).send();
         let reply = sent.await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! One installation on the engines, each of them reached directly or through something that disturbs it.
+//! One installation on the real engines, each reached directly or through a proxy that injects faults.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use types::vector::{PartitionId, Vector};
 
 use crate::feed::{STREAM, VIEW, truth};
 
-/// How long everything may take to be read and committed once the faults are over.
+/// How long reading and committing everything may take after the faults.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Engines {
@@ -31,7 +31,7 @@ pub struct Engines {
     pub urls: Urls,
 }
 
-/// Where an engine is reached when not at its own address.
+/// The addresses of engines that are not reached at their own.
 #[derive(Default)]
 pub struct Routes {
     pub postgres: Option<String>,
@@ -40,7 +40,7 @@ pub struct Routes {
 }
 
 impl Engines {
-    /// A catalog, a prefix and a topic of its own, with the stream and the view of [`crate::feed`].
+    /// Creates a catalog, a prefix and a topic, with the stream and the view of [`crate::feed`].
     pub async fn open(urls: Urls, partitions: u32, routes: Routes) -> Engines {
         let topic = format!("outages_{}", uuid::Uuid::now_v7().simple());
         let quick = [
@@ -78,7 +78,7 @@ impl Engines {
         engines
     }
 
-    /// The log without anything in between.
+    /// The log, without a proxy.
     pub async fn direct_log(&self) -> Arc<dyn Log> {
         let quick = [("message.timeout.ms", "8000"), ("reconnect.backoff.max.ms", "1000")];
         let properties = quick.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
@@ -89,7 +89,7 @@ impl Engines {
         self.worker_that(name, checkpoint_interval, fresh, false)
     }
 
-    /// A worker that goes on behind what the log lost, when `accept_gap`.
+    /// A worker that continues after a gap in the log if `accept_gap` is set.
     pub fn worker_that(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>, accept_gap: bool) -> Worker {
         let speed = speed::Speed {
             catalog: self.lab.catalog.clone(),
@@ -114,14 +114,14 @@ impl Engines {
         Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }
     }
 
-    /// What is committed, and what the log holds.
+    /// The committed vector, and the ends of the log.
     pub async fn vector_and_ends(&self) -> types::Result<(Vector, Vector)> {
         let vector = self.lab.catalog.state().await?.vector();
         let bounds = self.lab.log.bounds(&self.topic).await?;
         Ok((vector, bounds.iter().map(|bounds| (PartitionId::new("payments", bounds.partition), bounds.end)).collect()))
     }
 
-    /// Waits until nothing of the log is uncommitted: lag 0.
+    /// Waits until the whole log is committed: lag 0.
     pub async fn reaches_the_end(&self) {
         let began = Instant::now();
         loop {
@@ -135,8 +135,8 @@ impl Engines {
         }
     }
 
-    /// After the faults: every event once, told by the producer, by plain SQL over the archive, by the log and by the ledger; from
-    /// segments and from a snapshot; and every file that the catalog names is whole.
+    /// After the faults, every event counts once, compared with the producer, plain SQL over the archive, the log and
+    /// the ledger; from segments and from a snapshot. Every file that the catalog names is whole.
     pub async fn holds_once(&self, events: impl IntoIterator<Item = u64>) {
         let truth = truth(events);
         self.reaches_the_end().await;
@@ -182,7 +182,7 @@ impl Engines {
         }
     }
 
-    /// How often a partition's next checkpoint was another worker's.
+    /// How often a partition's next checkpoint came from another worker.
     pub async fn handovers(&self) -> usize {
         let state = self.lab.catalog.state().await.unwrap();
         let mut owners: BTreeMap<PartitionId, BTreeMap<i64, &str>> = BTreeMap::new();
@@ -205,7 +205,7 @@ impl Engines {
     }
 }
 
-/// The storage of an S3 URL at another address than the environment names.
+/// The storage of an S3 URL, at an address that replaces the one in the environment.
 fn storage_at(url: &str, address: &str) -> ObjectStorage {
     let url: reqwest::Url = url.parse().unwrap();
     let store = object_store::aws::AmazonS3Builder::from_env()
@@ -217,7 +217,7 @@ fn storage_at(url: &str, address: &str) -> ObjectStorage {
     ObjectStorage::over(Arc::new(object_store::prefix::PrefixStore::new(store, url.path().trim_matches('/')))).unwrap()
 }
 
-/// All rows of the view that a node serves now, as text and sorted.
+/// All rows of the view that a node serves now, as sorted text.
 pub fn table(node: &Node) -> Vec<String> {
     let read_view = node.read_view().unwrap();
     let view = read_view.view("by_account").unwrap();

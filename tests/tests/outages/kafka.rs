@@ -1,4 +1,4 @@
-//! Brokers that die and come back, connections to them that break, topics that grow.
+//! Brokers that die and restart, connections to them that break, topics that grow.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ async fn broken_slow_and_silent_connections_to_the_broker_are_gone_on_with() {
     proxy.delay_replies(400).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     proxy.heal().await;
-    // Acknowledgements and records that are swallowed: what they were about is asked for again.
+    // Acknowledgements and records are dropped: both are requested again.
     proxy.swallow_replies().await;
     let swallowed = feed.sent();
     tokio::time::sleep(Duration::from_secs(9)).await;
@@ -104,13 +104,13 @@ async fn partitions_that_are_added_are_read_from_their_beginning() {
     let worker = engines.worker("one", CHECKPOINTS, None);
     let mut sent = 0;
     let feed = async |from: u64, topic: &str| {
-        // A log that is opened now knows how many partitions there are now.
+        // A log opened now uses the current number of partitions.
         let feed = Feed::from(from, engines.direct_log().await, topic, 50, Duration::from_millis(5));
         until("events", async || feed.sent() > from + 2_000).await;
         feed.finish().await.events
     };
     sent = feed(sent, &engines.topic).await;
-    // Under a running worker, and while nobody works.
+    // With a running worker, and without one.
     grow(&brokers, &engines.topic, 3).await;
     sent = feed(sent, &engines.topic).await;
     engines.reaches_the_end().await;

@@ -1,5 +1,5 @@
-//! What goes on while a fault happens: a node that follows the catalog, lookups, batch runs. Counted, so that a test can say what a
-//! fault did to them.
+//! The load during a fault: a node that follows the catalog, lookups, batch runs. It counts them, so that a test can
+//! report how a fault affected them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Engines, table};
 
-/// Lookups and runs until it is stopped.
+/// Runs lookups and batch until it is stopped.
 pub struct Load {
     counts: Arc<Counts>,
     stop: CancellationToken,
@@ -29,7 +29,7 @@ pub struct Counts {
 }
 
 impl Load {
-    /// A node without fresh layers answers from what is committed: its answers never go back.
+    /// A node without fresh layers answers from committed data only, so its answers never go back.
     pub async fn start(engines: &Arc<Engines>, fresh: Option<Fresh>) -> Load {
         let may_go_back = fresh.is_some();
         let node = engines.lab.node(ServingClock::Event, fresh).await.unwrap();

@@ -1,4 +1,5 @@
-//! A topic that lost what was not read yet, or is another one than before: refused, with partition and range, and nothing changes.
+//! A topic that lost unread records, or that was replaced by another: it is refused, with partition and range, and
+//! nothing changes.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ struct Read {
     committed: Vector,
 }
 
-/// A topic of one partition that was read to its end by a worker that is gone.
+/// A topic of one partition that a worker read to its end before it was stopped.
 async fn read(test: &str) -> Read {
     show_logs();
     let urls = engines(test).await;
@@ -44,7 +45,8 @@ async fn feed(engines: &Engines, from: u64, events: u64) -> u64 {
 }
 
 impl Read {
-    /// A new worker refuses to go on, says so with these words, and what is served and committed stays.
+    /// Checks that a new worker refuses to continue with these words in its error, and that what is served and
+    /// committed does not change.
     async fn is_refused(&self, words: &[&str]) {
         let worker = self.engines.worker("two", CHECKPOINTS, None);
         let ended = tokio::time::timeout(Duration::from_secs(60), worker.task).await.expect("the worker goes on").unwrap();
@@ -84,7 +86,7 @@ async fn retention_past_the_committed_offset_is_refused_with_partition_and_range
     let (committed, has) = (format!("committed: {}", read.events), format!("{begin}..{end}"));
     read.is_refused(&["expired past the committed offset", &committed, &has]).await;
 
-    // Accepted by a person: recorded, and gone on with.
+    // An operator accepts the gap: it is recorded, and the worker continues.
     let worker = read.engines.worker_that("three", CHECKPOINTS, None, true);
     read.engines.reaches_the_end().await;
     worker.finish().await.unwrap();
@@ -106,7 +108,7 @@ async fn a_topic_made_anew_that_is_shorter_is_refused_with_partition_and_range()
     read.is_refused(&[&format!("committed: {}", read.events), &format!("0..{end}")]).await;
 }
 
-/// Its bounds and its name are as before: its records tell.
+/// Its bounds and its name are unchanged; only its records show that it is another.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs services: just test-outages"]
 async fn a_topic_made_anew_that_grew_past_the_committed_offset_is_refused_by_its_record() {

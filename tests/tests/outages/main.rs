@@ -1,5 +1,5 @@
-//! Faults of the engines themselves: brokers and databases that are killed, connections that are cut, replies that are lost or slow,
-//! groups that rebalance, logs that lost what was not read yet. Each test asserts that its fault fired.
+//! Faults of the engines themselves: brokers and databases that are killed, connections that are cut, replies that are
+//! lost or slow, groups that rebalance, logs that lost unread records. Each test asserts that its fault fired.
 //!
 //! They need Kafka, PostgreSQL and S3: `just services up`, then `just test-outages`.
 
@@ -19,16 +19,17 @@ mod s3;
 mod service;
 mod transactions;
 
-/// Tests that stop a service hold this alone; all others share it.
+/// Tests that stop a service hold this exclusively; all others share it.
 static SERVICES: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
 
-/// Logs as RUST_LOG asks.
+/// Enables logs as RUST_LOG requests.
 fn show_logs() {
     let logs = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer();
     let _ = logs.try_init();
 }
 
-/// Polls until it holds; a minute and a half is too long. (`.ci/late` knows the words that the message begins with.)
+/// Polls until `holds` returns true; fails after a minute and a half. (`.ci/late` matches the first words of the
+/// message.)
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = std::time::Instant::now();
     while !holds().await {

@@ -1,10 +1,12 @@
-//! Ten times what one `up` sustains, for a while: memory stays flat, lookups go on, lag comes back to 0, nothing is lost.
+//! Ten times the load that one `up` sustains, for a while: memory stays flat, lookups continue, lag returns to 0,
+//! nothing is lost.
 //!
-//! A worker holds what it read until its checkpoint, at most `checkpoint_bytes`: that is made small here, as otherwise memory would show
-//! how fast the worker reads (faster while nobody produces beside it).
+//! A worker holds what it read until its checkpoint, at most `checkpoint_bytes`. The limit is small here, because
+//! otherwise memory would depend on how fast the worker reads (faster while nothing is produced).
 //!
-//! Left out by default: `just overload` runs it (`BASESTREAM_OVERLOAD_SECONDS`, default 300; `BASESTREAM_OVERLOAD_FACTOR`, default 10;
-//! `BASESTREAM_OVERLOAD_RATE`: what `up` sustains in events a second, where it is known; found by raising the rate otherwise).
+//! Not run by default: `just overload` runs it (`BASESTREAM_OVERLOAD_SECONDS`, default 300;
+//! `BASESTREAM_OVERLOAD_FACTOR`, default 10; `BASESTREAM_OVERLOAD_RATE`: the events per second that `up` sustains, if
+//! known; otherwise found by raising the rate).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 use crate::show_logs;
 
 const ACCOUNTS: u64 = 2_000;
-/// Few, so that the sets of them are soon as large as they get: what grows then is not the views' states.
+/// Few, so that the sets of shops soon reach their full size: later growth is then not that of the views' states.
 const SHOPS: u64 = 11;
 const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'ms'), account TEXT NOT NULL, \
     shop TEXT NOT NULL, amount BIGINT NOT NULL) WITH (topic = 'TOPIC', format = 'json', event_time = 'ts', id = 'id', dedup_within = '5s', key = 'account')";
-/// Some of them keep all their values: what a fraud team asks for costs more than a count.
+/// Some of them keep all their values, which costs more than a count: fraud teams use such views.
 const VIEWS: [(&str, &str); 4] = [
     (
         "by_account",
@@ -42,7 +44,7 @@ const VIEWS: [(&str, &str); 4] = [
     ("total", "AS SELECT count(*) AS events, sum(amount) AS amount FROM payments"),
 ];
 
-/// Produces at a rate that can be changed.
+/// A producer whose rate can be changed.
 struct Producer {
     rate: Arc<AtomicU64>,
     sent: Arc<AtomicU64>,
@@ -103,14 +105,14 @@ fn produce(client: &ThreadedProducer<DefaultProducerContext>, rate: &AtomicU64, 
     client.flush(Duration::from_secs(60)).unwrap();
 }
 
-/// One `up` and how it does.
+/// One running `up`, and its measurements.
 struct Up {
     running: Running,
     project: Project,
     http: reqwest::Client,
 }
 
-/// A moment of it.
+/// A sample of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     seconds: u64,
@@ -150,7 +152,7 @@ impl Up {
         if reply.status().is_success() { reply.text().await.ok() } else { None }
     }
 
-    /// Records that it took from the log.
+    /// The number of records it read from the log.
     async fn read(&self) -> u64 {
         let metrics = self.get("/metrics").await.unwrap_or_default();
         let counts = metrics.lines().filter(|line| line.starts_with("basestream_speed_records_total"));
@@ -164,7 +166,7 @@ impl Up {
     }
 }
 
-/// Lookups one after the other; what they took since the last look.
+/// Runs lookups one at a time; keeps their durations since the last sample.
 struct Lookups {
     times: Arc<std::sync::Mutex<Vec<f64>>>,
     stop: CancellationToken,
@@ -205,7 +207,7 @@ impl Lookups {
     }
 }
 
-/// Raises the rate until reading no longer keeps up, twice; the last rate that it kept up with.
+/// Raises the rate until reading fails to keep up twice in a row; returns the last rate that it kept up with.
 async fn sustained(up: &Up, producer: &Producer) -> u64 {
     let mut best = 0;
     producer.at(500);
@@ -222,7 +224,8 @@ async fn sustained(up: &Up, producer: &Producer) -> u64 {
     best
 }
 
-/// Four seconds to get going, four to look: read is what is produced, and nothing waits for longer than a second.
+/// Four seconds to warm up, four to measure: the rate of reading matches the rate of producing, and the backlog is at
+/// most a second's worth.
 async fn keeps_up(up: &Up, producer: &Producer, rate: u64) -> bool {
     producer.at(rate);
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -280,7 +283,7 @@ async fn ten_times_what_is_sustained_costs_no_memory_no_lookup_and_no_event() {
             median_ms: times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY),
             slowest_ms: times.last().copied().unwrap_or(f64::INFINITY),
         };
-        // More than is produced when a unit was dropped and read again.
+        // `read` can exceed `produced` if an epoch was dropped and read again.
         let behind = sample.produced.saturating_sub(sample.read);
         println!(
             "{:>8} {:>10} {:>12} {:>12} {:>12} {:>10} {:>8} {:>9.1} {:>9.1}",
@@ -302,7 +305,7 @@ async fn ten_times_what_is_sustained_costs_no_memory_no_lookup_and_no_event() {
     let produced = producer.finish();
     let failed = lookups.failed().await;
     verdict(&samples, rate * factor, failed, overloaded_for);
-    // Committed as well, and every event once.
+    // Everything is also committed, and every event counts once.
     crate::until("lag 0", async || lag(&up.project) == 0).await;
     let query = "SELECT events FROM total";
     let counted: Value = serde_json::from_str(&up.project.ok(&["query", query, "--json"]).unwrap()).unwrap();
@@ -315,8 +318,8 @@ fn lag(project: &Project) -> i64 {
     status["partitions"].as_array().unwrap().iter().map(|partition| partition["lag"].as_i64().unwrap_or(i64::MAX / 8)).sum()
 }
 
-/// Flat: once every queue is full and the views' states are as large as they get, the last third of the overload takes no more than a
-/// tenth above the second, and recovery no more than a fifth above it all.
+/// Memory is flat: once every queue is full and the views' states have their full size, the last third of the overload
+/// takes at most a tenth more than the second, and recovery at most a fifth more than the whole overload.
 fn verdict(samples: &[Sample], asked: u64, failed: u64, overloaded_for: Duration) {
     let overload: Vec<&Sample> = samples.iter().filter(|sample| sample.phase == "overload").collect();
     let third = overload.len().div_ceil(3);

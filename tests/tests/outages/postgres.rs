@@ -1,5 +1,5 @@
-//! The catalog's server restarts, its connections break, its replies come late or not at all, while checkpoints, runs and lookups
-//! go on.
+//! The catalog's server restarts, its connections break, its replies are late or lost, while checkpoints, runs and
+//! lookups continue.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ async fn a_server_that_restarts_costs_no_answer_and_no_event() {
     let worker = engines.worker("one", CHECKPOINTS, None);
     let load = Load::start(&engines, None).await;
     let feed = Feed::start(engines.direct_log().await, &engines.topic, 50, Duration::from_millis(20));
-    // Fast, immediate, and without a word; the last time for longer than a commit is tried again.
+    // Fast, immediate and killed; the last time for longer than a commit is retried.
     for (signal, away) in [("INT", 1), ("QUIT", 1), ("KILL", 1), ("KILL", 15)] {
         let (runs, vector) = (load.runs(), engines.vector_and_ends().await.unwrap().0);
         until("a run and a checkpoint", async || load.runs() > runs && engines.vector_and_ends().await.unwrap().0 != vector).await;
@@ -61,7 +61,7 @@ async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
     let direct = sqlx::PgPool::connect(&urls.catalog).await.unwrap();
     let engines = Engines::open(urls, 2, Routes { postgres: Some(proxy.address.clone()), ..Routes::default() }).await;
     let mut lost = 0;
-    // On a busy machine a reply may be through before the connection is cut.
+    // On a busy machine a reply may arrive before the connection is cut.
     for number in 0..10 {
         if lost == 4 {
             break;
@@ -72,7 +72,7 @@ async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
         proxy.delay_replies(400).await;
         let catalog = engines.lab.catalog.clone();
         let committing = tokio::spawn(async move { catalog.commit_with_retry(commit).await });
-        // The server has committed, and its reply is held back: the connection is cut before it comes.
+        // The server has committed and its reply is held back: the connection is cut before the reply arrives.
         while revision(&direct).await == before {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -1,22 +1,23 @@
-//! toxiproxy between us and a service: `tests/services/toxiproxy.sh` starts it, a test makes the proxies it needs.
+//! Controls toxiproxy between the product and a service: `tests/services/toxiproxy.sh` starts it, a test creates the
+//! proxies it needs.
 
 use serde_json::{Value, json};
 
-/// One proxy. Its connections can be cut, slowed and swallowed.
+/// One proxy. Its connections can be cut and slowed, and its replies dropped.
 pub struct Proxy {
     api: String,
     name: String,
-    /// Where it listens: `127.0.0.1:port`.
+    /// The address it listens on: `127.0.0.1:port`.
     pub address: String,
 }
 
 impl Proxy {
-    /// A proxy before `upstream` (`host:port`) on a port of its own.
+    /// A proxy in front of `upstream` (`host:port`) on a free port.
     pub async fn before(api: &str, upstream: &str) -> Proxy {
         Proxy::at(api, "127.0.0.1:0", upstream).await
     }
 
-    /// A proxy that listens at `listen`, in the place of one that an earlier test left there.
+    /// A proxy that listens at `listen`; it replaces one that an earlier test left there.
     pub async fn at(api: &str, listen: &str, upstream: &str) -> Proxy {
         let all: Value = reqwest::get(format!("{api}/proxies")).await.unwrap().json().await.unwrap();
         for (name, proxy) in all.as_object().unwrap() {
@@ -30,7 +31,7 @@ impl Proxy {
         Proxy { api: api.to_owned(), name, address: made["listen"].as_str().unwrap().to_owned() }
     }
 
-    /// Cuts all connections and takes no new ones.
+    /// Cuts all connections and accepts no new ones.
     pub async fn close(&self) {
         post(&self.url(""), &json!({"enabled": false})).await;
     }
@@ -39,33 +40,34 @@ impl Proxy {
         post(&self.url(""), &json!({"enabled": true})).await;
     }
 
-    /// Cuts all connections; new ones are taken at once.
+    /// Cuts all connections; new ones are accepted at once.
     pub async fn cut(&self) {
         self.close().await;
         self.open().await;
     }
 
-    /// Holds every reply back for so long. A reply that is held back when its connection is cut is lost.
+    /// Delays every reply by this time. A reply that is held back when its connection is cut is lost.
     pub async fn delay_replies(&self, milliseconds: u64) {
         self.add("latency", "downstream", json!({"latency": milliseconds})).await;
     }
 
-    /// Cuts each connection after so many bytes towards the service.
+    /// Cuts each connection after this many bytes towards the service.
     pub async fn cut_uploads_after(&self, bytes: u64) {
         self.add("limit_data", "upstream", json!({"bytes": bytes})).await;
     }
 
-    /// Cuts each connection after so many bytes from the service.
+    /// Cuts each connection after this many bytes from the service.
     pub async fn cut_downloads_after(&self, bytes: u64) {
         self.add("limit_data", "downstream", json!({"bytes": bytes})).await;
     }
 
-    /// Swallows every reply, the connections stay open.
+    /// Drops every reply; the connections stay open.
     pub async fn swallow_replies(&self) {
         self.add("timeout", "downstream", json!({"timeout": 0})).await;
     }
 
-    /// Takes all disturbances away; the connections stay. A disturbance whose connections end in the same moment may be told gone late.
+    /// Removes all faults; the connections stay open. If a fault's connections end at the same moment, its removal may
+    /// be reported late.
     pub async fn heal(&self) {
         for _ in 0..20 {
             let toxics: Value = reqwest::get(self.url("/toxics")).await.unwrap().json().await.unwrap();
@@ -81,7 +83,7 @@ impl Proxy {
         panic!("the proxy keeps its disturbances");
     }
 
-    /// Takes the proxy away.
+    /// Removes the proxy.
     pub async fn remove(self) {
         assert!(reqwest::Client::new().delete(self.url("")).send().await.unwrap().status().is_success());
     }

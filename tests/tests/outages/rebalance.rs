@@ -1,4 +1,4 @@
-//! A consumer group whose workers come, go and die while records come in and checkpoints are under way.
+//! A consumer group whose workers join, leave and die while records arrive and checkpoints are in progress.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::front::Front;
 use crate::harness::{Engines, Routes};
 use crate::{SERVICES, show_logs};
 
-/// What is done to the group, one after the other.
+/// The changes to the group, in order.
 const STEPS: [Step; 10] = [
     Step::Join("two"),
     Step::Leave("one"),
@@ -27,9 +27,9 @@ const STEPS: [Step; 10] = [
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Join(&'static str),
-    /// Told to stop: it checkpoints and lets go.
+    /// The worker is stopped: it checkpoints and releases its partitions.
     Leave(&'static str),
-    /// Its task ends where it stands, as a panic would end it: nothing is committed, nothing is let go.
+    /// The worker's task ends where it is, as a panic would end it: nothing is committed or released.
     Die(&'static str),
 }
 
@@ -40,7 +40,7 @@ async fn workers_that_join_leave_and_die_in_the_middle_of_checkpoints_lose_nothi
     let urls = engines("rebalance").await;
     let [s3] = needed(["AWS_ENDPOINT"]);
     let _shared = SERVICES.read().await;
-    // Slow uploads: most of the time a checkpoint is under way.
+    // Uploads are slow, so that a checkpoint is in progress most of the time.
     let (front, address) = Front::before(s3.trim_start_matches("http://")).await;
     let engines = Engines::open(urls, 6, Routes { s3: Some(address), ..Routes::default() }).await;
     front.delay_puts(Duration::from_millis(120));
@@ -77,7 +77,7 @@ async fn workers_that_join_leave_and_die_in_the_middle_of_checkpoints_lose_nothi
     assert!(engines.handovers().await >= 12, "partitions changed hands {} times", engines.handovers().await);
 }
 
-/// Waits for the next checkpoint's upload; false when none comes for a while.
+/// Waits for the next checkpoint's upload; false if there is none for a while.
 async fn uploads(front: &Front) -> bool {
     let began = Instant::now();
     while front.puts() == 0 && began.elapsed() < Duration::from_secs(8) {

@@ -1,4 +1,5 @@
-//! An object storage that refuses, loses replies, is slow, and whose connections break in the middle of an object.
+//! An object storage that refuses requests, loses replies, is slow, and whose connections break in the middle of an
+//! object.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +39,7 @@ async fn refusals_and_lost_replies_of_the_object_storage_lose_nothing_and_name_n
         .await;
     let during = engines.vector_and_ends().await.unwrap().0;
     assert!(during != committed, "no checkpoint was committed among the refusals");
-    // All of them, for a while: nothing can be stored, and what is known is answered.
+    // All requests fail for a while: nothing can be stored, and known data is still served.
     front.fail(100, 0);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (lookups, at) = (load.lookups(), engines.vector_and_ends().await.unwrap().0);
@@ -80,13 +81,13 @@ async fn a_node_that_cannot_read_a_new_file_answers_from_the_state_before_and_go
     let feed = Feed::from(first, engines.direct_log().await, &engines.topic, 50, Duration::from_millis(5));
     until("events", async || feed.sent() > first + 1_000).await;
     let all = feed.finish().await.events;
-    // Checkpoints are written, and cannot be read.
+    // Checkpoints are written but cannot be read.
     engines.reaches_the_end().await;
     until("refused reads", async || front.refusals.load(Ordering::SeqCst) > 3).await;
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(table(&node), truth(0..first));
     front.refuse_gets(false);
-    // Nothing more is committed: the node asks again by itself.
+    // Nothing more is committed: the node retries by itself.
     until("the new checkpoints to be served", async || table(&node) == truth(0..all)).await;
     worker.finish().await.unwrap();
     stop.cancel();
@@ -104,7 +105,7 @@ async fn connections_that_break_inside_an_object_leave_nothing_half() {
     let engines = Engines::open(urls, 2, Routes { s3: Some(proxy.address.clone()), ..Routes::default() }).await;
     let storage = &engines.lab.storage;
 
-    // In parts and in one piece: no name until all of it is there.
+    // In parts and in one piece: the name does not exist until the whole object does.
     for (bytes, cut_after) in [(40 << 20, 3 << 20), (4 << 20, 1 << 20)] {
         let content = Bytes::from((0..bytes).map(|n: u64| (n.wrapping_mul(2_654_435_761) >> 7) as u8).collect::<Vec<u8>>());
         let name = ObjectName::States { checkpoint: Uuid::now_v7() };
@@ -157,7 +158,7 @@ async fn a_slow_object_storage_with_breaking_connections_is_worked_with() {
         proxy.cut().await;
     }
     proxy.heal().await;
-    // Connections that end after a few objects' worth of bytes, in both directions.
+    // Connections end after a few objects' worth of bytes, in both directions.
     proxy.cut_uploads_after(60_000).await;
     proxy.cut_downloads_after(90_000).await;
     tokio::time::sleep(Duration::from_secs(4)).await;

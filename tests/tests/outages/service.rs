@@ -1,9 +1,10 @@
-//! Ends a service and starts it again, by the scripts that started it.
+//! Stops a service and starts it again, with the scripts that started it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// A service that is down; started again at the latest when this is dropped, so that a failed test leaves no other without it.
+/// A service that is down. It is started again when this is dropped at the latest, so that a failed test does not
+/// affect others.
 pub struct Down {
     service: &'static str,
     is_up: bool,
@@ -16,7 +17,7 @@ pub async fn kill(service: &'static str, signal: &'static str) -> Down {
 }
 
 impl Down {
-    /// Starts it on the port and data it had, and waits until it answers.
+    /// Starts it with its port and data, and waits until it responds.
     pub async fn start(mut self) {
         let service = self.service;
         tokio::task::spawn_blocking(move || script("start", &[service])).await.unwrap();

@@ -1,4 +1,4 @@
-//! Records of a transactional producer: what is aborted is never seen, and the end is reached behind the last marker.
+//! Records of a transactional producer: aborted records are never seen, and the end is reached after the last marker.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const TRANSACTIONS: u64 = 40;
 const EVENTS: u64 = 50;
 
-/// Every third transaction is aborted, and the last one.
+/// Every third transaction is aborted, and also the last one.
 fn is_aborted(transaction: u64) -> bool {
     transaction % 3 == 1 || transaction + 1 == TRANSACTIONS
 }
@@ -62,7 +62,7 @@ async fn a_transaction_that_stays_open_holds_back_what_follows_it_and_no_more() 
         first
     });
     let open = open.await.unwrap();
-    // Lag 0 is reached at the end of what is decided, and nothing behind it is seen.
+    // Lag 0 is reached at the end of the decided transactions, and nothing after it is seen.
     engines.reaches_the_end().await;
     assert!(engines.vector_and_ends().await.unwrap().0.iter().all(|(_, at)| at.0 == 0), "the open transaction's records were passed");
     tokio::task::spawn_blocking(move || open.abort_transaction(TIMEOUT).unwrap()).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_transaction_that_stays_open_holds_back_what_follows_it_and_no_more() 
     worker.finish().await.unwrap();
 }
 
-/// Answers, for each transaction, whether it was aborted.
+/// Returns, for each transaction, whether it was aborted.
 fn produce(brokers: &str, topic: &str) -> Vec<bool> {
     let producer = producer(brokers, topic);
     let transaction = |t: u64| {

@@ -1,4 +1,4 @@
-//! An actor: work that stops at every step, where the schedule lets it go on, holds it up or kills it.
+//! An actor: code that stops at every step, where the schedule lets it continue, freezes it or kills it.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -12,7 +12,7 @@ use types::{Error, ErrorKind, Result};
 use crate::sabotage::sabotaged;
 use crate::world::{Fault, Sim};
 
-/// What an actor has of the world: its name, and a place to stop.
+/// An actor's access to the world: its name, and a place to stop.
 #[derive(Clone)]
 pub struct Ctx {
     pub sim: Sim,
@@ -29,7 +29,7 @@ pub struct Actor {
     work: Pin<Box<dyn Future<Output = ()>>>,
     parked: Rc<Cell<bool>>,
     step: Rc<Cell<&'static str>>,
-    /// Held up until the schedule has made so many steps.
+    /// Frozen until the schedule has made this many steps.
     pub frozen_until: u64,
 }
 
@@ -45,18 +45,18 @@ impl Actor {
     pub fn new<W: Future<Output = ()> + 'static>(sim: &Sim, name: &str, kind: Kind, work: impl FnOnce(Ctx) -> W) -> Self {
         let (parked, step) = (Rc::new(Cell::new(false)), Rc::new(Cell::new("begins")));
         let name: Rc<str> = name.into();
-        // Each has a handle of its own, as each process has.
+        // Each actor has its own handle, as each process has.
         let sim = Sim { world: sim.world.clone(), catalog: sim.catalog.apart() };
         let work = Box::pin(work(Ctx { sim, name: name.clone(), kind, parked: parked.clone(), step: step.clone() }));
         Self { name, kind, work, parked, step, frozen_until: 0 }
     }
 
-    /// Where it stands.
+    /// The step at which it stopped.
     pub fn step(&self) -> &'static str {
         self.step.get()
     }
 
-    /// Lets it go on to its next step; true when it ended.
+    /// Lets it run to its next step; returns true if it ended.
     pub async fn advance(&mut self) -> bool {
         self.parked.set(false);
         poll_fn(|cx| match self.work.as_mut().poll(cx) {
@@ -69,7 +69,7 @@ impl Actor {
 }
 
 impl Ctx {
-    /// A step: the schedule says when, and whether, it goes on from here.
+    /// Stops at a step; the schedule decides when and whether the actor continues.
     pub async fn step(&self, what: &'static str) {
         self.step.set(what);
         self.sim.reached(self.kind, what);
@@ -126,7 +126,7 @@ impl Ctx {
         }
     }
 
-    /// Writes a file, or fails as a storage that does not answer.
+    /// Writes a file, or fails like a storage that does not respond.
     pub async fn put(&self, name: types::files::ObjectName, content: crate::world::Content) -> Result<types::files::FileRecord> {
         self.step("writes a file").await;
         if self.sim.fault(Fault::StoreFailed, 10) {

@@ -1,4 +1,4 @@
-//! The collector: names that are marked for deletion, and orphans, by the product's plans.
+//! The collector: deletes names that are marked for deletion, and orphans, following the product's plans.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Who may read which partition: a group with orderly revocations, losses, and members that do not answer.
+//! The consumer group: assigns partitions, with orderly revocations, losses, and members that do not respond.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,13 +6,13 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use types::vector::PartitionId;
 
-/// What the group tells a member, in order.
+/// A notice from the group to a member, delivered in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     Assigned(Vec<PartitionId>),
-    /// To be committed and then let go of, by [`Group::let_go`].
+    /// To be committed and then released by [`Group::let_go`].
     Revoked(Vec<PartitionId>),
-    /// Somebody else has them already.
+    /// Another member already has them.
     Lost(Vec<PartitionId>),
 }
 
@@ -25,7 +25,7 @@ pub struct Group {
 struct Member {
     owned: BTreeSet<PartitionId>,
     notices: VecDeque<Notice>,
-    /// Partitions that were asked back, with the member that waits for them.
+    /// Partitions being revoked, with the member that waits for them.
     revoking: BTreeMap<PartitionId, String>,
 }
 
@@ -35,7 +35,7 @@ impl Group {
     }
 
     pub fn join(&mut self, member: &str) {
-        // Joining again: what it had is free.
+        // A member that rejoins frees what it had.
         self.leave(member);
         self.members.insert(member.to_owned(), Member::default());
     }
@@ -44,7 +44,7 @@ impl Group {
         self.members.remove(member);
     }
 
-    /// Members that are no more lose their membership.
+    /// Dead members lose their membership.
     pub fn expire(&mut self, is_alive: impl Fn(&str) -> bool) {
         self.members.retain(|member, _| is_alive(member));
     }
@@ -53,7 +53,7 @@ impl Group {
         self.members.get_mut(member)?.notices.pop_front()
     }
 
-    /// The member has committed and lets go: who waits for the partitions gets them.
+    /// The member has committed and releases the partitions: those who wait for them get them.
     pub fn let_go(&mut self, member: &str, partitions: &[PartitionId]) {
         for partition in partitions {
             let waiting = self.members.get_mut(member).and_then(|known| {
@@ -66,8 +66,8 @@ impl Group {
         }
     }
 
-    /// Gives free partitions away, and moves one between members: `politely`, or as from one that no longer answers. Answers what
-    /// was moved, and whether its owner keeps others.
+    /// Assigns free partitions, and moves one between members: `politely`, or as from one that no longer responds.
+    /// Returns what was moved, and whether its owner keeps others.
     pub fn rebalance(&mut self, rng: &mut StdRng, politely: bool) -> Option<(PartitionId, String, bool)> {
         self.give_free(rng);
         let names: Vec<String> = self.members.keys().cloned().collect();
@@ -94,7 +94,7 @@ impl Group {
         Some((partition, from, keeps_others))
     }
 
-    /// A member that waits too long gets what it waits for: its owner has lost it.
+    /// A member that waits too long gets its partitions: their owner has lost them.
     pub fn lose_patience(&mut self) {
         let slow: Vec<(String, PartitionId, String)> = self
             .members
@@ -111,7 +111,7 @@ impl Group {
         }
     }
 
-    /// Partitions that nobody owns go to members.
+    /// Assigns partitions without an owner.
     pub fn give_free(&mut self, rng: &mut StdRng) {
         let names: Vec<String> = self.members.keys().cloned().collect();
         let free: Vec<PartitionId> =

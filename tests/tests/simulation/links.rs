@@ -1,5 +1,5 @@
-//! The answers of the simulation's linked views: the places of each layer are made edges, and the product walks them. What it finds
-//! is held against the pairs that the log's events are by the rules alone.
+//! The answers of the simulation's linked views: each layer's places become edges, and the product walks them. The
+//! result is compared with the pairs that the rules alone derive from the log's events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ async fn planned() -> BTreeMap<&'static str, LiveView> {
     views
 }
 
-/// What the product finds, walking these layers: those of snapshot and checkpoints, and the fresh ones.
+/// The product's result of walking these layers: those of snapshot and checkpoints, and the fresh ones.
 pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> Result<Vec<Row>> {
     let live = PLANNED.get().and_then(|planned| planned.get(view)).unwrap();
     let version = (live.name.clone(), live.version);
@@ -80,7 +80,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> 
     rows_of(&scan(live, &StateSource::Layers { read_view: &read_view, view: &loaded }, 0, 0, &wanted)?)
 }
 
-/// The edges of these places' events, each a state row of its own: what Partial makes of an event alone.
+/// The edges of these places' events, each as a separate state row: what Partial computes from one event.
 fn edges(log: &SimLog, live: &LiveView, places: &[Place]) -> Result<StateRows> {
     let far_stream = link_of(&live.name).map_or("", |(_, far)| far);
     let mut edges: Vec<(bool, &Event)> = Vec::new();
@@ -121,7 +121,7 @@ fn rows_of(batch: &RecordBatch) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What is true: every event of `a` with every one of the far side.
+/// The expected rows: every event of `a` with every matching one of the far side.
 pub fn expected(log: &SimLog, view: &str, vector: &Vector) -> Vec<Row> {
     let (_, far_stream) = link_of(view).unwrap();
     let (near, far) = (log.said_before("a", vector), log.said_before(far_stream, vector));

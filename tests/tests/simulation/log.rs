@@ -1,4 +1,4 @@
-//! The log of the simulation, and, told independently of the product, what of it is an event.
+//! The simulated log, and the rules, written independently of the product, that decide which records are events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct SimLog {
 #[derive(Default)]
 struct Partition {
     records: Vec<Entry>,
-    /// The offset of the next record; offsets may be left out before it, as a transaction's markers are.
+    /// The offset of the next record; offsets before it may be skipped, like those of a transaction's markers.
     end: i64,
     clock: Micros,
 }
@@ -39,11 +39,11 @@ struct Partition {
 struct Entry {
     record: Record,
     event: Option<Event>,
-    /// Whether the rules make it an event.
+    /// Whether the rules accept it as an event.
     accepted: bool,
 }
 
-/// What a record that can be read says: somebody did something on a device.
+/// The content of a readable record: a user did something on a device.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub id: String,
@@ -94,7 +94,8 @@ impl SimLog {
         self.partitions.iter().map(|(id, partition)| (id.clone(), Offset(partition.end))).collect()
     }
 
-    /// Appends records to one partition: good ones, duplicates, broken ones, ones dated in the future, and offsets without a record.
+    /// Appends records to one partition: good ones, duplicates, broken ones, ones dated in the future, and offsets
+    /// without a record.
     pub fn append(&mut self, rng: &mut StdRng, now: Micros) -> String {
         let at = rng.random_range(0..self.partitions.len());
         let (id, partition) = self.partitions.iter_mut().nth(at).unwrap();
@@ -133,7 +134,7 @@ impl SimLog {
         format!("{count} records to {id}, which ends at {}", partition.end)
     }
 
-    /// What a consumer at `position` is given: at most `limit` records, perhaps after some that it has had before.
+    /// What a consumer at `position` receives: at most `limit` records, perhaps after some that it received before.
     pub fn fetch(&self, id: &PartitionId, position: Offset, again: usize, limit: usize, now: Micros) -> Fetched {
         let partition = &self.partitions[id];
         let next = partition.records.partition_point(|entry| entry.record.offset < position);
@@ -151,12 +152,12 @@ impl SimLog {
         of_streams.map(|(id, entry)| Place { partition: id.clone(), offset: entry.record.offset.0 }).collect()
     }
 
-    /// What those of one stream say.
+    /// The content of the events of one stream before a vector.
     pub fn said_before(&self, stream: &str, vector: &Vector) -> Vec<&Event> {
         self.accepted(stream, vector).filter_map(|(_, entry)| entry.event.as_ref()).collect()
     }
 
-    /// What the record at a place says.
+    /// The content of the record at a place.
     pub fn event(&self, place: &Place) -> Option<&Event> {
         let records = &self.partitions.get(&place.partition)?.records;
         let at = records.binary_search_by_key(&place.offset, |entry| entry.record.offset.0).ok()?;
@@ -179,7 +180,7 @@ fn is_known(partition: &Partition, id: &str, clock: Micros) -> bool {
     partition.records.iter().any(|before| of_id(before) && clock - before.record.timestamp <= within)
 }
 
-/// Few users and devices, so that they meet.
+/// There are few users and devices, so that they match.
 fn new_event(next_id: &mut u64, rng: &mut StdRng, time: Micros) -> Event {
     *next_id += 1;
     let (user, device) = (rng.random_range(0..9), rng.random_range(0..5));

@@ -1,8 +1,9 @@
-//! Deterministic simulation: workers, runs, the scheduler's closing of dead runs, the collector, serving nodes, a log, a store and
-//! a group, with faults at every step. It drives the product's own decisions (partitions, checkpoint commits, leases, publications,
-//! collection, layers, fresh chains) and the real catalog's SQL on SQLite in memory; a schedule is a function of its seed.
+//! Deterministic simulation: workers, runs, the scheduler's closing of dead runs, the collector, serving nodes, a log,
+//! a store and a group, with faults at every step. It drives the product's own decisions (partitions, checkpoint
+//! commits, leases, publications, collection, layers, fresh chains) and the real catalog's SQL on SQLite in memory. A
+//! schedule is a function of its seed.
 //!
-//! `BASESTREAM_SCHEDULES=100000` plays more schedules, `BASESTREAM_SEED=17` plays one again and prints its trace.
+//! `BASESTREAM_SCHEDULES=100000` runs more schedules, `BASESTREAM_SEED=17` repeats one and prints its trace.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,9 +29,9 @@ use schedule::{Outcome, play};
 use world::{FAULTS, Fault, Fired};
 
 const SCHEDULES: u64 = 400;
-/// In so many, somebody is killed at every step there is.
+/// In this many schedules an actor is killed at every existing step.
 const EVERY_STEP_FROM: u64 = 1_500;
-/// A missing check has to show within so many schedules.
+/// A missing check has to show within this many schedules.
 const SCHEDULES_PER_SABOTAGE: u64 = 3_000;
 
 fn number(variable: &str) -> Option<u64> {
@@ -43,7 +44,7 @@ fn played(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     local.block_on(&runtime, play(seed, sabotage))
 }
 
-/// Plays seeds on every core until one is violated; answers that, and which faults fired how often.
+/// Runs seeds on every core until one is violated; returns that one, and how often each fault fired.
 fn play_all(seeds: std::ops::Range<u64>, sabotage: Option<Sabotage>) -> (Option<(u64, Outcome)>, Fired) {
     let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
     let play_some = || {
@@ -136,7 +137,7 @@ fn without_the_lease_at_publishing_a_schedule_fails() {
     is_noticed(Sabotage::NoLeaseAtPublishing);
 }
 
-/// Lease and cut are two fences: where leases do not hold, the cut still does, until it is not checked either.
+/// Lease and cut are two fences: if leases are not checked, the cut still protects, until it is not checked either.
 #[test]
 fn without_the_check_of_the_cut_a_schedule_fails() {
     let (found, _) = play_all(0..SCHEDULES / 2, Some(Sabotage::OnlyTheCutCheck));

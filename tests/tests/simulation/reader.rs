@@ -1,4 +1,4 @@
-//! A serving node: follows the catalog, pins, and answers. Each answer is held against the log.
+//! A serving node: follows the catalog, pins, and answers. Each answer is compared with the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::world::{Content, Places};
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// What is loaded of one catalog state.
+/// What is loaded for one catalog state.
 struct Loaded {
     state: CatalogState,
     vector: Vector,
@@ -60,7 +60,7 @@ pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Places>>) {
                 Err(error) => Err(error),
             },
             (2, Some(now)) => pin(&ctx, now, &stood).await,
-            // A long query stands on what was loaded when it began.
+            // A long query uses the state that was loaded when it began.
             (3, Some(now)) => {
                 stood.push(now.clone());
                 Ok(())
@@ -79,7 +79,7 @@ pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Places>>) {
     }
 }
 
-/// Loads the catalog's present state.
+/// Loads the catalog's current state.
 async fn load(ctx: &Ctx, before: Option<&Loaded>) -> Result<Loaded> {
     let state = ctx.state().await?;
     let vector = state.vector();
@@ -115,7 +115,7 @@ async fn load_view(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, known
     Ok(View { run, cut, snapshot, runs })
 }
 
-/// Reads a snapshot's files. One that is gone has to be gone from the catalog as well.
+/// Reads a snapshot's files. A missing file must also be gone from the catalog.
 async fn load_snapshot(ctx: &Ctx, state: &CatalogState, run: Uuid) -> Result<Places> {
     let mut places = Places::new();
     for file in state.files.iter().filter(|file| file.run == Some(run)) {
@@ -160,7 +160,7 @@ async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Ve
     }
 }
 
-/// A checkpoint's states: its section, or else what the archive says.
+/// A checkpoint's states: its section, or else what the archive gives.
 async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, checkpoint: &CheckpointRecord) -> Result<Places> {
     ctx.step("reads a segment").await;
     let files = || state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id) && !file.marked_for_deletion);
@@ -183,7 +183,7 @@ async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, checkpo
     Ok(places)
 }
 
-/// Keeps what its queries stand on from being collected.
+/// Protects what its queries use from being collected.
 async fn pin(ctx: &Ctx, loaded: &Arc<Loaded>, stood: &[Arc<Loaded>]) -> Result<()> {
     let cuts: Vec<&Vector> = stood.iter().chain([loaded]).flat_map(|loaded| loaded.views.values()).map(|view| &view.cut).collect();
     let oldest = loaded.vector.iter().map(|(id, at)| (id.clone(), cuts.iter().map(|cut| cut.get(id)).min().unwrap_or(at))).collect();
@@ -192,7 +192,7 @@ async fn pin(ctx: &Ctx, loaded: &Arc<Loaded>, stood: &[Arc<Loaded>]) -> Result<(
     ctx.sim.catalog.acquire_lease(&name, &ctx.name, LEASE, ctx.sim.now(), Some(oldest)).await.map(drop)
 }
 
-/// One query over all views: one stand, one vector, and everything before it counted once.
+/// One query over all views: one state, one vector, and everything before it counted once.
 async fn answer(ctx: &Ctx, loaded: &Arc<Loaded>, fresh: Option<&Fresh<Places>>) -> Result<()> {
     let stand = |loaded: &Loaded| fresh.map_or_else(|| Chain::at(loaded.vector.clone()), |fresh| fresh.after(&loaded.vector));
     let chain = stand(loaded);
@@ -208,7 +208,7 @@ async fn answer(ctx: &Ctx, loaded: &Arc<Loaded>, fresh: Option<&Fresh<Places>>) 
         let Some(served) = loaded.state.active(DefinitionKind::View, name) else { continue };
         let version = (served.name.clone(), served.version);
         let streams = streams_of(name);
-        // A version that a layer does not know is no answer rather than a wrong one.
+        // A layer without this version gives no answer rather than a wrong one.
         if !own.layers.iter().all(|layer| layer.covers(&version, |stream| streams.iter().any(|known| &**known == stream))) {
             continue;
         }

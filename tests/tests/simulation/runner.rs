@@ -18,7 +18,7 @@ use crate::world::{Content, Fault, Places};
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Closes what was abandoned and runs views, until it is killed.
+/// Closes abandoned runs and runs views, until it is killed.
 pub async fn run_views(ctx: Ctx) {
     loop {
         ctx.step("looks what is due").await;
@@ -52,7 +52,7 @@ async fn round(ctx: &Ctx, view: &str) -> Result<()> {
     outcome
 }
 
-/// The lease of the run, renewed when a third of it is over (in the product a task of its own does that).
+/// The lease of the run, renewed when a third of it has passed (in the product a separate task does that).
 struct HeldLease<'c> {
     ctx: &'c Ctx,
     lease: LeaseRecord,
@@ -67,7 +67,7 @@ impl HeldLease<'_> {
         self.ctx.step("renews its lease").await;
         match self.ctx.sim.catalog.renew_lease(&self.lease, LEASE, self.ctx.sim.now()).await {
             Ok(renewed) => self.lease = renewed,
-            // It goes on, as the product does until it comes to publishing.
+            // It continues, as the product does until it publishes.
             Err(error) if error.kind() == ErrorKind::Conflict => self.ctx.sim.fired(Fault::LeaseLost),
             Err(error) => return Err(error),
         }

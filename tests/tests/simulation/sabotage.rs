@@ -1,32 +1,32 @@
-//! Checks taken out, one at a time: the simulation has to notice each.
+//! Removes checks, one at a time: the simulation has to detect each.
 
 use catalog::{CatalogState, Commit, Expect};
 
 /// The check that is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
-    /// A checkpoint advances its partitions from wherever they stand.
+    /// A checkpoint advances its partitions from any position.
     NoCompareAndAdvance,
     /// A run publishes without holding its lease.
     NoLeaseAtPublishing,
-    /// As above, and nobody takes the files of runs that were closed: the check of the cut has to suffice.
+    /// As above, and the files of closed runs are not collected: the check of the cut must be sufficient.
     OnlyTheCutCheck,
     /// As above without the check of the cut.
     NoCutCheck,
-    /// A transaction may name files that the collector has given up.
+    /// A transaction may name files that are marked for deletion.
     NoDoomedNames,
-    /// A node merges states of both sides of a cut, and goes on using them.
+    /// A node merges states of both sides of a cut, and keeps using them.
     MergeAcrossACut,
-    /// A worker that lost a partition commits what is left of its unit.
+    /// A worker that lost a partition commits the rest of its epoch.
     PartOfAUnit,
     /// A query over two views reads the catalog once for each.
     TwoStatesPerQuery,
-    /// A linked view's far side is read of a later catalog state than its near side.
+    /// A linked view's far side is read from a later catalog state than its near side.
     SidesOfTwoStates,
 }
 
 impl Sabotage {
-    /// Whether the collector looks for orphans.
+    /// Whether the collector leaves orphans alone.
     pub fn leaves_orphans(self) -> bool {
         matches!(self, Sabotage::OnlyTheCutCheck | Sabotage::NoCutCheck)
     }

@@ -1,4 +1,4 @@
-//! A schedule: who goes on, who is held up, who dies, what the clocks do. All of it chosen by the seed.
+//! A schedule: which actor continues, is frozen or dies, and what the clocks do. The seed determines all of it.
 
 use catalog::ledger_difference;
 use engine::fresh::Fresh;
@@ -16,12 +16,12 @@ use crate::views::{VIEWS, define};
 use crate::worker::work;
 use crate::world::{Content, Fault, Fired, Places, Sim};
 
-/// Short schedules are many; some things take a long one.
+/// Most schedules are short; some faults need a long one.
 const STEPS: [u64; 8] = [120, 120, 200, 200, 200, 320, 320, 900];
-/// How long everything may take to come to rest once there are no more faults.
+/// How many steps everything may take to come to rest once there are no more faults.
 const STEPS_TO_REST: u64 = 4_000;
 
-/// What a schedule came to.
+/// The result of a schedule.
 pub struct Outcome {
     pub violation: Option<String>,
     pub trace: Vec<String>,
@@ -38,7 +38,7 @@ struct Schedule {
     versions: u32,
 }
 
-/// Plays the schedule of a seed.
+/// Runs the schedule of a seed.
 pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     plan_links().await;
     let sim = Sim::new(seed, sabotage).await;
@@ -64,7 +64,7 @@ pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
 }
 
 impl Schedule {
-    /// Starts what is not there: a dead process is started again under another name.
+    /// Starts missing actors: a dead process is started again under another name.
     fn fill(&mut self) {
         let wanted = [(Kind::Worker, 2), (Kind::Reader, 3), (Kind::Runner, 2), (Kind::Collector, 1)];
         for (kind, count) in wanted {
@@ -91,7 +91,7 @@ impl Schedule {
         self.sim.world.borrow().violation.is_some()
     }
 
-    /// One thing happens.
+    /// Performs one action.
     async fn happen(&mut self) {
         self.step += 1;
         let what = self.sim.pick(1_000);
@@ -115,7 +115,7 @@ impl Schedule {
         if awake.is_empty() {
             return;
         }
-        // Workers do the most, and nearly all when only their work is waited for.
+        // Workers run most often, and nearly always once only their work is left.
         let is_calm = self.sim.world.borrow().calm;
         let weight = |actor: &Actor| match actor.kind {
             Kind::Worker if is_calm => 24,
@@ -149,7 +149,7 @@ impl Schedule {
         world.now += seconds * 1_000_000;
     }
 
-    /// Clocks step: hours forward, minutes back, or past the age at which files are given up.
+    /// Moves the clock: hours forward, minutes back, or past the age at which files are given up.
     fn jump(&self) {
         let (fault, seconds) = match self.sim.pick(4) {
             0 => (Fault::ClockBack, -900),
@@ -214,7 +214,7 @@ impl Schedule {
         }
     }
 
-    /// A states object vanishes; so does the membership of members that no longer are, as by their session's timeout.
+    /// A states object vanishes. Dead members also lose their membership, as after a session timeout.
     async fn lose_states(&mut self) {
         self.expire_members();
         let state = self.sim.catalog.state().await.unwrap();
@@ -248,7 +248,7 @@ impl Schedule {
         self.sim.catalog.commit(commit).await.unwrap();
     }
 
-    /// No more faults: everything comes to the log's end and answers.
+    /// No more faults: everything reaches the log's end and is answered.
     async fn rest(&mut self) {
         self.sim.trace("schedule", "no more faults");
         self.sim.world.borrow_mut().calm = true;
@@ -282,10 +282,10 @@ impl Schedule {
         self.sim.catalog.state().await.unwrap().vector().covers(end)
     }
 
-    /// A new node without memory answers at the log's end.
+    /// A new node without fresh layers answers at the log's end.
     async fn answer_all(&mut self, end: &Vector) {
         let mut node = Actor::new(&self.sim, "last node", Kind::Reader, |ctx| serve(ctx, None));
-        // A partition that never had a record is in no catalog state.
+        // A partition that never had a record is not in any catalog state.
         let reached: Vector = end.iter().filter(|(_, offset)| offset.0 > 0).map(|(id, offset)| (id.clone(), offset)).collect();
         let about = format!("at {reached} with ");
         for _ in 0..STEPS_TO_REST {
@@ -303,7 +303,7 @@ impl Schedule {
         self.sim.violated("a new node did not answer at the log's end");
     }
 
-    /// What the catalog says adds up, and every file that it names is there.
+    /// Checks that the catalog's counts add up, and that every file it names exists.
     async fn check_catalog(&self) {
         let state = self.sim.catalog.state().await.unwrap();
         let mut ends = Vector::new();

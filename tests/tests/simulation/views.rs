@@ -8,10 +8,11 @@ use uuid::Uuid;
 
 pub const VIEWS: [&str; 4] = ["of_a", "of_both", "linked", "twins"];
 
-/// Who did something in `a` on a device, and what they did in `b`: how many pairs of events, and each event of `b` by its id.
+/// Joins each event in `a` on a device with the user's events in `b`: the number of pairs, and each event of `b` by its
+/// id.
 const LINKED: &str = "CREATE VIEW linked AS SELECT near.device, count(*) AS pairs, array_agg(DISTINCT far.id ORDER BY far.id) AS ends \
     FROM a near JOIN b far ON near.user_id = far.user_id GROUP BY near.device";
-/// The same of `a` and itself: what the device's users did besides.
+/// The same for `a` joined with itself: what else the device's users did.
 const TWINS: &str = "CREATE VIEW twins AS SELECT near.device, count(*) AS pairs, array_agg(DISTINCT far.id ORDER BY far.id) AS ends \
     FROM a near JOIN a far ON near.user_id = far.user_id WHERE near.id <> far.id GROUP BY near.device";
 
@@ -31,7 +32,7 @@ pub fn link_of(view: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Puts a version of a view into the catalog; the first ones are served at once.
+/// Adds a version of a view to the catalog; first versions are served at once.
 pub fn define(id: Uuid, view: &str, version: u32, now: Micros) -> Commit {
     let status = if version == 1 { DefinitionStatus::Active } else { DefinitionStatus::Building };
     let sql = link_of(view).map_or_else(|| format!("the places of {view}"), |(sql, _)| sql.to_owned());

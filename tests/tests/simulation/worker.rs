@@ -1,4 +1,4 @@
-//! The speed worker: the product's partitions, decisions and checkpoint commits, with places in the stead of states.
+//! The speed worker: the product's partitions, decisions and checkpoint commits, with places instead of states.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Worker {
     member: String,
     fresh: Fresh<Places>,
     partitions: BTreeMap<PartitionId, PartitionState>,
-    /// The view versions it keeps up.
+    /// The view versions that it maintains.
     views: Vec<ViewVersion>,
     archived: BTreeMap<Arc<str>, Vec<Archived>>,
     open: Places,
@@ -30,7 +30,7 @@ pub struct Worker {
     layers: Vec<Arc<FreshLayer<Places>>>,
 }
 
-/// Works until it is killed: joins, follows, and after a failure begins again from the catalog.
+/// Works until it is killed: joins, follows, and starts again from the catalog after a failure.
 pub async fn work(ctx: Ctx, fresh: Fresh<Places>) {
     let mut life = 0;
     loop {
@@ -113,7 +113,7 @@ impl Worker {
     async fn assign(&mut self, partitions: Vec<PartitionId>) -> Result<()> {
         let state = self.ctx.state().await?;
         for id in partitions {
-            // Uncommitted layers of it are those of a worker of this process that died.
+            // Its uncommitted layers are those of a dead worker of this process.
             self.fresh.withdraw_leftovers(&state.vector(), std::slice::from_ref(&id));
             let (identity, bounds) = {
                 let world = self.ctx.sim.world.borrow();
@@ -148,7 +148,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads on in one of the partitions.
+    /// Reads the next records of one of the partitions.
     fn fetch(&mut self) -> Result<()> {
         if self.partitions.is_empty() {
             return Ok(());
@@ -207,7 +207,7 @@ impl Worker {
         }
     }
 
-    /// Files first, under fresh names; then the one transaction.
+    /// Writes files first, under fresh names, then commits the one transaction.
     async fn checkpoint(&mut self) -> Result<()> {
         self.close_micro_batch();
         if !self.partitions.values().any(PartitionState::has_work) {
@@ -240,7 +240,7 @@ impl Worker {
         self.layers.iter().filter_map(|layer| layer.states.get(view)).flat_map(|states| states.iter().cloned()).collect()
     }
 
-    /// New definitions begin with a unit of their own.
+    /// New definitions begin with a new epoch.
     async fn look(&mut self) -> Result<()> {
         let state = self.ctx.state().await?;
         let views = live_views(&state);
@@ -251,7 +251,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes back from readers what was not committed.
+    /// Withdraws from readers what was not committed.
     async fn withdraw(&mut self) {
         let partitions: Vec<PartitionId> = self.partitions.keys().cloned().collect();
         let committed = match self.ctx.state().await {

@@ -1,4 +1,5 @@
-//! The world that a schedule plays in: the time, the log, the store, the faults. Everything in it is a function of the seed.
+//! The world that a schedule runs in: the time, the log, the store, the faults. Everything in it is a function of the
+//! seed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,8 @@ use crate::log::SimLog;
 use crate::sabotage::Sabotage;
 use crate::views::VIEWS;
 
-/// One event's place: what a state counts here. States are the places of the events they hold, so that nothing can cancel out.
+/// One event's place: the unit that a state counts here. States are the places of the events they hold, so that nothing
+/// can cancel out.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub partition: PartitionId,
@@ -32,7 +34,7 @@ pub struct Place {
 /// The states of one view version: the places of its events, each as often as it is counted.
 pub type Places = Vec<Place>;
 
-/// What a file of the store holds.
+/// The content of a file in the store.
 #[derive(Debug, Clone)]
 pub enum Content {
     Archive(Vec<Archived>),
@@ -49,7 +51,7 @@ pub struct Archived {
     pub timestamp: Micros,
 }
 
-/// The faults a schedule may have; each has to fire over many schedules.
+/// The faults that a schedule may have; each has to fire over many schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     WorkerCrashed,
@@ -95,11 +97,11 @@ pub const FAULTS: [Fault; 19] = [
     Fault::CommitRefused,
 ];
 
-/// What befell schedules, and how often.
+/// What happened in schedules, and how often.
 #[derive(Debug, Clone, Default)]
 pub struct Fired {
     pub faults: BTreeMap<Fault, u64>,
-    /// Of every step that an actor of a kind came to: how many were killed there.
+    /// For every step that an actor of a kind reached: how many were killed there.
     pub crashes: BTreeMap<(Kind, &'static str), u64>,
 }
 
@@ -123,11 +125,12 @@ pub struct World {
     pub trace: Vec<String>,
     pub fired: Fired,
     pub sabotage: Option<Sabotage>,
-    /// The views that are run: few, so that runs of one view meet; one alone where only a rare meeting shows what is missing.
+    /// The views that are run: few, so that runs of one view meet; only one where a defect shows only in a rare
+    /// meeting.
     pub run: [&'static str; 2],
-    /// No more faults: everything is to come to rest.
+    /// No more faults: everything should come to rest.
     pub calm: bool,
-    /// What went wrong first.
+    /// The first violation.
     pub violation: Option<String>,
     /// Paths that were deleted, for the messages.
     pub deleted: BTreeSet<String>,
@@ -184,7 +187,7 @@ impl Sim {
         self.world.borrow_mut().rng.random_range(0..below)
     }
 
-    /// Whether a fault happens now; once it is calm none does.
+    /// Whether a fault happens now; none does once it is calm.
     pub fn fault(&self, fault: Fault, per_mille: u32) -> bool {
         let mut world = self.world.borrow_mut();
         let happens = !world.calm && world.rng.random_ratio(per_mille, 1_000);
@@ -198,12 +201,12 @@ impl Sim {
         *self.world.borrow_mut().fired.faults.entry(fault).or_default() += 1;
     }
 
-    /// An actor stands before a step.
+    /// Records that an actor reached a step.
     pub fn reached(&self, kind: Kind, step: &'static str) {
         self.world.borrow_mut().fired.crashes.entry((kind, step)).or_default();
     }
 
-    /// It is killed there.
+    /// Records that an actor was killed at a step.
     pub fn crashed(&self, kind: Kind, step: &'static str) {
         *self.world.borrow_mut().fired.crashes.entry((kind, step)).or_default() += 1;
     }
@@ -212,14 +215,14 @@ impl Sim {
         self.world.borrow().sabotage == Some(sabotage)
     }
 
-    /// The first one is what matters: those after it may follow from it.
+    /// Keeps only the first violation: later ones may follow from it.
     pub fn violated(&self, what: impl Into<String>) {
         let what = what.into();
         self.trace("VIOLATION", what.clone());
         self.world.borrow_mut().violation.get_or_insert(what);
     }
 
-    /// An id of version 7, of the world's time and chance.
+    /// A version 7 id, from the world's time and random numbers.
     pub fn id(&self) -> Uuid {
         let mut world = self.world.borrow_mut();
         let millis = (world.now / 1_000) as u64;

@@ -1,4 +1,4 @@
-//! A device on which a million users opened accounts, a few ordinary ones beside it, and what plain SQL says of them.
+//! A device on which a million users opened accounts, a few ordinary ones, and the answers of plain SQL for them.
 
 use std::ops::Range;
 
@@ -25,14 +25,14 @@ pub const USERS: usize = 1_000_000;
 /// Every tenth user of the hub logs in, once, from one of these devices.
 pub const LOGGED_IN: usize = 100_000;
 const DEVICES: usize = 1_000;
-/// Ordinary devices: on the nth of them n + 1 users opened accounts.
+/// The number of ordinary devices: on the nth, n + 1 users opened accounts.
 pub const SMALL: usize = 20;
 
 const BASE: Micros = 1_772_366_400_000_000;
-/// Both streams go on for ten thousand seconds.
+/// Both streams span ten thousand seconds.
 const SPAN: Micros = 10_000_000_000;
 
-/// When it was, the user and the device.
+/// The time, the user and the device.
 pub type Event = (Micros, String, String);
 
 pub fn hub_accounts(users: Range<usize>) -> impl Iterator<Item = Event> {
@@ -54,7 +54,8 @@ pub fn small_accounts() -> impl Iterator<Item = Event> {
     small_users().map(|(device, user)| (BASE, user_of(device, user), small(device)))
 }
 
-/// Each user logs in from two devices of the hub's, one of which the next user has too, and from the small one itself.
+/// Each user logs in from two of the hub's devices, one of which the next user shares, and from the small device
+/// itself.
 pub fn small_logins() -> impl Iterator<Item = Event> {
     small_users().flat_map(|(device, user)| {
         [format!("d{user}"), format!("d{}", user + 1), small(device)].map(|from| (BASE, user_of(device, user), from))
@@ -69,8 +70,8 @@ fn user_of(device: usize, user: usize) -> String {
     format!("s{device}-{user}")
 }
 
-/// The hub's answer is an estimate within five of its standard errors of what plain SQL says (docs/internals/linked-views.md, Hot nodes).
-/// The answers of ordinary devices are exact and not flagged.
+/// The hub's answer is an estimate within five standard errors of the plain SQL answer (docs/internals/linked-views.md,
+/// Hot nodes). The answers of ordinary devices are exact and not flagged.
 pub fn check(answers: &Answers) {
     let (devices, users, estimated) = answers[HUB];
     assert!(estimated, "the hub's answer is an estimate, and said to be");
@@ -88,7 +89,8 @@ fn close(found: i64, truth: usize, relative_error: f64) {
     assert!(off < 5.0 * relative_error, "found {found} for {truth}, with a relative standard error of {relative_error}");
 }
 
-/// Of an estimate of different end points, relatively. Each device has a hundred users, of whom a Poisson number is followed.
+/// The relative standard error of an estimate of distinct end points. Each device has a hundred users, of whom a
+/// Poisson-distributed number is followed.
 fn error_of_devices(followed: f64) -> f64 {
     let seen = followed * LOGGED_IN as f64 / DEVICES as f64;
     let through_one = DEVICES as f64 * seen * (-seen).exp();

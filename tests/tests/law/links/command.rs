@@ -1,4 +1,4 @@
-//! `basestream verify` of a linked view as its users run it: in this process, against a running node, and with the log.
+//! Runs `basestream verify` on a linked view as users do: in this process, against a running node, and with the log.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -33,7 +33,7 @@ const DEVICE_LOGINS: &str = "CREATE VIEW device_logins WITH (windows = '1d, 90d'
 const DEVICE_CROWD: &str = "CREATE VIEW device_crowd WITH (windows = '30d', every = '3h', max_degree = 400) AS \
     SELECT c.device_id, count(*) AS logins, sum(l.amount) AS amount, count(DISTINCT l.device_id) AS devices, count(DISTINCT c.user_id) AS users \
     FROM create_account c JOIN login l ON c.user_id = l.user_id GROUP BY c.device_id;";
-/// With how many rows that may be estimates.
+/// The views, each with the number of rows that may be estimates.
 const VIEWS: [(&str, u64); 3] = [("device_links", 0), ("device_logins", 0), ("device_crowd", 1)];
 const HUB_USERS: usize = 2_000;
 
@@ -84,7 +84,7 @@ fn lines(of_logins: bool, count: usize, seed: u64) -> String {
     lines
 }
 
-/// Many users who registered on one device; each logs in from one of its own.
+/// Many users who registered on one device; each logs in from a different device.
 fn hub(of_logins: bool, part: u64) -> String {
     let mut lines = String::new();
     for user in (0..HUB_USERS).filter(|user| *user as u64 % 2 == part % 2) {
@@ -131,7 +131,7 @@ fn verify(project: &Project, when: &str) {
     }
 }
 
-/// What the last runs joined, whatever came after them.
+/// Verifies the rows that the last runs joined, whatever was appended after them.
 fn verify_joined(project: &Project, when: &str) {
     for (view, crowded) in VIEWS {
         let report = project.ok(&["verify", view, "--batch", "--json"]).unwrap_or_else(|error| panic!("{when}: {error}"));
@@ -171,7 +171,7 @@ fn the_command_verifies_linked_views_fresh_and_after_runs() {
     );
     verify(&project, "from fresh layers and segments");
     for (view, _) in VIEWS {
-        // The scheduler may have a run of its own under way.
+        // The scheduler may be running the batch itself.
         let began = Instant::now();
         while let Err(error) = project.ok(&["batch", "run", view]) {
             assert!(error.to_string().contains("is being run") && began.elapsed() < Duration::from_secs(60), "{error}");

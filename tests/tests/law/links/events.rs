@@ -1,4 +1,4 @@
-//! The events of two streams with the same columns: as values, JSON and Arrow.
+//! The events of two streams with the same columns, as values, JSON and Arrow.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct Event {
     pub o: Option<bool>,
 }
 
-/// Where it was accepted.
+/// An event and where it was accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed {
     pub stream: usize,
@@ -52,7 +52,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         prop::sample::select(vec![0, 10_000_000, HOUR, HOUR + 1, DAY, DAY + 1, 7 * DAY, 30 * DAY, 31 * DAY])
     ];
     let text = |weight| prop::option::weighted(weight, prop::sample::select(TEXTS.to_vec()));
-    // Few join keys: most events meet another.
+    // There are few join keys, so that most events match another.
     let keys = (text(0.9), prop::option::weighted(0.9, -2i32..3), prop::option::weighted(0.9, prop::sample::select(TEXTS[..4].to_vec())));
     let x = prop_oneof![6 => -3i64..4, 1 => -1_000i64..1_000, 1 => Just(4_000_000_000_000i64)];
     let numbers = (
@@ -75,7 +75,7 @@ pub fn event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// `-0.05` from hundredths.
+/// Formats hundredths, as in `-0.05`.
 pub fn hundredths(value: i128) -> String {
     format!("{}{}.{:02}", if value < 0 { "-" } else { "" }, value.abs() / 100, value.abs() % 100)
 }

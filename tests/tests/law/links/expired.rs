@@ -1,4 +1,5 @@
-//! Links that no window can reach any more: a run leaves them out, and who asks for a time before the run's is answered without it.
+//! Links that no window can reach any more: a run leaves them out, and a query for a time before the run's is answered
+//! without it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -27,7 +28,7 @@ const STREAMS: [(&str, &str); 2] = [("account", "a"), ("login", "l")];
 const LINKS: &str = "CREATE VIEW links WITH (windows = '7d') AS SELECT c.device, count(DISTINCT l.device) AS linked, \
     count(DISTINCT l.device) FILTER (WHERE within(c.ts, '7d') AND within(l.ts, '3d')) AS lately FROM account c JOIN login l ON c.u = l.u GROUP BY c.device";
 
-/// An account and a login of a user of their own, at these times.
+/// Adds an account and a login of a new user, at these times.
 async fn link(lab: &Harness, user: &str, accounts_at: Micros, logs_in_at: Micros) {
     for ((_, topic), (device, ts)) in STREAMS.iter().zip([("near", accounts_at), ("far", logs_in_at)]) {
         let record = format!(r#"{{"id":"{topic}{user}","ts":"{}","u":"{user}","device":"{device}-{user}"}}"#, format_timestamp(ts));
@@ -65,7 +66,7 @@ async fn manifest(lab: &Harness) -> Manifest {
     read_manifest(&lab.storage, state.files.iter().find(|file| file.path == snapshot.manifest).unwrap()).await.unwrap()
 }
 
-/// Each device with its two numbers, and whether the archive had to be read.
+/// Returns each device with its two numbers, and whether the archive had to be read.
 async fn asked(node: &Node, as_of: Option<Micros>) -> (Vec<String>, bool) {
     let set = as_of.map(|t| format!("SET as_of = '{}'; ", format_timestamp(t))).unwrap_or_default();
     let answer = node.query(&format!("{set}SELECT device, linked_7d, lately FROM links ORDER BY device"), Vec::new()).await.unwrap();
@@ -114,7 +115,7 @@ async fn a_run_leaves_out_what_no_window_reaches_and_earlier_times_are_answered_
     let lately = vec!["near-late 1 0".to_owned(), "near-new 1 1".to_owned()];
     assert_eq!(asked(&node, None).await, (lately.clone(), false));
 
-    // By a clock that is ahead the late link is gone as well. The events' own clock stands before that run's time.
+    // By a clock that is ahead the late link is gone as well. The events' own clock is behind that run's time.
     lab.batch("links", RunTime::At(t + 5 * DAY)).await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(manifest(&lab).await.rows, 2);
@@ -128,7 +129,7 @@ async fn a_run_leaves_out_what_no_window_reaches_and_earlier_times_are_answered_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_leaves_at_its_hop_with_no_event() {
     let lab = lab().await;
-    // Seven days and an hour after the late link's events, which are of a full hour.
+    // Seven days and an hour after the late link's events, which are on a full hour.
     let leaves_at = FIRST + 4 * DAY + 7 * DAY + HOUR;
     let time = Arc::new(AtomicI64::new(leaves_at - 1));
     let clock = time.clone();

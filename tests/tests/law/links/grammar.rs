@@ -1,4 +1,4 @@
-//! A grammar of the SELECTs over a JOIN that a view can be: values, so that a loop can answer them as well as SQL.
+//! Generates SELECTs over a JOIN that a view supports, as values, so that a loop can answer them as well as SQL.
 
 use proptest::prelude::*;
 
@@ -6,13 +6,13 @@ mod sql;
 
 pub use sql::STAGING;
 
-/// A view over two streams, or over one twice. `c` is the side of the group keys, `l` the other.
+/// A view over two streams, or over one stream joined with itself. `c` is the side of the group keys, `l` the other.
 #[derive(Debug, Clone)]
 pub struct View {
     pub windows: Vec<&'static str>,
     pub c: Source,
     pub l: Source,
-    /// `l` stands first in FROM.
+    /// `l` is first in FROM.
     pub swapped: bool,
     pub join: Join,
     pub group: &'static [Of],
@@ -20,7 +20,7 @@ pub struct View {
     pub columns: Vec<Column>,
 }
 
-/// What a side reads: one of the two streams, through nothing, a staging view or a subquery.
+/// The source of a side: one of the two streams, directly, through a staging view or through a subquery.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
     pub stream: usize,
@@ -45,7 +45,7 @@ pub struct Join {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelled {
     On,
-    /// Where the keys are columns of one name.
+    /// For keys that have the same name on both sides.
     Using,
     Where,
 }
@@ -99,7 +99,7 @@ pub struct Column {
     pub l_within: Option<Within>,
 }
 
-/// A length, and how long before now it ends.
+/// A length, and how long before now the range ends.
 pub type Within = (&'static str, Option<&'static str>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,7 +192,7 @@ fn column() -> impl Strategy<Value = Column> {
     })
 }
 
-/// Half of the views count links alone, so that both kinds of edges are met.
+/// Half of the views count only links, so that both kinds of edges occur.
 fn columns() -> impl Strategy<Value = Vec<Column>> {
     let links = |mut columns: Vec<Column>| {
         for (index, column) in columns.iter_mut().enumerate() {

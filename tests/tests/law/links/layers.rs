@@ -1,5 +1,5 @@
-//! The law for joins over the real layers: random linked views and events through log, workers, runs and nodes; scans and lookups
-//! at every stand, and in the past.
+//! The law for joins over the real layers: random linked views and events pass through log, workers, runs and nodes,
+//! with scans and lookups in every state, and in the past.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -32,24 +32,24 @@ mod rounds;
 
 const NAMES: [&str; 2] = ["a", "b"];
 const PARTITIONS: u32 = 2;
-/// What a run has to do with at the least.
+/// The lowest memory limit of a run.
 const LITTLE_MEMORY_BYTES: usize = 16 << 20;
-/// Keys that are looked up one by one, of those that are there.
+/// How many of the existing keys are looked up one by one.
 const LOOKED_UP: usize = 6;
 
-/// What happens next.
+/// An action of the test.
 #[derive(Debug, Clone)]
 pub enum Step {
     Append(usize, Vec<Event>),
     /// A worker reads to the log's end and checkpoints.
     Checkpoint,
-    /// A worker reads to the log's end and dies; meanwhile its fresh layers are served.
+    /// A worker reads to the log's end and dies; its fresh layers are served meanwhile.
     Crash,
     Run,
-    /// Likewise, by a clock that is so far ahead of the events.
+    /// The same, by a clock that is this far ahead of the events.
     RunAhead(Micros),
     RestartNode,
-    /// The view is asked as of so long before the last event that could be.
+    /// The view is queried as of this long before the latest possible event.
     AsOf(Micros),
     Redefine(Box<View>),
 }
@@ -78,7 +78,7 @@ struct Installation {
     accepted: Vec<Placed>,
     known: BTreeSet<(usize, i32, u16)>,
     ends: Vector,
-    /// A worker died since the last checkpoint; what it left is still shown.
+    /// A worker died since the last checkpoint, and its fresh layers are still served.
     crashed: bool,
     trace: Vec<String>,
 }
@@ -144,7 +144,7 @@ impl Installation {
         }
     }
 
-    /// A worker comes, reads to the log's end, and either commits or dies.
+    /// Starts a worker that reads to the log's end and then commits or dies.
     async fn work(&mut self, commits: bool) {
         let worker = self.lab.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
         let began = Instant::now();
@@ -161,7 +161,7 @@ impl Installation {
             self.crashed = true;
             return;
         }
-        // The node may have stood on the layers of one that died: then this one has yet to read them.
+        // The node may still serve the layers of a dead worker; then this worker has yet to read them.
         tokio::time::sleep(Duration::from_millis(if self.crashed { 300 } else { 0 })).await;
         worker.finish().await.unwrap_or_else(|error| self.fail(&error));
         self.node.refresh().await.unwrap();
@@ -220,7 +220,7 @@ pub async fn holds(view: &View, steps: &[Step]) {
     installation.check_ledger().await;
 }
 
-/// What it leaves running is given a second to end.
+/// Tasks that are still running get a second to end.
 fn run(case: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(case);

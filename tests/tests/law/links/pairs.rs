@@ -1,4 +1,5 @@
-//! A linked view answered by a loop over all pairs of events: no SQL, no plan, and windows by their definition.
+//! Answers a linked view by a loop over all pairs of events: without SQL or a plan, and with windows computed from
+//! their definition.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +19,11 @@ const NULL: &str = "∅";
 /// A value that the loop expects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// As the law writes it.
+    /// The value's text as the law writes it.
     Text(String),
-    /// A sketch's estimate of so many.
+    /// A sketch's estimate of this number.
     Near(i64),
-    /// Not told by the loop.
+    /// The loop does not compute it.
     Untold,
 }
 
@@ -56,8 +57,8 @@ pub fn rows(view: &View, events: &[Placed], t: Micros, as_of: bool) -> Rows {
     groups.into_iter().map(|(key, pairs)| (key, columns(pairs))).collect()
 }
 
-/// Each side counted by itself. Links alone are kept as long as their side's longest range; whatever counts pairs, as long as the longest
-/// of both sides.
+/// The ledger's counts for each side. If a view has only links, edges are kept for their side's longest range; as soon
+/// as it counts pairs, for the longest range of both sides.
 pub fn counts(view: &View, events: &[Placed], t: Micros) -> Counts {
     let spans = spans(view, t);
     let links = |column: &Column| {

@@ -1,4 +1,4 @@
-//! The expected side of `verify` held against a loop over all pairs: two ways to read a linked view that share nothing.
+//! Compares the expected side of `verify` with a loop over all pairs: two independent ways to answer a linked view.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::grammar::{STAGING, View, view};
 use super::pairs::{self, Cell};
 use crate::compare::{rows_of, same};
 
-/// The definitions that a view named `v` is among.
+/// The definitions with a view named `v`.
 pub fn definitions(view_sql: &str) -> Definitions {
     let views = [view_sql].into_iter().chain(STAGING.iter().map(|(_, sql)| *sql));
     Definitions {
@@ -47,7 +47,7 @@ pub async fn answer(sql: &str, session: &SessionContext) -> Vec<RecordBatch> {
     frame.collect().await.unwrap_or_else(|error| panic!("{error}\n{sql}"))
 }
 
-/// What a sum of floats may be off by, relatively: each right-hand value once for each event of the other side.
+/// The scale of the tolerance for a sum of floats: each right-hand value counts once for each event of the other side.
 pub fn scale(events: &[&Placed]) -> f64 {
     events.iter().filter_map(|placed| placed.event.f).map(f64::abs).sum::<f64>() * events.len() as f64
 }

@@ -1,9 +1,9 @@
-//! The views of the grammar as SQL.
+//! Writes the grammar's views as SQL.
 
 use super::*;
 
 impl View {
-    /// The view and its staging views, each a CREATE VIEW; the view is the last.
+    /// The staging views and the view, each a CREATE VIEW; the view is the last.
     pub fn sql(&self, name: &str) -> String {
         let mut sql = format!("CREATE VIEW {name} ");
         if !self.windows.is_empty() {
@@ -144,7 +144,7 @@ impl Aggregate {
         }
     }
 
-    /// What arithmetic can be done with.
+    /// Whether arithmetic applies to it.
     pub(super) fn is_number(self) -> bool {
         matches!(self, Aggregate::Count | Aggregate::CountOf(..) | Aggregate::CountDistinct(..) | Aggregate::Sum(Of::X))
     }

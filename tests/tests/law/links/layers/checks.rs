@@ -1,4 +1,4 @@
-//! What is held against the plain join: scans, lookups, and the ledger.
+//! Compares scans, lookups and the ledger with the plain join.
 
 use super::*;
 
@@ -9,7 +9,8 @@ impl Installation {
         self.check_materialised().await;
     }
 
-    /// What the last run joined is the plain SELECT as of its cut and time, whichever rows it carried over.
+    /// Checks that the rows of the last run's join are the plain SELECT as of its cut and time, whichever rows it
+    /// carried over.
     async fn check_materialised(&self) {
         let Ok(read_view) = self.node.read_view() else { return };
         let Some(snapshot) = read_view.view("v").ok().and_then(|loaded| loaded.snapshot.clone()) else { return };
@@ -22,13 +23,13 @@ impl Installation {
         self.compare(&format!("the join of {}", manifest.cut), &rows_of(&batches, None, keys), &expected, &meta);
     }
 
-    /// What the node answers is the plain SELECT over the accepted events before the answer's vector.
+    /// Checks that the node's answer is the plain SELECT over the accepted events before the answer's vector.
     pub(super) async fn check_scan(&self, as_of: Option<Micros>) {
         let prefix = as_of.map(|t| format!("SET as_of = '{}'; ", format_timestamp(t))).unwrap_or_default();
         let asked = self.node.query(&format!("{prefix}SELECT * FROM v"), Vec::new()).await;
         let asked = match asked {
             Ok(asked) => asked,
-            // The dead worker's layers do not know the new version: no answer rather than a wrong one.
+            // The dead worker's layers do not have the new version: an error rather than a wrong answer.
             Err(error) if error.kind() == ErrorKind::Unavailable && self.versions.len() > 1 => return,
             Err(error) => self.fail(&error),
         };
@@ -39,7 +40,7 @@ impl Installation {
         self.compare("a scan", &served, &expected, &meta);
     }
 
-    /// Each key by itself, among them one that is nowhere.
+    /// Looks up each key separately, including one that does not exist.
     async fn check_lookups(&self) {
         let Ok(read_view) = self.node.read_view() else { return };
         let Ok(loaded) = read_view.view("v") else { return };
@@ -93,7 +94,7 @@ impl Installation {
         (rows_of(&answer(&plain.sql, &session).await, None, *keys), *keys)
     }
 
-    /// Every archived event is filtered, expired or in the edges that are kept.
+    /// Checks that every archived event is filtered, expired or in the edges that are kept.
     pub(super) async fn check_ledger(&self) {
         let state = self.lab.catalog.state().await.unwrap();
         let registry = Registry::load(&state, &self.lab.functions).await.unwrap();

@@ -1,10 +1,11 @@
-//! The law for the materialised join: many events and a run, then rounds of few events, each with a run, that carry most rows over.
+//! The law for the materialised join: many events and a run, then rounds of few events, each with a run, that carry
+//! most rows over.
 
 use storage::Joined;
 
 use super::*;
 
-/// What happens between two runs: time passes, and events come.
+/// What happens between two runs: time passes, and events are appended.
 #[derive(Debug, Clone)]
 struct Round {
     passes: Micros,
@@ -16,7 +17,7 @@ fn round() -> impl Strategy<Value = Round> {
     (passes, prop::collection::vec((0..2usize, event()), 0..4)).prop_map(|(passes, events)| Round { passes, events })
 }
 
-/// Events are dated back by what passes after their round, so that the last round is at the law's own time.
+/// Events are dated back by the time that passes after their round, so that the last round is at the law's own time.
 async fn hold(view: &View, first: Vec<(usize, Event)>, rounds: Vec<Round>) -> Installation {
     let mut installation = Installation::new(view).await;
     let mut left: Micros = rounds.iter().map(|round| round.passes).sum();
@@ -28,7 +29,7 @@ async fn hold(view: &View, first: Vec<(usize, Event)>, rounds: Vec<Round>) -> In
             let events = events.iter().filter(|(of, _)| *of == stream).map(|(_, event)| dated(event)).collect();
             installation.take(&Step::Append(stream, events)).await;
         }
-        // The clock of events stands at the round's time.
+        // Sets the event clock to the round's time.
         let tick = Event { id: tick, ts: BASE - left, k: None, j: None, u: None, w: None, x: None, d: None, f: None, o: None };
         installation.take(&Step::Append(0, vec![tick])).await;
         installation.take(&Step::Checkpoint).await;
@@ -49,7 +50,7 @@ proptest! {
     }
 }
 
-/// How many k share a u, over one stream and itself.
+/// The number of k that share a u, over one stream joined with itself.
 fn neighbours() -> View {
     let source = Source { stream: 0, through: Through::Nothing };
     let count = Column {
@@ -121,7 +122,7 @@ fn what_cannot_be_read_of_the_join_before_is_walked_again() {
             assert!(path.exists(), "{}", path.display());
             std::fs::write(path, "no Parquet").unwrap();
         }
-        // What is materialised cannot be asked while it is damaged: the run comes without a check before it.
+        // The materialised rows cannot be read while they are damaged, so the run is made without a check before it.
         installation.append(0, &[link(5, "B", "c").1]).await;
         let worker = installation.lab.worker("one", Duration::from_secs(3_600), Some(installation.fresh.clone()));
         while !installation.node.read_view().unwrap().vector.covers(&installation.ends) {

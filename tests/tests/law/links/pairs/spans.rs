@@ -1,4 +1,4 @@
-//! Windows by their definition: edges, hops, and which pairs lie between them.
+//! Computes windows from their definition: edges, hops, and which pairs are inside.
 
 use definitions::durations::parse_duration;
 use types::tiles::Micros;
@@ -8,7 +8,7 @@ use super::super::grammar::{Column, Shape, View, Within};
 
 const SECOND: Micros = 1_000_000;
 
-/// A stretch of event time: its length, its hop, and where that puts its edges.
+/// A range of event time: its length, its hop, and the resulting edges.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     length: Option<Micros>,
@@ -53,7 +53,7 @@ impl Span {
     }
 }
 
-/// The view's columns by name, each with what its aggregates count over.
+/// The view's columns by name, each with the ranges that its aggregates cover.
 pub(super) fn spans(view: &View, t: Micros) -> Vec<(String, &Column, Vec<Pair>)> {
     let mut spans = Vec::new();
     for (index, column) in view.columns.iter().enumerate() {
@@ -79,7 +79,7 @@ pub(super) fn existence(spans: &[(String, &Column, Vec<Pair>)]) -> Pair {
     Pair { c: longest(pairs().map(|pair| pair.c)), l: longest(pairs().map(|pair| pair.l)) }
 }
 
-/// The longest, at the coarsest hop among its equals, without an end.
+/// The longest span, with the coarsest hop among equally long ones, without an end.
 pub(super) fn longest(spans: impl Iterator<Item = Span> + Clone) -> Span {
     let Some(length) = spans.clone().map(|span| span.length).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))).flatten() else {
         return Span::all();

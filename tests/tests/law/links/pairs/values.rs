@@ -1,4 +1,4 @@
-//! Values as the loop has them: compared, ordered and written as the law writes them.
+//! The loop's values: compared, ordered and written as the law writes them.
 
 use std::cmp::Ordering;
 
