@@ -58,7 +58,7 @@ pub struct Options {
     pub format: Option<Format>,
     /// Of CSV; guessed from the header when absent.
     pub delimiter: Option<u8>,
-    /// Records that are no events of the stream go to the log too, and from there to the dead letters.
+    /// Records that are not events of the stream go to the log too, and from there to the dead letters.
     pub produce_invalid: bool,
     /// Records of one append at most.
     pub batch_records: usize,
@@ -99,7 +99,7 @@ pub struct Summary {
     pub skipped: i64,
     /// Records read in this run that are no events of the stream.
     pub rejected: i64,
-    /// Records of the file that are not in the log, as they are no events of the stream: of this run and of earlier ones.
+    /// Records of the file that are not in the log, as they are not events of the stream: of this run and of earlier ones.
     pub left_out: i64,
     /// The first of the rejected ones, at most 20.
     pub first_rejected: Vec<Rejected>,
@@ -184,12 +184,12 @@ impl<'a> Taken<'a> {
         let repeat = match &self.fingerprint {
             None => "standard input is not remembered, so a repeat sends them again",
             Some(fingerprint) if sound_bytes.is_some() && fingerprint.is_packed() => {
-                "once corrected the compressed file is another one, so take them out of it"
+                "a corrected compressed file counts as a new file, so remove them from it"
             }
-            Some(_) => "a repeat goes on after them and doubles nothing",
+            Some(_) => "a repeat continues after them and sends nothing twice",
         };
         let error = error.with("in the log", format!("{} records before it; {repeat}", done - left_out));
-        let left_out = (left_out > 0).then(|| format!("{left_out} records before it, being no events of the stream"));
+        let left_out = (left_out > 0).then(|| format!("{left_out} records before it that are not events of the stream"));
         Ok(left_out.into_iter().fold(error, |error, told| error.with("left out", told)))
     }
 

@@ -178,7 +178,7 @@ fn values_text(batch: &RecordBatch, row: usize) -> Result<Vec<String>> {
 
 fn read_standard_input() -> Result<String> {
     let mut sql = String::new();
-    std::io::stdin().read_to_string(&mut sql).map_err(|error| Error::input(format!("standard input is no text: {error}")))?;
+    std::io::stdin().read_to_string(&mut sql).map_err(|error| Error::input(format!("standard input is not text: {error}")))?;
     Ok(sql)
 }
 

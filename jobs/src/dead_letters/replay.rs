@@ -44,7 +44,7 @@ pub struct ReplayOptions {
     pub selection: Selection,
     /// Corrected lines of an export, instead of the original bytes.
     pub file: Option<PathBuf>,
-    /// Send also records that are no events of the stream.
+    /// Send also records that are not events of the stream.
     pub produce_invalid: bool,
     /// Say what would be done, and do nothing.
     pub dry_run: bool,

@@ -28,7 +28,7 @@ const COMPRESSED_HEAD_BYTES: usize = 1 << 10;
 pub(super) struct Place {
     /// So many of its records were read.
     pub(super) done: i64,
-    /// So many of these, the last that are no events of the stream, are not in the log.
+    /// So many of these, the last that are not events of the stream, are not in the log.
     pub(super) left_out: i64,
 }
 

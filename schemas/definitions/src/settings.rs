@@ -96,7 +96,7 @@ pub struct SpeedSettings {
     /// How far an event may be dated after its partition's clock; what is further goes to the dead letters. Default: `10m`.
     #[serde(deserialize_with = "fields::duration")]
     pub max_future: Duration,
-    /// Memory for the ids that make duplicates known, of all partitions of a process (bytes); what does not fit goes to files in
+    /// Memory for the ids for deduplication, of all partitions of a process (bytes); what does not fit goes to files in
     /// `serving.cache_dir`. Default: `256MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub dedup_memory: u64,

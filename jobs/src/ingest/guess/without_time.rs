@@ -38,7 +38,7 @@ pub(super) fn refusal(path: &Path, shape: Shape, columns: Vec<Guess>) -> Result<
         if let Some(wrong) = wrong {
             return Ok(Error::input(format!("the column \"{}\" looks like the event time, and one record has none: {wrong}", guess.name))
                 .with("line", record.number)
-                .with("help", "correct or remove the record; `ingest` leaves such records out and tells their lines"));
+                .with("help", "correct or remove the record; `ingest` leaves such records out and reports their lines"));
         }
     }
     Ok(none)

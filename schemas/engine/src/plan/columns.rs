@@ -219,7 +219,7 @@ impl<R: Reach> Fan<'_, R> {
             let name = top.expr.iter().find(|candidate| self.index_of(strip_alias(candidate)) == Some(group)).map(output_name);
             let Some(name) = name else {
                 return Err(Error::input(format!(
-                    "GROUP BY {} is not among the SELECT's columns: expected each key as a column, so that a row can be asked for",
+                    "GROUP BY {} is not among the SELECT's columns: expected each key as a column, so that a row can be looked up",
                     self.sql_of(expr)
                 )));
             };

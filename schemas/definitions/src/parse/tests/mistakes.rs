@@ -72,7 +72,7 @@ fn names_are_checked() {
         named("\"1a\""),
         "1:13: error: the view's name '1a' does not begin with a letter | names are letters (a to z), digits and '_', with a letter in front",
     );
-    one_line(named("System"), "1:13: error: the view is named 'system' | take another name: system holds the system's own tables");
+    one_line(named("System"), "1:13: error: the view is named 'system' | choose another name: system holds the system's own tables");
     one_line(named("a.b"), "1:14: error: found a name with a '.' | a view has a plain name and no schema");
     one_line(named(""), "1:14: error: found 'AS' | expected the view's name");
     one_line(
@@ -88,7 +88,7 @@ fn replacing_and_modifying_words_are_refused_with_the_reason() {
     one_line(problems("CREATE VIEW IF NOT EXISTS v AS SELECT 1 AS x"), &format!("1:13: error: found IF NOT EXISTS | {reason}"));
     one_line(
         problems("CREATE MATERIALIZED VIEW v AS SELECT 1 AS x"),
-        "1:8: error: found MATERIALIZED | leave it out: every view with an aggregate is kept up",
+        "1:8: error: found MATERIALIZED | leave it out: every view with an aggregate is kept up to date",
     );
     one_line(problems("DROP VIEW v"), "1:1: error: found 'DROP' | expected CREATE STREAM or CREATE VIEW");
     one_line(
@@ -140,7 +140,7 @@ fn types_and_columns_are_checked() {
     );
     one_line(
         column("a TEXT OPTIONS (unit = 'ms')"),
-        "1:34: error: the column 'a' has a unit and is no TIMESTAMPTZ | remove the unit, or make it a TIMESTAMPTZ",
+        "1:34: error: the column 'a' has a unit but is not TIMESTAMPTZ | remove the unit, or make it a TIMESTAMPTZ",
     );
     one_line(
         column("a TIMESTAMPTZ OPTIONS (unit = 'mss')"),
