@@ -277,7 +277,7 @@ fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refus
     project.replace("views/orders_by_customer.sql", "windows = 'all', ", "");
     let planned = project.run(&["plan"]);
     assert_success(&planned);
-    assert!(text(&planned.stdout).contains("version 1 -> 2, built beside"), "{}", text(&planned.stdout));
+    assert!(text(&planned.stdout).contains("version 1 -> 2, built next to"), "{}", text(&planned.stdout));
     assert_success(&project.run(&["apply"]));
     let versions = |project: &Project| -> Vec<(i64, String)> {
         let views = project.json(&["status"])["views"].as_array().unwrap().clone();

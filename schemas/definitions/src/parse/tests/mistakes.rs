@@ -106,15 +106,15 @@ fn definitions_that_collide_are_refused_with_the_place_of_the_other() {
     let ts = "(ts DATE NOT NULL) WITH (event_time = 'ts'";
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE STREAM a {ts});")),
-        "2:15: error: the stream 'a' has the name of a stream | streams and views share one space of names; the other one stands at 1:15",
+        "2:15: error: the stream 'a' has the name of a stream | streams and views share one space of names; the other one is at 1:15",
     );
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE VIEW A AS SELECT 1 AS x;")),
-        "2:13: error: the view 'a' has the name of a stream | streams and views share one space of names; the other one stands at 1:15",
+        "2:13: error: the view 'a' has the name of a stream | streams and views share one space of names; the other one is at 1:15",
     );
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE STREAM b {ts}, topic = 'a');")),
-        "2:69: error: the topic 'a' belongs to the stream 'a' already | one topic is one stream; the other one stands at 1:15",
+        "2:69: error: the topic 'a' belongs to the stream 'a' already | one topic is one stream; the other one is at 1:15",
     );
 }
 
