@@ -99,7 +99,7 @@ async fn print_json(mut response: QueryResponse) -> Result<()> {
     }
     buffer.extend_from_slice(b"],\n\"meta\":");
     let meta = serde_json::to_vec(&response.meta_so_far())
-        .map_err(|error| Error::internal(format!("an answer's meta has no JSON form: {error}")))?;
+        .map_err(|error| Error::internal(format!("an answer's meta cannot be written as JSON: {error}")))?;
     buffer.extend_from_slice(&meta);
     buffer.extend_from_slice(b"}\n");
     out.write(&buffer)

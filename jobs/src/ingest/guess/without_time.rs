@@ -55,7 +55,7 @@ fn no_time(columns: &[Guess]) -> Error {
     let (error, help) = match likeliest {
         Some((1..=u8::MAX, column)) => {
             let value: String = column.first.iter().flat_map(|first| first.chars()).take(40).collect();
-            let looks = looks(column).unwrap_or(Looks { like: "no form that is known", help: REWRITE.to_owned() });
+            let looks = looks(column).unwrap_or(Looks { like: "no known format", help: REWRITE.to_owned() });
             (error.with("likeliest", format!("\"{}\", which holds \"{value}\": {}", column.path.join("."), looks.like)), looks.help)
         }
         _ => (error, "add a column with the time of each record".to_owned()),
@@ -94,7 +94,7 @@ fn looks(column: &Guess) -> Option<Looks> {
         };
     }
     if parse_timestamp(first) == Err(TimeError::NoZone) {
-        let with_zone = format!("add the zone before: `jq -c '.{} += \"Z\"' FILE` where it is UTC", column.path.join("."));
+        let with_zone = format!("add the zone first: `jq -c '.{} += \"Z\"' FILE` where it is UTC", column.path.join("."));
         return found("a time without a zone, which only CSV may have (as UTC)", &with_zone);
     }
     let outline = outline(first);

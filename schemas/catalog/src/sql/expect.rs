@@ -105,7 +105,7 @@ async fn running(session: &mut Session, id: Uuid) -> Result<()> {
         return Ok(());
     }
     let found = found.map_or("no run".to_owned(), |status| format!("{status:?}"));
-    Err(Error::conflict("the run is not under way any more").with("run", id).with("expected", "Running").with("found", found))
+    Err(Error::conflict("the run is no longer running").with("run", id).with("expected", "Running").with("found", found))
 }
 
 async fn named(session: &mut Session, paths: &[String]) -> Result<()> {

@@ -48,7 +48,7 @@ pub(super) fn check(name: &str, what: &str, at: Place) -> Option<Diagnostic> {
         return Some(at.error(format!("the {what}'s name is longer than {LONGEST} characters")).help("choose a shorter one"));
     }
     if first == Some('_') {
-        return wrong("begins with '_'", "names with a leading '_' are the system's own");
+        return wrong("begins with '_'", "names with a leading '_' are reserved");
     }
     if let Some(odd) = name.chars().find(|c| !c.is_ascii_alphanumeric() && *c != '_') {
         return wrong(&format!("holds '{}'", odd.escape_debug()), allowed);
@@ -57,7 +57,7 @@ pub(super) fn check(name: &str, what: &str, at: Place) -> Option<Diagnostic> {
         return wrong("does not begin with a letter", allowed);
     }
     if name.contains("__") {
-        return wrong("holds '__'", "names with '__' are the system's own");
+        return wrong("holds '__'", "names with '__' are reserved");
     }
     None
 }

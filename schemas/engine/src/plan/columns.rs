@@ -358,7 +358,7 @@ fn output_name(expr: &Expr) -> String {
 
 fn check_name(name: &str) -> Result<()> {
     if name.starts_with('_') || name.contains("__") {
-        return Err(Error::input(format!("the column name \"{name}\" is the system's: expected no leading _ and no __")));
+        return Err(Error::input(format!("the column name \"{name}\" is reserved: expected no leading _ and no __")));
     }
     Ok(())
 }

@@ -62,8 +62,8 @@ views/v.sql:2:16: error: the SELECT is not understood: expected ), found AS"
 #[test]
 fn names_are_checked() {
     let named = |name: &str| problems(&format!("CREATE VIEW {name} AS SELECT 1 AS x"));
-    one_line(named("_v"), "1:13: error: the view's name '_v' begins with '_' | names with a leading '_' are the system's own");
-    one_line(named("a__b"), "1:13: error: the view's name 'a__b' holds '__' | names with '__' are the system's own");
+    one_line(named("_v"), "1:13: error: the view's name '_v' begins with '_' | names with a leading '_' are reserved");
+    one_line(named("a__b"), "1:13: error: the view's name 'a__b' holds '__' | names with '__' are reserved");
     one_line(
         named("\"a b\""),
         "1:13: error: the view's name 'a b' holds ' ' | names are letters (a to z), digits and '_', with a letter in front",
@@ -77,7 +77,7 @@ fn names_are_checked() {
     one_line(named(""), "1:14: error: found 'AS' | expected the view's name");
     one_line(
         stream("_x TEXT, ts DATE NOT NULL", "event_time = 'ts'"),
-        "1:18: error: the column's name '_x' begins with '_' | names with a leading '_' are the system's own",
+        "1:18: error: the column's name '_x' begins with '_' | names with a leading '_' are reserved",
     );
 }
 
