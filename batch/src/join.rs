@@ -271,7 +271,7 @@ impl PartOutput<'_> {
 
 /// A snapshot that cannot be read must not fail the run that replaces it: nothing is carried over from it.
 pub(crate) fn if_readable<T>(read: Result<T>) -> Option<T> {
-    read.inspect_err(|error| warn!(%error, "the snapshot before cannot be read: its join is not carried over")).ok()
+    read.inspect_err(|error| warn!(%error, "the previous snapshot cannot be read: its join is not carried over")).ok()
 }
 
 /// Whether a column uses the time itself (`as_of()`).

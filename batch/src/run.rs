@@ -113,7 +113,7 @@ impl Batch {
         let finder = Finder { name: &self.worker, now: (context.clock)() };
         report_damage(&self.catalog, &self.storage, state, std::slice::from_ref(error), finder).await;
         metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "failed").increment(1);
-        warn!(view = %run.view, run = %run.id, %error, "run failed; the snapshot being served stays");
+        warn!(view = %run.view, run = %run.id, %error, "the run failed; the current snapshot stays in use");
         let commit = failure_commit(Uuid::now_v7(), run.clone(), &self.worker, error.to_string(), (context.clock)());
         if let Err(error) = self.catalog.commit_with_retry(commit).await {
             warn!(run = %run.id, %error, "the failure of a run was not recorded");

@@ -116,7 +116,8 @@ fn thousands(number: f64) -> String {
 
 impl Report {
     pub fn write_json(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(self).map_err(|error| Error::internal(format!("a report has no JSON form: {error}")))?;
+        let text =
+            serde_json::to_string_pretty(self).map_err(|error| Error::internal(format!("a report cannot be written as JSON: {error}")))?;
         std::fs::write(path, text + "\n").map_err(|error| Error::from(error).with("file", path.display()))
     }
 

@@ -109,7 +109,11 @@ impl Changes {
         for change in &self.changes {
             if let What::Refused { reasons, help } = &change.what {
                 let reasons = reasons.join("; ");
-                lines.push(format!("the {} \"{}\" cannot be changed so: {reasons}\n  help: {help}", kind_name(change.kind), change.name));
+                lines.push(format!(
+                    "the {} \"{}\" cannot be changed like this: {reasons}\n  help: {help}",
+                    kind_name(change.kind),
+                    change.name
+                ));
             }
         }
         if lines.is_empty() { Ok(()) } else { Err(Error::input(lines.join("\n"))) }
@@ -184,7 +188,7 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definit
     if !reasons.is_empty() {
         return change(What::Refused {
             reasons,
-            help: "give the stream a new name and a topic of its own, and leave this one as it is".into(),
+            help: "define a stream with a new name and a new topic, and leave this one unchanged".into(),
         });
     }
     let version = newest.version + 1;
@@ -240,7 +244,7 @@ fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &definit
     };
     state.live(DefinitionKind::Stream).find(of_topic).map(|record| What::Refused {
         reasons: vec![format!("the topic \"{}\" belongs to the stream \"{}\", which is live in the catalog", stream.topic, record.name)],
-        help: format!("choose another topic, or take \"{}\" out of the files and drop it with `apply --prune` first", record.name),
+        help: format!("choose another topic, or remove \"{}\" from the files and drop it with `apply --prune` first", record.name),
     })
 }
 
@@ -330,7 +334,7 @@ pub async fn apply(
     prune: bool,
     now: Micros,
 ) -> Result<Changes> {
-    let mut last = Error::conflict("the catalog kept moving while the definitions were applied: try again");
+    let mut last = Error::conflict("the catalog kept changing while the definitions were applied: try again");
     for _ in 0..ATTEMPTS {
         let state = target.catalog.state().await?;
         let changes = plan_changes(&state, definitions, staging);
@@ -358,7 +362,7 @@ async fn commit_of(state: &CatalogState, changes: &Changes, prune: bool, now: Mi
     refuse_orphans(&after, &records)?;
     // Versions that stay in use (a served view whose successor is being built) must plan over the new streams too.
     Registry::load(&after, functions).await.map_err(|error| {
-        Error::input(format!("what is live in the catalog would no longer plan: {}", error.message()))
+        Error::input(format!("the live definitions in the catalog could no longer be planned: {}", error.message()))
             .with("expected", "streams that keep the columns which live views read, until those views are replaced or dropped")
     })?;
     let mut expect: Vec<Expect> = changes

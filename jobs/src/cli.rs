@@ -33,12 +33,12 @@ Start with your own file:
   basestream ingest orders ../orders.csv
   basestream up
 
-Beside it, in another terminal:
+Meanwhile, in another terminal:
   basestream lookup orders_by_customer customer_id=00001
   basestream query 'SELECT * FROM orders_by_customer LIMIT 10'
   basestream verify orders_by_customer
 
-Or look at it working, with nothing to prepare:
+Or run the demo, which needs no preparation:
   basestream demo";
 
 /// One plain SQL SELECT over event streams, kept complete and fresh.

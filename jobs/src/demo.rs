@@ -111,7 +111,7 @@ pub async fn demo(options: DemoOptions, stop: CancellationToken) -> Result<Outco
         ended = &mut up => return ended?.and(Err(Error::internal("the layers ended before the demo did"))),
         () = stop.cancelled() => Ok(()),
     };
-    script.narrator.line("\nStopping: draining, a last checkpoint, letting go.");
+    script.narrator.line("\nStopping: draining, then a last checkpoint.");
     all.cancel();
     up.await?.and(ended)?;
     Ok(Outcome { checks: script.checks })

@@ -185,12 +185,12 @@ impl<'a> Taken<'a> {
         let repeat = match &self.fingerprint {
             None => "standard input is not remembered, so a repeat sends them again",
             Some(fingerprint) if sound_bytes.is_some() && fingerprint.is_packed() => {
-                "once corrected the compressed file is another one, so take them out of it"
+                "a corrected compressed file counts as a new file, so remove them from it"
             }
-            Some(_) => "a repeat goes on after them and doubles nothing",
+            Some(_) => "a repeat continues after them and sends nothing twice",
         };
         let error = error.with("in the log", format!("{} records before it; {repeat}", done - left_out));
-        let left_out = (left_out > 0).then(|| format!("{left_out} records before it, being no events of the stream"));
+        let left_out = (left_out > 0).then(|| format!("{left_out} records before it that are not events of the stream"));
         Ok(left_out.into_iter().fold(error, |error, told| error.with("left out", told)))
     }
 

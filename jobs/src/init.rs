@@ -111,8 +111,8 @@ fn fitted(file: &Path, shape: Shape) -> Result<Template> {
 
 fn picked(stream: &StreamDefinition, why_key: &str) -> Vec<String> {
     let id = match &stream.id {
-        Some(id) => format!("{id}, different in each record that was looked at: duplicates are told by it"),
-        None => "none, as no column names events: duplicates are counted like all others".into(),
+        Some(id) => format!("{id}, different in each record that was read: duplicates are detected by it"),
+        None => "none, because no column identifies events: duplicates are counted like all other events".into(),
     };
     let spread = if stream.id.is_some() { "by id" } else { "at random" };
     vec![
@@ -147,9 +147,9 @@ impl Initialised {
     pub fn text(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         lines.extend(self.written.iter().map(|file| format!("wrote {}", self.folder.join(file).display())));
-        lines.extend(self.kept.iter().map(|file| format!("kept  {} (it was there)", self.folder.join(file).display())));
+        lines.extend(self.kept.iter().map(|file| format!("kept  {} (it already exists)", self.folder.join(file).display())));
         if !self.picked.is_empty() {
-            lines.push("\npicked, to be looked over:".into());
+            lines.push("\nreview these guesses:".into());
             lines.extend(self.picked.iter().map(|picked| format!("  {picked}")));
         }
         lines.push(FINAL.into());
@@ -173,7 +173,7 @@ fn next(folder: &Path, from: Option<&Path>, shape: Shape, made: &Initialised) ->
         "basestream check".to_owned(),
         "basestream apply".to_owned(),
         format!("basestream ingest {} {file}", made.stream),
-        "basestream up                 # all layers, until Ctrl-C; the commands below run beside it".to_owned(),
+        "basestream up                 # all layers, until Ctrl-C; run the commands below in another terminal".to_owned(),
         format!("basestream lookup {}{key}", made.view),
         format!("basestream query 'SELECT * FROM {} LIMIT 10'", made.view),
         format!("basestream verify {}", made.view),

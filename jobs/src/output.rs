@@ -18,7 +18,8 @@ impl Output {
     /// Prints a result: the value as JSON, or its text.
     pub fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
         let printed = match self.json {
-            true => serde_json::to_string_pretty(value).map_err(|error| Error::internal(format!("a result has no JSON form: {error}")))?,
+            true => serde_json::to_string_pretty(value)
+                .map_err(|error| Error::internal(format!("a result cannot be written as JSON: {error}")))?,
             false => text(),
         };
         print_line(&printed)

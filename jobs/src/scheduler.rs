@@ -39,7 +39,7 @@ impl Scheduler {
         let mut registry: Option<Registry> = None;
         loop {
             if let Err(error) = self.round(&mut registry, &stop).await {
-                warn!(%error, "the scheduler could not look; trying again");
+                warn!(%error, "the scheduler could not look for due runs; trying again");
             }
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),

@@ -54,8 +54,10 @@ impl Served for JoinedServed {
         let read_view = self.0.read_view()?;
         let loaded = read_view.view(view)?;
         if loaded.live.plan.links.is_none() {
-            let message = format!("the view \"{view}\" joins no streams: its \"{view}__batch\" holds states and no answers");
-            return Err(Error::input(message).with("help", "without --batch its answers are verified, which stand on these states"));
+            let message = format!("the view \"{view}\" is not a join: its \"{view}__batch\" holds states, not answers");
+            return Err(
+                Error::input(message).with("help", "run without --batch: its answers are verified, which are computed from these states")
+            );
         }
         let rows =
             self.0.query(&format!("SELECT * FROM {}", quote_identifier(&format!("{view}__batch"))), Vec::new()).await?.collect().await?;

@@ -277,7 +277,7 @@ fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refus
     project.replace("views/orders_by_customer.sql", "windows = 'all', ", "");
     let planned = project.run(&["plan"]);
     assert_success(&planned);
-    assert!(text(&planned.stdout).contains("version 1 -> 2, built beside"), "{}", text(&planned.stdout));
+    assert!(text(&planned.stdout).contains("version 1 -> 2, built next to"), "{}", text(&planned.stdout));
     assert_success(&project.run(&["apply"]));
     let versions = |project: &Project| -> Vec<(i64, String)> {
         let views = project.json(&["status"])["views"].as_array().unwrap().clone();
@@ -350,7 +350,7 @@ fn records_that_are_no_events_are_told_by_line() {
     assert_eq!(output.status.code(), Some(1), "nothing of the file fits the stream");
     let stdout = text(&output.stdout);
     assert!(stdout.contains("../bad.jsonl:1: ") && stdout.contains("../bad.jsonl:2: "), "{stdout}");
-    assert!(stdout.contains("\n2 records of this file are not in the log, being no events of the stream; again with --produce-invalid"));
+    assert!(stdout.contains("\n2 records of this file are not in the log: not valid for the stream; run again with --produce-invalid"));
     let again = project.run(&["ingest", "orders", "../bad.jsonl"]);
     assert_eq!(again.status.code(), Some(1), "nothing of it is in the log still");
     assert!(!text(&again.stdout).contains("in the log already"), "{}", text(&again.stdout));
@@ -387,7 +387,7 @@ fn a_csv_file_with_a_stray_quote_is_a_failure_that_names_its_line_and_what_went_
     let output = project.run(&["ingest", "orders", "stray.csv"]);
     assert_fails(&output, 1, "error: the quote opened on line 51 is never closed");
     let told = text(&output.stderr);
-    assert!(told.contains("in the log: 49 records before it; a repeat goes on after them and doubles nothing"), "{told}");
+    assert!(told.contains("in the log: 49 records before it; a repeat continues after them and sends nothing twice"), "{told}");
     std::fs::write(project.path().join("stray.csv"), csv.replace('"', "")).unwrap();
     let mended = project.json(&["ingest", "orders", "stray.csv"]);
     assert_eq!((&mended["files"][0]["skipped"], &mended["files"][0]["records"]), (&49.into(), &50.into()));
@@ -414,7 +414,7 @@ fn a_record_that_is_no_event_is_listed_corrected_and_sent_again_once() {
 
     let before = text(&project.run(&["status"]).stdout);
     assert!(before.contains("orders: 1 of the 2 records of the last 60 min became dead letters (50.00 %)"), "{before}");
-    assert!(before.contains("most often like this: column revenue ($.revenue): found \"much\", expected DECIMAL(18,4)"), "{before}");
+    assert!(before.contains("most frequent reason: column revenue ($.revenue): found \"much\", expected DECIMAL(18,4)"), "{before}");
     assert!(before.contains("\n  next:   `basestream dead-letters list orders`"), "{before}");
 
     let refused = project.run(&["dead-letters", "replay", "orders"]);

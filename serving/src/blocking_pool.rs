@@ -46,7 +46,7 @@ impl CancelOnDrop {
     /// Errors: `Unavailable` once it is cancelled. No caller is left to see it.
     pub(crate) fn check(&self) -> Result<()> {
         match self.0.is_cancelled() {
-            true => Err(Error::unavailable("nobody waits for the answer any more")),
+            true => Err(Error::unavailable("the caller no longer waits for the answer")),
             false => Ok(()),
         }
     }

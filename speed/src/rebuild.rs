@@ -161,7 +161,7 @@ fn check_counts(recorded: &CheckpointRange, found: &CheckpointRange) -> Result<(
             range.clock, range.max_event_time
         )
     };
-    Err(Error::corrupt("the log's records do not make what was committed: the log, the definition or speed.max_future is another one now")
+    Err(Error::corrupt("the log's records do not reproduce what was committed: the log, the definition or speed.max_future has changed")
         .with("found", shown(found))
         .with("expected", shown(recorded)))
 }

@@ -48,25 +48,24 @@ pub fn start_of(
     };
     let lost = format!("offsets {committed}..{} of {id} as lost", bounds.begin);
     if !known.log_identity.is_empty() && known.log_identity != identity {
-        let message =
-            "the log is another one than the catalog's (the topic was made anew): expected the log that the committed offsets belong to";
+        let message = "the log is not the one that the catalog knows (the topic was recreated): expected the log that the committed offsets belong to";
         return match (bounds.begin >= committed, accept_gap) {
             (true, true) => Ok(gap(committed, format!("the log {} was replaced by {identity}", known.log_identity))),
             (true, false) => {
-                refuse(message, format!("point log.url at the right log; or `--accept-gap` goes on with this one and records {lost}"))
+                refuse(message, format!("point log.url at the right log; or `--accept-gap` continues with this one and records {lost}"))
             }
             (false, _) => refuse(message, OTHER_RECORDS.into()),
         };
     }
     if committed > bounds.end {
-        return refuse("the log is shorter than the catalog: records that were counted are gone from it", OTHER_RECORDS.into());
+        return refuse("the log is shorter than the catalog expects: records that were counted are missing", OTHER_RECORDS.into());
     }
     if committed < bounds.begin {
         return match accept_gap {
             true => Ok(gap(committed, "the log expired before its records were read".into())),
             false => refuse(
-                "the log expired past the committed offset: records were never read and are gone",
-                format!("`--accept-gap` goes on and records {lost}"),
+                "the log expired past the committed offset: records were deleted before they were read",
+                format!("`--accept-gap` continues and records {lost}"),
             ),
         };
     }
@@ -75,7 +74,7 @@ pub fn start_of(
 
 /// Why `--accept-gap` does not continue with a log that begins anew below the committed offset.
 pub(crate) const OTHER_RECORDS: &str = "restore the log, or point log.url at the right one; or define the stream under a new name on this topic. `--accept-gap` \
-    cannot help: the log would give other records the offsets of records that are archived";
+    does not help: other records of this log would have the offsets of archived records";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {

@@ -71,7 +71,7 @@ impl Speed {
                 Ok(Ended::Stopped) => break,
                 Ok(Ended::Resubscribe) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {
-                    warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; going on from the catalog");
+                    warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; continuing from the catalog");
                     metrics::counter!("basestream_speed_restarts_total").increment(1);
                     pause(&stop, POLL_INTERVAL).await;
                 }

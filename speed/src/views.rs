@@ -42,7 +42,7 @@ impl Views {
                 Ok(rows) => drop(made.insert((kept.view.name.clone(), kept.view.version), Arc::new(rows))),
                 Err(error) => {
                     kept.fails = true;
-                    warn!(view = %kept.view.name, version = kept.view.version, %error, "a view failed on an event; the others go on");
+                    warn!(view = %kept.view.name, version = kept.view.version, %error, "a view failed on an event; the others continue");
                     metrics::counter!("basestream_speed_view_failures_total", "view" => kept.view.name.to_string()).increment(1);
                 }
             }

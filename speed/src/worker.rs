@@ -106,7 +106,7 @@ impl<'a> Worker<'a> {
             LogEvent::Lost { partitions, kept } => {
                 let (worker, partitions) = (&self.speed.settings.worker, partitions.len());
                 warn!(%worker, partitions, "partitions were lost; all uncommitted work is dropped");
-                let _ = kept.send(Err(Error::conflict("the worker begins again from the catalog")));
+                let _ = kept.send(Err(Error::conflict("the worker starts again from the catalog")));
                 return Ok(true);
             }
             LogEvent::Failed(error) => return Err(error),

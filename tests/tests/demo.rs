@@ -29,5 +29,5 @@ async fn a_folder_with_data_is_not_written_to() {
     std::fs::create_dir(folder.path().join("data")).unwrap();
     let options = DemoOptions { dir: Some(folder.path().to_path_buf()), ..DemoOptions::default() };
     let error = demo(options, CancellationToken::new()).await.unwrap_err();
-    assert!(error.to_string().contains("folder without data"), "{error}");
+    assert!(error.to_string().contains("folder that holds no data"), "{error}");
 }

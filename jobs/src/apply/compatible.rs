@@ -10,7 +10,7 @@ pub fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) -> Vec<
         let before = old.columns.iter().find(|before| before.name == column.name);
         match before {
             Some(before) if before.column_type != column.column_type => reasons.push(format!(
-                "the type of \"{}\" would change from {} to {}, and archived events hold the former",
+                "the type of \"{}\" would change from {} to {}, and archived events have the old type",
                 column.name, before.column_type, column.column_type
             )),
             Some(before) if before.nullable && !column.nullable => {
@@ -25,9 +25,9 @@ pub fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) -> Vec<
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".into());
     let fixed = [
         ("topic", old.topic.to_string(), new.topic.to_string(), "offsets of one topic mean nothing in another"),
-        ("event_time", old.event_time.clone(), new.event_time.clone(), "archived events are dated by the former"),
-        ("id", text(&old.id), text(&new.id), "duplicates were told by the former"),
-        ("key", text(&old.key), text(&new.key), "events of one key would lie in other partitions than before"),
+        ("event_time", old.event_time.clone(), new.event_time.clone(), "archived events are dated by the old column"),
+        ("id", text(&old.id), text(&new.id), "duplicates were detected by the old id"),
+        ("key", text(&old.key), text(&new.key), "events of one key would be in other partitions than before"),
     ];
     for (option, before, after, why) in fixed {
         if before != after {

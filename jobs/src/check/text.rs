@@ -54,14 +54,14 @@ fn write_duplicates(text: &mut String, stream: &StreamReport) {
         let wanted = mebibytes(wanted);
         let _ = writeln!(
             text,
-            "               warning: at that rate [speed] dedup_memory = \"{wanted}\" is needed to keep the disk out of deciding"
+            "               warning: at that rate [speed] dedup_memory = \"{wanted}\" is needed to find duplicates without reading the disk"
         );
     }
 }
 
 fn write_view(text: &mut String, view: &ViewReport) {
     if !view.keeps_states {
-        let _ = writeln!(text, "view {}\n  has no aggregate: inlined where it is named, keeps nothing\n", view.view);
+        let _ = writeln!(text, "view {}\n  has no aggregate: it is inlined where it is used and keeps no state\n", view.view);
         return;
     }
     let reads: Vec<&str> = view.reads.iter().map(|stream| &**stream).collect();
@@ -93,7 +93,7 @@ fn write_view(text: &mut String, view: &ViewReport) {
 fn runs(view: &ViewReport) -> String {
     match &view.schedule {
         Some(schedule) => format!("{schedule}; next {}", view.next_runs.join(", ")),
-        None => format!("when asked: `basestream batch run {}`", view.view),
+        None => format!("on request: `basestream batch run {}`", view.view),
     }
 }
 

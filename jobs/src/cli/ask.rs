@@ -100,7 +100,7 @@ async fn print_json(mut response: QueryResponse) -> Result<()> {
     }
     buffer.extend_from_slice(b"],\n\"meta\":");
     let meta = serde_json::to_vec(&response.meta_so_far())
-        .map_err(|error| Error::internal(format!("an answer's meta has no JSON form: {error}")))?;
+        .map_err(|error| Error::internal(format!("an answer's meta cannot be written as JSON: {error}")))?;
     buffer.extend_from_slice(&meta);
     buffer.extend_from_slice(b"}\n");
     out.write(&buffer)
@@ -179,7 +179,7 @@ fn values_text(batch: &RecordBatch, row: usize) -> Result<Vec<String>> {
 
 fn read_standard_input() -> Result<String> {
     let mut sql = String::new();
-    std::io::stdin().read_to_string(&mut sql).map_err(|error| Error::input(format!("standard input is no text: {error}")))?;
+    std::io::stdin().read_to_string(&mut sql).map_err(|error| Error::input(format!("standard input is not text: {error}")))?;
     Ok(sql)
 }
 

@@ -40,7 +40,7 @@ enum DeadLettersCommand {
         basestream dead-letters replay payments --partition 0 --offset 17\n  \
         basestream dead-letters replay payments --file dead.jsonl      # corrected lines of an export\n\n\
         Each new record has the header basestream-replayed-from: topic/partition/offset. A repeat sends nothing twice.\n\
-        Records that are still no events of the stream are refused, and told.")]
+        Records that are still not events of the stream are refused and reported.")]
     Replay(ReplayArgs),
 }
 
@@ -214,8 +214,11 @@ fn replay_text(stream: &str, options: &ReplayOptions, summary: &ReplaySummary) -
     let of = summary.replayed + summary.refused;
     let mut text = format!("{stream}: {} of {of} dead letters {what} to the log in {:.1} s", summary.replayed, summary.seconds);
     if summary.recovered > 0 {
-        let _ =
-            write!(text, "\n{} were appended by an earlier replay that ended in the middle; they are not sent again", summary.recovered);
+        let _ = write!(
+            text,
+            "\n{} were appended by an earlier replay that stopped before it finished; they are not sent again",
+            summary.recovered
+        );
     }
     if summary.already > 0 {
         let _ = write!(text, "\n{} more were replayed before", summary.already);

@@ -50,7 +50,7 @@ pub(super) struct PlanArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream apply\n  basestream apply --prune      # also retires what the files no longer define\n\n\
-    A changed view is built beside the old one; `basestream batch run VIEW` (or the scheduler) switches over.")]
+    A changed view is built next to the old version; `basestream batch run VIEW` (or the scheduler) switches over.")]
 pub(super) struct ApplyArgs {
     /// Retire what is in the catalog and no longer in the files
     #[arg(long)]
@@ -124,7 +124,7 @@ fn faultless(checked: Checked) -> Result<Checked> {
 
 fn no_explanation(checked: &Checked, view: &str) -> Error {
     if checked.staging.contains(view) {
-        return Error::input(format!("the view \"{view}\" has no aggregate: it is inlined where it is named, and keeps nothing"));
+        return Error::input(format!("the view \"{view}\" has no aggregate: it is inlined where it is used and keeps no state"));
     }
     if let Err(error) = checked.diagnostics.clone().into_result() {
         return error;
@@ -151,7 +151,7 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
             }
             What::Changed { from, version, built_beside, diff } => {
                 changed += 1;
-                let beside = if *built_beside { ", built beside the served one until its first batch run" } else { "" };
+                let beside = if *built_beside { ", built next to the served version until its first batch run" } else { "" };
                 let _ = writeln!(text, "~ {subject} (version {from} -> {version}{beside})");
                 diff.iter().try_for_each(|line| match line {
                     DiffLine::Same(line) => writeln!(text, "      {line}"),
@@ -161,7 +161,7 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
             }
             What::Reverted { version, dropped } => {
                 changed += 1;
-                writeln!(text, "~ {subject} (back at version {version}; version {dropped}, which was being built, is dropped)")
+                writeln!(text, "~ {subject} (back to version {version}; version {dropped}, which was being built, is dropped)")
             }
             What::Unchanged { .. } => {
                 unchanged += 1;
@@ -175,7 +175,7 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
                 writeln!(text, "  {subject} (version {version}, not in the files: kept; `apply --prune` retires it)")
             }
             What::Refused { reasons, help } => {
-                let _ = writeln!(text, "! {subject} cannot be changed so");
+                let _ = writeln!(text, "! {subject} cannot be changed like this");
                 let _ = reasons.iter().try_for_each(|reason| writeln!(text, "    {reason}"));
                 writeln!(text, "    help: {help}")
             }

@@ -12,7 +12,7 @@ use crate::ingest::{Format, Input, Options, Summary};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream ingest orders orders.csv\n  basestream ingest orders day1.jsonl.gz day2.parquet\n  \
     kcat -C -t orders | basestream ingest orders -\n\n\
-    A repeat goes on where the last one ended. Records that are no events of the stream are left out and told, and the\n\
+    A repeat continues where the last one ended. Records that are not events of the stream are left out and reported, and the\n\
     exit code is 1 while records of a file are not in the log; a repeat with --produce-invalid sends them too.")]
 pub(super) struct IngestArgs {
     /// A stream in the catalog (created by `basestream apply`)
@@ -115,7 +115,7 @@ fn text(reports: &[FileReport]) -> String {
             let _ = write!(text, ", {} were in the log already", report.skipped);
         }
         if report.rejected > 0 {
-            let _ = write!(text, ", {} are no events of the stream", report.rejected);
+            let _ = write!(text, ", {} are not events of the stream", report.rejected);
         }
         for rejected in &report.first_rejected {
             let _ = write!(text, "\n  {}:{}: {}", report.file, rejected.line, rejected.error);
@@ -123,9 +123,9 @@ fn text(reports: &[FileReport]) -> String {
         if report.left_out > 0 {
             let (count, verb) =
                 if report.left_out == 1 { ("1 record".to_owned(), "is") } else { (format!("{} records", report.left_out), "are") };
-            let _ = write!(text, "\n{count} of this file {verb} not in the log, being no events of the stream");
+            let _ = write!(text, "\n{count} of this file {verb} not in the log: not valid for the stream");
             if report.file != "-" {
-                let _ = write!(text, "; again with --produce-invalid sends what was left out to the dead letters");
+                let _ = write!(text, "; run again with --produce-invalid to send what was left out to the dead letters");
             }
         }
         text.push('\n');

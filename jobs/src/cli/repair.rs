@@ -11,7 +11,7 @@ use crate::repair::{Action, Outcome, Progress, RepairOptions, Report, repair};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream repair --dry-run\n  basestream repair\n  basestream repair payments --accept-gap\n\n\
-    Reads every byte. Layers may run meanwhile. Exit 1 when something is left damaged.")]
+    Reads every byte. Layers may run meanwhile. The exit code is 1 if damage remains.")]
 pub(super) struct RepairArgs {
     /// Only the files of this stream, and of the views that read it
     stream: Option<String>,
@@ -42,7 +42,7 @@ pub(super) async fn run(context: &Context, args: RepairArgs) -> Result<Done> {
 fn text(report: &Report) -> String {
     let mut text = format!("{} files, {} bytes: ", report.files, report.bytes);
     match report.steps.len() {
-        0 => text.push_str("all as they were written"),
+        0 => text.push_str("no damage found"),
         1 => text.push_str("1 is damaged"),
         damaged => {
             let _ = write!(text, "{damaged} are damaged");
@@ -64,7 +64,7 @@ fn said(outcome: &Outcome, dry_run: bool) -> String {
         (Some(done), _) => done.clone(),
         (None, Some(failed)) => format!("failed: {failed}"),
         (None, None) if dry_run => would(&outcome.step.action),
-        (None, None) => "left: the collector deletes it".into(),
+        (None, None) => "not repaired: the collector deletes it".into(),
     }
 }
 
@@ -74,7 +74,7 @@ fn would(action: &Action) -> String {
         Action::RequestRun { view, .. } => format!("would be replaced by a run of {view}"),
         Action::ReadAgain { .. } => "would be read again from the log".into(),
         Action::GiveUp { why, .. } => format!("would be recorded as lost: {why}"),
-        Action::Leave => "left: the collector deletes it".into(),
+        Action::Leave => "not repaired: the collector deletes it".into(),
         Action::Refuse { why, help } => format!("cannot be repaired: {why} ({help})"),
     }
 }

@@ -8,7 +8,8 @@ use super::{Context, Done};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  basestream status\n  basestream status --json | jq '.partitions[].lag'\n  basestream status --json | jq '.problems[] | {what, next_step}'\n\n\
-    Each problem is told with its cause, its effect and the next step. Exit 0 also with problems; 1 when the catalog does not answer."
+    Each problem is printed with its cause, its effect and the next step.\n\
+    Exits with 0 even with problems, and with 1 when the catalog does not answer."
 )]
 pub(super) struct StatusArgs {}
 

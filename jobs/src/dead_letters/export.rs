@@ -58,7 +58,7 @@ pub(super) fn none(stream: &str, selection: &Selection, read: u64) -> Error {
     if read == 0 {
         return Error::not_found(format!("the stream \"{stream}\" has no dead letters"));
     }
-    let mut error = Error::not_found(format!("none of the {read} dead letters of the stream \"{stream}\" fits"));
+    let mut error = Error::not_found(format!("none of the {read} dead letters of the stream \"{stream}\" matches"));
     if let Some(partition) = selection.partition {
         error = error.with("partition", partition);
     }
@@ -110,7 +110,7 @@ impl Target {
 }
 
 fn taken(path: &Path) -> Error {
-    Error::input("the file is there already, and may hold corrections: nothing was written").with("file", path.display())
+    Error::input("the file already exists and may hold corrections: nothing was written").with("file", path.display())
 }
 
 fn unwritable(path: &Path, error: std::io::Error) -> Error {

@@ -122,7 +122,7 @@ fn bytes_of(what: &str, text: Option<String>, base64: Option<String>) -> Result<
         (Some(text), None) => Ok(Some(text.into())),
         (None, Some(base64)) => match STANDARD.decode(&base64) {
             Ok(bytes) => Ok(Some(bytes.into())),
-            Err(error) => Err(format!("the {what} is no base64: {error}")),
+            Err(error) => Err(format!("the {what} is not base64: {error}")),
         },
         (None, None) => Ok(None),
     }
@@ -184,6 +184,6 @@ mod tests {
         assert!(wrong(&with(r#","valeu":"x""#)).contains("unknown field `valeu`"));
         assert!(wrong(&with(r#","value":7"#)).contains("found the value 7; expected a text, a JSON object or null"));
         assert!(wrong(&with(r#","value":"a","value_base64":"YQ==""#)).contains("found the value twice"));
-        assert!(wrong(&with(r#","key_base64":"*""#)).contains("the key is no base64"));
+        assert!(wrong(&with(r#","key_base64":"*""#)).contains("the key is not base64"));
     }
 }

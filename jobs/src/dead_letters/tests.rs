@@ -295,18 +295,17 @@ async fn what_cannot_be_exported_or_replayed_is_said_and_nothing_is_done() {
     bench.work().await;
     let file = bench.corrected("dead.jsonl", |text| text).await;
     let error = export(&bench.installation, "pay", &Selection::default(), file.to_str().unwrap(), |_| {}).await.unwrap_err();
-    assert!(error.to_string().contains("the file is there already"), "{error}");
+    assert!(error.to_string().contains("the file already exists"), "{error}");
 
     let line = std::fs::read_to_string(&file).unwrap();
     let refused = async |text: String| replay_file(&bench, &file, text).await.unwrap_err().to_string();
     let other = line.replace("\"payments\"", "\"refunds\"");
     let error = refused(format!("{line}{line}\n{other}{{}}\n")).await;
-    for expected in
-        ["dead.jsonl:2: it is the dead letter of line 1 again", ":4: found the source \"refunds\"", ":5: missing field `source`"]
+    for expected in ["dead.jsonl:2: it repeats the dead letter of line 1", ":4: found the source \"refunds\"", ":5: missing field `source`"]
     {
         assert!(error.contains(expected), "{expected} in {error}");
     }
-    assert!(refused("\n\n".into()).await.contains("holds no line"));
+    assert!(refused("\n\n".into()).await.contains("has no lines"));
     let stranger = replay_file(&bench, &file, line.replace("\"offset\":1", "\"offset\":0")).await.unwrap();
     assert_eq!(stranger.first_refused[0].reason, "it names no dead letter of the stream", "{stranger:?}");
     assert_eq!(bench.work().await, (1, 1), "nothing was sent");

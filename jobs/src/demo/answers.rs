@@ -79,7 +79,8 @@ pub async fn device(client: &Client, device: &str) -> Result<String> {
     let single = ["txns_before", "ok_ever", "ok_amount_ever", "last_seen"].map(|column| format!("{column} {}", text(row.get(column))));
     let chance =
         row.get("decline_chance").and_then(serde_json::Value::as_f64).map_or_else(|| "-".to_owned(), |chance| format!("{chance:.1e}"));
-    let said = format!("decline_chance {chance}: how likely so many declines in the last hour are, as it was declined before");
+    let said =
+        format!("decline_chance {chance}: the probability of so many declines in the last hour, given how often it was declined before");
     Ok(format!("{}\n{}\n{said}\n", table(&["", "1h", "7d", "90d"], windowed.to_vec()), single.join("   ")))
 }
 

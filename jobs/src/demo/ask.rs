@@ -61,7 +61,7 @@ impl Client {
 }
 
 fn list(rows: Value) -> Result<Vec<Row>> {
-    let Value::Array(rows) = rows else { return Err(Error::internal("the rows of an answer are no list")) };
+    let Value::Array(rows) = rows else { return Err(Error::internal("the rows of an answer are not a list")) };
     Ok(rows
         .into_iter()
         .filter_map(|row| match row {

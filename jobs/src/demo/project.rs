@@ -30,7 +30,7 @@ impl Project {
             }
         };
         if folder.join("data").exists() {
-            return Err(Error::input("the demo needs a folder without data of its own")
+            return Err(Error::input("the demo needs a folder that holds no data")
                 .with("found", folder.join("data").display())
                 .with("expected", "a new or empty folder"));
         }

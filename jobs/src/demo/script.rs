@@ -65,7 +65,7 @@ impl Script {
 
     fn introduce(&self) {
         self.narrator.line("basestream demo: payments, fraud rings, and SQL that is complete and fresh");
-        self.narrator.line("One plain SELECT per view; batch recomputes it, speed keeps it up, serving merges both. No service is needed.");
+        self.narrator.line("One plain SELECT per view; batch recomputes it, speed updates it, serving merges both. No service is needed.");
     }
 
     fn show_definitions(&mut self, client: &Client) {
@@ -135,7 +135,7 @@ impl Script {
     }
 
     async fn show_way(&mut self, client: &Client) -> Result<()> {
-        self.narrator.step("The way of the data, with its counts at this moment");
+        self.narrator.step("The data flow, with its current counts");
         let mut in_log = 0;
         for stream in TrafficStream::ALL {
             in_log += self.installation.log.bounds(stream.name()).await?.iter().map(|bounds| bounds.end.0 - bounds.begin.0).sum::<i64>();
@@ -241,7 +241,8 @@ impl Script {
     async fn say_what_next(&mut self, client: &Client) {
         let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| ring.device().map(str::to_owned));
         let device = ring.unwrap_or_else(|| "ID".into());
-        self.narrator.step(&format!("Live traffic goes on, {} events a second, until Ctrl-C. Try, in a second terminal:", LIVE_PER_SECOND));
+        self.narrator
+            .step(&format!("Live traffic continues at {} events a second until Ctrl-C. Try in a second terminal:", LIVE_PER_SECOND));
         self.narrator.block(&answers::what_next(&client.url, &self.folder, &device));
     }
 }

@@ -155,9 +155,9 @@ fn unreadable<R>(watched: &Watched<R>, error: csv::Error) -> Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => broken(watched.last_line(), error),
         csv::ErrorKind::Utf8 { err, .. } => {
-            let help = "expected UTF-8: `iconv -f WINDOWS-1252 -t UTF-8` makes it of most others";
+            let help = "expected UTF-8: convert most other encodings with `iconv -f WINDOWS-1252 -t UTF-8`";
             Error::input("the CSV file's header is not UTF-8").with("help", help).caused_by(err)
         }
-        other => Error::input("the CSV file cannot be read on").caused_by(format!("{other:?}")),
+        other => Error::input("the CSV file cannot be read further").caused_by(format!("{other:?}")),
     }
 }

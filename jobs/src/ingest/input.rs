@@ -149,8 +149,10 @@ pub(super) fn is_packed(start: &[u8]) -> bool {
 pub(super) fn broken(lines: u64, error: std::io::Error) -> Error {
     let broken = Error::input(format!("the input cannot be read past line {lines}"));
     let broken = match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => broken.with("help", "the compressed file is cut off: fetch it again"),
-        std::io::ErrorKind::InvalidData => broken.with("help", "expected UTF-8: `iconv -f WINDOWS-1252 -t UTF-8` makes it of most others"),
+        std::io::ErrorKind::UnexpectedEof => broken.with("help", "the compressed file is truncated: fetch it again"),
+        std::io::ErrorKind::InvalidData => {
+            broken.with("help", "expected UTF-8: convert most other encodings with `iconv -f WINDOWS-1252 -t UTF-8`")
+        }
         _ => broken,
     };
     broken.caused_by(error)

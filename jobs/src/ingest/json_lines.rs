@@ -68,7 +68,7 @@ impl JsonLines {
 
 /// The error for a file with one array, where lines of objects are expected.
 pub(super) fn an_array() -> Error {
-    Error::input("found a JSON array, expected one JSON object on each line").with("help", "`jq -c '.[]' FILE` makes such lines of it")
+    Error::input("found a JSON array, expected one JSON object on each line").with("help", "convert the file with `jq -c '.[]' FILE`")
 }
 
 impl Records for JsonLines {

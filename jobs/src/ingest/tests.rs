@@ -226,7 +226,10 @@ async fn a_compressed_file_that_is_cut_off_says_what_went_in_and_goes_on_when_it
     let done = bench.log.records().len();
     assert!((1..5_000).contains(&done), "{done}");
     assert_eq!(error.message(), format!("the input cannot be read past line {done}"));
-    assert_eq!(error.fact("in the log"), Some(&*format!("{done} records before it; a repeat goes on after them and doubles nothing")));
+    assert_eq!(
+        error.fact("in the log"),
+        Some(&*format!("{done} records before it; a repeat continues after them and sends nothing twice"))
+    );
     let summary = bench.ingest(&bench.write("p.jsonl.gz", &whole)).await.unwrap();
     assert_eq!((summary.skipped, summary.records), (done as i64, (5_000 - done) as i64));
 }
@@ -244,7 +247,7 @@ async fn a_quote_that_is_never_closed_takes_no_record_and_the_corrected_file_goe
     for _ in 0..2 {
         let error = bench.ingest(&path).await.unwrap_err();
         assert_eq!((error.message(), error.fact("line")), ("the quote opened on line 51 is never closed", Some("51")));
-        assert_eq!(error.fact("in the log"), Some("49 records before it; a repeat goes on after them and doubles nothing"));
+        assert_eq!(error.fact("in the log"), Some("49 records before it; a repeat continues after them and sends nothing twice"));
         assert_eq!(bench.log.records().len(), 49);
     }
     let summary = bench.ingest(&bench.write("p.csv", csv(""))).await.unwrap();

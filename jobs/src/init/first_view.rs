@@ -70,7 +70,7 @@ fn why(stream: &StreamDefinition, found: &Survey, key: Option<&str>) -> String {
     let at = stream.columns.iter().position(|column| Some(column.name.as_str()) == key);
     match (key, at.and_then(|at| found.distinct.get(at))) {
         (Some(key), Some(distinct)) => format!("{key}, with {distinct} different values in {} records", found.events),
-        _ => "none, as no column looks like one: the view has one row".into(),
+        _ => "none, because no column looks like a key: the view has one row".into(),
     }
 }
 

@@ -32,7 +32,7 @@ async fn states(installation: &Installation, state: &CatalogState, registry: &Re
     Ok(match installation.batch().rebuild_states(state, registry, path).await? {
         RebuildOutcome::Rebuilt(file) => format!("rebuilt from the archive as {}", file.path),
         RebuildOutcome::Dropped => "no view needs it: dropped".into(),
-        RebuildOutcome::Whole => "it is whole".into(),
+        RebuildOutcome::Whole => "not damaged".into(),
         RebuildOutcome::Gone => "replaced or collected by another process".into(),
     })
 }
@@ -43,7 +43,7 @@ async fn request_run(installation: &Installation, state: &CatalogState, view: &A
         let run = Add::Run(RunRecord::requested(view.clone(), version));
         installation.catalog.commit_with_retry(Commit { id: Uuid::new_v4(), add: vec![run], ..Commit::default() }).await?;
     }
-    Ok(format!("a run of {view} is asked for: a scheduler begins it, or `basestream batch run {view}`"))
+    Ok(format!("a run of {view} was requested: a scheduler starts it, or run `basestream batch run {view}`"))
 }
 
 async fn read_again(installation: &Installation, state: &CatalogState, path: &str) -> Result<String> {
@@ -87,7 +87,7 @@ async fn give_up(
     }
     asked.dedup();
     let ranges: Vec<String> = lost.iter().map(|range| format!("{stream}/{} {}..{}", range.partition, range.start, range.end)).collect();
-    let runs = if asked.is_empty() { String::new() } else { format!("; runs asked for: {}", asked.join(", ")) };
+    let runs = if asked.is_empty() { String::new() } else { format!("; runs requested: {}", asked.join(", ")) };
     Ok(format!("{what} of {} recorded as lost{runs}", ranges.join(", ")))
 }
 

@@ -124,7 +124,7 @@ fn log_action(state: &CatalogState, file: &FileRecord, logs: &BTreeMap<Arc<str>,
 }
 
 const RESTORE: &str =
-    "restore the file from a backup; or `basestream repair --accept-gap` records its offsets as lost and goes on without them";
+    "restore the file from a backup; or `basestream repair --accept-gap` records its offsets as lost and continues without them";
 
 enum Lacking {
     Unknown(String),
@@ -136,13 +136,13 @@ fn in_log(state: &CatalogState, stream: &Arc<str>, ranges: &[Range], log: Option
     let (identity, bounds) = match log {
         Some(LogFacts::Known { identity, bounds }) => (identity, bounds),
         Some(LogFacts::Unknown(why)) => return Err(Lacking::Unknown(why.clone())),
-        None => return Err(Lacking::Unknown(format!("the log of {stream} was not asked"))),
+        None => return Err(Lacking::Unknown(format!("the log of {stream} was not queried"))),
     };
     for range in ranges {
         let id = PartitionId::new(stream.clone(), range.partition);
         let known = state.partitions.get(&id).map_or("", |partition| partition.log_identity.as_str());
         if !known.is_empty() && known != identity {
-            return Err(Lacking::Lost(format!("the log is another one: found {identity}, expected {known}")));
+            return Err(Lacking::Lost(format!("the log is a different one: found {identity}, expected {known}")));
         }
         let (begin, end) = bounds.get(&range.partition).copied().unwrap_or_default();
         if range.start < begin || end < range.end {

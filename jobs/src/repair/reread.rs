@@ -55,7 +55,7 @@ async fn write(installation: &Installation, file: &FileRecord, version: u32, red
     }
     // No transaction will ever name it.
     installation.storage.delete(&rebuilt.path).await?;
-    Err(Error::corrupt("the log's records do not make the file that was committed")
+    Err(Error::corrupt("the log's records do not reproduce the committed file")
         .with("file", &file.path)
         .with("found", format_args!("{:?}", facts(&rebuilt)))
         .with("expected", format_args!("rows, least and greatest event time {:?}", facts(file))))

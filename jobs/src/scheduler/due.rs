@@ -39,7 +39,7 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     if let Some(requested) = requested
         && (requested.version == view.version || (view.status == DefinitionStatus::Active && is_gone(requested)))
     {
-        return Some(Due { requested: Some(requested.clone()), reason: "it was asked for", ..plain });
+        return Some(Due { requested: Some(requested.clone()), reason: "it was requested", ..plain });
     }
     let newest = newest_runs(state).get(&(view.name.clone(), view.version)).copied();
     if let Some(failed) = newest.filter(|run| run.status == RunStatus::Failed && run.attempt < ATTEMPTS) {

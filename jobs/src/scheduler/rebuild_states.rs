@@ -39,7 +39,7 @@ impl Tried {
         };
         for path in due {
             match batch.rebuild_states(state, registry, path).await {
-                Ok(RebuildOutcome::Whole) => warn!(file = path, "a file that was called damaged is whole"),
+                Ok(RebuildOutcome::Whole) => warn!(file = path, "a file that was reported as damaged is intact"),
                 Ok(_) => {}
                 Err(error) => warn!(file = path, %error, "a damaged states object could not be rebuilt; trying again later"),
             }

@@ -92,7 +92,7 @@ fn readers(readers: &[Reader]) -> String {
         format!("{} {partitions} by {workers}", reader.process)
     };
     format!(
-        "{} processes read: {}; what one answers is up to speed.checkpoint_interval behind for what the others read",
+        "{} processes read: {}; for partitions that others read, each answers up to speed.checkpoint_interval behind",
         readers.len(),
         readers.iter().map(of).collect::<Vec<_>>().join(", ")
     )

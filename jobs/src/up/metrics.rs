@@ -23,7 +23,7 @@ fn install() -> Option<PrometheusHandle> {
     match builder.map(PrometheusBuilder::install_recorder) {
         Ok(Ok(handle)) => Some(handle),
         Ok(Err(error)) => {
-            warn!(%error, "metrics go to a recorder that was there before; /metrics stays empty");
+            warn!(%error, "metrics go to a recorder that was installed earlier; /metrics stays empty");
             None
         }
         Err(error) => {

@@ -78,7 +78,7 @@ impl Parts {
             outcome = match tokio::time::timeout(patience, self.ended(stage)).await {
                 Ok(result) => outcome.and(result),
                 Err(_) => {
-                    warn!("a client holds on to its request; going on without it");
+                    warn!("a client keeps its request open; stopping without waiting for it");
                     outcome
                 }
             };
@@ -108,12 +108,12 @@ impl Parts {
 fn ended_by_itself(ended: Ended) -> Result<()> {
     match ended.result {
         Err(error) => Err(failed(ended.name, error)),
-        Ok(()) => Err(Error::internal("a part ended though nobody told it to").with("part", ended.name)),
+        Ok(()) => Err(Error::internal("a part ended without being asked to stop").with("part", ended.name)),
     }
 }
 
 fn failed(name: &'static str, error: Error) -> Error {
-    error!(part = name, %error, "a part failed; all are stopped");
+    error!(part = name, %error, "a part failed; stopping all parts");
     error.with("part", name)
 }
 

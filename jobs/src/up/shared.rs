@@ -33,7 +33,7 @@ pub(super) async fn watch(node: Node, worker: String, checkpoint_interval: Durat
             warn!(partitions, of, "another process reads these partitions: answers here are up to {behind} behind for them");
         }
         if partitions == 0 && told {
-            info!("no other process reads partitions any more");
+            info!("no other process reads partitions now");
         }
         told = partitions > 0;
     }

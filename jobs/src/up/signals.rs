@@ -14,10 +14,10 @@ pub fn stop_on_signals() -> Result<CancellationToken> {
     let token = stop.clone();
     tokio::spawn(async move {
         let name = signals.next().await;
-        info!(signal = name, "asked to stop: draining; once more to end at once");
+        info!(signal = name, "stop requested: draining; repeat the signal to exit immediately");
         token.cancel();
         let name = signals.next().await;
-        warn!(signal = name, "ending at once; what is not checkpointed is read again from the log");
+        warn!(signal = name, "exiting immediately; what is not checkpointed is read again from the log");
         std::process::exit(INTERRUPTED);
     });
     Ok(stop)

@@ -237,7 +237,7 @@ impl Reader<'_> {
                 return Ok(None);
             }
             if fetched.position <= self.position {
-                let message = "the log gave no record where one was committed: try again";
+                let message = "the log returned no record at a committed offset: try again";
                 return Err(Error::unavailable(message).with("partition", &self.source).with("offset", self.position));
             }
             self.position = fetched.position;

@@ -116,7 +116,7 @@ impl Catalog {
         (|| self.commit(commit.clone()))
             .retry(delays)
             .when(|error| error.kind() == ErrorKind::Unavailable)
-            .notify(|error, delay| tracing::warn!(%error, delay_ms = delay.as_millis() as u64, "catalog commit is tried again"))
+            .notify(|error, delay| tracing::warn!(%error, delay_ms = delay.as_millis() as u64, "retrying a catalog commit"))
             .await
     }
 

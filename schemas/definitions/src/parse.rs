@@ -143,7 +143,7 @@ fn misplaced(definitions: &Definitions) -> Vec<Diagnostic> {
         .chain(views)
         .filter(|(_, _, origin, folder)| outside(origin, folder))
         .map(|(kind, name, origin, folder)| {
-            Diagnostic::warning(origin.line, 1, format!("the {kind} '{name}' stands outside {folder}/"))
+            Diagnostic::warning(origin.line, 1, format!("the {kind} '{name}' is outside {folder}/"))
                 .help(format!("move it to {folder}/{name}.sql"))
                 .in_file(origin.file.as_deref())
         })

@@ -200,7 +200,7 @@ impl FreshLayer {
                 plans.get(view).filter(|(plan, _)| layers.iter().all(|layer| layer.covers(view, |stream| plan.reads(stream))))?;
             let merged = merge_all(plan, codec, rows);
             merged
-                .inspect_err(|error| warn!(view = %view.0, version = view.1, %error, "fresh states do not merge; the view goes without"))
+                .inspect_err(|error| warn!(view = %view.0, version = view.1, %error, "fresh states could not be merged; leaving this view out of the layer"))
                 .ok()
         }))
     }

@@ -151,7 +151,7 @@ pub async fn open(url: &str, properties: &BTreeMap<String, String>) -> Result<Ar
     match url.split_once("://") {
         Some(("file", _)) => Ok(Arc::new(embedded::EmbeddedLog::open(&folder_of(url)?, properties).await?)),
         Some(("kafka", hosts)) => Ok(Arc::new(kafka::KafkaLog::open(hosts.trim_end_matches('/'), properties)?)),
-        _ => Err(Error::input("the log's URL is of no known kind")
+        _ => Err(Error::input("the log's URL has an unknown scheme")
             .with("found", redacted_url(url))
             .with("expected", "file:///folder or kafka://host:port")),
     }

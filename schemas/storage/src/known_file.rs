@@ -15,7 +15,9 @@ pub struct KnownFile {
 pub(super) fn about(error: object_store::Error, path: &str) -> Error {
     match error {
         object_store::Error::NotFound { .. } => Error::not_found("the object storage has no such file").with("file", path),
-        object_store::Error::AlreadyExists { .. } => Error::conflict("the object storage has a file of this name").with("file", path),
+        object_store::Error::AlreadyExists { .. } => {
+            Error::conflict("the object storage already has a file with this name").with("file", path)
+        }
         other => Error::from(other).with("file", path),
     }
 }

@@ -56,7 +56,7 @@ impl LocalFolder {
     /// taken, nothing changes and the error is a conflict.
     pub(super) fn publish(&self, file: &File, partial: PartialFile, target: &FilePath) -> Result<()> {
         let failed = |error: std::io::Error| match error.kind() {
-            IoKind::AlreadyExists => Error::conflict("the object storage has a file of this name").with("file", target.display()),
+            IoKind::AlreadyExists => Error::conflict("the object storage already has a file with this name").with("file", target.display()),
             _ => Error::from(error).with("file", target.display()),
         };
         file.sync_all().map_err(failed)?;

@@ -140,7 +140,7 @@ impl ObjectStorage {
         })
         .retry(delays)
         .when(|error| error.kind() == ErrorKind::Unavailable)
-        .notify(|error, _| tracing::info!(%error, "a put is tried again"))
+        .notify(|error, _| tracing::info!(%error, "retrying a put"))
         .await
     }
 
@@ -283,7 +283,7 @@ fn check_endpoints(options: &[(String, String)]) -> Result<()> {
     match options.iter().find(|(name, value)| name.to_ascii_uppercase().contains("ENDPOINT") && holds_credentials(value)) {
         Some((name, _)) => Err(Error::input("an endpoint holds credentials")
             .with("variable", name)
-            .with("expected", "scheme://host:port; credentials have variables of their own, such as AWS_ACCESS_KEY_ID")),
+            .with("expected", "scheme://host:port; set credentials in variables, such as AWS_ACCESS_KEY_ID")),
         None => Ok(()),
     }
 }

@@ -47,7 +47,7 @@ async fn until_whole_or_damaged(buckets: &Arc<CopiedBuckets>) -> Result<()> {
 }
 
 async fn again_later(buckets: &CopiedBuckets, error: &Error) {
-    warn!(view = %buckets.live.name, %error, "a bucket of a snapshot could not be copied; it is tried again");
+    warn!(view = %buckets.live.name, %error, "a bucket of a snapshot could not be copied; trying again");
     tokio::time::sleep(AFTER_A_FAILURE).await;
 }
 

@@ -111,7 +111,7 @@ impl CopiedBuckets {
         let task = tokio::spawn(async move {
             let slot = &self.slots[number as usize];
             let loaded = tokio::select! {
-                () = self.given_up.cancelled() => Err(Error::unavailable("the copy of a snapshot was given up: try again")),
+                () = self.given_up.cancelled() => Err(Error::unavailable("the copy of a snapshot was abandoned: try again")),
                 loaded = self.load(slot) => loaded,
             };
             let outcome = loaded.map(|run| slot.run.set(Arc::new(run))).map_err(|error| Arc::new(self.noted(error)));

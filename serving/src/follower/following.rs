@@ -36,7 +36,7 @@ impl Follower {
                 wait = wait.max(AFTER_A_FAILURE);
                 match error.kind() {
                     ErrorKind::Unavailable => warn!(%error, "the catalog or the storage did not answer; serving what is loaded"),
-                    _ => warn!(%error, "a catalog state could not be loaded; serving the one before"),
+                    _ => warn!(%error, "a catalog state could not be loaded; serving the previous one"),
                 }
             }
         }

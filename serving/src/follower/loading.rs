@@ -30,7 +30,9 @@ impl Follower {
         if let Some(before) = &before
             && !state.vector().covers(&before.vector)
         {
-            return Err(Error::corrupt("the catalog's vector went back").with("before", &before.vector).with("after", state.vector()));
+            return Err(Error::corrupt("the catalog's vector moved backwards")
+                .with("before", &before.vector)
+                .with("after", state.vector()));
         }
         let registry = match &before {
             Some(before) if !before.registry.is_stale(&state) => before.registry.clone(),

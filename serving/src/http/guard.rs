@@ -18,7 +18,7 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
     let response = if is_from_another_site(&request) {
-        let detail = "a page of another site sent this: only pages of this server, and programs, may write";
+        let detail = "the request came from a page of another site: only pages of this server and programs may write";
         Problem::plain(StatusCode::FORBIDDEN, detail).into_response()
     } else {
         answered(&path, request, next).await
@@ -33,11 +33,11 @@ async fn answered(path: &str, request: Request, next: Next) -> Response {
     match tokio::time::timeout(TIME_LIMIT, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
         Ok(Ok(response)) => response,
         Ok(Err(_panic)) => {
-            tracing::error!(path, "a request ended in a panic");
-            Problem::plain(StatusCode::INTERNAL_SERVER_ERROR, "a defect: the server's log has more").into_response()
+            tracing::error!(path, "a request panicked");
+            Problem::plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error: see the server's log").into_response()
         }
         Err(_) => {
-            let detail = format!("not answered within {} s: ask for less, or try again", TIME_LIMIT.as_secs());
+            let detail = format!("not answered within {} s: request less, or try again", TIME_LIMIT.as_secs());
             Problem::plain(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
         }
     }

@@ -86,7 +86,7 @@ impl<T: serde::Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.0) {
             Ok(body) => json_bytes(body),
-            Err(error) => Problem::from(Error::internal("an answer did not become JSON").caused_by(error)).into_response(),
+            Err(error) => Problem::from(Error::internal("an answer could not be written as JSON").caused_by(error)).into_response(),
         }
     }
 }

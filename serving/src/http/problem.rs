@@ -34,7 +34,7 @@ pub(super) async fn no_such_method(path: Option<MatchedPath>) -> Problem {
     let path = path.as_ref().map_or("", MatchedPath::as_str);
     let is_posted_to = ["/rows", "/runs", "/events", "/sql"].iter().any(|end| path.ends_with(end));
     let expected = if is_posted_to { "POST" } else { "GET" };
-    Problem::plain(StatusCode::METHOD_NOT_ALLOWED, format!("the path does not answer this method: expected {expected}"))
+    Problem::plain(StatusCode::METHOD_NOT_ALLOWED, format!("the path does not support this method: expected {expected}"))
 }
 
 /// Places are numbers, all else is text.

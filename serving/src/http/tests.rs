@@ -166,7 +166,10 @@ async fn paths_say_in_which_columns_they_count_and_are_asked_for_by_one() {
         assert_eq!((status, detail), (400, expected));
     }
     let (status, detail) = row("&_of=linked").await.problem();
-    assert!(status == 400 && detail.contains("paths that count in \"linked\" are asked for, and not how many"), "{status} {detail}");
+    assert!(
+        status == 400 && detail.contains("paths that count in \"linked\" are requested without a number of paths"),
+        "{status} {detail}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -111,8 +111,7 @@ fn key_of(query: &str) -> Result<AskedRow> {
         match &*name {
             "_as_of" => asked.as_of = Some(parse_as_of(&with_zones_plus(&value))?),
             "_paths" => {
-                let wrong =
-                    |_| Error::input(format!("_paths is \"{value}\": expected a whole number, how many paths are told at the most"));
+                let wrong = |_| Error::input(format!("_paths is \"{value}\": expected a whole number, the most paths to return"));
                 asked.paths.most = value.parse().map_err(wrong)?;
             }
             "_of" => asked.paths.of = Some(value.into_owned()),

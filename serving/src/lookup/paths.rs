@@ -24,9 +24,9 @@ impl AskedPaths {
     pub(super) fn check(&self, view: &LiveView, keys: usize) -> Result<()> {
         match (self.most, &self.of) {
             (0, None) => Ok(()),
-            (0, Some(column)) => {
-                Err(Error::input(format!("paths that count in \"{column}\" are asked for, and not how many: expected at least one path")))
-            }
+            (0, Some(column)) => Err(Error::input(format!(
+                "paths that count in \"{column}\" are requested without a number of paths: expected at least one path"
+            ))),
             _ if !answerer(view).follows_links() => {
                 Err(Error::input(format!("the view \"{}\" has no JOIN, so that no paths link its keys: expected no paths", view.name)))
             }

@@ -44,7 +44,7 @@ pub fn parse_as_of(text: &str) -> Result<Micros> {
 /// Refuses what the text hid: EXPLAIN of a statement that writes, say.
 pub(super) fn allow(plan: &LogicalPlan) -> Result<()> {
     let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    options.verify_plan(plan).map_err(|error| Error::input(format!("only queries are answered here: {}", Error::from(error).message())))
+    options.verify_plan(plan).map_err(|error| Error::input(format!("only queries are supported here: {}", Error::from(error).message())))
 }
 
 fn set_as_of(statement: &Statement) -> Result<Option<Micros>> {
@@ -83,6 +83,6 @@ fn checked(statement: Statement) -> Result<Statement> {
     let text = statement.to_string();
     let found = text.split_whitespace().next().unwrap_or_default();
     Err(Error::input(format!(
-        "{found} is not answered here: expected SELECT or EXPLAIN (events go in through the log, definitions through apply)"
+        "{found} is not supported here: expected SELECT or EXPLAIN (events go in through the log, definitions through apply)"
     )))
 }

@@ -168,7 +168,7 @@ async fn ends(log: &dyn Log, registry: &Registry) -> BTreeMap<PartitionId, Offse
     for (stream, bounds) in registry.streams.keys().zip(answers) {
         match bounds {
             Ok(bounds) => ends.extend(bounds.into_iter().map(|bounds| (PartitionId::new(stream.clone(), bounds.partition), bounds.end))),
-            Err(error) => warn!(%stream, %error, "the log does not tell where a stream ends; it is answered without"),
+            Err(error) => warn!(%stream, %error, "the log does not return the end of a stream; answering without it"),
         }
     }
     ends

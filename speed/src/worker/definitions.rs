@@ -23,7 +23,7 @@ impl Worker<'_> {
             Ok(Some(state)) => state,
             Ok(None) => return Ok(false),
             Err(error) if error.kind() == ErrorKind::Unavailable => {
-                warn!(%error, "the catalog did not answer; definitions stay as they are");
+                warn!(%error, "the catalog did not answer; keeping the current definitions");
                 return Ok(false);
             }
             Err(error) => return Err(error),

@@ -92,7 +92,8 @@ impl Worker<'_> {
 
     async fn take_over(&mut self, source: &TopicPartition, state: &CatalogState, facts: &Facts) -> Result<Offset> {
         let stream = self.stream_of(source);
-        let (stream, id) = stream.ok_or_else(|| Error::internal("a partition of no stream was assigned").with("partition", source))?;
+        let (stream, id) =
+            stream.ok_or_else(|| Error::internal("a partition that belongs to no stream was assigned").with("partition", source))?;
         let (definition, version) = (stream.definition.clone(), stream.version);
         let unknown = || Error::unavailable("the log does not know an assigned partition yet").with("partition", source);
         let (identity, bounds) = facts.of(source).ok_or_else(unknown)?;

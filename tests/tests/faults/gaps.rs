@@ -92,7 +92,7 @@ async fn a_topic_made_anew_is_refused_whatever_is_accepted() {
         .await;
     lab.append("s", 1, events("b", 30)).await.unwrap();
     for accept_gap in [false, true] {
-        names(&read(&lab, accept_gap).await.unwrap_err(), &["made anew", "0..30", "new name"]);
+        names(&read(&lab, accept_gap).await.unwrap_err(), &["recreated", "0..30", "new name"]);
     }
     assert_eq!(committed(&lab).await, 10);
 }
@@ -107,7 +107,7 @@ async fn a_shortened_topic_is_refused_also_when_it_grew_past_the_committed_offse
     }
     lab.append("s", 1, events("b", 30)).await.unwrap();
     for accept_gap in [false, true] {
-        names(&read(&lab, accept_gap).await.unwrap_err(), &["another record", "offset: 9", "new name"]);
+        names(&read(&lab, accept_gap).await.unwrap_err(), &["not the one that was committed", "offset: 9", "new name"]);
     }
     assert_eq!(committed(&lab).await, 10);
     let node = lab.node(ServingClock::Event, None).await.unwrap();

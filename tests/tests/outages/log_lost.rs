@@ -118,5 +118,5 @@ async fn a_topic_made_anew_that_grew_past_the_committed_offset_is_refused_by_its
     let end = feed(&read.engines, read.events, read.events + 300).await;
     assert!(end > read.events);
     let last = format!("offset: {}", read.events - 1);
-    read.is_refused(&["another record at the last committed offset", &last, "new name"]).await;
+    read.is_refused(&["record at the last committed offset is not the one", &last, "new name"]).await;
 }

@@ -42,7 +42,7 @@ impl Corrections {
                     Some(format!("found the source \"{}\", expected \"{}\", the topic of {}", found.source, stream.topic, stream.name))
                 }
                 Ok(found) => {
-                    seen.insert((found.partition, found.offset), number).map(|first| format!("it is the dead letter of line {first} again"))
+                    seen.insert((found.partition, found.offset), number).map(|first| format!("it repeats the dead letter of line {first}"))
                 }
             };
             wrong.extend(problem.map(|problem| format!("{}:{number}: {problem}", path.display())));
@@ -54,7 +54,7 @@ impl Corrections {
             return Err(Error::input(format!("the corrected file cannot be replayed; nothing was sent:\n  {}", wrong.join("\n  "))));
         }
         if seen.is_empty() {
-            return Err(in_file(Error::input("the corrected file holds no line"), path));
+            return Err(in_file(Error::input("the corrected file has no lines"), path));
         }
         Ok(Self { path: path.to_owned(), places: seen.into_keys().collect() })
     }

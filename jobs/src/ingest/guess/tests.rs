@@ -179,11 +179,11 @@ fn a_time_in_another_form_is_named_with_what_to_do() {
     assert!(csv("date", "46348.4375").contains("\"date\", which holds \"46348.4375\": like a day of a spreadsheet"));
     assert!(csv("when", "22/Nov/2026:10:00:00 +0000").contains("like the time of a web server's log"));
     assert!(csv("day", "20261122").contains("like a date without hyphens"));
-    assert!(csv("zeit", "gestern").contains("\"zeit\", which holds \"gestern\": no form that is known"));
+    assert!(csv("zeit", "gestern").contains("\"zeit\", which holds \"gestern\": no known format"));
     assert!(csv("t", "1795341600").contains("\"t\", which holds \"1795341600\": like seconds since 1970"));
     let (likeliest, help) = refused("p.jsonl", "{\"user\":\"u1\",\"made\":\"2026-11-20T10:00:00\"}\n");
     assert_eq!(likeliest, "\"made\", which holds \"2026-11-20T10:00:00\": a time without a zone, which only CSV may have (as UTC)");
-    assert_eq!(help, "add the zone before: `jq -c '.made += \"Z\"' FILE` where it is UTC");
+    assert_eq!(help, "add the zone first: `jq -c '.made += \"Z\"' FILE` where it is UTC");
     assert_eq!(refused("p.csv", "name,n\na,1\n"), (String::new(), "add a column with the time of each record".into()));
 }
 

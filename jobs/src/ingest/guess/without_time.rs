@@ -39,7 +39,7 @@ pub(super) fn refusal(path: &Path, shape: Shape, columns: Vec<Guess>) -> Result<
         if let Some(wrong) = wrong {
             return Ok(Error::input(format!("the column \"{}\" looks like the event time, and one record has none: {wrong}", guess.name))
                 .with("line", record.number)
-                .with("help", "correct or remove the record; `ingest` leaves such records out and tells their lines"));
+                .with("help", "correct or remove the record; `ingest` leaves such records out and reports their lines"));
         }
     }
     Ok(none)
@@ -56,7 +56,7 @@ fn no_time(columns: &[Guess]) -> Error {
     let (error, help) = match likeliest {
         Some((1..=u8::MAX, column)) => {
             let value: String = column.first.iter().flat_map(|first| first.chars()).take(40).collect();
-            let looks = looks(column).unwrap_or(Looks { like: "no form that is known", help: REWRITE.to_owned() });
+            let looks = looks(column).unwrap_or(Looks { like: "no known format", help: REWRITE.to_owned() });
             (error.with("likeliest", format!("\"{}\", which holds \"{value}\": {}", column.path.join("."), looks.like)), looks.help)
         }
         _ => (error, "add a column with the time of each record".to_owned()),
@@ -95,7 +95,7 @@ fn looks(column: &Guess) -> Option<Looks> {
         };
     }
     if parse_timestamp(first) == Err(TimeError::NoZone) {
-        let with_zone = format!("add the zone before: `jq -c '.{} += \"Z\"' FILE` where it is UTC", column.path.join("."));
+        let with_zone = format!("add the zone first: `jq -c '.{} += \"Z\"' FILE` where it is UTC", column.path.join("."));
         return found("a time without a zone, which only CSV may have (as UTC)", &with_zone);
     }
     let outline = outline(first);

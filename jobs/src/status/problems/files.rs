@@ -25,24 +25,24 @@ fn damaged(DamageRecord { path, error, found_by, .. }: &DamageRecord) -> Problem
     let is_joined = matches!(path.parse(), Ok(ObjectName::Joined { .. }));
     let (effect, next_step) = match path.split('/').next().unwrap_or_default() {
         "snapshots" if is_joined => (
-            "`__batch` of its view fails; the view's own answers are made from edges, and stay as they are",
-            "none while a scheduler runs: it runs the view at once; else `basestream repair`",
+            "queries of its view's `__batch` fail; the view's own answers are computed from edges and are not affected",
+            "none while a scheduler runs: it runs the view immediately; otherwise run `basestream repair`",
         ),
         "states" => (
-            "none on answers: its states are computed from the archive",
-            "none while a scheduler runs: it makes the file again from the archive; else `basestream repair`",
+            "answers are not affected: its states are computed from the archive",
+            "none while a scheduler runs: it rebuilds the file from the archive; otherwise run `basestream repair`",
         ),
         "snapshots" => (
-            "answers stay right and become slower (`degraded`): they are made from the snapshot before, or from all checkpoints",
-            "none while a scheduler runs: it runs the view at once; else `basestream repair`",
+            "answers stay correct but become slower (`degraded`): they are computed from the previous snapshot or from all checkpoints",
+            "none while a scheduler runs: it runs the view immediately; otherwise run `basestream repair`",
         ),
         "dead-letters" => (
-            "none on answers; its dead letters cannot be listed, exported or replayed",
-            "`basestream repair` makes it again from the log, as far back as the log goes",
+            "answers are not affected; its dead letters cannot be listed, exported or replayed",
+            "run `basestream repair`: it rebuilds the file from the log, as far back as the log goes",
         ),
         _ => (
-            "it is not merged: what needs it fails and says so (batch runs, verify, `as_of` in the past); snapshots made before hold its events",
-            "`basestream repair` makes it again from the log, as far back as the log goes",
+            "its events are not merged: batch runs, verify and `as_of` in the past report an error where they need the file; earlier snapshots hold its events",
+            "run `basestream repair`: it rebuilds the file from the log, as far back as the log goes",
         ),
     };
     Problem {
@@ -62,10 +62,10 @@ fn undeleted(facts: &Facts) -> Option<Problem> {
     (count > 0 && age > UNDELETED_US).then(|| Problem {
         fault: Fault::FilesUndeleted,
         severity: Severity::Warning,
-        what: format!("{count} files are marked for deletion and still there, the oldest for {age_text}"),
+        what: format!("{count} files are marked for deletion but not deleted, the oldest for {age_text}"),
         cause: "no scheduler runs (the collector is part of it), or the object storage refuses to delete".into(),
-        effect: "answers are not touched; the storage grows".into(),
-        next_step: "start `basestream scheduler` or `basestream up`; if one runs, its log says \"collection failed\" and why".into(),
+        effect: "answers are not affected; the storage grows".into(),
+        next_step: "start `basestream scheduler` or `basestream up`; if one runs, look for \"collection failed\" in its log".into(),
     })
 }
 
@@ -81,13 +81,13 @@ fn old_pins(facts: &Facts) -> Vec<Problem> {
         fault: Fault::PinOld,
         severity: Severity::Warning,
         what: format!(
-            "the node {} stands on snapshots that were replaced {} ago ({partition}: {pinned}, published {needed})",
+            "the node {} uses snapshots that were replaced {} ago ({partition}: {pinned}, published {needed})",
             lease.owner,
             for_time(age)
         ),
         cause: "it cannot load the newer snapshots, or it hangs".into(),
-        effect: "its answers are right and slower; files that only it needs are not deleted".into(),
-        next_step: "read its log (\"a view could not be loaded\"), and restart it".into(),
+        effect: "its answers are correct but slower; files that only it needs are not deleted".into(),
+        next_step: "look for \"a view could not be loaded\" in its log, and restart it".into(),
     };
     behind.map(problem).collect()
 }

@@ -41,8 +41,8 @@ pub(super) fn bounds<'f>(facts: &'f Facts, id: &PartitionId) -> Option<&'f Parti
 }
 
 const REFUSED: &str =
-    "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector";
-const ACCEPT: &str = "`basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on";
+    "the speed layer refuses the partition and exits; its records are not counted, and answers stay at the committed vector";
+const ACCEPT: &str = "`basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and continues";
 
 fn expired(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
     let PartitionRecord { id, next_offset, .. } = known;
@@ -51,7 +51,7 @@ fn expired(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
         fault: Fault::LogExpired,
         severity: Severity::Error,
         what: format!("{id}: the log expired past the committed offset: {lost} records, offsets {next_offset}..{}, are gone", bounds.begin),
-        cause: "the log's retention is shorter than the time nobody read it".into(),
+        cause: "the log's retention is shorter than the time during which no worker read it".into(),
         effect: REFUSED.into(),
         next_step: format!("if another system still has these records, keep them for `basestream ingest`; then {ACCEPT}"),
     }
@@ -62,10 +62,10 @@ fn shortened(known: &PartitionRecord, bounds: &PartitionBounds) -> Problem {
     Problem {
         fault: Fault::LogShortened,
         severity: Severity::Error,
-        what: format!("{id}: the log ends at {} and {next_offset} is committed: it is shorter than the catalog", bounds.end),
-        cause: "the log lost records that were counted: a topic made anew, an old backup, or a broker that lost its disk".into(),
+        what: format!("{id}: the log ends at {}, but offset {next_offset} is committed: the log is shorter than the catalog expects", bounds.end),
+        cause: "the log lost records that were counted: the topic was recreated, an old backup was restored, or a broker lost its disk".into(),
         effect: REFUSED.into(),
-        next_step: "bring the whole log back; if that cannot be, define the stream under a new name on the topic: the archive still holds what was counted".into(),
+        next_step: "restore the whole log; if that is not possible, define the stream under a new name on the topic: the archive still holds what was counted".into(),
     }
 }
 
@@ -74,11 +74,11 @@ fn recreated(known: &PartitionRecord, identity: &str) -> Problem {
     Problem {
         fault: Fault::LogRecreated,
         severity: Severity::Error,
-        what: format!("{id}: the log is another one than the catalog's: found {identity}, expected {log_identity}"),
-        cause: "the topic was deleted and made anew, or log.url names another log".into(),
+        what: format!("{id}: the log is not the one that the catalog knows: found {identity}, expected {log_identity}"),
+        cause: "the topic was deleted and recreated, or log.url points to another log".into(),
         effect: format!("{REFUSED} (offset {next_offset})"),
         next_step: format!(
-            "correct log.url; if the former log is gone for good, define the stream under a new name on the topic, or, where all its offsets are at or after the committed one, {ACCEPT}"
+            "correct log.url; if the old log is lost, define the stream under a new name on the topic; if all offsets of the new log are at or after the committed one, {ACCEPT}"
         ),
     }
 }
@@ -99,8 +99,8 @@ fn gaps(facts: &Facts) -> Vec<Problem> {
             severity: Severity::Notice,
             what: format!("{stream}: {lost} offsets are recorded as lost ({}{more})", places.join(", ")),
             cause: format!("{}, at {}", newest.reason, format_timestamp(newest.accepted_at)),
-            effect: "answers leave these records out, and the ledger says so".into(),
-            next_step: format!("none; records that another system has can be sent again with `basestream ingest {stream} FILE`"),
+            effect: "answers do not include these records, and the ledger shows the gap".into(),
+            next_step: format!("none; if another system still has the records, send them again with `basestream ingest {stream} FILE`"),
         })
     };
     of_stream.into_iter().filter_map(problem).collect()
@@ -116,9 +116,9 @@ fn absent(facts: &Facts) -> Vec<Problem> {
         fault: Fault::OffsetsAbsent,
         severity: Severity::Error,
         what: format!("{id}: {absent} offsets of the embedded log delivered no record"),
-        cause: "a defect, or a log file that was changed by hand: this log has a record at every offset".into(),
+        cause: "a defect, or the log file was modified by hand: the embedded log has a record at every offset".into(),
         effect: "records may be missing from every answer".into(),
-        next_step: "keep log.db as it is, and compare: `basestream verify VIEW --log` names what is missing; then report it".into(),
+        next_step: "keep log.db unchanged; list what is missing with `basestream verify VIEW --log`, and report it".into(),
     };
     of_partition.into_iter().map(problem).collect()
 }

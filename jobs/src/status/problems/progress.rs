@@ -95,23 +95,23 @@ fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move
     let moved_at = partitions.iter().map(|p| p.moved_at).max().unwrap_or_default();
     let newest = partitions.iter().filter_map(|p| p.last).max_by_key(|checkpoint| checkpoint.committed_at);
     let worker = newest.map(|checkpoint| checkpoint.worker.as_str());
-    let last = newest.map_or("it was never read".to_owned(), |CheckpointRecord { worker, committed_at, .. }| {
-        format!("the last checkpoint is of {} by the worker {worker}", format_timestamp(*committed_at))
+    let last = newest.map_or("no worker has read it yet".to_owned(), |CheckpointRecord { worker, committed_at, .. }| {
+        format!("the last checkpoint was committed at {} by worker {worker}", format_timestamp(*committed_at))
     });
     let cause = match others_move {
-        true => format!("nobody owns them, or their worker hangs; other partitions of the stream move ({last})"),
-        false => format!("no worker of the speed layer runs, or it cannot commit ({last})"),
+        true => format!("no worker owns them, or their worker hangs; other partitions of the stream advance ({last})"),
+        false => format!("no speed worker runs, or it cannot commit ({last})"),
     };
     Problem {
         fault: Fault::PartitionStuck,
         severity: Severity::Error,
         what: format!(
-            "{stream}: {records} records wait and nothing was committed for {} (partition {}{more})",
+            "{stream}: {records} records are waiting, and nothing was committed for {} (partition {}{more})",
             for_time(facts.now.saturating_sub(moved_at)),
             places.join(", ")
         ),
         cause,
-        effect: "answers leave these records out and grow older; meta.complete_to says how old".into(),
+        effect: "answers do not include these records and become older; meta.complete_to shows how old".into(),
         next_step: match worker {
             Some(worker) => format!(
                 "start `basestream speed` or `basestream up`; if {worker} still runs, read its log and restart it: its partitions are taken over"
@@ -126,16 +126,16 @@ fn behind(facts: &Facts, lagging: &Lagging<'_>) -> Problem {
         fault: Fault::PartitionBehind,
         severity: Severity::Warning,
         what: format!(
-            "{}: {} records wait; what is committed is complete to {}",
+            "{}: {} records are waiting; what is committed is complete to {}",
             lagging.id,
             lagging.lag,
             format_timestamp(lagging.complete_to)
         ),
         cause: format!(
-            "records come faster than they are read, or a backlog of {} is being read",
+            "records arrive faster than they are read, or a backlog of {} is being read",
             for_time(facts.now.saturating_sub(lagging.complete_to))
         ),
-        effect: "answers are right and old; meta.complete_to says how old".into(),
+        effect: "answers are correct but old; meta.complete_to shows how old".into(),
         next_step: "wait while the lag shrinks; if it grows, start more `basestream speed` workers, up to the number of partitions".into(),
     }
 }

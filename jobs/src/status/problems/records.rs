@@ -39,8 +39,8 @@ fn dead_letters(facts: &Facts) -> Vec<Problem> {
                 for_time(RECENT_US),
                 share * 100.0
             ),
-            cause: reason.map_or("see the list".to_owned(), |reason| format!("most often like this: {reason}")),
-            effect: "these records are in no answer; they are kept as they came".into(),
+            cause: reason.map_or("see the list".to_owned(), |reason| format!("most frequent reason: {reason}")),
+            effect: "no answer includes these records; they are kept unchanged".into(),
             next_step: format!(
                 "`basestream dead-letters list {stream}`; correct the producer or the stream's definition, then `basestream dead-letters replay {stream}`"
             ),
@@ -55,10 +55,10 @@ fn unfinished_replays(facts: &Facts) -> Vec<Problem> {
     let problem = |stream: &str| Problem {
         fault: Fault::ReplayUnfinished,
         severity: Severity::Warning,
-        what: format!("{stream}: a replay of dead letters ended in the middle"),
+        what: format!("{stream}: a replay of dead letters stopped before it finished"),
         cause: "its process was killed, or the log or the catalog did not answer".into(),
-        effect: "some of the dead letters may be in the log again and not be marked as replayed".into(),
-        next_step: format!("`basestream dead-letters replay {stream}` again: it finds what was sent, and sends nothing twice"),
+        effect: "some dead letters may be in the log again without being marked as replayed".into(),
+        next_step: format!("run `basestream dead-letters replay {stream}` again: it detects what was sent and sends nothing twice"),
     };
     streams.map(problem).collect()
 }

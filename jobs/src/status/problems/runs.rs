@@ -29,14 +29,14 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
 }
 
 fn dead(facts: &Facts, run: &RunRecord) -> Problem {
-    let began = run.started_at.map_or(String::new(), |at| format!(", begun {} ago", for_time(facts.now.saturating_sub(at))));
+    let began = run.started_at.map_or(String::new(), |at| format!(", started {} ago", for_time(facts.now.saturating_sub(at))));
     Problem {
         fault: Fault::RunAbandoned,
         severity: Severity::Warning,
-        what: format!("{}: the run {} is under way and nobody holds its lease{began}", run.view, run.id),
-        cause: "the process that ran it was killed or lost the catalog".into(),
-        effect: "the view keeps its former snapshot; the dead run's cut keeps files from being collected".into(),
-        next_step: "a scheduler closes it as failed and tries again: `basestream scheduler` or `basestream up` must run".into(),
+        what: format!("{}: the run {} is marked as running, but no process holds its lease{began}", run.view, run.id),
+        cause: "the process that ran it was killed or lost its connection to the catalog".into(),
+        effect: "the view keeps its previous snapshot; the dead run's cut prevents files from being collected".into(),
+        next_step: "start `basestream scheduler` or `basestream up`: the scheduler marks the run as failed and tries again".into(),
     }
 }
 
@@ -51,10 +51,10 @@ fn failed(facts: &Facts, run: &RunRecord) -> Problem {
     let snapshot = facts.state.snapshot(&run.view, run.version);
     let effect = match snapshot {
         Some(snapshot) => format!(
-            "answers stay right and become slower: they add every checkpoint since the snapshot of {}",
+            "answers stay correct but become slower: they merge every checkpoint since the snapshot of {}",
             format_timestamp(snapshot.published_at)
         ),
-        None => "this version has no snapshot: answers add every checkpoint, or the version before is served".into(),
+        None => "this version has no snapshot: answers merge every checkpoint, or the previous version is served".into(),
     };
     Problem {
         fault: Fault::RunFailing,
@@ -63,7 +63,7 @@ fn failed(facts: &Facts, run: &RunRecord) -> Problem {
         cause: run.error.clone().unwrap_or_else(|| "no error was recorded".into()),
         effect,
         next_step: format!(
-            "correct what the cause names (more batch.memory_limit, a damaged file, the view's SQL), then `basestream batch run {}`",
+            "fix the cause (raise batch.memory_limit, repair a damaged file, correct the view's SQL), then run `basestream batch run {}`",
             run.view
         ),
     }
@@ -84,14 +84,14 @@ fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
         found.push(Problem {
             fault: Fault::RunOverdue,
             severity: Severity::Warning,
-            what: format!("{}: a run was due at {} and has not begun ({})", due.view, format_timestamp(since), due.reason),
+            what: format!("{}: a run was due at {} and has not started ({})", due.view, format_timestamp(since), due.reason),
             cause: match busy {
-                Some(run) => format!("the scheduler runs one view after the other, and {} is under way", run.view),
+                Some(run) => format!("the scheduler runs one view at a time, and {} is running", run.view),
                 None => "no scheduler runs".into(),
             },
-            effect: "answers stay right and become slower: they add every checkpoint since the last snapshot".into(),
+            effect: "answers stay correct but become slower: they merge every checkpoint since the last snapshot".into(),
             next_step: match busy {
-                Some(_) => "wait; if it is always so, run a second `basestream scheduler`, or let views run less often".into(),
+                Some(_) => "wait; if this happens often, start a second `basestream scheduler` or schedule views less often".into(),
                 None => format!("start `basestream scheduler` or `basestream up`, or run it now: `basestream batch run {}`", due.view),
             },
         });
@@ -124,11 +124,11 @@ fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
             what: format!("{}: version {} was applied {} ago and has no snapshot", view.name, view.version, for_time(age)),
             cause: match newest.and_then(|run| run.error.clone()) {
                 Some(error) => format!("its run failed: {error}"),
-                None => "no run of it was made: no scheduler runs".into(),
+                None => "it was never run: no scheduler runs".into(),
             },
             effect: match served {
                 Some(served) => format!("version {} is served until then", served.version),
-                None => "answers add every checkpoint until then".into(),
+                None => "answers merge every checkpoint until then".into(),
             },
             next_step: format!("start `basestream scheduler` or `basestream up`, or build it now: `basestream batch run {}`", view.name),
         });
@@ -140,15 +140,15 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
     let mut found = Vec::new();
     for view in &registry.views {
         let Some(stamp) = facts.stamps.get(&(view.name.clone(), view.version)) else { continue };
-        let next_step = format!("`basestream batch run {}` makes a snapshot of this release", view.name);
+        let next_step = format!("run `basestream batch run {}`: it writes a snapshot in the format of this release", view.name);
         match stamp {
             Ok(stamp) if *stamp == view.plan.stamp => {}
             Ok(stamp) => found.push(Problem {
                 fault: Fault::StatesOfAnotherFormat,
                 severity: Severity::Warning,
-                what: format!("{}: the published snapshot's states are of another format than this release keeps", view.name),
-                cause: format!("another release made it: found {stamp}, expected {}", view.plan.stamp),
-                effect: "the snapshot is not used: answers are computed from the archive, right and slow, and say `degraded`".into(),
+                what: format!("{}: the published snapshot's states have another format than this release writes", view.name),
+                cause: format!("another release wrote it: found {stamp}, expected {}", view.plan.stamp),
+                effect: "the snapshot is not used: answers are computed from the archive, correct but slow, and are marked `degraded`".into(),
                 next_step,
             }),
             Err(error) => found.push(Problem {
@@ -157,7 +157,7 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
                 what: format!("{}: the manifest of the published snapshot cannot be read", view.name),
                 cause: error.clone(),
                 effect:
-                    "answers stay right and become slower (`degraded`): they are made from the snapshot before, or from all checkpoints"
+                    "answers stay correct but become slower (`degraded`): they are computed from the previous snapshot or from all checkpoints"
                         .into(),
                 next_step,
             }),

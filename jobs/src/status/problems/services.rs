@@ -17,7 +17,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
             severity: Severity::Error,
             what: "the catalog's definitions cannot be planned".into(),
             cause: error.clone(),
-            effect: "no layer can start; nodes that run serve what they have loaded".into(),
+            effect: "no layer can start; running nodes serve what they have loaded".into(),
             next_step: "run `basestream check` with this binary, correct the definition it names, then `basestream apply`".into(),
         });
     }
@@ -29,20 +29,20 @@ fn unreachable(unreachable: &Unreachable) -> Problem {
         Service::Catalog => (
             Fault::CatalogUnreachable,
             "the catalog does not answer",
-            "no checkpoint is committed and no run is published; nodes that run serve what they have loaded; records wait in the log",
-            "bring the catalog's database back, or correct catalog.url; every process goes on by itself",
+            "no checkpoint is committed and no run is published; running nodes serve what they have loaded; records wait in the log",
+            "make the catalog's database available again, or correct catalog.url; every process recovers by itself",
         ),
         Service::Storage => (
             Fault::StorageUnreachable,
             "the object storage does not answer",
             "no checkpoint is committed and no run can read or write; lookups are answered from local copies; records wait in the log",
-            "bring the object storage back, or correct storage.url and its credentials; every process goes on by itself",
+            "make the object storage available again, or correct storage.url and its credentials; every process recovers by itself",
         ),
         Service::Log => (
             Fault::LogUnreachable,
             "the log does not answer",
-            "no record is read and none is taken in; answers stay at the committed vector; how far they are behind is not known",
-            "bring the log back, or correct log.url and log.properties; workers go on by themselves at the committed offsets",
+            "no record is read or accepted; answers stay at the committed vector; their lag is not known",
+            "make the log available again, or correct log.url and log.properties; workers resume by themselves at the committed offsets",
         ),
     };
     Problem {

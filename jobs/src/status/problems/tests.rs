@@ -146,8 +146,8 @@ const CASES: &[Case] = &[
         [
             "the catalog does not answer",
             "no answer from db:5432",
-            "no checkpoint is committed and no run is published; nodes that run serve what they have loaded; records wait in the log",
-            "bring the catalog's database back, or correct catalog.url; every process goes on by itself",
+            "no checkpoint is committed and no run is published; running nodes serve what they have loaded; records wait in the log",
+            "make the catalog's database available again, or correct catalog.url; every process recovers by itself",
         ],
     ),
     (
@@ -158,7 +158,7 @@ const CASES: &[Case] = &[
             "the object storage does not answer",
             "403",
             "no checkpoint is committed and no run can read or write; lookups are answered from local copies; records wait in the log",
-            "bring the object storage back, or correct storage.url and its credentials; every process goes on by itself",
+            "make the object storage available again, or correct storage.url and its credentials; every process recovers by itself",
         ],
     ),
     (
@@ -171,8 +171,8 @@ const CASES: &[Case] = &[
         [
             "the log does not answer",
             "brokers are down",
-            "no record is read and none is taken in; answers stay at the committed vector; how far they are behind is not known",
-            "bring the log back, or correct log.url and log.properties; workers go on by themselves at the committed offsets",
+            "no record is read or accepted; answers stay at the committed vector; their lag is not known",
+            "make the log available again, or correct log.url and log.properties; workers resume by themselves at the committed offsets",
         ],
     ),
     (
@@ -182,7 +182,7 @@ const CASES: &[Case] = &[
         [
             "the catalog's definitions cannot be planned",
             "v: there is no column x",
-            "no layer can start; nodes that run serve what they have loaded",
+            "no layer can start; running nodes serve what they have loaded",
             "run `basestream check` with this binary, correct the definition it names, then `basestream apply`",
         ],
     ),
@@ -192,9 +192,9 @@ const CASES: &[Case] = &[
         |facts| end(facts, 0, 130, 200),
         [
             "pay/0: the log expired past the committed offset: 30 records, offsets 100..130, are gone",
-            "the log's retention is shorter than the time nobody read it",
-            "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector",
-            "if another system still has these records, keep them for `basestream ingest`; then `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on",
+            "the log's retention is shorter than the time during which no worker read it",
+            "the speed layer refuses the partition and exits; its records are not counted, and answers stay at the committed vector",
+            "if another system still has these records, keep them for `basestream ingest`; then `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and continues",
         ],
     ),
     (
@@ -202,10 +202,10 @@ const CASES: &[Case] = &[
         Severity::Error,
         |facts| end(facts, 0, 0, 40),
         [
-            "pay/0: the log ends at 40 and 100 is committed: it is shorter than the catalog",
-            "the log lost records that were counted: a topic made anew, an old backup, or a broker that lost its disk",
-            "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector",
-            "bring the whole log back; if that cannot be, define the stream under a new name on the topic: the archive still holds what was counted",
+            "pay/0: the log ends at 40, but offset 100 is committed: the log is shorter than the catalog expects",
+            "the log lost records that were counted: the topic was recreated, an old backup was restored, or a broker lost its disk",
+            "the speed layer refuses the partition and exits; its records are not counted, and answers stay at the committed vector",
+            "restore the whole log; if that is not possible, define the stream under a new name on the topic: the archive still holds what was counted",
         ],
     ),
     (
@@ -216,10 +216,10 @@ const CASES: &[Case] = &[
             facts.state.partitions.remove(&id(1));
         },
         [
-            "pay/0: the log is another one than the catalog's: found log-2, expected log-1",
-            "the topic was deleted and made anew, or log.url names another log",
-            "the speed layer refuses the partition and ends; its records are not counted, and answers stay at the committed vector (offset 100)",
-            "correct log.url; if the former log is gone for good, define the stream under a new name on the topic, or, where all its offsets are at or after the committed one, `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and goes on",
+            "pay/0: the log is not the one that the catalog knows: found log-2, expected log-1",
+            "the topic was deleted and recreated, or log.url points to another log",
+            "the speed layer refuses the partition and exits; its records are not counted, and answers stay at the committed vector (offset 100)",
+            "correct log.url; if the old log is lost, define the stream under a new name on the topic; if all offsets of the new log are at or after the committed one, `basestream speed --accept-gap` (or `basestream up --accept-gap`) records the loss and continues",
         ],
     ),
     (
@@ -228,9 +228,9 @@ const CASES: &[Case] = &[
         |facts| facts.state.checkpoints[0].ranges[0].absent = 3,
         [
             "pay/0: 3 offsets of the embedded log delivered no record",
-            "a defect, or a log file that was changed by hand: this log has a record at every offset",
+            "a defect, or the log file was modified by hand: the embedded log has a record at every offset",
             "records may be missing from every answer",
-            "keep log.db as it is, and compare: `basestream verify VIEW --log` names what is missing; then report it",
+            "keep log.db unchanged; list what is missing with `basestream verify VIEW --log`, and report it",
         ],
     ),
     (
@@ -240,8 +240,8 @@ const CASES: &[Case] = &[
         [
             "the file archive/pay/1.parquet is damaged or missing",
             "found 3 bytes, expected 900 (found by p-1)",
-            "it is not merged: what needs it fails and says so (batch runs, verify, `as_of` in the past); snapshots made before hold its events",
-            "`basestream repair` makes it again from the log, as far back as the log goes",
+            "its events are not merged: batch runs, verify and `as_of` in the past report an error where they need the file; earlier snapshots hold its events",
+            "run `basestream repair`: it rebuilds the file from the log, as far back as the log goes",
         ],
     ),
     (
@@ -251,8 +251,8 @@ const CASES: &[Case] = &[
         [
             "the file states/1.states is damaged or missing",
             "found 3 bytes, expected 900 (found by p-1)",
-            "none on answers: its states are computed from the archive",
-            "none while a scheduler runs: it makes the file again from the archive; else `basestream repair`",
+            "answers are not affected: its states are computed from the archive",
+            "none while a scheduler runs: it rebuilds the file from the archive; otherwise run `basestream repair`",
         ],
     ),
     (
@@ -262,8 +262,8 @@ const CASES: &[Case] = &[
         [
             "the file snapshots/v/1/r/0.parquet is damaged or missing",
             "found 3 bytes, expected 900 (found by p-1)",
-            "answers stay right and become slower (`degraded`): they are made from the snapshot before, or from all checkpoints",
-            "none while a scheduler runs: it runs the view at once; else `basestream repair`",
+            "answers stay correct but become slower (`degraded`): they are computed from the previous snapshot or from all checkpoints",
+            "none while a scheduler runs: it runs the view immediately; otherwise run `basestream repair`",
         ],
     ),
     (
@@ -273,8 +273,8 @@ const CASES: &[Case] = &[
         [
             "the file snapshots/v/1/00000000-0000-0000-0000-00000000004d/joined/00000.parquet is damaged or missing",
             "found 3 bytes, expected 900 (found by p-1)",
-            "`__batch` of its view fails; the view's own answers are made from edges, and stay as they are",
-            "none while a scheduler runs: it runs the view at once; else `basestream repair`",
+            "queries of its view's `__batch` fail; the view's own answers are computed from edges and are not affected",
+            "none while a scheduler runs: it runs the view immediately; otherwise run `basestream repair`",
         ],
     ),
     (
@@ -286,8 +286,8 @@ const CASES: &[Case] = &[
         [
             "v: the manifest of the published snapshot cannot be read",
             "it is gone",
-            "answers stay right and become slower (`degraded`): they are made from the snapshot before, or from all checkpoints",
-            "`basestream batch run v` makes a snapshot of this release",
+            "answers stay correct but become slower (`degraded`): they are computed from the previous snapshot or from all checkpoints",
+            "run `basestream batch run v`: it writes a snapshot in the format of this release",
         ],
     ),
     (
@@ -298,9 +298,9 @@ const CASES: &[Case] = &[
             end(facts, 0, 0, 140);
         },
         [
-            "pay: 40 records wait and nothing was committed for 10 min (partition 0 at 100)",
-            "nobody owns them, or their worker hangs; other partitions of the stream move (the last checkpoint is of 2026-01-02T05:50:00Z by the worker w1)",
-            "answers leave these records out and grow older; meta.complete_to says how old",
+            "pay: 40 records are waiting, and nothing was committed for 10 min (partition 0 at 100)",
+            "no worker owns them, or their worker hangs; other partitions of the stream advance (the last checkpoint was committed at 2026-01-02T05:50:00Z by worker w1)",
+            "answers do not include these records and become older; meta.complete_to shows how old",
             "start `basestream speed` or `basestream up`; if w1 still runs, read its log and restart it: its partitions are taken over",
         ],
     ),
@@ -313,9 +313,9 @@ const CASES: &[Case] = &[
             facts.state.snapshots.clear();
         },
         [
-            "pay: 200 records wait and nothing was committed for 3 h (partition 0 at 0, 1 at 0)",
-            "no worker of the speed layer runs, or it cannot commit (it was never read)",
-            "answers leave these records out and grow older; meta.complete_to says how old",
+            "pay: 200 records are waiting, and nothing was committed for 3 h (partition 0 at 0, 1 at 0)",
+            "no speed worker runs, or it cannot commit (no worker has read it yet)",
+            "answers do not include these records and become older; meta.complete_to shows how old",
             "start `basestream speed` or `basestream up`",
         ],
     ),
@@ -327,9 +327,9 @@ const CASES: &[Case] = &[
             end(facts, 0, 0, 9_100);
         },
         [
-            "pay/0: 9000 records wait; what is committed is complete to 2026-01-02T04:00:00Z",
-            "records come faster than they are read, or a backlog of 2 h is being read",
-            "answers are right and old; meta.complete_to says how old",
+            "pay/0: 9000 records are waiting; what is committed is complete to 2026-01-02T04:00:00Z",
+            "records arrive faster than they are read, or a backlog of 2 h is being read",
+            "answers are correct but old; meta.complete_to shows how old",
             "wait while the lag shrinks; if it grows, start more `basestream speed` workers, up to the number of partitions",
         ],
     ),
@@ -341,10 +341,10 @@ const CASES: &[Case] = &[
             facts.state.leases.push(lease("run/v", NOW - 1, "pay/0:1"));
         },
         [
-            "v: the run 00000000-0000-0000-0000-000000000000 is under way and nobody holds its lease, begun 60 min ago",
-            "the process that ran it was killed or lost the catalog",
-            "the view keeps its former snapshot; the dead run's cut keeps files from being collected",
-            "a scheduler closes it as failed and tries again: `basestream scheduler` or `basestream up` must run",
+            "v: the run 00000000-0000-0000-0000-000000000000 is marked as running, but no process holds its lease, started 60 min ago",
+            "the process that ran it was killed or lost its connection to the catalog",
+            "the view keeps its previous snapshot; the dead run's cut prevents files from being collected",
+            "start `basestream scheduler` or `basestream up`: the scheduler marks the run as failed and tries again",
         ],
     ),
     (
@@ -354,8 +354,8 @@ const CASES: &[Case] = &[
         [
             "v (version 1): the batch run failed 3 times in a row",
             "the memory limit was reached",
-            "answers stay right and become slower: they add every checkpoint since the snapshot of 2026-01-02T05:00:00Z",
-            "correct what the cause names (more batch.memory_limit, a damaged file, the view's SQL), then `basestream batch run v`",
+            "answers stay correct but become slower: they merge every checkpoint since the snapshot of 2026-01-02T05:00:00Z",
+            "fix the cause (raise batch.memory_limit, repair a damaged file, correct the view's SQL), then run `basestream batch run v`",
         ],
     ),
     (
@@ -363,9 +363,9 @@ const CASES: &[Case] = &[
         Severity::Warning,
         |facts| facts.state.runs[0].started_at = Some(NOW - 26 * HOUR),
         [
-            "v: a run was due at 2026-01-02T00:00:00Z and has not begun (its schedule)",
+            "v: a run was due at 2026-01-02T00:00:00Z and has not started (its schedule)",
             "no scheduler runs",
-            "answers stay right and become slower: they add every checkpoint since the last snapshot",
+            "answers stay correct but become slower: they merge every checkpoint since the last snapshot",
             "start `basestream scheduler` or `basestream up`, or run it now: `basestream batch run v`",
         ],
     ),
@@ -400,10 +400,10 @@ const CASES: &[Case] = &[
             facts.refused = vec![refused("v"), refused("of_others")];
         },
         [
-            "v (version 1) is not answered",
+            "the view v (version 1) cannot be queried",
             "Divide by zero error",
-            "every question about it is refused; other views are answered, and its events are archived",
-            "make its expressions total (`nullif`, `CASE`, `try_cast`) and `basestream apply`; a damaged file: `basestream repair`",
+            "every query of it fails; other views are served, and its events are archived",
+            "make its expressions total (`nullif`, `CASE`, `try_cast`) and run `basestream apply`; if a file is damaged, run `basestream repair`",
         ],
     ),
     (
@@ -417,10 +417,10 @@ const CASES: &[Case] = &[
             facts.stamps.insert(("v".into(), 1), Ok("count@1".into()));
         },
         [
-            "v: the published snapshot's states are of another format than this release keeps",
-            "another release made it: found count@1, expected count@2",
-            "the snapshot is not used: answers are computed from the archive, right and slow, and say `degraded`",
-            "`basestream batch run v` makes a snapshot of this release",
+            "v: the published snapshot's states have another format than this release writes",
+            "another release wrote it: found count@1, expected count@2",
+            "the snapshot is not used: answers are computed from the archive, correct but slow, and are marked `degraded`",
+            "run `basestream batch run v`: it writes a snapshot in the format of this release",
         ],
     ),
     (
@@ -434,8 +434,8 @@ const CASES: &[Case] = &[
         },
         [
             "pay: 5 of the 200 records of the last 60 min became dead letters (2.50 %)",
-            "most often like this: column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL",
-            "these records are in no answer; they are kept as they came",
+            "most frequent reason: column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL",
+            "no answer includes these records; they are kept unchanged",
             "`basestream dead-letters list pay`; correct the producer or the stream's definition, then `basestream dead-letters replay pay`",
         ],
     ),
@@ -444,10 +444,10 @@ const CASES: &[Case] = &[
         Severity::Warning,
         |facts| facts.state.leases.push(lease("replay/pay", NOW - MINUTE, "pay/0:7")),
         [
-            "pay: a replay of dead letters ended in the middle",
+            "pay: a replay of dead letters stopped before it finished",
             "its process was killed, or the log or the catalog did not answer",
-            "some of the dead letters may be in the log again and not be marked as replayed",
-            "`basestream dead-letters replay pay` again: it finds what was sent, and sends nothing twice",
+            "some dead letters may be in the log again without being marked as replayed",
+            "run `basestream dead-letters replay pay` again: it detects what was sent and sends nothing twice",
         ],
     ),
     (
@@ -455,10 +455,10 @@ const CASES: &[Case] = &[
         Severity::Warning,
         |facts| facts.marked_for_deletion = Some((12, NOW - HOUR)),
         [
-            "12 files are marked for deletion and still there, the oldest for 60 min",
+            "12 files are marked for deletion but not deleted, the oldest for 60 min",
             "no scheduler runs (the collector is part of it), or the object storage refuses to delete",
-            "answers are not touched; the storage grows",
-            "start `basestream scheduler` or `basestream up`; if one runs, its log says \"collection failed\" and why",
+            "answers are not affected; the storage grows",
+            "start `basestream scheduler` or `basestream up`; if one runs, look for \"collection failed\" in its log",
         ],
     ),
     (
@@ -466,10 +466,10 @@ const CASES: &[Case] = &[
         Severity::Warning,
         |facts| facts.state.leases.push(lease("serve/p-1", NOW + MINUTE, "pay/0:10,pay/1:70")),
         [
-            "the node p-1 stands on snapshots that were replaced 60 min ago (pay/0: 10, published 60)",
+            "the node p-1 uses snapshots that were replaced 60 min ago (pay/0: 10, published 60)",
             "it cannot load the newer snapshots, or it hangs",
-            "its answers are right and slower; files that only it needs are not deleted",
-            "read its log (\"a view could not be loaded\"), and restart it",
+            "its answers are correct but slower; files that only it needs are not deleted",
+            "look for \"a view could not be loaded\" in its log, and restart it",
         ],
     ),
     (
@@ -488,8 +488,8 @@ const CASES: &[Case] = &[
         [
             "pay: 12 offsets are recorded as lost (pay/0: 0..5, pay/1: 0..7)",
             "the log no longer had its beginning, at 2026-01-02T05:00:00Z",
-            "answers leave these records out, and the ledger says so",
-            "none; records that another system has can be sent again with `basestream ingest pay FILE`",
+            "answers do not include these records, and the ledger shows the gap",
+            "none; if another system still has the records, send them again with `basestream ingest pay FILE`",
         ],
     ),
 ];

@@ -17,10 +17,10 @@ fn problem(refused: &Refused) -> Problem {
     Problem {
         fault: Fault::ViewRefused,
         severity: Severity::Error,
-        what: format!("{} (version {}) is not answered", refused.view, refused.version),
+        what: format!("the view {} (version {}) cannot be queried", refused.view, refused.version),
         cause: refused.error.clone(),
-        effect: "every question about it is refused; other views are answered, and its events are archived".into(),
-        next_step: "make its expressions total (`nullif`, `CASE`, `try_cast`) and `basestream apply`; a damaged file: `basestream repair`"
+        effect: "every query of it fails; other views are served, and its events are archived".into(),
+        next_step: "make its expressions total (`nullif`, `CASE`, `try_cast`) and run `basestream apply`; if a file is damaged, run `basestream repair`"
             .into(),
     }
 }

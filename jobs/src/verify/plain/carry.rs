@@ -93,7 +93,9 @@ impl Carry<'_> {
                 add(&mut table.reads, self.body(right, scope, false)?.reads);
                 Ok(table)
             }
-            other => Err(Error::input(format!("only SELECT and UNION ALL stand between a stream and its aggregates, found {other}"))),
+            other => {
+                Err(Error::input(format!("only SELECT and UNION ALL are supported between a stream and its aggregates, found {other}")))
+            }
         }
     }
 
@@ -141,7 +143,9 @@ impl Carry<'_> {
             TableFactor::Table { name, alias, .. } => (self.named(name, scope)?, alias),
             TableFactor::Derived { subquery, alias, .. } => (self.query(subquery, scope, false)?, alias),
             other => {
-                return Err(Error::input(format!("only streams, views without aggregate and subqueries stand in FROM, found {other}")));
+                return Err(Error::input(format!(
+                    "only streams, views without aggregate and subqueries are supported in FROM, found {other}"
+                )));
             }
         };
         Ok(named_by(alias.as_mut(), table))
@@ -166,7 +170,7 @@ impl Carry<'_> {
             return Err(Error::input(format!("there is no stream and no view \"{name}\"")));
         };
         if self.open.contains(&view.name) {
-            return Err(Error::input(format!("the view names itself through {}", self.open.join(" -> "))));
+            return Err(Error::input(format!("the view refers to itself through {}", self.open.join(" -> "))));
         }
         self.open.push(view.name.clone());
         let mut query = parse_query(&view.select)?;

@@ -39,7 +39,7 @@ pub fn publishable(state: &CatalogState, run: &RunRecord, lease: &LeaseRecord, n
 
 /// Returns the error for a cut that would move back in a partition. The commit's own check returns the same.
 pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cut: Offset, published: Offset) -> Error {
-    Error::conflict("the cut stands before the published snapshot's")
+    Error::conflict("the cut is before the published snapshot's")
         .with("view", view)
         .with("version", version)
         .with("partition", partition)

@@ -58,7 +58,7 @@ async fn lease_held(session: &mut Session, name: &str, owner: &str, epoch: i64, 
 async fn lease_free(session: &mut Session, name: &str, owner: &str, now: Micros) -> Result<()> {
     match lease::get(session, name).await? {
         Some(found) if found.owner != owner && found.expires_at > now => {
-            let expected = format!("nobody but {owner} at {now}");
+            let expected = format!("no owner but {owner} at {now}");
             Err(lease_conflict("the lease is held by another", name, &expected, &holder(&found)))
         }
         _ => Ok(()),
@@ -92,7 +92,7 @@ async fn not_marked_for_deletion(session: &mut Session, paths: &[String]) -> Res
     let before = meta::orphaned_before(session).await?;
     let made = |path: &str| path.parse().ok().and_then(|name: ObjectName| name.made_at());
     match paths.iter().find_map(|path| made(path).filter(|made| *made < before).map(|made| (path, made))) {
-        Some((path, made)) => Err(Error::conflict("the file was made so long ago that the collector has given it up")
+        Some((path, made)) => Err(Error::conflict("the file was written so long ago that the collector may have deleted it")
             .with("path", path)
             .with("made_at", made)
             .with("given up before", before)),
@@ -106,14 +106,14 @@ async fn running(session: &mut Session, id: Uuid) -> Result<()> {
         return Ok(());
     }
     let found = found.map_or("no run".to_owned(), |status| format!("{status:?}"));
-    Err(Error::conflict("the run is not under way any more").with("run", id).with("expected", "Running").with("found", found))
+    Err(Error::conflict("the run is no longer running").with("run", id).with("expected", "Running").with("found", found))
 }
 
 async fn named(session: &mut Session, paths: &[String]) -> Result<()> {
     for path in paths {
         if !file::is_named(session, path).await? {
             return Err(
-                Error::conflict("the catalog does not name the file any more: somebody else replaced or collected it").with("path", path)
+                Error::conflict("the catalog no longer references the file: another process replaced or collected it").with("path", path)
             );
         }
     }

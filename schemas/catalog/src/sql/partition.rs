@@ -90,7 +90,7 @@ fn refusal(advance: &Advance, found: &PartitionRecord) -> Error {
 }
 
 pub(super) fn position_conflict(partition: &PartitionId, expected: Offset, found: Offset) -> Error {
-    Error::conflict("the partition's committed position is another; somebody else may own it now")
+    Error::conflict("the partition's committed position has changed; another worker may own it now")
         .with("partition", partition)
         .with("expected offset", expected)
         .with("found offset", found)

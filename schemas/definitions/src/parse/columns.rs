@@ -150,7 +150,7 @@ fn parse_options(column: &mut Column, cursor: &mut Cursor<'_>, problems: &mut Di
             }
         };
         if column.column_type != ColumnType::TimestampTz {
-            let message = format!("the column '{}' has a unit and is no TIMESTAMPTZ", column.name);
+            let message = format!("the column '{}' has a unit but is not TIMESTAMPTZ", column.name);
             problems.push(entry.name_at.error(message).help("remove the unit, or make it a TIMESTAMPTZ"));
         }
     }

@@ -30,14 +30,14 @@ impl Known {
         };
         if let Some((other_kind, other)) = self.names.get(name) {
             let problem = name_at.error(format!("the {kind} '{name}' has the name of a {other_kind}"));
-            let help = format!("streams and views share one space of names; the other one stands at {}", other.place());
+            let help = format!("streams and views share one space of names; the other one is at {}", other.place());
             return Some(problem.help(help).leaving_out(Some(name.to_string())));
         }
         let here = |at| Defined { file: file.map(Path::to_path_buf), at };
         if let Found::Stream { definition, topic_at, .. } = item {
             if let Some((stream, other)) = self.topics.get(&definition.topic) {
                 let message = format!("the topic '{}' belongs to the stream '{stream}' already", definition.topic);
-                let help = format!("one topic is one stream; the other one stands at {}", other.place());
+                let help = format!("one topic is one stream; the other one is at {}", other.place());
                 return Some(topic_at.error(message).help(help).leaving_out(Some(name.to_string())));
             }
             self.topics.insert(definition.topic.clone(), (name.clone(), here(*topic_at)));

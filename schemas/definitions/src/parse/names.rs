@@ -19,7 +19,7 @@ pub(super) fn definition_name(cursor: &mut Cursor<'_>, what: &str, problems: &mu
     cursor.advance();
     problems.extend(check(&name, what, at));
     if name == "system" {
-        problems.push(at.error(format!("the {what} is named 'system'")).help("take another name: system holds the system's own tables"));
+        problems.push(at.error(format!("the {what} is named 'system'")).help("choose another name: system holds the system's own tables"));
     }
     if cursor.at(&Token::Period) {
         problems.push(cursor.place().error("found a name with a '.'").help(format!("a {what} has a plain name and no schema")));
@@ -46,10 +46,10 @@ pub(super) fn check(name: &str, what: &str, at: Place) -> Option<Diagnostic> {
     let allowed = "names are letters (a to z), digits and '_', with a letter in front";
     let first = name.chars().next();
     if name.chars().count() > LONGEST {
-        return Some(at.error(format!("the {what}'s name is longer than {LONGEST} characters")).help("take a shorter one"));
+        return Some(at.error(format!("the {what}'s name is longer than {LONGEST} characters")).help("choose a shorter one"));
     }
     if first == Some('_') {
-        return wrong("begins with '_'", "names with a leading '_' are the system's own");
+        return wrong("begins with '_'", "names with a leading '_' are reserved");
     }
     if let Some(odd) = name.chars().find(|c| !c.is_ascii_alphanumeric() && *c != '_') {
         return wrong(&format!("holds '{}'", odd.escape_debug()), allowed);
@@ -58,7 +58,7 @@ pub(super) fn check(name: &str, what: &str, at: Place) -> Option<Diagnostic> {
         return wrong("does not begin with a letter", allowed);
     }
     if name.contains("__") {
-        return wrong("holds '__'", "names with '__' are the system's own");
+        return wrong("holds '__'", "names with '__' are reserved");
     }
     None
 }

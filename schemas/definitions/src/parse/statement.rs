@@ -128,7 +128,7 @@ fn refuse_modifiers(cursor: &mut Cursor<'_>, problems: &mut Diagnostics) {
         problems.push(at.error("found OR REPLACE").help(ONE_NAME_ONE_DEFINITION));
     }
     for (word, reason) in [
-        ("materialized", "leave it out: every view with an aggregate is kept up"),
+        ("materialized", "leave it out: every view with an aggregate is kept up to date"),
         ("temporary", "leave it out: definitions are kept in the catalog"),
         ("temp", "leave it out: definitions are kept in the catalog"),
         ("external", "leave it out: a stream's place is its topic, WITH (topic = '..')"),

@@ -187,7 +187,7 @@ fn a_project_is_read_from_its_two_folders_in_the_order_of_names() {
     assert_eq!(
         load_project(dir.path()).unwrap().1.to_string(),
         "views/x.sql:1:4: error: found bytes that are not UTF-8\n  help: save the file as UTF-8\n\
-         views/w.sql:1:1: warning: the stream 'w' stands outside streams/\n  help: move it to streams/w.sql"
+         views/w.sql:1:1: warning: the stream 'w' is outside streams/\n  help: move it to streams/w.sql"
     );
 }
 

@@ -60,7 +60,7 @@ impl ScalarUDFImpl for Within {
 
     fn invoke_with_args(&self, _arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         exec_err!(
-            "{WITHIN} may stand only in the FILTER of an aggregate of a view, \
+            "{WITHIN} is allowed only in the FILTER of an aggregate of a view, \
              joined to other conditions by AND: FILTER (WHERE within(ts, '7d') AND ..)"
         )
     }
@@ -98,7 +98,7 @@ impl ScalarUDFImpl for AsOf {
 
     fn invoke_with_args(&self, _arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         exec_err!(
-            "{AS_OF} may stand only in a view's SELECT list or HAVING, \
+            "{AS_OF} is allowed only in a view's SELECT list or HAVING, \
              outside the aggregates: it is the time of the answer, which an event does not have"
         )
     }

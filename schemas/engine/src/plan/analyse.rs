@@ -86,7 +86,7 @@ impl Planner {
     fn staging(&self, view: &ViewDefinition, plan: &LogicalPlan) -> Result<Planned, Diagnostics> {
         if !view.windows.is_empty() || view.schedule.is_some() {
             let error = Error::input(
-                "a view without an aggregate is inlined where it is named and keeps nothing: expected no WITH (windows, every, schedule)",
+                "a view without an aggregate is inlined where it is used and keeps no state: expected no WITH (windows, every, schedule)",
             );
             return Err(at_select(view, &error));
         }
@@ -97,13 +97,13 @@ impl Planner {
     fn kept(&self, view: &ViewDefinition, session: &SessionContext, plan: &LogicalPlan) -> Result<ViewPlan> {
         let LogicalPlan::Projection(top) = plan else {
             return Err(Error::input(format!(
-                "{} stands above the aggregates: expected SELECT .. FROM .. WHERE .. GROUP BY",
+                "{} is not supported above the aggregates: expected SELECT .. FROM .. WHERE .. GROUP BY",
                 node_name(plan)
             )));
         };
         let LogicalPlan::Aggregate(aggregate) = &*top.input else {
             return Err(Error::input(format!(
-                "{} stands between SELECT and the aggregates: expected SELECT .. FROM .. WHERE .. GROUP BY",
+                "{} is not supported between SELECT and the aggregates: expected SELECT .. FROM .. WHERE .. GROUP BY",
                 node_name(&top.input)
             )));
         };
@@ -143,7 +143,7 @@ impl Planner {
             let Some(named) = self.views.get(name.as_str()) else { continue };
             if open.contains(&named.name) {
                 let error =
-                    Error::input(format!("the view names itself through {}: expected views that build on streams", open.join(" -> ")));
+                    Error::input(format!("the view refers to itself through {}: expected views that build on streams", open.join(" -> ")));
                 return Err(at_select(view, &error));
             }
             if session.table_exist(&*named.name).unwrap_or(false) {
@@ -214,7 +214,7 @@ fn refuse_expressions(aggregate: &Aggregate) -> Result<()> {
         };
         if misplaced && problem.is_none() {
             problem = Some(
-                "within() or as_of() stands in WHERE, GROUP BY or below the aggregates: expected within() in an aggregate's FILTER or \
+                "within() or as_of() is used in WHERE, GROUP BY or below the aggregates: expected within() in an aggregate's FILTER or \
                  WITH (windows = ..), and as_of() above the aggregates"
                     .to_owned(),
             );

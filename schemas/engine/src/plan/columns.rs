@@ -220,7 +220,7 @@ impl<R: Reach> Fan<'_, R> {
             let name = top.expr.iter().find(|candidate| self.index_of(strip_alias(candidate)) == Some(group)).map(output_name);
             let Some(name) = name else {
                 return Err(Error::input(format!(
-                    "GROUP BY {} is not among the SELECT's columns: expected each key as a column, so that a row can be asked for",
+                    "GROUP BY {} is not among the SELECT's columns: expected each key as a column, so that a row can be looked up",
                     self.sql_of(expr)
                 )));
             };
@@ -359,7 +359,7 @@ fn output_name(expr: &Expr) -> String {
 
 fn check_name(name: &str) -> Result<()> {
     if name.starts_with('_') || name.contains("__") {
-        return Err(Error::input(format!("the column name \"{name}\" is the system's: expected no leading _ and no __")));
+        return Err(Error::input(format!("the column name \"{name}\" is reserved: expected no leading _ and no __")));
     }
     Ok(())
 }

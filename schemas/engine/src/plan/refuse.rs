@@ -161,7 +161,7 @@ impl Check<'_> {
             SetExpr::SetOperation { op, .. } => {
                 self.refuse(body, format!("{op} compares all events with all others"), "UNION ALL");
             }
-            other => self.refuse(other, "only SELECT and UNION ALL stand here", "SELECT .. FROM a stream"),
+            other => self.refuse(other, "only SELECT and UNION ALL are supported here", "SELECT .. FROM a stream"),
         }
     }
 
@@ -269,7 +269,7 @@ impl Check<'_> {
         match relation {
             TableFactor::Table { .. } => {}
             TableFactor::Derived { subquery, lateral: false, .. } => self.inner(subquery),
-            other => self.refuse(other, "only streams, views without aggregate and subqueries stand in FROM", "FROM a stream"),
+            other => self.refuse(other, "only streams, views without aggregate and subqueries are supported in FROM", "FROM a stream"),
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn split(
             Some(args) => range = Some(range_of(args, input, streams, precision)?),
             None if mentions(conjunct) => {
                 return Err(Error::input(
-                    "within() stands inside OR, NOT or another expression: expected it as a condition of its own, joined by AND",
+                    "within() is inside OR, NOT or another expression: expected it as a condition of its own, joined by AND",
                 ));
             }
             None => rest = Some(rest.map_or_else(|| conjunct.clone(), |rest| rest.and(conjunct.clone()))),

@@ -85,7 +85,7 @@ impl Worker {
     pub(super) async fn run(mut self) {
         let ended = self.consume().await;
         if let Err(error) = self.leave().await {
-            tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not given back and will expire");
+            tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not released and will expire");
         }
         if let Err(End::Failed(error) | End::Outage(error)) = ended {
             self.events.send(LogEvent::Failed(error)).await.ok();
@@ -167,7 +167,7 @@ impl Worker {
         self.while_renewing(reply).await.map_err(|_| End::Closed)?;
         let released = self.forget(&partitions);
         if let Err(error) = self.leases.release(&released).await {
-            tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not given back and will expire");
+            tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not released and will expire");
         }
         Ok(())
     }

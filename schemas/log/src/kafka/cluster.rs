@@ -64,7 +64,7 @@ impl Cluster {
     /// a topic that was deleted and recreated under its name is recognised by its offsets alone.
     pub(super) fn identity(&self, topic: &str) -> Result<String> {
         self.expect_partitions(topic)?;
-        let unnamed = || Error::unavailable("the cluster did not say its id").with("brokers", &self.addresses);
+        let unnamed = || Error::unavailable("the cluster did not return its id").with("brokers", &self.addresses);
         let cluster = self.client.client().fetch_cluster_id(TIMEOUT).ok_or_else(unnamed)?;
         Ok(format!("kafka/{cluster}/{topic}"))
     }

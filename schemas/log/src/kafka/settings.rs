@@ -121,14 +121,14 @@ pub(super) fn refusal(error: KafkaError) -> Error {
         KafkaError::ClientConfig(_, description, name, value) => {
             // librdkafka quotes the values that it refuses, which may be secrets.
             let description = if value.is_empty() { description } else { description.replace(&value, "***") };
-            Error::input("Kafka takes no such property").with("property", name).with("reason", description)
+            Error::input("Kafka has no such property").with("property", name).with("reason", description)
         }
-        error => Error::input("Kafka takes no such properties").with("reason", error),
+        error => Error::input("Kafka has no such properties").with("reason", error),
     }
 }
 
 fn refused(name: &str) -> Error {
-    Error::input("this property is basestream's to set: its correctness rests on it").with("property", name)
+    Error::input("basestream sets this property itself: its correctness depends on it").with("property", name)
 }
 
 fn check_addresses(addresses: &str) -> Result<()> {

@@ -47,7 +47,7 @@ impl Background {
             return Ok(());
         }
         let Some(Work { thread, merged, called_off: _ }) = self.0.take() else { return Ok(()) };
-        let made = thread.join().map_err(|_| Error::internal("merging remembered ids ended in a panic"))??;
+        let made = thread.join().map_err(|_| Error::internal("merging remembered ids panicked"))??;
         // Some of the merged runs may have left the window meanwhile.
         let place = runs.iter().position(|run| merged.iter().any(|merged| Arc::ptr_eq(run, merged)));
         runs.retain(|run| !merged.iter().any(|merged| Arc::ptr_eq(run, merged)));

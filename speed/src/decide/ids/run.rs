@@ -163,5 +163,5 @@ impl RunWriter {
 }
 
 fn cannot_write(run: &Run, error: std::io::Error) -> Error {
-    run.named(Error::unavailable("the ids that make duplicates known cannot be written to disk").caused_by(error))
+    run.named(Error::unavailable("the ids for deduplication cannot be written to disk").caused_by(error))
 }

@@ -140,7 +140,7 @@ impl Share {
     }
 
     pub(super) fn failed(&self, error: std::io::Error, at: &Path) -> Error {
-        Error::unavailable("the ids that make duplicates known do not fit [speed] dedup_memory and cannot be written to disk")
+        Error::unavailable("the ids for deduplication do not fit [speed] dedup_memory and cannot be written to disk")
             .with("dedup_memory", self.inner().settings.memory_bytes)
             .with("file", at.display())
             .caused_by(error)
@@ -188,10 +188,10 @@ fn remove_if_left(folder: &Path) {
     match lock.try_lock() {
         Ok(()) => {
             if let Err(error) = std::fs::remove_dir_all(folder) {
-                tracing::warn!(folder = %folder.display(), %error, "the remembered ids of a process that is gone could not be removed");
+                tracing::warn!(folder = %folder.display(), %error, "the remembered ids of a former process could not be removed");
             }
         }
         Err(TryLockError::WouldBlock) => {}
-        Err(TryLockError::Error(error)) => tracing::warn!(folder = %folder.display(), %error, "a folder of remembered ids was left alone"),
+        Err(TryLockError::Error(error)) => tracing::warn!(folder = %folder.display(), %error, "a folder of remembered ids was not removed"),
     }
 }

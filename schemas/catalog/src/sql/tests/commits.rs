@@ -240,7 +240,7 @@ async fn a_name_that_was_given_up_is_refused(place: &Place) {
         checkpoint_commit(record, vec![FileRecord { checkpoint: Some(id), ..file(&path) }], &BTreeMap::new())
     };
     let text = conflict(place.catalog.commit(naming(made_at_second(day - 1))).await);
-    assert!(text.contains("given up") && text.contains("archive/payments/"), "{text}");
+    assert!(text.contains("may have deleted") && text.contains("archive/payments/"), "{text}");
     place.catalog.commit(naming(made_at_second(day))).await.unwrap();
 }
 

@@ -62,8 +62,8 @@ views/v.sql:2:16: error: the SELECT is not understood: expected ), found AS"
 #[test]
 fn names_are_checked() {
     let named = |name: &str| problems(&format!("CREATE VIEW {name} AS SELECT 1 AS x"));
-    one_line(named("_v"), "1:13: error: the view's name '_v' begins with '_' | names with a leading '_' are the system's own");
-    one_line(named("a__b"), "1:13: error: the view's name 'a__b' holds '__' | names with '__' are the system's own");
+    one_line(named("_v"), "1:13: error: the view's name '_v' begins with '_' | names with a leading '_' are reserved");
+    one_line(named("a__b"), "1:13: error: the view's name 'a__b' holds '__' | names with '__' are reserved");
     one_line(
         named("\"a b\""),
         "1:13: error: the view's name 'a b' holds ' ' | names are letters (a to z), digits and '_', with a letter in front",
@@ -72,12 +72,12 @@ fn names_are_checked() {
         named("\"1a\""),
         "1:13: error: the view's name '1a' does not begin with a letter | names are letters (a to z), digits and '_', with a letter in front",
     );
-    one_line(named("System"), "1:13: error: the view is named 'system' | take another name: system holds the system's own tables");
+    one_line(named("System"), "1:13: error: the view is named 'system' | choose another name: system holds the system's own tables");
     one_line(named("a.b"), "1:14: error: found a name with a '.' | a view has a plain name and no schema");
     one_line(named(""), "1:14: error: found 'AS' | expected the view's name");
     one_line(
         stream("_x TEXT, ts DATE NOT NULL", "event_time = 'ts'"),
-        "1:18: error: the column's name '_x' begins with '_' | names with a leading '_' are the system's own",
+        "1:18: error: the column's name '_x' begins with '_' | names with a leading '_' are reserved",
     );
 }
 
@@ -88,7 +88,7 @@ fn replacing_and_modifying_words_are_refused_with_the_reason() {
     one_line(problems("CREATE VIEW IF NOT EXISTS v AS SELECT 1 AS x"), &format!("1:13: error: found IF NOT EXISTS | {reason}"));
     one_line(
         problems("CREATE MATERIALIZED VIEW v AS SELECT 1 AS x"),
-        "1:8: error: found MATERIALIZED | leave it out: every view with an aggregate is kept up",
+        "1:8: error: found MATERIALIZED | leave it out: every view with an aggregate is kept up to date",
     );
     one_line(problems("DROP VIEW v"), "1:1: error: found 'DROP' | expected CREATE STREAM or CREATE VIEW");
     one_line(
@@ -106,15 +106,15 @@ fn definitions_that_collide_are_refused_with_the_place_of_the_other() {
     let ts = "(ts DATE NOT NULL) WITH (event_time = 'ts'";
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE STREAM a {ts});")),
-        "2:15: error: the stream 'a' has the name of a stream | streams and views share one space of names; the other one stands at 1:15",
+        "2:15: error: the stream 'a' has the name of a stream | streams and views share one space of names; the other one is at 1:15",
     );
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE VIEW A AS SELECT 1 AS x;")),
-        "2:13: error: the view 'a' has the name of a stream | streams and views share one space of names; the other one stands at 1:15",
+        "2:13: error: the view 'a' has the name of a stream | streams and views share one space of names; the other one is at 1:15",
     );
     one_line(
         problems(&format!("CREATE STREAM a {ts});\nCREATE STREAM b {ts}, topic = 'a');")),
-        "2:69: error: the topic 'a' belongs to the stream 'a' already | one topic is one stream; the other one stands at 1:15",
+        "2:69: error: the topic 'a' belongs to the stream 'a' already | one topic is one stream; the other one is at 1:15",
     );
 }
 
@@ -140,7 +140,7 @@ fn types_and_columns_are_checked() {
     );
     one_line(
         column("a TEXT OPTIONS (unit = 'ms')"),
-        "1:34: error: the column 'a' has a unit and is no TIMESTAMPTZ | remove the unit, or make it a TIMESTAMPTZ",
+        "1:34: error: the column 'a' has a unit but is not TIMESTAMPTZ | remove the unit, or make it a TIMESTAMPTZ",
     );
     one_line(
         column("a TIMESTAMPTZ OPTIONS (unit = 'mss')"),

@@ -85,7 +85,7 @@ impl Parser<'_> {
             }
             if within::mentions(condition) {
                 return Err(Error::input(
-                    "within() stands inside OR, NOT or another expression: expected it as a condition of its own, joined by AND",
+                    "within() is inside OR, NOT or another expression: expected it as a condition of its own, joined by AND",
                 ));
             }
             match self.joined.sort(condition)? {
