@@ -58,7 +58,7 @@ pub struct Options {
     pub format: Option<Format>,
     /// The delimiter of CSV; guessed from the header if absent.
     pub delimiter: Option<u8>,
-    /// Also append records that are no events of the stream. They become dead letters.
+    /// Also append records that are not events of the stream. They become dead letters.
     pub produce_invalid: bool,
     /// The maximum number of records of one append.
     pub batch_records: usize,
@@ -97,9 +97,9 @@ pub struct Summary {
     pub records: i64,
     /// Records that an earlier run had appended.
     pub skipped: i64,
-    /// Records read in this run that are no events of the stream.
+    /// Records read in this run that are not events of the stream.
     pub rejected: i64,
-    /// Records of the file that are not in the log because they are no events of the stream, of this run and of earlier
+    /// Records of the file that are not in the log because they are not events of the stream, of this run and of earlier
     /// ones.
     pub left_out: i64,
     /// The first rejected records, at most 20.

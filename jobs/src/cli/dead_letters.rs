@@ -73,7 +73,7 @@ struct ReplayArgs {
     /// Send the lines of this file, made by `export` and corrected, instead of the original bytes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["reason", "partition", "offset", "since"])]
     file: Option<PathBuf>,
-    /// Also send records that are still no events of the stream: they become dead letters again
+    /// Also send records that are still not events of the stream: they become dead letters again
     #[arg(long)]
     produce_invalid: bool,
     /// Report what would be sent, and send nothing

@@ -26,7 +26,7 @@ pub(super) struct IngestArgs {
     /// The delimiter of CSV [default: guessed from the header]
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     delimiter: Option<u8>,
-    /// Also send records that are no events of the stream: they become dead letters
+    /// Also send records that are not events of the stream: they become dead letters
     #[arg(long)]
     produce_invalid: bool,
 }
@@ -55,7 +55,7 @@ struct FileReport {
     /// Already in the log, from an earlier run.
     skipped: i64,
     rejected: i64,
-    /// Not in the log because they are no events of the stream, of this run and of earlier ones.
+    /// Not in the log because they are not events of the stream, of this run and of earlier ones.
     left_out: i64,
     first_rejected: Vec<RejectedReport>,
     seconds: f64,

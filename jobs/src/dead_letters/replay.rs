@@ -46,7 +46,7 @@ pub struct ReplayOptions {
     pub selection: Selection,
     /// A corrected export, to send its lines instead of the original bytes.
     pub file: Option<PathBuf>,
-    /// Also send records that are no events of the stream.
+    /// Also send records that are not events of the stream.
     pub produce_invalid: bool,
     /// Report what would be sent, and send nothing.
     pub dry_run: bool,

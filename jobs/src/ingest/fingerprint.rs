@@ -28,7 +28,7 @@ const COMPRESSED_HEAD_BYTES: usize = 1 << 10;
 pub(super) struct Place {
     /// How many of its records were read.
     pub(super) done: i64,
-    /// How many of these are not in the log: the last ones that are no events of the stream.
+    /// How many of these are not in the log: the last ones that are not events of the stream.
     pub(super) left_out: i64,
 }
 

@@ -25,7 +25,7 @@ pub struct Survey {
     pub newest: Vec<Option<String>>,
 }
 
-/// Decodes up to `limit` records and skips those that are no events of the stream.
+/// Decodes up to `limit` records and skips those that are not events of the stream.
 pub fn survey(path: &Path, shape: Shape, stream: Arc<StreamDefinition>, limit: u64) -> Result<Survey> {
     let input = Input::File(path.to_path_buf());
     let mut records = input.open(input.format(shape.format)?, shape.delimiter, &stream)?;
