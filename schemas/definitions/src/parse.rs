@@ -1,7 +1,7 @@
 //! From SQL text to definitions: `CREATE STREAM` and `CREATE VIEW`, several in a file, every mistake with its line and column.
 //!
-//! The way: [`tokens`] cuts the text, [`statement`] finds the statements and reads their heads, [`stream`] and [`view`] read what is
-//! theirs, [`conflicts`] holds definitions against each other. What is wrong is recorded and stepped over, so that one
+//! The way: `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream` and `view` read what is
+//! theirs, `conflicts` holds definitions against each other. What is wrong is recorded and stepped over, so that one
 //! pass finds all mistakes; a definition with a mistake is left out of the result.
 
 use std::path::{Path, PathBuf};

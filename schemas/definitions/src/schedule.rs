@@ -1,6 +1,6 @@
 //! When a view's batch runs are due: every so often, or by Unix cron in a time zone.
 //!
-//! The way: [`expression`] reads the five or six fields, [`local_time`] finds the next instant by the wall clock of the zone.
+//! The way: `expression` reads the five or six fields, `local_time` finds the next instant by the wall clock of the zone.
 
 use std::fmt;
 use std::time::Duration;

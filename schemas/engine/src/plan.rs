@@ -48,7 +48,7 @@ pub struct ViewPlan {
     pub streams: Vec<Arc<StreamDefinition>>,
     /// The group keys, under the names of the view's columns.
     pub keys: Vec<FieldRef>,
-    /// What is kept per key and tile. The first is [`EVENTS`].
+    /// What is kept per key and tile. The first is [`types::columns::EVENTS`].
     pub states: Vec<StateExpr>,
     /// What the states are merged over. The one at `existence` decides which keys have a row.
     pub ranges: Vec<Range>,
@@ -158,7 +158,7 @@ impl ViewPlan {
         self.keys.len() + 2 + self.states[..state].iter().map(|s| s.fields.len()).sum::<usize>()
     }
 
-    /// A row of merged values: the keys, [`AS_OF`], the events per range, then one value per use.
+    /// A row of merged values: the keys, [`types::columns::AS_OF`], the events per range, then one value per use.
     pub fn value_schema(&self) -> &SchemaRef {
         &self.value_schema
     }

@@ -1,5 +1,5 @@
 //! States: made from events ([`partial`]), kept as sorted rows ([`rows`]), merged by key and tile ([`merge`]) and over the
-//! ranges of a question ([`answer`]).
+//! ranges of a question ([`mod@answer`]).
 //!
 //! A micro-batch's layer, a segment, a snapshot bucket and a serving node's memory are the same thing: state rows, more or less
 //! merged. A reader never assumes one row per key and tile; it merges.
