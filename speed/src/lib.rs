@@ -12,15 +12,16 @@ mod checkpoint;
 mod dead_letters;
 mod decide;
 mod epoch;
+mod layer;
 mod partition_state;
 mod rebuild;
 mod recover;
-mod speed;
+mod subscriptions;
 mod views;
 mod worker;
 
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace};
+pub use layer::{Speed, SpeedSettings};
 pub use partition_state::{PartitionState, checkpoint_record};
 pub use rebuild::{Before, Redecide, Redecided};
 pub use recover::{Start, files_since, start_of};
-pub use speed::{Speed, SpeedSettings};

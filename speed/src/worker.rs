@@ -13,7 +13,7 @@ use types::{Error, Result, failpoint};
 use crate::checkpoint::Checkpoint;
 use crate::decide::IdSpace;
 use crate::epoch::Epoch;
-use crate::speed::{Ended, POLL_INTERVAL, Speed};
+use crate::layer::Speed;
 use crate::views::Views;
 
 mod committing;
@@ -21,6 +21,17 @@ mod definitions;
 mod taking_over;
 
 use committing::{MICRO_BATCH, committed};
+
+/// How often a worker checks whether definitions changed.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why a consumer's loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Stopped,
+    /// Streams were added or dropped, or ownership was lost: begin again from the catalog.
+    Resubscribe,
+}
 
 /// The worker of one subscription. Its own file only dispatches; the steps are in the files of its folder.
 pub(crate) struct Worker<'a> {

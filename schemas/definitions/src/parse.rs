@@ -1,8 +1,8 @@
 //! Parses SQL text into definitions: `CREATE STREAM` and `CREATE VIEW`, several in a file, every mistake with its line
 //! and column.
 //!
-//! [`tokens`] cuts the text, [`statement`] finds the statements and reads their heads, [`stream`] and [`view`] read the
-//! rest of each, and [`conflicts`] compares definitions with each other. Mistakes are recorded and skipped, so that one
+//! `tokens` cuts the text, `statement` finds the statements and reads their heads, `stream` and `view` read the
+//! rest of each, and `conflicts` compares definitions with each other. Mistakes are recorded and skipped, so that one
 //! pass finds all of them; a definition with a mistake is left out of the result.
 
 use std::path::{Path, PathBuf};

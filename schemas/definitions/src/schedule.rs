@@ -1,6 +1,6 @@
 //! Schedules: when a view's batch runs are due, at a fixed interval or by Unix cron in a time zone.
 //!
-//! [`expression`] reads the five or six fields, and [`local_time`] finds the next instant by the zone's wall clock.
+//! `expression` reads the five or six fields, and `local_time` finds the next instant by the zone's wall clock.
 
 use std::fmt;
 use std::time::Duration;

@@ -49,7 +49,7 @@ pub struct ViewPlan {
     pub streams: Vec<Arc<StreamDefinition>>,
     /// The group keys, named like the view's columns.
     pub keys: Vec<FieldRef>,
-    /// The states kept per key and tile. The first is [`EVENTS`].
+    /// The states kept per key and tile. The first is [`types::columns::EVENTS`].
     pub states: Vec<StateExpr>,
     /// The ranges that the states are merged over. The one at `existence` decides which keys have a row.
     pub ranges: Vec<Range>,
@@ -160,7 +160,7 @@ impl ViewPlan {
         self.keys.len() + 2 + self.states[..state].iter().map(|s| s.fields.len()).sum::<usize>()
     }
 
-    /// The schema of a row of merged values: the keys, [`AS_OF`], the events per range, then one value per use.
+    /// The schema of a row of merged values: the keys, [`types::columns::AS_OF`], the events per range, then one value per use.
     pub(crate) fn value_schema(&self) -> &SchemaRef {
         &self.value_schema
     }

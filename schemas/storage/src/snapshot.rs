@@ -45,7 +45,7 @@ pub struct Manifest {
     pub cut: Vector,
     /// Names the format of the states.
     pub stamp: String,
-    /// The number of hash buckets that keys are spread over ([`bucket_of`]).
+    /// The number of hash buckets that keys are spread over (`engine::states::bucket_of`).
     pub bucket_count: u32,
     /// In bucket order; a bucket without rows has no file.
     pub files: Vec<BucketFile>,

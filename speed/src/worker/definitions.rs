@@ -8,8 +8,8 @@ use committed::registry::Registry;
 use tracing::warn;
 use types::{ErrorKind, Result};
 
+use super::POLL_INTERVAL;
 use super::Worker;
-use crate::speed::POLL_INTERVAL;
 use crate::views::Views;
 
 impl Worker<'_> {

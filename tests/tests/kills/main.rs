@@ -76,6 +76,10 @@ enum Judge {
 }
 
 async fn kills(urls: Urls, replayed: Urls, topic: &str, least: u64, judge: Judge) -> Result<()> {
+    if judge == Judge::Oracle {
+        // Not only after the kills.
+        basestream_tests::oracle::needed();
+    }
     let seed = number("BASESTREAM_SEED").unwrap_or_else(rand::random);
     let least = number("BASESTREAM_KILLS").unwrap_or(least);
     let began = Instant::now();

@@ -11,7 +11,7 @@ use storage::ObjectStorage;
 
 use super::*;
 use crate::decide::DedupSettings;
-use crate::speed::{Speed, SpeedSettings};
+use crate::layer::{Speed, SpeedSettings};
 
 const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL)
     WITH (topic = 'payments', format = 'json', event_time = 'ts', key = 'id')";

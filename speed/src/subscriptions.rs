@@ -1,65 +1,19 @@
-//! The speed layer of one process: a sequence of subscriptions, each with a worker that begins from the catalog.
+//! Subscriptions: a sequence of them, each with a worker that begins from the catalog.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::Catalog;
 use committed::damage::{Finder, report_damage, with_help};
 use committed::registry::Registry;
 use datafusion::prelude::SessionContext;
-use engine::fresh::Fresh;
-use engine::functions::Functions;
 use engine::plan::planning_session;
-use event_log::{Log, Subscription};
-use storage::ObjectStorage;
+use event_log::Subscription;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use types::tiles::Clock;
 use types::{Error, ErrorKind, Result};
 
-use crate::decide::DedupSettings;
-use crate::worker::Worker;
-
-/// How often a worker checks whether definitions changed.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-#[derive(Debug, Clone)]
-pub struct SpeedSettings {
-    /// The name of this worker, unique in its group.
-    pub worker: String,
-    /// The consumer group.
-    pub group: String,
-    pub checkpoint_interval: Duration,
-    pub checkpoint_bytes: usize,
-    /// How far an event may be dated after its partition's clock.
-    pub max_future: Duration,
-    /// Partitions of a topic that is created because it does not exist.
-    pub partitions: u32,
-    pub dedup: DedupSettings,
-    /// Continue after offsets that the log no longer has, and record them as lost.
-    pub accept_gap: bool,
-}
-
-/// The speed layer of one process.
-#[derive(Clone)]
-pub struct Speed {
-    pub catalog: Catalog,
-    pub storage: ObjectStorage,
-    pub log: Arc<dyn Log>,
-    pub functions: Functions,
-    /// Where a serving node in this process reads fresh layers.
-    pub fresh: Option<Fresh>,
-    pub settings: SpeedSettings,
-    pub clock: Clock,
-}
-
-/// Why a consumer's loop ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Stopped,
-    /// Streams were added or dropped, or ownership was lost: begin again from the catalog.
-    Resubscribe,
-}
+use crate::layer::Speed;
+use crate::worker::{Ended, POLL_INTERVAL, Worker};
 
 impl Speed {
     /// Works until stopped, then checkpoints and releases its partitions. Fails if continuing would lose records, or on

@@ -1,0 +1,43 @@
+//! The speed layer of one process: its services and settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::Catalog;
+use engine::fresh::Fresh;
+use engine::functions::Functions;
+use event_log::Log;
+use storage::ObjectStorage;
+use types::tiles::Clock;
+
+use crate::decide::DedupSettings;
+
+#[derive(Debug, Clone)]
+pub struct SpeedSettings {
+    /// The name of this worker, unique in its group.
+    pub worker: String,
+    /// The consumer group.
+    pub group: String,
+    pub checkpoint_interval: Duration,
+    pub checkpoint_bytes: usize,
+    /// How far an event may be dated after its partition's clock.
+    pub max_future: Duration,
+    /// Partitions of a topic that is created because it does not exist.
+    pub partitions: u32,
+    pub dedup: DedupSettings,
+    /// Continue after offsets that the log no longer has, and record them as lost.
+    pub accept_gap: bool,
+}
+
+/// The speed layer of one process.
+#[derive(Clone)]
+pub struct Speed {
+    pub catalog: Catalog,
+    pub storage: ObjectStorage,
+    pub log: Arc<dyn Log>,
+    pub functions: Functions,
+    /// Where a serving node in this process reads fresh layers.
+    pub fresh: Option<Fresh>,
+    pub settings: SpeedSettings,
+    pub clock: Clock,
+}
