@@ -20,7 +20,6 @@ mod verified;
 pub use archive::{OffsetRanges, archive_plan, definition_version, read_archive, read_archive_as, write_archive, write_archive_as};
 pub use check::check_file;
 pub use dead_letters::{dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
-pub(crate) use known_file::KnownFile;
 pub use scan::{BatchStream, read_file_as, scan_files};
 pub use snapshot::{
     BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, MANIFEST_FORMAT, Manifest, read_bucket, read_manifest, write_manifest,

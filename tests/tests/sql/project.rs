@@ -111,7 +111,7 @@ impl Project {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(60) {
             self.node.refresh().await?;
-            let position = self.node.stand()?.vector;
+            let position = self.node.read_view()?.vector;
             let ends = self.lab.log.bounds(topic).await?;
             if ends.iter().all(|end| position.get(&PartitionId::new(stream, end.partition)) >= end.end) {
                 return Ok(());
