@@ -116,7 +116,10 @@ fn a_file_without_times_or_records_is_refused() {
     assert!(refused("").contains("no records"));
     assert!(refused("{\"a\":1}\n[1]\n").contains("line: 2"));
     let array = refused("[{\"a\":1}]\n");
-    assert!(array.contains("found a JSON array, expected one JSON object on each line (help: `jq -c '.[]' FILE`"), "{array}");
+    assert!(
+        array.contains("found a JSON array, expected one JSON object on each line (help: convert the file with `jq -c '.[]' FILE`"),
+        "{array}"
+    );
     assert!(array.contains("line: 1"), "{array}");
     assert!(refused("{\"a\":\n").contains("line: 1"));
 }

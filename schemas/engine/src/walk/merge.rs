@@ -32,12 +32,15 @@ pub(super) struct Merging<'a> {
     copies: HashMap<Place, Vec<u64>>,
 }
 
-/// What pairs ask of the far edges at hand.
+/// The columns of one far state, and the row in them of each far edge.
+type FarStates = (Vec<ArrayRef>, Vec<Option<u32>>);
+
+/// What pairs need of the far edges that are read.
 struct FarEdges {
     live: LiveEdges,
     ends: EndIds,
     /// Far states by state and range, with the row of each far edge.
-    states: HashMap<(usize, PairRangeIndex), (Vec<ArrayRef>, Vec<Option<u32>>)>,
+    states: HashMap<(usize, PairRangeIndex), FarStates>,
 }
 
 impl<'a> Merging<'a> {
