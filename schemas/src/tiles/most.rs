@@ -17,13 +17,15 @@ pub fn most_tiles(range: &Range, ladder: &[Level]) -> usize {
     let most = match (range.window.map(back), range.until.map(back)) {
         (None, None) => 1,
         (None, Some(_)) => 1 + lengths.windows(2).map(|pair| pair[1] / pair[0] - 1).sum::<Micros>(),
-        (Some(window), None) => most_begun(&lengths, window / hop + 1 + Micros::from(window % hop != 0)),
-        (Some(window), Some(until)) => {
-            let span = (window - until).max(0);
-            most_between(&lengths, span / hop + Micros::from(span % hop != 0))
-        }
+        (Some(window), None) => roundings(window, *hop).map(|hops| most_begun(&lengths, hops + 1)).fold(0, max),
+        (Some(window), Some(until)) => roundings((window - until).max(0), *hop).map(|hops| most_between(&lengths, hops)).fold(0, max),
     };
     most as usize
+}
+
+/// How many hops apart two edges are that are cut at hops: it depends on the moment where the hop does not divide their distance.
+fn roundings(distance: Micros, hop: Micros) -> std::ops::RangeInclusive<Micros> {
+    distance / hop..=distance / hop + Micros::from(distance % hop != 0)
 }
 
 /// `begun` tiles of the finest level begin in the range: those before the next coarser tile are merged, the rest in coarser tiles.
