@@ -1,10 +1,11 @@
-//! A lookup: rows by their keys. HTTP, the command line and SQL come through here; the files are the steps.
+//! A lookup: rows by their keys. HTTP and the command line come through `look_up`, SQL through `fetch` and `rows`.
+//! The files are the steps.
 //!
 //! ```text
 //! keys, paths: read and check what is asked --> fetch: wait for the buckets that are needed --> rows: answer, here or on the pool
 //! ```
 //!
-//! A lookup never scans, unless `as_of` needs the archive.
+//! A lookup never scans, unless the kept tiles do not answer its time: then the archive does.
 
 use std::time::Instant;
 

@@ -34,8 +34,8 @@ pub struct Meta {
     pub degraded: bool,
     /// The columns asked whose aggregates are approximate.
     pub approximate: Vec<String>,
-    /// `as_of` named a time that the kept tiles do not answer: it was computed from the archive, exactly and more
-    /// slowly.
+    /// The kept tiles do not answer `t` (an `as_of` in the past, or a snapshot made for a later time): it was computed
+    /// from the archive, exactly and more slowly.
     pub from_archive: bool,
 }
 

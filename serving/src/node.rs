@@ -66,7 +66,8 @@ impl Node {
         self.0.follower.refresh().await
     }
 
-    /// Looks keys up at `as_of`, or now. Never scans, unless `as_of` needs the archive.
+    /// Looks keys up at `as_of`, or now. Never scans, unless the kept tiles do not answer that
+    /// time: then the archive does.
     ///
     /// Errors: `NotFound` for an unknown view, `Input` for keys that are not its keys, `Limit` past
     /// [`MAX_KEYS`](crate::MAX_KEYS).

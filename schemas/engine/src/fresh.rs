@@ -192,7 +192,7 @@ fn has(vector: &Vector, partition: &PartitionId) -> bool {
 }
 
 impl FreshLayer {
-    /// Merges several layers of the same unit of work, in order, into one. `plans` holds the plan and codec of each
+    /// Merges several layers of the same epoch, in order, into one. `plans` holds the plan and codec of each
     /// view version.
     pub fn merge(layers: &[Arc<FreshLayer>], plans: &BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)>) -> Result<FreshLayer> {
         Ok(Self::merge_by(layers, |view, rows| {

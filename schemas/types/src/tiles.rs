@@ -138,7 +138,7 @@ impl fmt::Display for Level {
 }
 
 /// A range of event time that an aggregate covers: from `window` ago (or all time) up to `until` ago (or without an
-/// upper edge), cut at `hop`.
+/// upper edge). Both edges are rounded down to `hop`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Range {
     /// How far back it reaches; `None` for all time.

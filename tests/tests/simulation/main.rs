@@ -147,7 +147,7 @@ fn without_the_check_of_the_cut_a_schedule_fails() {
 
 #[test]
 fn without_the_check_of_marked_names_a_schedule_fails() {
-    is_noticed(Sabotage::NoDoomedNames);
+    is_noticed(Sabotage::NoCheckOfMarkedNames);
 }
 
 #[test]
@@ -156,8 +156,8 @@ fn a_merge_across_a_cut_makes_a_schedule_fail() {
 }
 
 #[test]
-fn part_of_a_unit_makes_a_schedule_fail() {
-    is_noticed(Sabotage::PartOfAUnit);
+fn part_of_an_epoch_makes_a_schedule_fail() {
+    is_noticed(Sabotage::PartOfAnEpoch);
 }
 
 #[test]

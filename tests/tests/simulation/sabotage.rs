@@ -14,11 +14,11 @@ pub enum Sabotage {
     /// As above without the check of the cut.
     NoCutCheck,
     /// A transaction may name files that are marked for deletion.
-    NoDoomedNames,
+    NoCheckOfMarkedNames,
     /// A node merges states of both sides of a cut, and keeps using them.
     MergeAcrossACut,
     /// A worker that lost a partition commits the rest of its epoch.
-    PartOfAUnit,
+    PartOfAnEpoch,
     /// A query over two views reads the catalog once for each.
     TwoStatesPerQuery,
     /// A linked view's far side is read from a later catalog state than its near side.
@@ -48,7 +48,7 @@ pub fn sabotaged(mut commit: Commit, sabotage: Sabotage, state: &CatalogState) -
         Sabotage::NoCutCheck => {
             commit.expect.retain(|expect| !matches!(expect, Expect::Lease { .. } | Expect::CutNotBehind { .. }));
         }
-        Sabotage::NoDoomedNames => commit.expect.retain(|expect| !matches!(expect, Expect::NotMarkedForDeletion { .. })),
+        Sabotage::NoCheckOfMarkedNames => commit.expect.retain(|expect| !matches!(expect, Expect::NotMarkedForDeletion { .. })),
         _ => {}
     }
     commit

@@ -80,7 +80,7 @@ impl Worker {
                     self.ctx.sim.world.borrow_mut().group.let_go(&self.member, &partitions);
                 }
                 Some(Notice::Lost(partitions)) => {
-                    if self.ctx.sim.is_sabotaged(Sabotage::PartOfAUnit) {
+                    if self.ctx.sim.is_sabotaged(Sabotage::PartOfAnEpoch) {
                         self.partitions.retain(|id, _| !partitions.contains(id));
                         continue;
                     }

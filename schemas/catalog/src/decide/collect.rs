@@ -1,7 +1,7 @@
 //! Plans which files no state needs any more. A plan is a value: it can be printed before anything is deleted.
 //!
-//! Collection has three steps, each safe to repeat: commit [`CollectionPlan::marking_commit`], delete the files of
-//! `delete` (marked for deletion by an earlier commit), commit [`CollectionPlan::delete_commit`].
+//! Collection is a sequence of rounds, each safe to repeat. A round that finds marked files deletes them (`delete`), then
+//! commits [`CollectionPlan::delete_commit`]. Any other round commits [`CollectionPlan::marking_commit`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

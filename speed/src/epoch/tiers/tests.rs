@@ -1,7 +1,7 @@
 use super::{LAYERS_MERGED, merged_from};
 
 #[test]
-fn a_unit_has_few_layers_and_merges_a_row_seldom() {
+fn an_epoch_has_few_layers_and_merges_a_row_seldom() {
     let (mut sizes, mut merged_rows) = (Vec::new(), 0);
     for _ in 0..4_096 {
         sizes.push(1);
