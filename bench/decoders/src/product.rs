@@ -30,7 +30,8 @@ pub mod record {
     }
 }
 
-#[path = "../../../../schemas/types/src/columns.rs"]
+#[allow(dead_code)]
+#[path = "../../../schemas/types/src/columns.rs"]
 pub mod columns;
 
 pub mod sql_types {
