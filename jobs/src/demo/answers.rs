@@ -80,7 +80,7 @@ pub async fn device(client: &Client, device: &str) -> Result<String> {
     let chance =
         row.get("decline_chance").and_then(serde_json::Value::as_f64).map_or_else(|| "-".to_owned(), |chance| format!("{chance:.1e}"));
     let said =
-        format!("decline_chance {chance}: the probability of so many declines in the last hour, given how often it was declined before");
+        format!("decline_chance {chance}: the probability of this many declines in the last hour, given how often it was declined before");
     Ok(format!("{}\n{}\n{said}\n", table(&["", "1h", "7d", "90d"], windowed.to_vec()), single.join("   ")))
 }
 

@@ -254,7 +254,7 @@ async fn however_buckets_come_no_answer_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_bucket_is_found_by_whoever_reads_it_and_reported() {
+async fn a_damaged_bucket_is_found_by_its_reader_and_reported() {
     for finder in ["lookup", "query", "states", "nobody"] {
         let site = Site::new().await;
         site.gate.set(1, Way::Damaged);

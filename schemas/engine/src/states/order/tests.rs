@@ -13,7 +13,7 @@ fn keys() -> impl Strategy<Value = Keys> {
         .prop_map(|(beginning, endings)| endings.into_iter().map(|ending| beginning.iter().copied().chain(ending).collect()).collect())
 }
 
-/// Keys of two lengths that are told apart by their first byte and differ in a bounded number of bytes, like the edges
+/// Keys of two lengths that differ in their first byte and in a bounded number of other bytes, like the edges
 /// of both sides.
 fn of_two_lengths() -> impl Strategy<Value = Keys> {
     let places = (vec(0..30usize, 0..24), vec(0..40usize, 0..24));
