@@ -25,6 +25,10 @@ test-outages *arguments:
 test-oracle *arguments: oracle
     tests/services/test oracle {{arguments}}
 
+# what happens on a file system of 24 MiB that runs full (needs unshare, as on any Linux)
+test-disk *arguments:
+    tests/services/test disk {{arguments}}
+
 # the suites that depend on the date, at the turn of a year and on 29 February (after `just test`; needs libfaketime)
 test-dates:
     .ci/dates
@@ -51,7 +55,7 @@ services action *arguments:
 
 # the demo: needs no service; synthetic payments with fraud rings, answered by all three layers
 demo *arguments:
-    cargo run --release -- demo {{arguments}}
+    cargo run -- demo {{arguments}}
 
 # clippy, warnings are errors
 lint:

@@ -118,7 +118,7 @@ impl<'a> Attempt<'a> {
     /// Reads the manifest of the served snapshot. `None` if there is none, or it cannot be read.
     async fn manifest_before(&self, state: &CatalogState) -> Option<Manifest> {
         let record = state.snapshot(&self.view.name, self.view.version);
-        let file = record.and_then(|record| state.files.iter().find(|file| file.path == record.manifest));
+        let file = record.and_then(|record| state.files.get(&record.manifest));
         if_readable(read_manifest(&self.batch.storage, file?).await)
     }
 

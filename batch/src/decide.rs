@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, RunRecord};
+use catalog::{
+    Add, ArchiveBounds, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, RunRecord, archive_files,
+};
 use committed::registry::LiveView;
-use types::files::{FileKind, FileRecord};
+use types::files::FileRecord;
 use types::tiles::{EdgesFrom, Floors, Micros};
 use types::vector::Vector;
 use types::{Error, Result};
-use uuid::Uuid;
 
 /// Returns the version of a view that a run recomputes. A version that is being built comes first, because users wait
 /// for it.
@@ -52,7 +53,8 @@ impl RunInputs {
             RunTime::EventClock => max_event_time.unwrap_or_default(),
         };
         let floors = view.plan.floors(t);
-        let files = needed_files(state, &streams, &cut, view.plan.oldest_kept(t));
+        let bounds = ArchiveBounds { cut: Some(&cut), oldest: view.plan.oldest_kept(t), newest: None };
+        let files = archive_files(state, &streams, bounds).into_iter().cloned().collect();
         Ok(RunInputs { cut, t, floors, edges_from: view.plan.edges_from(t), files, max_event_time })
     }
 
@@ -60,20 +62,6 @@ impl RunInputs {
     pub(crate) fn events(&self) -> i64 {
         self.files.iter().map(|file| file.rows).sum()
     }
-}
-
-/// Returns the archive files of these streams within the cut, except those entirely before the view's `horizon`.
-pub fn needed_files(state: &CatalogState, streams: &[Arc<str>], cut: &Vector, horizon: Option<Micros>) -> Vec<FileRecord> {
-    let within: BTreeSet<Uuid> = state.checkpoints.iter().filter(|checkpoint| checkpoint.is_within(cut)).map(|c| c.id).collect();
-    let is_of_view = |file: &FileRecord| file.subject.as_ref().is_some_and(|stream| streams.contains(stream));
-    state
-        .files
-        .iter()
-        .filter(|file| !file.marked_for_deletion && file.kind == FileKind::Archive && is_of_view(file))
-        .filter(|file| file.checkpoint.is_none_or(|checkpoint| within.contains(&checkpoint)))
-        .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
-        .cloned()
-        .collect()
 }
 
 /// Returns the greatest event time of these streams that the catalog records.

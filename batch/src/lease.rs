@@ -1,12 +1,12 @@
-//! A lease that is renewed while its holder works.
+//! A lease that is renewed while its holder works, on threads that no work keeps busy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use catalog::{Catalog, Expect, LeaseRecord};
 use tracing::warn;
-use types::ErrorKind;
 use types::tiles::{Clock, Micros};
+use types::{ErrorKind, threads};
 
 /// Renews a lease until it is stopped or dropped.
 pub struct KeepLease {
@@ -19,7 +19,7 @@ impl KeepLease {
     pub fn start(catalog: Catalog, lease: LeaseRecord, ttl: Duration, clock: Clock) -> Self {
         let shared = Arc::new(Mutex::new(lease));
         let current = shared.clone();
-        let task = tokio::spawn(async move {
+        let task = threads::LEASES.spawn(async move {
             loop {
                 tokio::time::sleep(ttl / 3).await;
                 let held = lock(&current).clone();

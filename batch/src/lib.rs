@@ -34,7 +34,7 @@ mod run;
 mod session;
 mod write;
 
-pub use decide::{RunTime, needed_files, switch_version, version_to_run};
+pub use decide::{RunTime, switch_version, version_to_run};
 pub use layer::{Batch, BatchSettings, EVENTS_PER_BUCKET};
 pub use lease::KeepLease;
 pub use rebuild_states::RebuildOutcome;

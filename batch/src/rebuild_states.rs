@@ -36,7 +36,7 @@ impl Batch {
     ///
     /// Errors: `Corrupt` if the archive is damaged as well; the error names the file.
     pub async fn rebuild_states(&self, state: &CatalogState, registry: &Registry, path: &str) -> Result<RebuildOutcome> {
-        let Some(file) = state.files.iter().find(|file| file.path == path && !file.marked_for_deletion) else {
+        let Some(file) = state.files.get(path).filter(|file| !file.marked_for_deletion) else {
             return Ok(RebuildOutcome::Gone);
         };
         match check_file(&self.storage, file, |_| {}).await {
@@ -44,7 +44,7 @@ impl Batch {
             Err(error) if error.kind() == ErrorKind::Corrupt => {}
             Err(error) => return Err(error),
         }
-        let checkpoint = state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint);
+        let checkpoint = file.checkpoint.and_then(|id| state.checkpoints.get(id));
         let sections = match checkpoint {
             Some(checkpoint) => self.sections(state, registry, checkpoint).await?,
             None => Vec::new(),

@@ -72,7 +72,7 @@ async fn partial_plan(
     threads: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let prepared = prepared_plan(plan, session, source).await?;
-    let prepared = if plan.links.is_some() { unordered(prepared, threads)? } else { prepared };
+    let prepared = if plan.links().is_some() { unordered(prepared, threads)? } else { prepared };
     Ok(partial_exec(plan, prepared)?)
 }
 

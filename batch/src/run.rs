@@ -62,7 +62,7 @@ impl Batch {
     }
 
     /// Records that the run begins, and pins the catalog state that it reads.
-    async fn begin(&self, request: &RunRequest, context: &RunContext<'_>) -> Result<(CatalogState, RunRecord)> {
+    async fn begin(&self, request: &RunRequest, context: &RunContext<'_>) -> Result<(Arc<CatalogState>, RunRecord)> {
         let now = (context.clock)();
         let run = self.new_record(request, now).await?;
         let expect = vec![context.lease.expect(now)];

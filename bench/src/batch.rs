@@ -32,7 +32,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            purchases: Purchases::of(20_000_000, 1_000_000),
+            purchases: Purchases::with_size(20_000_000, 1_000_000),
             repeats: 3,
             threads: 2,
             peer_memory_bytes: 14 << 30,
@@ -75,7 +75,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         purchases.events,
         purchases.accounts
     );
-    let mut table = contest::table::of(&site, options.repeats, &outcomes);
+    let mut table = contest::table::build(&site, options.repeats, &outcomes);
     aims::add(&mut table, &outcomes);
     let tables = [table].into_iter().chain(contest::table::parts(&site, &outcomes)).collect();
     Ok(Report { benchmark: "batch".into(), question, context: context.end(), tables })
@@ -95,7 +95,7 @@ fn contenders(options: &Options, programs: &Programs) -> Vec<Contender> {
         }
     }
     if programs.polars_version().is_some() {
-        all.push(Contender::new("Polars, streaming", How::Polars(expressions::of(purchases)), options.peer_memory_bytes));
+        all.push(Contender::new("Polars, streaming", How::Polars(expressions::for_purchases(purchases)), options.peer_memory_bytes));
     }
     let plain = How::PlainSelect(question::plain_select(purchases, Dialect::DataFusion));
     all.push(Contender::new("DataFusion, plain SQL over the archive", plain, options.peer_memory_bytes));

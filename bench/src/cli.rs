@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use basestream_bench::purchases::{AGGREGATES, Purchases, SMALL_AGGREGATES};
-use basestream_bench::{batch, cost, freshness, ingest, lookup, scan, start};
+use basestream_bench::{batch, cost, freshness, hot, ingest, lookup, scan, start};
 use clap::Args;
 
 use crate::Common;
@@ -30,7 +30,7 @@ impl Batch {
     pub(crate) fn options(&self) -> batch::Options {
         let aggregates = if self.without_distinct { SMALL_AGGREGATES } else { AGGREGATES };
         batch::Options {
-            purchases: Purchases { aggregates, ..Purchases::of(self.events, self.keys) },
+            purchases: Purchases { aggregates, ..Purchases::with_size(self.events, self.keys) },
             repeats: self.repeats,
             timeout: Duration::from_secs(self.timeout),
             ..batch::Options::default()
@@ -162,6 +162,45 @@ impl Freshness {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Hot {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Events of the hot key, each of another visitor
+    #[arg(long, default_value_t = hot::Options::default().hot_events)]
+    hot_events: u64,
+    /// Events of all other keys
+    #[arg(long, default_value_t = hot::Options::default().other_events)]
+    other_events: u64,
+    #[arg(long, default_value_t = hot::Options::default().keys)]
+    keys: u64,
+    /// Numbers of clients that ask the hot key
+    #[arg(long, value_delimiter = ',', default_values_t = hot::Options::default().clients)]
+    clients: Vec<usize>,
+    /// Events per second that arrive for the hot key, in the last measurement of it
+    #[arg(long, default_value_t = hot::Options::default().rate)]
+    rate: u64,
+    /// Length of each stretch of measuring
+    #[arg(long, default_value_t = hot::Options::default().seconds)]
+    seconds: f64,
+    #[arg(long, default_value_t = hot::Options::default().repeats)]
+    repeats: usize,
+}
+
+impl Hot {
+    pub(crate) fn options(&self) -> hot::Options {
+        hot::Options {
+            hot_events: self.hot_events,
+            other_events: self.other_events,
+            keys: self.keys,
+            clients: self.clients.clone(),
+            rate: self.rate,
+            seconds: self.seconds,
+            repeats: self.repeats,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Cost {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -196,7 +235,7 @@ pub(crate) struct Scan {
 
 impl Scan {
     pub(crate) fn options(&self) -> scan::Options {
-        scan::Options { purchases: Purchases::of(self.events, self.keys), repeats: self.repeats, ..scan::Options::default() }
+        scan::Options { purchases: Purchases::with_size(self.events, self.keys), repeats: self.repeats, ..scan::Options::default() }
     }
 }
 

@@ -80,7 +80,7 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, case: Ca
     let project = Project::create(&folder, &topic, AGGREGATES, Kept { all_columns: true, raw: case.keep_raw }).await?;
     let speed = speed::measure(programs, &project, &topic, options.timeout).await?;
     let batch = batch_run(options, programs, &project)?;
-    let stored = Stored::of(&project, programs, &log).await?;
+    let stored = Stored::measure(&project, programs, &log).await?;
     answer::check(programs, &project, &topic, AGGREGATES).await?;
     std::fs::remove_dir_all(&folder)?;
     std::fs::remove_dir_all(&log)?;

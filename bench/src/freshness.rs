@@ -14,7 +14,7 @@ use crate::latencies::Latencies;
 use crate::layer::Layer;
 use crate::machine::Context;
 use crate::payments::{Arriving, Kept, MOST_EVENTS, Payments, Project, STREAM, Source, VIEW};
-use crate::probe::{Asked, Door, Http, Probe, Prober};
+use crate::probe::{Asked, Http, Probe, Prober, Sink};
 use crate::report::Report;
 
 mod table;
@@ -77,7 +77,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         }
     }
     let question = "How long after its acknowledgement does a lookup count an event?".to_owned();
-    let tables = vec![table::of(options, &outcomes, left_out)];
+    let tables = vec![table::build(options, &outcomes, left_out)];
     Ok(Report { benchmark: "freshness".into(), question, context: context.end(), tables })
 }
 
@@ -87,11 +87,11 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, source: 
     let project = Project::create(folder, &topic, AGGREGATES, Kept::EVERYTHING).await?;
     let layer = Layer::up(programs, &project.config(), folder, &project.http).await?;
     let http = Http::new(&project.http, ASKED)?;
-    let (door, to) = match source {
-        Source::Embedded => (Door::Http, STREAM.to_owned()),
-        Source::Kafka(_) => (Door::Log(topic.open().await?), topic.name.clone()),
+    let (sink, to) = match source {
+        Source::Embedded => (Sink::Http, STREAM.to_owned()),
+        Source::Kafka(_) => (Sink::Log(topic.open().await?), topic.name.clone()),
     };
-    let mut prober = Prober::new(door, http.clone(), move |nth| {
+    let mut prober = Prober::new(sink, http.clone(), move |nth| {
         let payment = payments.probe(nth);
         Probe { sends: vec![(to.clone(), payment.record())], key: payment.account() }
     });

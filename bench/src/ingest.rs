@@ -118,7 +118,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     if outcomes.iter().any(|outcome| matches!(outcome.contender, Contender::Flink(_))) {
         context.versions.insert("flink".into(), Flink::version().into());
     }
-    let mut tables = vec![table::of(options, &outcomes, left_out)];
+    let mut tables = vec![table::build(options, &outcomes, left_out)];
     tables.extend(table::sizes(&sized));
     let question =
         "How many events per second become committed checkpoints (decoded, deduplicated, archived as Parquet and kept as states)?"

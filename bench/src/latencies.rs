@@ -55,7 +55,7 @@ pub const COLUMNS: [&str; 6] = ["lookups", "per second", "p50 ms", "p99 ms", "p9
 
 /// Several stretches as one row: the median, with minimum and maximum.
 pub fn figures(stretches: &[Latencies]) -> [Figure; COLUMNS.len()] {
-    let spread = |of: &dyn Fn(&Latencies) -> f64| Spread::of(stretches.iter().map(of));
+    let spread = |of: &dyn Fn(&Latencies) -> f64| Spread::from_values(stretches.iter().map(of));
     let milliseconds = |quantile: f64| Figure::milliseconds(spread(&|one| one.milliseconds(quantile)));
     [
         Figure::Count(stretches.iter().map(Latencies::count).sum()),
@@ -69,12 +69,12 @@ pub fn figures(stretches: &[Latencies]) -> [Figure; COLUMNS.len()] {
 
 /// Answers a second.
 pub fn per_second(stretches: &[Latencies]) -> Option<Spread> {
-    Spread::of(stretches.iter().map(Latencies::per_second))
+    Spread::from_values(stretches.iter().map(Latencies::per_second))
 }
 
 /// The median of the stretches' percentiles, in milliseconds.
 pub fn median_of(stretches: &[Latencies], quantile: f64) -> Option<f64> {
-    Spread::of(stretches.iter().map(|one| one.milliseconds(quantile))).map(|spread| spread.median)
+    Spread::from_values(stretches.iter().map(|one| one.milliseconds(quantile))).map(|spread| spread.median)
 }
 
 /// The aim for the median p99, in milliseconds, and whether it is met.

@@ -91,7 +91,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         "How long does it take to compute the whole answer of a linked view, over {} accounts and {} logins of {} users on {} devices?",
         options.graph.accounts, options.graph.logins, options.graph.users, options.graph.devices
     );
-    let mut whole = contest::table::of(&site, options.repeats, &outcomes);
+    let mut whole = contest::table::build(&site, options.repeats, &outcomes);
     add_aim(&mut whole, &outcomes);
     let tables = [whole].into_iter().chain(contest::table::parts(&site, &outcomes)).collect();
     Ok(Report { benchmark: "links-batch".into(), question, context: context.end(), tables })

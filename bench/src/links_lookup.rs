@@ -99,14 +99,14 @@ async fn measure(options: &Options, degree: u64, programs: &Programs, folder: &P
     let node = installed.installation.node(None).await?;
     let opened = began.elapsed();
     truth::check(&node, &graph, options.checked).await?;
-    let seconds = |micros: i64| Spread::of([micros as f64 / 1e6]);
+    let seconds = |micros: i64| Spread::from_values([micros as f64 / 1e6]);
     tables.sizes.rows.push(vec![
         Figure::text(named(degree)),
         Figure::Count(Stream::BOTH.into_iter().map(|stream| graph.count(stream)).sum()),
         Figure::Count(options.checked),
         Figure::seconds(run.ended_at.zip(run.started_at).and_then(|(ended, started)| seconds(ended - started))),
-        Figure::bytes(Spread::of([run.bytes_written as f64])),
-        Figure::seconds(Spread::of([opened.as_secs_f64()])),
+        Figure::bytes(Spread::from_values([run.bytes_written as f64])),
+        Figure::seconds(Spread::from_values([opened.as_secs_f64()])),
     ]);
     let stretches = Stretches { seconds: options.seconds, repeats: options.repeats };
     let mut add = |asked: &str, meanwhile: &str, stretches: Vec<Latencies>, fed: Option<Fed>| {
@@ -174,7 +174,7 @@ fn row(degree: u64, asked: &str, meanwhile: &str, stretches: &[Latencies], fed: 
 
 /// The rate at which events arrived, and the rate at which they were counted.
 fn rates(fed: Option<&Fed>) -> [Figure; 2] {
-    let rate = |of: fn(&Fed) -> f64| fed.map_or(Figure::Absent, |fed| Figure::per_second(Spread::of([of(fed)])));
+    let rate = |of: fn(&Fed) -> f64| fed.map_or(Figure::Absent, |fed| Figure::per_second(Spread::from_values([of(fed)])));
     [rate(|fed| fed.appended_per_second), rate(|fed| fed.counted_per_second)]
 }
 

@@ -100,7 +100,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         measure(options, *case, programs, &of_case, &mut rows, &mut sizes).await?;
         std::fs::remove_dir_all(&of_case)?;
     }
-    let mut tables = vec![table::of(options, &rows), table::aims(&rows), table::flat_in_keys(&rows)];
+    let mut tables = vec![table::build(options, &rows), table::aims(&rows), table::flat_in_keys(&rows)];
     if options.window_events > 0 {
         tables.push(windows::measure(options, &folder.join("windows")).await?);
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use basestream_bench::{Programs, Report, batch, contest, cost, freshness, ingest, links_batch, links_lookup, lookup, scan, start};
+use basestream_bench::{Programs, Report, batch, contest, cost, freshness, hot, ingest, links_batch, links_lookup, lookup, scan, start};
 use clap::{Args, Parser, Subcommand};
 use types::{Error, Result};
 
@@ -34,6 +34,8 @@ enum Command {
     Cost(cli::Cost),
     /// How soon an event counts, from its acknowledgement to a lookup
     Freshness(cli::Freshness),
+    /// What a hot key and a batch run cost everybody else: `/healthz` and other lookups meanwhile
+    Hot(cli::Hot),
     /// Events per second through the speed layer, from the embedded log and from Kafka
     Ingest(cli::Ingest),
     /// The whole answer of a view over a JOIN: DuckDB, DataFusion, and a batch run
@@ -146,6 +148,10 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Freshness(args) => {
             let (folder, _kept) = folder(&args.common)?;
             show(&freshness::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Hot(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&hot::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Ingest(args) => {
             let (folder, _kept) = folder(&args.common)?;

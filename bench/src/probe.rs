@@ -42,7 +42,7 @@ pub struct Asked {
 
 /// Where events are sent, and what acknowledges them.
 #[derive(Clone)]
-pub enum Door {
+pub enum Sink {
     /// The queried `up`, with a 202.
     Http,
     /// The log: the broker.
@@ -51,7 +51,7 @@ pub enum Door {
 
 /// Sends probes, and measures each: from the acknowledgement of its last event to the answer that counts it.
 pub struct Prober<P> {
-    door: Door,
+    sink: Sink,
     http: Http,
     probe: P,
     sent: u64,
@@ -78,8 +78,8 @@ struct RowMeta {
 
 impl<P: Fn(u64) -> Probe> Prober<P> {
     /// `probe` creates the probe with a given number. Each probe has its own key.
-    pub fn new(door: Door, http: Http, probe: P) -> Prober<P> {
-        Prober { door, http, probe, sent: 0 }
+    pub fn new(sink: Sink, http: Http, probe: P) -> Prober<P> {
+        Prober { sink, http, probe, sent: 0 }
     }
 
     /// The number of probes sent: the numbers of probes are below it.
@@ -104,10 +104,10 @@ impl<P: Fn(u64) -> Probe> Prober<P> {
             let probe = (self.probe)(self.sent);
             // Spread the probes, so that they do not fall on the same moment of every micro-batch.
             let due = (nth as f64 + (mix(20, self.sent) % 1_000) as f64 / 1e3) / per_second;
-            let (door, http) = (self.door.clone(), self.http.clone());
+            let (sink, http) = (self.sink.clone(), self.http.clone());
             probes.spawn(async move {
                 tokio::time::sleep_until((began + Duration::from_secs_f64(due)).into()).await;
-                time(&door, &http, probe).await
+                time(&sink, &http, probe).await
             });
             self.sent += 1;
         }
@@ -119,12 +119,12 @@ impl<P: Fn(u64) -> Probe> Prober<P> {
     }
 }
 
-async fn time(door: &Door, http: &Http, probe: Probe) -> Result<Duration> {
+async fn time(sink: &Sink, http: &Http, probe: Probe) -> Result<Duration> {
     let Probe { sends, key } = probe;
     for (to, record) in sends {
-        match door {
-            Door::Http => http.post(&to, record.value.unwrap_or_default()).await?,
-            Door::Log(log) => drop(log.append(&to, vec![record]).await?),
+        match sink {
+            Sink::Http => http.post(&to, record.value.unwrap_or_default()).await?,
+            Sink::Log(log) => drop(log.append(&to, vec![record]).await?),
         }
     }
     let acknowledged = Instant::now();

@@ -52,7 +52,7 @@ pub struct Purchase {
 
 impl Purchases {
     /// This many events of this many accounts, over 100 days: the longest of the four windows excludes some.
-    pub fn of(events: u64, accounts: u64) -> Purchases {
+    pub fn with_size(events: u64, accounts: u64) -> Purchases {
         let merchants = (accounts / 10).clamp(20, 50_000);
         let views = vec![(VIEW.to_owned(), FOUR_WINDOWS.to_vec())];
         Purchases { seed: 7, events, accounts, merchants, skew: 1.3, days: 100, recent: 1.0, aggregates: AGGREGATES, views }

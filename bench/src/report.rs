@@ -70,7 +70,7 @@ impl Figure {
     }
 
     pub fn number(number: f64) -> Figure {
-        Spread::of([number]).map_or(Figure::Absent, Figure::Number)
+        Spread::from_values([number]).map_or(Figure::Absent, Figure::Number)
     }
 }
 
@@ -167,11 +167,11 @@ mod tests {
 
     #[test]
     fn figures_are_told_with_their_spread() {
-        let spread = Spread::of([1.0, 2.0, 4.0]);
+        let spread = Spread::from_values([1.0, 2.0, 4.0]);
         assert_eq!(Figure::seconds(spread).to_string(), "2.00 (1.00 - 4.00)");
-        assert_eq!(Figure::seconds(Spread::of([1.0])).to_string(), "1.00");
+        assert_eq!(Figure::seconds(Spread::from_values([1.0])).to_string(), "1.00");
         assert_eq!(Figure::Count(1_234_567).to_string(), "1,234,567");
-        assert_eq!(Figure::bytes(Spread::of([f64::from(3 << 20)])).to_string(), "3");
+        assert_eq!(Figure::bytes(Spread::from_values([f64::from(3 << 20)])).to_string(), "3");
         assert_eq!(Figure::number(12.345).to_string(), "12.3");
         assert_eq!(Figure::Absent.to_string(), "-");
     }

@@ -31,7 +31,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let limits = Limits { time: std::time::Duration::from_secs(600), memory_bytes: 16 << 30 };
-        Self { purchases: Purchases::of(5_000_000, 1_000_000), repeats: 5, limits }
+        Self { purchases: Purchases::with_size(5_000_000, 1_000_000), repeats: 5, limits }
     }
 }
 
@@ -81,11 +81,11 @@ fn table(options: &Options, rows: &[Row]) -> Table {
         "peak MiB",
         "MiB above the node alone",
     ];
-    let all = rows.iter().find(|row| row.asked.is_all).and_then(|row| Spread::of(row.told.seconds.iter().copied()));
+    let all = rows.iter().find(|row| row.asked.is_all).and_then(|row| Spread::from_values(row.told.seconds.iter().copied()));
     let alone = rows.iter().find(|row| row.asked.sql.is_none()).map_or(0, |row| row.used.peak_bytes);
     let keys = rows.iter().map(|row| row.told.rows).max().unwrap_or_default();
     let row = |row: &Row| {
-        let seconds = Spread::of(row.told.seconds.iter().copied());
+        let seconds = Spread::from_values(row.told.seconds.iter().copied());
         let of_all = seconds.zip(all).filter(|_| row.asked.is_part).map(|(own, all)| own.median / all.median);
         vec![
             Figure::text(row.asked.name),
@@ -93,9 +93,9 @@ fn table(options: &Options, rows: &[Row]) -> Table {
             Figure::Count(row.told.rows),
             Figure::seconds(seconds),
             at_most(of_all, 1.0),
-            Figure::per_second(Spread::of(row.told.seconds.iter().map(|seconds| keys as f64 / seconds))),
-            Figure::bytes(Spread::of([row.used.peak_bytes as f64])),
-            Figure::bytes(Spread::of([row.used.peak_bytes.saturating_sub(alone) as f64])),
+            Figure::per_second(Spread::from_values(row.told.seconds.iter().map(|seconds| keys as f64 / seconds))),
+            Figure::bytes(Spread::from_values([row.used.peak_bytes as f64])),
+            Figure::bytes(Spread::from_values([row.used.peak_bytes.saturating_sub(alone) as f64])),
         ]
     };
     let notes = vec![

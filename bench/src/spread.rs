@@ -12,7 +12,7 @@ pub struct Spread {
 
 impl Spread {
     /// `None` without values.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub fn from_values(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
@@ -40,8 +40,8 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle_one_or_the_mean_of_two() {
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { min: 1.0, median: 2.0, max: 3.0 }));
-        assert_eq!(Spread::of([4.0, 1.0]), Some(Spread { min: 1.0, median: 2.5, max: 4.0 }));
-        assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::from_values([3.0, 1.0, 2.0]), Some(Spread { min: 1.0, median: 2.0, max: 3.0 }));
+        assert_eq!(Spread::from_values([4.0, 1.0]), Some(Spread { min: 1.0, median: 2.5, max: 4.0 }));
+        assert_eq!(Spread::from_values([]), None);
     }
 }

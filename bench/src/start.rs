@@ -83,7 +83,7 @@ fn empty_table(options: &Options) -> Table {
 }
 
 async fn measure(options: &Options, keys: u64, programs: &Programs, folder: &Path, table: &mut Table) -> Result<()> {
-    let purchases = Purchases::of(keys * options.events_per_key, keys);
+    let purchases = Purchases::with_size(keys * options.events_per_key, keys);
     let installed = Installed::create(&folder.join("project"), &purchases).await?;
     installed.archive(&purchases).await?;
     let run = installed.installation.run_view(VIEW, &|_| {}).await?;
@@ -109,10 +109,10 @@ async fn measure(options: &Options, keys: u64, programs: &Programs, folder: &Pat
 }
 
 fn row(keys: u64, bytes: i64, segments: &Segments, copy: &str, started: &[Started]) -> Vec<Figure> {
-    let spread = |of: &dyn Fn(&Started) -> f64| Spread::of(started.iter().map(of));
+    let spread = |of: &dyn Fn(&Started) -> f64| Spread::from_values(started.iter().map(of));
     vec![
         Figure::Count(keys),
-        Figure::bytes(Spread::of([bytes as f64])),
+        Figure::bytes(Spread::from_values([bytes as f64])),
         Figure::Count(segments.checkpoints),
         Figure::Count(segments.events),
         Figure::text(copy),

@@ -13,6 +13,8 @@ mod batch;
 mod cost;
 #[path = "tiny/freshness.rs"]
 mod freshness;
+#[path = "tiny/hot.rs"]
+mod hot;
 #[path = "tiny/ingest.rs"]
 mod ingest;
 #[path = "tiny/lookup.rs"]

@@ -15,7 +15,7 @@ use engine::functions::Functions;
 use types::record::Record;
 use storage::{ObjectStorage, write_archive};
 use types::vector::{Offset, PartitionId};
-use serving::{Node, NodeSettings, ServingClock};
+use serving::{Node, NodeSettings, ServingClock, WantedViews};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use tower::ServiceExt;
@@ -83,6 +83,7 @@ async fn open() -> types::Result<Node> {
     checkpoint(&catalog, &storage).await?;
     let settings = NodeSettings {
         name: "fuzz".into(),
+        views: WantedViews::All,
         clock: ServingClock::Wall,
         at_once: false,
         cache: std::env::temp_dir().join(format!("basestream-fuzz-{}", std::process::id())),

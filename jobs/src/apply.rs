@@ -19,6 +19,8 @@ use types::tiles::Micros;
 use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
+use crate::check::retention::refuse_short_retentions;
+
 mod compatible;
 mod diff;
 mod inline;
@@ -88,7 +90,7 @@ pub enum What {
 
 #[cfg(test)]
 impl Change {
-    pub(crate) fn of(kind: DefinitionKind, name: &str, what: What) -> Change {
+    pub(crate) fn new(kind: DefinitionKind, name: &str, what: What) -> Change {
         Change { kind, name: name.into(), what, sql: String::new(), newest: None }
     }
 }
@@ -354,17 +356,32 @@ pub async fn apply(
     Err(last)
 }
 
-/// Checks the changes as a whole and turns them into one commit.
-async fn commit_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros, functions: &Functions) -> Result<Commit> {
+/// Checks the changes as a whole. Returns the definition records that they result in.
+///
+/// Errors: `Input` for a change that is refused, alone or beside what stays in the catalog.
+pub async fn checked_records(
+    state: &CatalogState,
+    changes: &Changes,
+    prune: bool,
+    now: Micros,
+    functions: &Functions,
+) -> Result<Vec<DefinitionRecord>> {
     changes.refusals()?;
     let records = records_of(state, changes, prune, now);
     let after = with_records(state, &records);
     refuse_orphans(&after, &records)?;
     // Versions that stay in use (a served view whose successor is being built) must plan over the new streams too.
-    Registry::load(&after, functions).await.map_err(|error| {
+    let registry = Registry::load(&after, functions).await.map_err(|error| {
         Error::input(format!("the live definitions in the catalog could no longer be planned: {}", error.message()))
             .with("expected", "streams that keep the columns which live views read, until those views are replaced or dropped")
     })?;
+    refuse_short_retentions(&registry)?;
+    Ok(records)
+}
+
+/// Turns the changes into one commit, if they hold as a whole.
+async fn commit_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros, functions: &Functions) -> Result<Commit> {
+    let records = checked_records(state, changes, prune, now, functions).await?;
     let mut expect: Vec<Expect> = changes
         .changes
         .iter()

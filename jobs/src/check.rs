@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use definitions::durations::{format_bytes, format_duration};
 use definitions::settings::SpeedSettings;
-use definitions::{Definitions, Diagnostics, Severity, StreamDefinition, ViewDefinition, parse};
+use definitions::{Definitions, Diagnostic, Diagnostics, Severity, StreamDefinition, ViewDefinition, parse};
 use engine::functions::Functions;
 use engine::plan::explain::links::LinksExplanation;
 use engine::plan::explain::{Explanation, RangeExplanation, StateExplanation, explain};
@@ -19,6 +19,7 @@ use types::Result;
 use types::sql_errors::unknown_relation;
 use types::tiles::Micros;
 
+pub(crate) mod retention;
 mod text;
 
 /// How many upcoming run times are shown.
@@ -116,6 +117,8 @@ pub async fn check_definitions(definitions: Definitions, functions: &Functions, 
     for view in &definitions.views {
         match planner.plan(view).await {
             Ok(Planned::Kept(plan)) => {
+                checked.diagnostics.extend(retention::mistakes(view, &plan));
+                checked.diagnostics.extend(idle_precision(view, &plan));
                 checked.views.push(report_view(view, &plan, now));
                 checked.plans.push(plan);
             }
@@ -159,9 +162,17 @@ fn is_left_out(name: &str, found: &Diagnostics) -> bool {
     errors.map(|error| error.left_out.as_deref()).any(|left_out| left_out.is_none_or(|left_out| left_out == name))
 }
 
+/// Warns of an option that changes nothing.
+fn idle_precision(view: &ViewDefinition, plan: &ViewPlan) -> Option<Diagnostic> {
+    let precision = view.precision.filter(|_| !plan.has_windows())?;
+    let message = format!("view \"{}\": precision = '{precision}' has no effect: the view counts over all time", view.name);
+    let warning = Diagnostic::warning(view.origin.line, 1, message).help("leave precision out, or give the view windows");
+    Some(warning.in_file(view.origin.file.as_deref()))
+}
+
 fn report_stream(stream: &StreamDefinition, dedup_memory: u64) -> StreamReport {
     let window = stream.dedup_within.filter(|_| stream.id.is_some());
-    let cost = window.map(|window| DedupCost::of(window.as_secs().max(1).saturating_mul(EVENTS_PER_SECOND), dedup_memory));
+    let cost = window.map(|window| DedupCost::estimate(window.as_secs().max(1).saturating_mul(EVENTS_PER_SECOND), dedup_memory));
     let wanted = cost.filter(|cost| !cost.is_full_speed(dedup_memory)).map(|cost| cost.full_speed_memory_bytes);
     let column = |column: &definitions::Column| ColumnReport {
         name: column.name.clone(),

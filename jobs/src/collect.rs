@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catalog::{
-    Catalog, CollectionPlan, DefinitionKind, DefinitionRecord, DefinitionStatus, ORPHAN_AGE, collectable, orphans, orphans_commit,
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, DefinitionStatus, ORPHAN_AGE, collectable, orphans,
+    orphans_commit,
 };
 use committed::registry::Registry;
 use definitions::parse::parse_stream;
@@ -16,7 +17,7 @@ use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use types::files::ObjectName;
-use types::tiles::Clock;
+use types::tiles::{Clock, Micros};
 use types::{ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
@@ -25,14 +26,21 @@ const ATTEMPTS: usize = 20;
 /// After this many rounds (an hour, unless `batch.collect_every` is set) the storage is listed for orphans.
 const ROUNDS_PER_LISTING: u64 = 60;
 
-/// Collects until `stop` is cancelled.
-pub async fn run(catalog: Catalog, storage: ObjectStorage, functions: Functions, every: Duration, clock: Clock, stop: CancellationToken) {
+/// Collects until `stop` is cancelled. `event_clock`: see [`collect`].
+pub async fn run(
+    catalog: Catalog,
+    storage: ObjectStorage,
+    functions: Functions,
+    every: Duration,
+    (clock, event_clock): (Clock, bool),
+    stop: CancellationToken,
+) {
     for round in 1u64.. {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(every) => {}
         }
-        match collect(&catalog, &storage, &functions, &clock).await {
+        match collect(&catalog, &storage, &functions, (&clock, event_clock)).await {
             Ok(plan) if !plan.is_empty() => {
                 debug!(marked_for_deletion = plan.mark_for_deletion.len(), deleted = plan.delete.len(), "files collected")
             }
@@ -70,11 +78,19 @@ pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: 
 
 /// Runs one round and returns what it did. Marking is refused if anything was committed since the state was read. Where
 /// commits are frequent it is retried at once, with the definitions already loaded.
-pub async fn collect(catalog: &Catalog, storage: &ObjectStorage, functions: &Functions, clock: &Clock) -> Result<CollectionPlan> {
+///
+/// `event_clock`: answers follow the greatest event time, and so does the age of what is archived. While no event comes
+/// no window moves, and nothing that counts becomes old.
+pub async fn collect(
+    catalog: &Catalog,
+    storage: &ObjectStorage,
+    functions: &Functions,
+    (clock, event_clock): (&Clock, bool),
+) -> Result<CollectionPlan> {
     let mut registry = None;
     let mut attempt = 1;
     loop {
-        match collect_once(catalog, storage, functions, clock, &mut registry).await {
+        match collect_once(catalog, storage, functions, (clock, event_clock), &mut registry).await {
             Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS => attempt += 1,
             outcome => return outcome,
         }
@@ -85,10 +101,10 @@ async fn collect_once(
     catalog: &Catalog,
     storage: &ObjectStorage,
     functions: &Functions,
-    clock: &Clock,
+    (clock, event_clock): (&Clock, bool),
     known: &mut Option<Registry>,
 ) -> Result<CollectionPlan> {
-    let mut state = catalog.state().await?;
+    let mut state = (*catalog.state().await?).clone();
     let registry = match known.take().filter(|registry| !registry.is_stale(&state)) {
         Some(registry) => registry,
         None => Registry::load(&state, functions).await?,
@@ -97,13 +113,8 @@ async fn collect_once(
     // A staging view keeps nothing and has no snapshot to wait for.
     let keeps = |view: &DefinitionRecord| view.status == DefinitionStatus::Retired || registry.view(&view.name, view.version).is_some();
     state.definitions.retain(|record| record.kind != DefinitionKind::View || keeps(record));
-    let mut retention: BTreeMap<Arc<str>, Duration> = BTreeMap::new();
-    for record in state.live(DefinitionKind::Stream) {
-        if let Some(kept) = parse_stream(&record.sql)?.retention {
-            retention.insert(record.name.clone(), kept);
-        }
-    }
-    let plan = collectable(&state, &retention, clock());
+    let now = clock();
+    let plan = collectable(&state, &retentions(&state, event_clock, now)?, now);
     for path in &plan.delete {
         storage.delete(path).await?;
         failpoint::hit("collect.between_deletes")?;
@@ -118,3 +129,19 @@ async fn collect_once(
     metrics::counter!("basestream_jobs_collected_files_total").increment(plan.delete.len() as u64);
     Ok(plan)
 }
+
+/// Returns how long each stream's archive is kept, counted back from `now`; not the streams that are kept for ever.
+fn retentions(state: &CatalogState, event_clock: bool, now: Micros) -> Result<BTreeMap<Arc<str>, Duration>> {
+    let mut retentions = BTreeMap::new();
+    for record in state.live(DefinitionKind::Stream) {
+        let Some(kept) = parse_stream(&record.sql)?.retention else { continue };
+        let of_stream = state.partitions.values().filter(|partition| partition.id.stream == record.name);
+        let newest = of_stream.filter_map(|partition| partition.max_event_time).max().filter(|_| event_clock);
+        let behind = newest.map_or(0, |newest| now.saturating_sub(newest).max(0));
+        retentions.insert(record.name.clone(), kept.saturating_add(Duration::from_micros(behind as u64)));
+    }
+    Ok(retentions)
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! A repeat appends nothing twice: after each acknowledged batch the position in the file is saved under a name derived
-//! from the file's content. After a crash between the log's acknowledgement and that save, one batch is appended again.
+//! from the file's content, and while that fails, `ingest` waits. Where the log took only some records of a batch, which
+//! ones is saved instead. After a crash between the log's acknowledgement and that save, one batch is appended again.
 //! Deduplication removes it if the stream has an id and the repeat comes within `dedup_within`.
 //!
 //! One append is in flight at a time, so in each partition the records have the order of the file. Meanwhile the next
@@ -21,6 +22,7 @@ use event_log::Log;
 use tokio::sync::mpsc;
 use types::{Error, Result, failpoint};
 
+mod appending;
 mod arrow_json;
 mod cell;
 mod csv_rows;
@@ -39,8 +41,12 @@ pub use guess::{Guessed, guess_stream};
 pub use input::{Format, Input, Shape};
 pub use survey::{Survey, survey};
 
-use fingerprint::{Fingerprint, Place};
-use read::{Batch, LeftOut, Message, REJECTED_TOLD, Reading, merge};
+use appending::{Stopped, append_records, until_saved};
+use fingerprint::{Ahead, Fingerprint, Place};
+use read::{Batch, LeftOut, Message, Part, REJECTED_TOLD, Reading, merge};
+
+/// For how long a log that takes nothing is waited for, unless [`Options::patience`] says otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Remembers how much of each file is in the log.
 #[async_trait]
@@ -62,11 +68,13 @@ pub struct Options {
     pub produce_invalid: bool,
     /// The maximum number of records of one append.
     pub batch_records: usize,
+    /// For how long an append that the log does not take is tried again.
+    pub patience: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { format: None, delimiter: None, produce_invalid: false, batch_records: 5_000 }
+        Self { format: None, delimiter: None, produce_invalid: false, batch_records: 5_000, patience: PATIENCE }
     }
 }
 
@@ -124,7 +132,7 @@ pub async fn ingest(
     let format = input.format(options.format)?;
     let records = input.open(format, options.delimiter, &stream).map_err(in_file)?;
     let taken = Taken::find(progress, &stream, input, format).await?;
-    let Place { done, left_out } = taken.place;
+    let (Place { done, left_out }, ahead) = (taken.place, taken.ahead.clone());
     let left_out = match options.produce_invalid && left_out > 0 {
         true => Some(LeftOut { records: input.open(format, options.delimiter, &stream).map_err(in_file)?, count: left_out as u64 }),
         false => None,
@@ -132,12 +140,14 @@ pub async fn ingest(
     let reading = Reading {
         decoder: Decoder::new(stream.clone())?,
         skip: done as u64,
+        ahead,
         left_out,
         batch_records: options.batch_records.max(1),
         produce_invalid: options.produce_invalid,
     };
     let receiver = reading.start(records)?;
-    let mut run = Run { log, stream: &stream, taken, summary: Summary::default(), bytes_total: input.bytes_total() };
+    let (summary, bytes_total, patience) = (Summary::default(), input.bytes_total(), options.patience);
+    let mut run = Run { log, stream: &stream, taken, summary, bytes_total, patience };
     run.append_all(receiver, options.batch_records.max(1), &mut on_progress).await.map_err(in_file)?;
     let mut summary = run.summary;
     summary.left_out = run.taken.place.left_out;
@@ -155,18 +165,21 @@ struct Taken<'a> {
     stream: Arc<str>,
     fingerprint: Option<Fingerprint>,
     place: Place,
+    /// Records after the position that are in the log: it took only some of a batch.
+    ahead: Ahead,
 }
 
 impl<'a> Taken<'a> {
     async fn find(progress: &'a dyn Progress, stream: &StreamDefinition, input: &Input, format: Format) -> Result<Self> {
         let fingerprint = match input {
-            Input::File(path) => Some(Fingerprint::of(path, format)?),
+            Input::File(path) => Some(Fingerprint::compute(path, format)?),
             Input::Stdin => None,
         };
-        let mut taken = Self { progress, stream: stream.name.clone(), fingerprint, place: Place::default() };
+        let (place, ahead) = (Place::default(), Ahead::new());
+        let mut taken = Self { progress, stream: stream.name.clone(), fingerprint, place, ahead };
         if let Some(fingerprint) = &taken.fingerprint {
-            taken.place = fingerprint.load(progress, &taken.stream).await?;
-            fingerprint.begin(progress, &taken.stream, taken.place).await?;
+            (taken.place, taken.ahead) = fingerprint.load(progress, &taken.stream).await?;
+            fingerprint.begin(progress, &taken.stream, taken.place, &taken.ahead).await?;
         }
         Ok(taken)
     }
@@ -180,7 +193,7 @@ impl<'a> Taken<'a> {
             _ => None,
         };
         if let Some(corrected) = corrected {
-            corrected.begin(self.progress, &self.stream, self.place).await?;
+            until_saved(|| corrected.begin(self.progress, &self.stream, self.place, &self.ahead)).await?;
         }
         let repeat = match &self.fingerprint {
             None => "standard input is not remembered, so a repeat sends them again",
@@ -194,20 +207,39 @@ impl<'a> Taken<'a> {
         Ok(left_out.into_iter().fold(error, |error, told| error.with("left out", told)))
     }
 
-    /// The count of records left out is saved first: a count too high costs a search, a count too low would lose
-    /// records.
+    /// Moves the position past a batch that is in the log, and saves it however long that takes: a repeat from an earlier
+    /// position would append the batch again.
     async fn advance(&mut self, batch: &Batch) -> Result<()> {
         let left_out = batch.left_out - batch.made_up;
         self.place.done += batch.consumed;
         self.place.left_out += left_out;
+        let taken = &*self;
+        until_saved(|| taken.save(left_out != 0, batch.consumed > 0)).await
+    }
+
+    /// The count of records left out is saved first: a count too high costs a search, a count too low would lose
+    /// records.
+    async fn save(&self, left_out: bool, done: bool) -> Result<()> {
         let Some(fingerprint) = &self.fingerprint else { return Ok(()) };
-        if left_out != 0 {
+        if left_out {
             fingerprint.save_left_out(self.progress, &self.stream, self.place).await?;
         }
-        if batch.consumed > 0 {
+        if done {
             fingerprint.save_done(self.progress, &self.stream, self.place).await?;
         }
         Ok(())
+    }
+
+    /// Saves which records of a batch are in the log, although the batch is not.
+    async fn save_part(&mut self, part: &Part) -> Result<()> {
+        self.ahead.extend(part.consumed.iter().map(|index| self.place.done + index));
+        self.place.left_out -= part.made_up;
+        let (taken, Some(fingerprint)) = (&*self, &self.fingerprint) else { return Ok(()) };
+        until_saved(|| async {
+            taken.save(part.made_up > 0, false).await?;
+            fingerprint.save_ahead(taken.progress, &taken.stream, taken.place, &taken.ahead).await
+        })
+        .await
     }
 }
 
@@ -217,6 +249,7 @@ struct Run<'a> {
     taken: Taken<'a>,
     summary: Summary,
     bytes_total: Option<u64>,
+    patience: Duration,
 }
 
 impl Run<'_> {
@@ -249,12 +282,17 @@ impl Run<'_> {
         let records = std::mem::take(&mut batch.records);
         let count = records.len() as i64;
         if count > 0 {
-            let topic = &self.stream.topic;
-            self.log.append(topic, records).await.map_err(|error| error.with("records_done", self.taken.place.done))?;
+            if let Err(Stopped { error, in_log }) = append_records(self.log, &self.stream.topic, &records, self.patience).await {
+                if in_log.contains(&true) {
+                    self.taken.save_part(&batch.part(&in_log)).await?;
+                }
+                return Err(error.with("records_done", self.taken.place.done));
+            }
             failpoint::hit("ingest.between_batches")?;
         }
         self.taken.advance(&batch).await?;
         self.summary.records += count;
+        self.summary.skipped += batch.ahead;
         self.summary.rejected += batch.rejected;
         let room = REJECTED_TOLD.saturating_sub(self.summary.first_rejected.len());
         self.summary.first_rejected.extend(batch.first_rejected.into_iter().take(room));

@@ -10,7 +10,7 @@ use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::Log;
-use serving::{Node, NodeSettings, ServingClock};
+use serving::{Node, NodeSettings, ServingClock, WantedViews};
 use speed::Speed;
 use storage::ObjectStorage;
 use types::tiles::Micros;
@@ -142,17 +142,28 @@ impl Installation {
     /// Returns a serving node with the catalog's current state loaded. With `fresh` it also answers from this process's
     /// fresh layers.
     pub async fn node(&self, fresh: Option<Fresh>) -> Result<Node> {
-        self.open_node(fresh, false).await
+        self.open_node(fresh, false, WantedViews::All).await
     }
 
     /// Like [`Installation::node`], but the node answers before its snapshots are copied.
     pub async fn node_at_once(&self, fresh: Option<Fresh>) -> Result<Node> {
-        self.open_node(fresh, true).await
+        self.open_node(fresh, true, WantedViews::All).await
     }
 
-    async fn open_node(&self, fresh: Option<Fresh>, at_once: bool) -> Result<Node> {
+    /// Like [`Installation::node`], but the node loads these views alone.
+    pub async fn node_of(&self, views: WantedViews) -> Result<Node> {
+        self.open_node(None, false, views).await
+    }
+
+    /// Like [`Installation::node_at_once`], but the node loads these views alone.
+    pub async fn node_of_at_once(&self, views: WantedViews) -> Result<Node> {
+        self.open_node(None, true, views).await
+    }
+
+    async fn open_node(&self, fresh: Option<Fresh>, at_once: bool, views: WantedViews) -> Result<Node> {
         let settings = NodeSettings {
             name: self.worker.clone(),
+            views,
             clock: match self.settings.serving.clock {
                 ClockKind::Wall => ServingClock::Wall,
                 ClockKind::Event => ServingClock::Event,

@@ -115,7 +115,7 @@ async fn repair_pinned(
         };
         outcomes.push(outcome);
     }
-    let gaps = installation.catalog.state().await?.gaps;
+    let gaps = installation.catalog.state().await?.gaps.clone();
     let gap = |gap: &catalog::GapRecord| format!("{} {}..{}: {}", gap.partition, gap.start, gap.end, gap.reason);
     Ok(Report {
         files: files.len(),

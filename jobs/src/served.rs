@@ -53,7 +53,7 @@ impl Served for JoinedServed {
     async fn answer(&self, view: &str, _schema: &SchemaRef) -> Result<Answer> {
         let read_view = self.0.read_view()?;
         let loaded = read_view.view(view)?;
-        if loaded.live.plan.links.is_none() {
+        if loaded.live.plan.links().is_none() {
             let message = format!("the view \"{view}\" is not a join: its \"{view}__batch\" holds states, not answers");
             return Err(
                 Error::input(message).with("help", "run without --batch: its answers are verified, which are computed from these states")

@@ -22,7 +22,7 @@ pub mod problems;
 mod text;
 
 use gather::{Services, topics};
-use problems::{Ends, Facts, Problem, problems};
+use problems::{Ends, Facts, Problem, Refused, problems};
 
 /// How many ended runs of all views are listed.
 const RUNS: usize = 10;
@@ -72,6 +72,8 @@ pub struct ViewStatus {
     pub view: Arc<str>,
     pub version: u32,
     pub status: DefinitionStatus,
+    /// Why the node at `serving.http` cannot answer it; null if it can, or if no node answers there.
+    pub refused: Option<String>,
     /// The snapshot's cut, for the streams that the view reads; null before the first snapshot.
     pub cut: Option<Vector>,
     pub snapshot_at: Option<String>,
@@ -111,7 +113,7 @@ pub struct DefinitionReport {
 
 /// Reads the status from the installation's services.
 pub async fn status(installation: &Installation) -> Status {
-    Services::of(installation).status().await
+    Services::new(installation).status().await
 }
 
 /// Like [`status`], where some of the services that the settings name may fail to open.
@@ -125,7 +127,7 @@ impl Services {
         Status {
             readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
             problems: problems(&facts),
-            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs)
+            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs).with_refused(&facts.refused)
         }
     }
 }
@@ -155,7 +157,7 @@ pub fn status_of(state: &CatalogState, ends: &Ends, reads: &Reads, runs: &[RunRe
             .live(DefinitionKind::View)
             .map(|record| view_status(state, record, reads.get(&(record.name.clone(), record.version))))
             .collect(),
-        runs: runs.iter().map(RunReport::of).collect(),
+        runs: runs.iter().map(RunReport::from_run).collect(),
         definitions: definitions
             .map(|record| DefinitionReport {
                 kind: record.kind,
@@ -211,7 +213,7 @@ fn view_status(state: &CatalogState, record: &DefinitionRecord, streams: Option<
     let DefinitionRecord { name: view, version, status, .. } = record;
     let snapshot = state.snapshot(view, *version);
     let runs = state.runs.iter().filter(|run| run.view == *view && run.version == *version);
-    let last_run = runs.max_by_key(|run| (run.started_at, run.ended_at)).map(RunReport::of);
+    let last_run = runs.max_by_key(|run| (run.started_at, run.ended_at)).map(RunReport::from_run);
     let read = |vector: &Vector| streams.map_or_else(|| vector.clone(), |streams| vector.of_streams(streams));
     let cut = snapshot.map(|snapshot| read(&snapshot.cut));
     let after_cut = cut.as_ref().map(|cut| {
@@ -222,6 +224,7 @@ fn view_status(state: &CatalogState, record: &DefinitionRecord, streams: Option<
         view: view.clone(),
         version: *version,
         status: *status,
+        refused: None,
         cut,
         snapshot_at: snapshot.map(|snapshot| format_timestamp(snapshot.published_at)),
         after_cut,
@@ -230,7 +233,7 @@ fn view_status(state: &CatalogState, record: &DefinitionRecord, streams: Option<
 }
 
 impl RunReport {
-    pub fn of(run: &RunRecord) -> RunReport {
+    pub fn from_run(run: &RunRecord) -> RunReport {
         let time = |time: Option<Micros>| time.map(format_timestamp);
         RunReport {
             run: run.id.to_string(),
@@ -256,6 +259,15 @@ impl Status {
     /// Whether the catalog answered: without it almost nothing is known.
     pub fn is_known(&self) -> bool {
         self.problems.iter().all(|problem| problem.fault != problems::Fault::CatalogUnreachable)
+    }
+
+    /// Marks the views that a node could not load.
+    fn with_refused(mut self, refused: &[Refused]) -> Status {
+        for view in &mut self.views {
+            let of_view = refused.iter().find(|refused| refused.view == view.view && refused.version == view.version);
+            view.refused = of_view.map(|refused| refused.error.clone());
+        }
+        self
     }
 
     /// Returns the status as text.

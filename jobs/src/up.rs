@@ -10,14 +10,15 @@
 use std::net::SocketAddr;
 
 use definitions::Definitions;
+use definitions::settings::ClockKind;
 use engine::fresh::Fresh;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serving::http::{BoundListener, listen};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
-use types::{Error, Result};
+use tracing::{info, warn};
+use types::{Error, Result, threads};
 
 use crate::collect;
 use crate::installation::{Installation, clock};
@@ -67,7 +68,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     let ready = start_serving(&mut parts, &installation, listener, Some(fresh.clone())).await?;
     start_speed(&mut parts, &installation, Some(fresh));
     start_jobs(&mut parts, &installation);
-    announce(ready, options);
+    announce("basestream", ready, options);
     finish(installation, parts, &stop).await
 }
 
@@ -75,6 +76,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
 pub async fn speed(installation: Installation, stop: CancellationToken) -> Result<()> {
     let mut parts = Parts::default();
     start_upkeep(&mut parts);
+    probe_storage(&installation);
     start_speed(&mut parts, &installation, None);
     info!(worker = %installation.worker, "the speed layer is up");
     finish(installation, parts, &stop).await
@@ -86,7 +88,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let ready = start_serving(&mut parts, &installation, listener, None).await?;
-    announce(ready, options);
+    announce("basestream serve", ready, options);
     finish(installation, parts, &stop).await
 }
 
@@ -94,6 +96,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
 pub async fn scheduler(installation: Installation, stop: CancellationToken) -> Result<()> {
     let mut parts = Parts::default();
     start_upkeep(&mut parts);
+    probe_storage(&installation);
     start_jobs(&mut parts, &installation);
     info!(worker = %installation.worker, "the scheduler is up");
     finish(installation, parts, &stop).await
@@ -114,11 +117,12 @@ async fn bind_listener(installation: &Installation) -> Result<BoundListener> {
 
 async fn start_serving(parts: &mut Parts, installation: &Installation, listener: BoundListener, fresh: Option<Fresh>) -> Result<Ready> {
     let recorder = start_upkeep(parts);
+    probe_storage(installation);
     let reads_itself = fresh.is_some();
     let node = installation.node_at_once(fresh).await?;
-    let (http, doors) = (listener.address, parts.token(Stage::Doors));
-    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, listener, doors);
-    parts.start(Stage::Doors, "http", |_| async move { task.await? });
+    let (http, stopping) = (listener.address, parts.token(Stage::Http));
+    let task = serving::http::serve(node.clone(), installation.log.clone(), recorder, listener, stopping);
+    parts.start(Stage::Http, "http", |_| async move { task.await? });
     if reads_itself {
         let (node, worker, interval) = (node.clone(), installation.worker.clone(), installation.settings.speed.checkpoint_interval);
         parts.start(Stage::Node, "shared", move |stop| async move {
@@ -126,10 +130,8 @@ async fn start_serving(parts: &mut Parts, installation: &Installation, listener:
             Ok(())
         });
     }
-    parts.start(Stage::Node, "node", |stop| async move {
-        node.run(stop).await;
-        Ok(())
-    });
+    // Loading and copying snapshots may take as long as it likes: questions come first.
+    parts.start(Stage::Node, "node", |stop| async move { Ok(threads::RUNS.spawn(async move { node.run(stop).await }).await?) });
     Ok(Ready { http })
 }
 
@@ -141,20 +143,22 @@ async fn http_address(setting: &str) -> Result<SocketAddr> {
 
 fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) {
     for speed in installation.speed_workers(fresh) {
-        // Each worker has its own thread: decoding would block the threads that answer queries.
-        let work = |stop| tokio::task::spawn_blocking(move || Handle::current().block_on(speed.run(stop)));
+        // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the threads
+        // that answer HTTP.
+        let work = |stop| threads::SPEED.spawn_blocking(move || Handle::current().block_on(speed.run(stop)));
         parts.start(Stage::Speed, "speed", |stop| async move { work(stop).await? });
     }
 }
 
 fn start_jobs(parts: &mut Parts, installation: &Installation) {
     let scheduler = installation.scheduler();
-    parts.start(Stage::Jobs, "scheduler", |stop| async move { scheduler.run(stop).await });
+    // A run takes what questions and the speed layer leave of the processors.
+    parts.start(Stage::Jobs, "scheduler", |stop| async move { threads::RUNS.spawn(async move { scheduler.run(stop).await }).await? });
     let (catalog, storage, functions) = (installation.catalog.clone(), installation.storage.clone(), installation.functions.clone());
     let every = installation.settings.batch.collect_every;
+    let event_clock = installation.settings.serving.clock == ClockKind::Event;
     parts.start(Stage::Jobs, "collector", move |stop| async move {
-        collect::run(catalog, storage, functions, every, clock(), stop).await;
-        Ok(())
+        Ok(threads::RUNS.spawn(async move { collect::run(catalog, storage, functions, every, (clock(), event_clock), stop).await }).await?)
     });
 }
 
@@ -169,11 +173,22 @@ fn start_upkeep(parts: &mut Parts) -> Option<PrometheusHandle> {
     Some(recorder)
 }
 
-fn announce(ready: Ready, options: UpOptions) {
+/// Asks the object storage once: one that does not answer is logged by then, and not when a checkpoint needs it.
+fn probe_storage(installation: &Installation) {
+    let storage = installation.storage.clone();
+    tokio::spawn(async move {
+        if let Err(error) = storage.probe().await {
+            warn!(%error, "the object storage does not answer");
+        }
+    });
+}
+
+/// `what` is the command that is up.
+fn announce(what: &str, ready: Ready, options: UpOptions) {
     if !options.quiet {
-        println!("basestream is up: {}", ready.url());
+        println!("{what} is up: {}", ready.url());
     }
-    info!(http = %ready.http, "up");
+    info!(http = %ready.http, "{what} is up");
     if let Some(listener) = options.ready {
         let _ = listener.send(ready);
     }

@@ -116,7 +116,7 @@ pub async fn verify_view(verifier: &Verifier, view: &str, served: &dyn Served, n
 
 async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, started: Instant) -> Result<Report> {
     // Only t, the vector and the files change after this: the columns' types do not depend on them.
-    let before = Expected::new(verifier, &verifier.catalog.state().await?, view)?;
+    let before = Expected::new(verifier, &*verifier.catalog.state().await?, view)?;
     let schema = before.schema().await?;
     let answer = served.answer(view, &schema).await?;
     let state = archived_up_to(&verifier.catalog, &answer.vector).await?;
@@ -142,7 +142,7 @@ async fn verify_pinned(verifier: &Verifier, view: &str, served: &dyn Served, sta
         approximate: question
             .columns
             .iter()
-            .filter(|column| values::Tolerance::of(column).is_approximate())
+            .filter(|column| values::Tolerance::for_column(column).is_approximate())
             .map(|c| c.name.clone())
             .collect(),
         crowded: compared.crowded,
@@ -160,7 +160,7 @@ fn gaps_of(state: &CatalogState, question: &plain::Plain) -> Vec<String> {
 
 /// Returns the catalog state once its archive has every event before `vector`: an answer may include events that are
 /// not checkpointed yet.
-async fn archived_up_to(catalog: &Catalog, vector: &Vector) -> Result<CatalogState> {
+async fn archived_up_to(catalog: &Catalog, vector: &Vector) -> Result<Arc<CatalogState>> {
     let started = Instant::now();
     loop {
         let state = catalog.state().await?;

@@ -60,11 +60,16 @@ impl Project {
     }
 
     fn up(&self) -> Up {
-        let mut child = command(&self.path(), &["up"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        self.start("up", "basestream is up: ")
+    }
+
+    /// Starts a command that runs until it is stopped, and waits until it announces itself.
+    fn start(&self, layer: &str, announced: &str) -> Up {
+        let mut child = command(&self.path(), &[layer]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let url = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+        let url = line.trim().strip_prefix(announced).unwrap_or_default().to_owned();
         assert!(url.starts_with("http://"), "found {line:?}");
         Up { child, url, _stdout: stdout }
     }
@@ -85,7 +90,7 @@ impl Project {
     }
 }
 
-/// A running `up`; killed if a test fails before it is stopped.
+/// A running `up` or `serve`; killed if a test fails before it is stopped.
 struct Up {
     child: Child,
     url: String,
@@ -129,6 +134,52 @@ fn text(bytes: &[u8]) -> String {
 fn assert_fails(output: &Output, code: i32, stderr: &str) {
     assert_eq!(output.status.code(), Some(code), "{}\n{}", text(&output.stdout), text(&output.stderr));
     assert!(text(&output.stderr).contains(stderr), "{}", text(&output.stderr));
+}
+
+#[test]
+fn before_anything_reads_answers_and_status_say_so() {
+    let project = Project::of_orders();
+    assert_success(&project.run(&["apply"]));
+    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
+    let looked_up = text(&project.run(&["lookup", "orders_by_customer", "customer_id=c1"]).stdout);
+    assert!(looked_up.contains("(no key is known yet; ") && !looked_up.contains("no such key"), "{looked_up}");
+    assert!(looked_up.contains("nothing of orders has been read yet (`basestream up` or `basestream speed` reads it)"), "{looked_up}");
+    let status = text(&project.run(&["status"]).stdout);
+    let told = "warning: orders: 60 records are in the log, and no worker has committed any record of this stream yet\n";
+    assert!(status.contains(told) && !status.contains("no problems"), "{status}");
+
+    let serve = project.start("serve", "basestream serve is up: ");
+    assert_eq!(serve.stop(), Some(0));
+    let up = project.up();
+    project.wait_until_committed(60);
+    let looked_up = project.json(&["lookup", "orders_by_customer", "customer_id=c1"]);
+    assert_eq!((&looked_up["found"], &looked_up["meta"]["unread"]), (&true.into(), &serde_json::json!([])));
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[test]
+fn a_setting_without_effect_is_warned_of_once() {
+    let project = Project::of_orders();
+    let output = command(&project.path(), &["plan"]).env("BASESTREAM__SERVING__POSTGRES", "127.0.0.1:5433").output().unwrap();
+    assert_success(&output);
+    let warned = text(&output.stderr);
+    assert_eq!(warned.matches("serving.postgres = \"127.0.0.1:5433\" has no effect").count(), 1, "{warned}");
+    assert_eq!(text(&project.run(&["plan"]).stderr), "");
+}
+
+#[test]
+fn a_retention_that_is_too_short_for_a_view_is_refused_before_anything_is_written() {
+    let project = Project::of_orders();
+    assert_success(&project.run(&["apply"]));
+    project.replace("streams/orders.sql", "event_time = ", "retention = '1d', event_time = ");
+    for arguments in [&["plan"][..], &["apply"], &["up"]] {
+        assert_fails(&project.run(arguments), 1, "the stream \"orders\" keeps events for 1d, and the view counts them ");
+    }
+    let checked = project.run(&["check"]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(text(&checked.stdout).starts_with("views/orders_by_customer.sql:"), "{}", text(&checked.stdout));
+    let report = project.json(&["status"]);
+    assert!(report["definitions"].as_array().unwrap().iter().all(|definition| definition["version"] == 1), "{report:#}");
 }
 
 #[test]
@@ -247,6 +298,8 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
     let rows = project.json(&["query", "SELECT customer_id, events_365d FROM orders_by_customer ORDER BY customer_id"]);
     assert_eq!(rows["rows"].as_array().unwrap().len(), 6);
     let table = text(&project.run(&["query", "SELECT count(*) AS orders FROM orders"]).stdout);
+    let plans = text(&project.run(&["query", "EXPLAIN SELECT count(*) AS orders FROM orders"]).stdout);
+    assert!(plans.contains("TableScan: orders") && !plans.contains(" ..\n"), "plans are whole: {plans}");
     assert!(table.starts_with("orders\n60\n(1 row; "), "{table}");
 
     let verified = project.json(&["verify", "orders_by_customer", "--log"]);

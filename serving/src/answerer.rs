@@ -4,9 +4,12 @@
 
 use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use committed::registry::LiveView;
+use engine::plan::Answering;
 use engine::walk::CancelCheck;
 use types::Result;
 use types::tiles::Micros;
+
+use crate::kept_keys::{KeptKeys, KeyName};
 
 mod edge_layers;
 mod grouped;
@@ -32,8 +35,12 @@ pub(crate) trait Answerer: Send + Sync {
     /// again and again.
     fn rows(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, cancel_check: &CancelCheck<'_>) -> Result<Answers>;
 
-    /// The same for the thread that asks, if it takes little time; `None` where it would hold up other requests.
+    /// The same for the thread that asks, if it takes less than about a millisecond; `None` where it would hold up other
+    /// requests.
     fn rows_if_quick(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>) -> Result<Option<Answers>>;
+
+    /// The key of a question whose outcome is kept, so that it waits for others that ask the same.
+    fn kept_key(&self, asked: &AskedKeys<'_>) -> Result<Option<KeyName>>;
 
     /// All rows of one part that exist. Errors: as those of [`Answerer::rows`].
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned>;
@@ -41,9 +48,9 @@ pub(crate) trait Answerer: Send + Sync {
 
 /// How a view is answered.
 pub(crate) fn answerer(view: &LiveView) -> Box<dyn Answerer + '_> {
-    match &view.plan.links {
-        Some(links) => Box::new(Linked { view, links }),
-        None => Box::new(Grouped { view }),
+    match &view.plan.answering {
+        Answering::Grouped(_) => Box::new(Grouped { view }),
+        Answering::Linked(links) => Box::new(Linked { view, links }),
     }
 }
 
@@ -56,6 +63,8 @@ pub(crate) struct AskedKeys<'a> {
     /// Indices of the plan's columns.
     pub(crate) wanted: &'a [usize],
     pub(crate) paths: WantedPaths,
+    /// What is kept of hot keys. Without it nothing is kept.
+    pub(crate) kept: Option<&'a KeptKeys>,
 }
 
 /// Which linking paths are asked of each key.

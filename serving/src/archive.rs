@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catalog::CatalogState;
+use catalog::{ArchiveBounds, archive_files};
 use committed::registry::LiveView;
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -18,7 +18,7 @@ use futures::TryStreamExt;
 use storage::{OffsetRanges, archive_plan};
 use types::Result;
 use types::columns::EVENT_TIME;
-use types::files::{FileKind, FileRecord};
+use types::files::FileRecord;
 use types::tiles::Micros;
 use types::vector::Vector;
 
@@ -47,9 +47,12 @@ pub(crate) async fn archive_layer(
     let (session, storage) = (runtime.session()?, runtime.storage());
     let (state, t, as_of) = (&context.read_view.loaded.state, context.t(view), context.as_of);
     let vector = state.vector();
-    let files = needed_files(state, view, t, as_of);
+    let bounds = ArchiveBounds { cut: None, oldest: view.plan.oldest_kept(t), newest: as_of };
+    let streams: Vec<Arc<str>> = view.plan.streams.iter().map(|stream| stream.name.clone()).collect();
+    let files = archive_files(state, &streams, bounds);
     let source = |stream: &StreamDefinition| -> Result<Arc<dyn ExecutionPlan>> {
-        let of_stream: Vec<FileRecord> = files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
+        let of_stream: Vec<FileRecord> =
+            files.iter().filter(|file| file.subject.as_ref() == Some(&stream.name)).map(|file| (*file).clone()).collect();
         let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: vector.clone() };
         archive_plan(storage, &of_stream, plan_schema(stream), &ranges, None, 2)
     };
@@ -86,21 +89,6 @@ fn choose(prepared: Arc<dyn ExecutionPlan>, as_of: Option<Micros>, key: Option<&
         Some(all) => Ok(Arc::new(FilterExec::try_new(all, prepared)?)),
         None => Ok(prepared),
     }
-}
-
-fn needed_files(state: &CatalogState, view: &LiveView, t: Micros, as_of: Option<Micros>) -> Vec<FileRecord> {
-    let horizon = view.plan.oldest_kept(t);
-    state
-        .files
-        .iter()
-        .filter(|file| {
-            file.kind == FileKind::Archive && view.plan.streams.iter().any(|stream| file.subject.as_deref() == Some(&*stream.name))
-        })
-        .filter(|file| !file.marked_for_deletion)
-        .filter(|file| as_of.is_none_or(|as_of| file.min_event_time.is_none_or(|oldest| oldest <= as_of)))
-        .filter(|file| horizon.is_none_or(|horizon| file.max_event_time.is_none_or(|newest| newest >= horizon)))
-        .cloned()
-        .collect()
 }
 
 #[cfg(test)]

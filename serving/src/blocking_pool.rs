@@ -1,5 +1,5 @@
-//! Blocking work: off the asynchronous threads, as many jobs at once as there are processors. A thread cannot be
-//! dropped as a future can: a job whose future is dropped is cancelled, and has to check for that.
+//! Blocking work: off the threads that answer HTTP, as many jobs at once as there are processors, in the order of asking.
+//! A thread cannot be dropped as a future can: a job whose future is dropped is cancelled, and has to check for that.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -7,11 +7,15 @@ use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use types::{Error, Result};
+use types::{Error, Result, threads};
 
 /// Runs such work. Cheap to clone; clones share the limit.
 #[derive(Debug, Clone)]
-pub(crate) struct BlockingPool(Arc<Semaphore>);
+pub(crate) struct BlockingPool {
+    permits: Arc<Semaphore>,
+    #[cfg(test)]
+    jobs: Arc<std::sync::atomic::AtomicUsize>,
+}
 
 /// Cancelled when the future is dropped that waits for the outcome.
 #[derive(Debug, Default)]
@@ -19,15 +23,25 @@ pub(crate) struct CancelOnDrop(CancellationToken);
 
 impl BlockingPool {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(available_parallelism().map_or(4, NonZero::get))))
+        Self::of_threads(available_parallelism().map_or(4, NonZero::get))
+    }
+
+    fn of_threads(threads: usize) -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(threads)),
+            #[cfg(test)]
+            jobs: Arc::default(),
+        }
     }
 
     /// Does the work once it is its turn.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce(&CancelOnDrop) -> Result<T> + Send + 'static) -> Result<T> {
-        let permit = self.0.clone().acquire_owned().await.map_err(|_| Error::internal("a semaphore was closed"))?;
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| Error::internal("a semaphore was closed"))?;
+        #[cfg(test)]
+        self.jobs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let cancelled = CancelOnDrop::default();
         let _until_dropped = cancelled.0.clone().drop_guard();
-        let outcome = tokio::task::spawn_blocking(move || {
+        let outcome = threads::QUESTIONS.spawn_blocking(move || {
             let _until_done = permit;
             cancelled.check()?;
             work(&cancelled)
@@ -38,7 +52,13 @@ impl BlockingPool {
     /// As if work were under way on every thread.
     #[cfg(test)]
     pub(crate) fn occupied(&self) -> tokio::sync::OwnedSemaphorePermit {
-        self.0.clone().try_acquire_many_owned(self.0.available_permits() as u32).unwrap()
+        self.permits.clone().try_acquire_many_owned(self.permits.available_permits() as u32).unwrap()
+    }
+
+    /// How many jobs have begun.
+    #[cfg(test)]
+    pub(crate) fn jobs(&self) -> usize {
+        self.jobs.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 

@@ -4,6 +4,7 @@
 //! ```text
 //! following: the catalog moved --> loading: its views --snapshot: keep, open or leave out--> Loaded --> read_view
 //! lease: keeps the files of every state in use
+//! newest: no query reads an older vector than one before it
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use engine::functions::Functions;
 use storage::ObjectStorage;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
 use types::{Error, Result};
 
@@ -27,13 +29,22 @@ use crate::read_view::{Loaded, ReadView, ServingClock};
 mod following;
 mod lease;
 mod loading;
+mod newest;
 mod snapshot;
+mod wanted;
+
+pub use wanted::WantedViews;
+
+use newest::Newest;
+pub use newest::is_kept;
 
 /// How a node serves.
 #[derive(Clone)]
 pub struct NodeSettings {
     /// Names this node in leases.
     pub name: String,
+    /// The views that it loads, and can answer.
+    pub views: WantedViews,
     pub clock: ServingClock,
     /// Views are served before their first snapshot is copied: what a lookup needs is fetched then, the rest by
     /// [`Node::run`](crate::Node::run). A snapshot that takes the place of another is copied whole before it is used.
@@ -64,6 +75,10 @@ struct Inner {
     damaged: Arc<Notify>,
     session: SegmentSession,
     loaded: RwLock<Option<Arc<Loaded>>>,
+    /// What queries read last: none reads anything older.
+    newest: Newest,
+    /// Whether the catalog's newest state comes.
+    loads: Attempts,
     /// States that were loaded; queries may still read those that live.
     in_use: Mutex<Vec<Weak<Loaded>>>,
     /// One refresh at a time; guards nothing else.
@@ -93,6 +108,8 @@ impl Follower {
             damaged: Arc::default(),
             session,
             loaded: RwLock::new(None),
+            newest: Newest::default(),
+            loads: Attempts::new("the catalog's newest state cannot be loaded"),
             in_use: Mutex::default(),
             refreshing: tokio::sync::Mutex::new(()),
             last_now: AtomicI64::new(i64::MIN),
@@ -101,7 +118,8 @@ impl Follower {
 
     /// Follows the catalog and holds the lease until `stop`.
     pub(crate) async fn run(&self, stop: CancellationToken) {
-        tokio::join!(self.follow(&stop), self.hold_files(&stop));
+        let holding = self.clone().hold_files_apart(stop.clone());
+        tokio::join!(self.follow(&stop), holding);
         self.release_files().await;
     }
 
@@ -114,7 +132,17 @@ impl Follower {
         let chain = self.0.fresh.as_ref().map_or_else(alone, |fresh| fresh.after(&loaded.vector));
         drop(current);
         let Chain { layers: fresh, end: vector, complete_to } = chain;
-        Ok(ReadView { loaded, fresh, vector, now: self.now(), clock: self.0.settings.clock, complete_to })
+        let (now, clock) = (self.now(), self.0.settings.clock);
+        Ok(self.0.newest.of(ReadView { loaded, fresh, vector, now, clock, complete_to, is_kept: false }))
+    }
+
+    /// Returns what fails at the moment: of the catalog, the storage, and the speed layer of this process.
+    pub(crate) fn outages(&self) -> Vec<Outage> {
+        let mut outages = self.0.catalog.outages();
+        outages.extend(self.0.storage.outages());
+        outages.extend(self.0.loads.outage());
+        outages.extend(self.0.fresh.as_ref().and_then(Fresh::outage));
+        outages
     }
 
     pub(crate) fn loaded(&self) -> Option<Arc<Loaded>> {

@@ -1,6 +1,7 @@
 //! A serving node over real parts in memory, for tests: events become archive files and checkpoints, snapshots are cut from them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use uuid::Uuid;
 
 use crate::archive::archive_layer;
 use crate::query_context::QueryContext;
-use crate::{Node, NodeSettings, ServingClock};
+use crate::{Node, NodeSettings, ServingClock, WantedViews};
 
 pub(crate) const PAYMENTS: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL, \
     status TEXT NOT NULL) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'device')";
@@ -50,13 +51,26 @@ pub(crate) struct Harness {
     /// Where the next event of each partition of `payments` goes, fresh ones included.
     next: std::sync::Mutex<BTreeMap<i32, i64>>,
     stream: Arc<StreamDefinition>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// An event of `payments`.
 pub(crate) fn event(id: &str, ts: &str, device: &str, amount: &str, status: &str) -> String {
     let device = if device.is_empty() { "null".to_owned() } else { format!("\"{device}\"") };
     format!(r#"{{"id":"{id}","ts":"{ts}","device":{device},"amount":{amount},"status":"{status}"}}"#)
+}
+
+fn node_settings(cache: &Path, views: WantedViews) -> NodeSettings {
+    NodeSettings {
+        name: "harness".into(),
+        views,
+        clock: ServingClock::Wall,
+        at_once: false,
+        cache: cache.to_owned(),
+        poll: Duration::from_millis(20),
+        lease: Duration::from_secs(30),
+        memory_limit_bytes: 64 << 20,
+    }
 }
 
 impl Harness {
@@ -69,21 +83,19 @@ impl Harness {
         let mut add = vec![definition(DefinitionKind::Stream, "payments", PAYMENTS)];
         add.extend(views.map(|(name, sql)| definition(DefinitionKind::View, name, sql)));
         catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
-        let settings = NodeSettings {
-            name: "lab".into(),
-            clock: ServingClock::Wall,
-            at_once: false,
-            cache: folder.path().join("cache"),
-            poll: Duration::from_millis(20),
-            lease: Duration::from_secs(30),
-            memory_limit_bytes: 64 << 20,
-        };
+        let settings = node_settings(&folder.path().join("cache"), WantedViews::All);
         let fresh = Fresh::default();
         let node = Node::open(catalog.clone(), storage.clone(), Functions::standard(), Some(fresh.clone()), settings, Arc::new(|| NOW))
             .await
             .unwrap();
         let stream = node.loaded().unwrap().registry.streams["payments"].definition.clone();
-        Harness { catalog, storage, log, node, fresh, next: Default::default(), stream, _folder: folder }
+        Harness { catalog, storage, log, node, fresh, next: Default::default(), stream, folder }
+    }
+
+    /// Another node, which loads these views alone and has no fresh layers.
+    pub(crate) async fn node_of(&self, views: WantedViews) -> Node {
+        let settings = node_settings(&self.folder.path().join("another"), views);
+        Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).await.unwrap()
     }
 
     /// Some events in two checkpoints with a snapshot between them, so that an answer needs both sides.
@@ -132,7 +144,7 @@ impl Harness {
             max_event_time: self.known_max(partition).await.max(newest),
             complete_to: Some(NOW),
         };
-        let record = CheckpointRecord { id, worker: "lab".into(), committed_at: NOW, revision: 0, ranges: vec![range.clone()] };
+        let record = CheckpointRecord { id, worker: "harness".into(), committed_at: NOW, revision: 0, ranges: vec![range.clone()] };
         let identities = BTreeMap::from([(range.partition.clone(), "log".to_owned())]);
         self.catalog.commit(checkpoint_commit(record, vec![file], &identities)).await.unwrap();
     }
@@ -155,7 +167,7 @@ impl Harness {
             complete_to: Some(NOW),
         };
         let identities = BTreeMap::from([(range.partition.clone(), "log".to_owned())]);
-        let record = CheckpointRecord { id: Uuid::now_v7(), worker: "lab".into(), committed_at: NOW, revision: 0, ranges: vec![range] };
+        let record = CheckpointRecord { id: Uuid::now_v7(), worker: "harness".into(), committed_at: NOW, revision: 0, ranges: vec![range] };
         self.catalog.commit(checkpoint_commit(record, Vec::new(), &identities)).await.unwrap();
     }
 
@@ -182,6 +194,18 @@ impl Harness {
             max_event_time: BTreeMap::from([(self.stream.name.clone(), newest)]),
         };
         self.fresh.publish(layer, [(id, NOW + 1)]);
+    }
+
+    /// Withdraws what is not checkpointed of a partition, as when its worker goes: it is to be read again.
+    pub(crate) fn withdraw(&self, partition: i32) {
+        let (id, committed) = (PartitionId::new("payments", partition), self.node.loaded().unwrap().vector.clone());
+        self.next.lock().unwrap().insert(partition, committed.get(&id).0);
+        self.fresh.withdraw_leftovers(&committed, &[id]);
+    }
+
+    /// What the speed layer of this process says of its commits.
+    pub(crate) fn note(&self, outcome: types::Result<()>) {
+        self.fresh.note(&outcome);
     }
 
     /// One more view, served from the archive's events.

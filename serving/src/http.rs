@@ -28,10 +28,12 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+use types::outage::Outage;
 use types::{Error, Result};
 
 use crate::node::Node;
 
+mod apart;
 mod events;
 mod guard;
 mod input;
@@ -66,6 +68,13 @@ impl App {
         let appends = Arc::new(Semaphore::new(MAX_APPENDS));
         let room = Arc::new(Semaphore::new(MAX_BODIES_BYTES / input::ROOM_BYTES));
         Self { node, log, metrics, appends, room }
+    }
+
+    /// What this process cannot do at the moment.
+    fn outages(&self) -> Vec<Outage> {
+        let mut outages = self.node.outages();
+        outages.extend(self.log.outages());
+        outages
     }
 }
 

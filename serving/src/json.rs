@@ -1,5 +1,6 @@
-//! Answers as JSON, with nothing lost: decimals and integers past 2^53 are strings, timestamps RFC 3339, bytes base64, NaN and
-//! infinities null; lists and structs nest. Columns keep their order.
+//! Answers as JSON, with nothing lost: decimals and integers past 2^53 are strings (a quotient without the zeros at its
+//! end), timestamps RFC 3339, intervals ISO 8601, bytes base64, NaN and infinities null; lists and structs nest. Columns
+//! keep their order.
 //!
 //! Not `arrow-json` with an encoder factory: of its encoders only those of booleans, texts and small integers write what is documented
 //! here. Ours would have to replace those of integers past 2^53, decimals, floats (theirs write `1.0e16`), times, bytes and maps (whose
@@ -13,14 +14,15 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, StructArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Date64Type, Decimal128Type, DecimalType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, DecimalType, Float16Type, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use engine::events::{format_date, format_timestamp};
+use engine::events::{Interval, format_date, format_timestamp};
+use engine::functions::QUOTIENT;
 use serde_json::value::RawValue;
 use types::{Error, Result};
 
@@ -142,6 +144,7 @@ fn write_value(out: &mut Vec<u8>, column: &ArrayRef, row: usize) -> Result<()> {
         DataType::UInt32 => unsigned(out, column.as_primitive::<UInt32Type>().value(row).into())?,
         DataType::UInt64 => unsigned(out, column.as_primitive::<UInt64Type>().value(row))?,
         DataType::Decimal128(precision, scale) => decimal(out, column.as_primitive::<Decimal128Type>().value(row), *precision, *scale)?,
+        data_type if *data_type == QUOTIENT => quotient(out, column.as_primitive::<Decimal256Type>().value(row))?,
         DataType::Float16 => float(out, f32::from(column.as_primitive::<Float16Type>().value(row)))?,
         DataType::Float32 => float(out, column.as_primitive::<Float32Type>().value(row))?,
         DataType::Float64 => double(out, column.as_primitive::<Float64Type>().value(row))?,
@@ -161,7 +164,7 @@ fn write_value(out: &mut Vec<u8>, column: &ArrayRef, row: usize) -> Result<()> {
         DataType::Struct(_) => members(out, column.as_struct(), row)?,
         DataType::Map(..) => entries(out, &column.as_map().value(row))?,
         DataType::Dictionary(_, values) => write_value(out, &arrow::compute::cast(&column.slice(row, 1), values)?, 0)?,
-        // Other decimals, times of day, intervals: as text.
+        // Other decimals, times of day, intervals and differences of times: as text.
         _ => text(out, &displayed(column, row)?)?,
     }
     Ok(())
@@ -194,6 +197,13 @@ fn decimal(out: &mut Vec<u8>, value: i128, precision: u8, scale: i8) -> Result<(
         }
         _ => text(out, &Decimal128Type::format_decimal(value, precision, scale)),
     }
+}
+
+/// All digits but the zeros at the end: few quotients need all of their places.
+fn quotient(out: &mut Vec<u8>, value: i256) -> Result<()> {
+    let DataType::Decimal256(precision, scale) = QUOTIENT else { return Err(Error::internal("a quotient is a decimal")) };
+    let digits = Decimal256Type::format_decimal(value, precision, scale);
+    text(out, digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// serde_json writes NaN and infinities as null.
@@ -279,6 +289,9 @@ fn entries(out: &mut Vec<u8>, entries: &StructArray) -> Result<()> {
 }
 
 fn displayed(column: &ArrayRef, row: usize) -> Result<String> {
+    if let Some(interval) = Interval::of_array(column, row) {
+        return Ok(interval.to_string());
+    }
     let options = FormatOptions::default();
     let formatter = ArrayFormatter::try_new(column, &options)?;
     formatter.value(row).try_to_string().map_err(Error::from)

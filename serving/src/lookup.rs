@@ -26,6 +26,7 @@ mod rows;
 
 pub(crate) use fetch::fetch;
 pub use keys::Keys;
+pub(crate) use keys::with_zones_plus;
 pub use paths::{AskedPaths, MAX_PATHS};
 pub(crate) use rows::KeyRows;
 
@@ -72,7 +73,7 @@ async fn answer(runtime: &QueryRuntime, context: QueryContext, request: Request<
     let loaded = context.read_view.view(request.view)?;
     check_size(loaded, &request)?;
     let paths = request.paths.of_view(&loaded.live)?;
-    let keys = request.keys.typed(loaded.live.plan.answer_keys())?;
+    let keys = request.keys.typed(&loaded.live.plan)?;
     let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
     let mut meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
     let estimated = context.estimated.clone();
@@ -91,7 +92,7 @@ async fn answer_while_copying(
     loop {
         let loaded = context.read_view.view(request.view)?;
         check_size(loaded, &request)?;
-        let keys = request.keys.clone().typed(loaded.live.plan.answer_keys())?;
+        let keys = request.keys.clone().typed(&loaded.live.plan)?;
         match fetch(&context, loaded, Some(&keys)).await {
             Ok(()) => return answer(runtime, context, request).await,
             Err(error) if follower.reload_without_damaged(&context.read_view.loaded, &error).await? => {

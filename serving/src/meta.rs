@@ -1,6 +1,6 @@
 //! What an answer is made from. It comes with every answer, so that answers can be compared, repeated and checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::events::format_timestamp;
@@ -10,7 +10,7 @@ use types::tiles::Micros;
 use types::vector::Vector;
 
 use crate::query_context::{EstimatedColumns, QueryContext};
-use crate::read_view::LoadedView;
+use crate::read_view::{LoadedView, ReadView};
 
 /// An answer's position and its qualities.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,14 +24,18 @@ pub struct Meta {
     /// Every event the log accepted before this is counted: the minimum over the partitions of what was asked.
     #[serde(serialize_with = "optional_time")]
     pub complete_to: Option<Micros>,
+    /// The streams asked of which no record has been read yet: that there is no such key says nothing then.
+    pub unread: Vec<Arc<str>>,
     /// When the (oldest) snapshot was made that the answer builds on.
     #[serde(serialize_with = "optional_time")]
     pub snapshot_at: Option<Micros>,
     /// The version of each view asked.
     pub versions: BTreeMap<Arc<str>, u32>,
-    /// A published snapshot could not be used (it is damaged, or its states are of another format): the answer was made
-    /// without it.
+    /// True if a published snapshot could not be used (it is damaged, or its states are of another format) and the
+    /// answer was made without it; or if uncommitted work was withdrawn and the answer stays where it was before.
     pub degraded: bool,
+    /// Why it is degraded.
+    pub degraded_reason: Option<String>,
     /// The columns asked whose aggregates are approximate.
     pub approximate: Vec<String>,
     /// The kept tiles do not answer `t` (an `as_of` in the past, or a snapshot made for a later time): it was computed
@@ -56,13 +60,16 @@ impl Meta {
         let mut approximate: Vec<String> = views.iter().flat_map(approximate_columns).collect();
         approximate.sort();
         approximate.dedup();
+        let degraded_reason = context.degraded(views.iter().map(|asked| asked.view));
         Meta {
             cut: read_view.vector.clone(),
             as_of: times.max().unwrap_or_else(|| context.t_without_view()),
             complete_to: of_views.chain(of_streams).min().flatten(),
+            unread: unread(read_view, views, streams),
             snapshot_at: views.iter().filter_map(|asked| asked.view.snapshot.as_ref()).map(|snapshot| snapshot.manifest.made_at).min(),
             versions: views.iter().map(|asked| (asked.view.live.name.clone(), asked.view.live.version)).collect(),
-            degraded: views.iter().any(|asked| context.is_degraded(asked.view)),
+            degraded: degraded_reason.is_some(),
+            degraded_reason,
             approximate,
             from_archive: views.iter().any(|asked| asked.columns.is_some() && context.needs_archive(asked.view)),
         }
@@ -76,6 +83,13 @@ impl Meta {
         self.approximate.sort();
         self.approximate.dedup();
     }
+}
+
+fn unread(read_view: &ReadView, views: &[AskedView<'_>], streams: &[Arc<str>]) -> Vec<Arc<str>> {
+    let of_views = views.iter().flat_map(|asked| &asked.view.live.plan.streams).map(|stream| &stream.name);
+    let asked: BTreeSet<&Arc<str>> = of_views.chain(streams).collect();
+    let is_read = |stream: &Arc<str>| read_view.vector.iter().any(|(partition, _)| partition.stream == *stream);
+    asked.into_iter().filter(|stream| !is_read(stream)).cloned().collect()
 }
 
 fn approximate_columns(asked: &AskedView<'_>) -> Vec<String> {

@@ -12,6 +12,7 @@ use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use types::Result;
+use types::outage::Outage;
 use types::tiles::{Clock, Micros};
 
 use crate::follower::{Follower, NodeSettings};
@@ -98,6 +99,11 @@ impl Node {
 
     pub fn loaded(&self) -> Option<Arc<Loaded>> {
         self.0.follower.loaded()
+    }
+
+    /// Returns what fails at the moment: of the catalog, the storage, and the speed layer of this process.
+    pub fn outages(&self) -> Vec<Outage> {
+        self.0.follower.outages()
     }
 
     pub fn catalog(&self) -> &Catalog {

@@ -10,6 +10,9 @@ use types::tiles::Micros;
 
 use crate::read_view::{LoadedView, ReadView, ServingClock};
 
+/// Why an answer is degraded that stands where an earlier one did.
+const KEPT: &str = "uncommitted work was withdrawn and is being read again: the answer stays at the newest cut before that";
+
 /// Cheap to clone; clones share what turns out to be estimated.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryContext {
@@ -55,9 +58,19 @@ impl QueryContext {
         }
     }
 
+    /// Returns why an answer of these views is degraded, if it is: it is made without a published snapshot, or it is as
+    /// old as one before it.
+    pub(crate) fn degraded<'a>(&self, views: impl IntoIterator<Item = &'a LoadedView>) -> Option<String> {
+        if self.read_view.is_kept {
+            return Some(KEPT.into());
+        }
+        let lacking = views.into_iter().find(|view| self.lacks_snapshot(view))?;
+        Some(format!("the snapshot of the view \"{}\" is damaged or of another format: the answer is made without it", lacking.live.name))
+    }
+
     /// True when the published snapshot cannot be read (it is damaged, or of another format): the answer is made
     /// without it.
-    pub(crate) fn is_degraded(&self, view: &LoadedView) -> bool {
+    fn lacks_snapshot(&self, view: &LoadedView) -> bool {
         let published = self.read_view.loaded.state.snapshot(&view.live.name, view.live.version);
         published.is_some_and(|published| view.snapshot.as_ref().is_none_or(|copy| copy.manifest.run != published.run))
     }

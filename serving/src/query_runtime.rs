@@ -13,6 +13,7 @@ use storage::ObjectStorage;
 use types::{Error, Result};
 
 use crate::blocking_pool::BlockingPool;
+use crate::kept_keys::KeptKeys;
 
 /// What all queries of a node share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -23,6 +24,7 @@ pub(crate) struct QueryRuntime {
     memory_limit_bytes: usize,
     lookups: BlockingPool,
     scans: BlockingPool,
+    kept: Arc<KeptKeys>,
 }
 
 impl QueryRuntime {
@@ -36,7 +38,8 @@ impl QueryRuntime {
             .build_arc()?;
         storage.register(&runtime);
         let (functions, storage) = (functions.clone(), storage.clone());
-        Ok(Self { functions, storage, runtime, memory_limit_bytes, lookups: BlockingPool::new(), scans: BlockingPool::new() })
+        let kept = Arc::new(KeptKeys::new(memory_limit_bytes, &runtime.memory_pool));
+        Ok(Self { functions, storage, runtime, memory_limit_bytes, lookups: BlockingPool::new(), scans: BlockingPool::new(), kept })
     }
 
     /// A session without tables.
@@ -58,7 +61,12 @@ impl QueryRuntime {
         self.memory_limit_bytes
     }
 
-    /// Where walks, and lookups of many keys, are answered.
+    /// What was merged of hot keys.
+    pub(crate) fn kept(&self) -> &KeptKeys {
+        &self.kept
+    }
+
+    /// Where walks, and lookups that merge much, are answered.
     pub(crate) fn lookups(&self) -> &BlockingPool {
         &self.lookups
     }

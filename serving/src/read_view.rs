@@ -56,6 +56,8 @@ pub struct ReadView {
     pub clock: ServingClock,
     /// Until when each partition is complete.
     pub complete_to: BTreeMap<PartitionId, Micros>,
+    /// True if it was read before and is kept, because what could be read now is older.
+    pub is_kept: bool,
 }
 
 /// What `t` is without `as_of`.
@@ -139,6 +141,12 @@ impl ReadView {
 }
 
 impl Loaded {
+    /// Why the served version of a view cannot be queried, if it cannot.
+    pub fn refusal(&self, view: &str) -> Option<&Error> {
+        let served = self.registry.served(view)?;
+        self.failed.get(&(served.name.clone(), served.version))
+    }
+
     /// True when a snapshot turned out to be damaged while it was copied.
     pub fn is_damaged(&self) -> bool {
         self.views.values().any(|view| view.snapshot.as_ref().is_some_and(|copy| copy.damage().is_some()))

@@ -6,7 +6,7 @@
 //! | `<view>` | its answer: a lookup where WHERE names every key, else a scan of what the SELECT names |
 //! | `<view>__batch`, `<view>__speed` | the kept states: the snapshot's, and those after its cut |
 //! | `<linked view>__batch` | its join as of the snapshot's cut; the kept edges, of all layers, are `<linked view>__edges` |
-//! | `<stream>` | the accepted events up to the committed vector |
+//! | `<stream>` | the accepted events up to the committed vector, where the whole query stands then |
 //! | `system.*` | `runs`, `checkpoints`, `partitions`, `views`, `handover` |
 
 use std::sync::Arc;
@@ -40,7 +40,7 @@ mod tables;
 mod used;
 mod view;
 
-pub use statement::parse_as_of;
+pub use statement::{parse_as_of, views_read};
 
 /// The answer of a query: batches as they are made, and what they are made from.
 pub struct QueryResponse {
@@ -93,8 +93,10 @@ async fn begin(
     let timer = Timer(Instant::now());
     let asked = statement::read(sql)?;
     let session = runtime.session()?;
-    let views = tables::views_named(&read_view, &session.state(), &asked.statement)?;
-    let context = QueryContext::new(read_view, asked.as_of, &views)?;
+    let named = tables::tables_named(&read_view, &session.state(), &asked.statement)?;
+    // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
+    let read_view = if named.has_streams { read_view.committed() } else { read_view };
+    let context = QueryContext::new(read_view, asked.as_of, &named.views)?;
     tables::register(&session, runtime, &context, log)?;
 
     let state = session.state();

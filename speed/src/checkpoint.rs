@@ -4,18 +4,25 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catalog::{Add, Catalog, CheckpointRecord, checkpoint_commit};
+use catalog::{Add, CheckpointRecord, checkpoint_commit};
 use committed::registry::LiveView;
 use engine::fresh::FreshLayer;
 use storage::{ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::warn;
 use types::files::FileRecord;
 use types::files::ObjectName;
 use types::vector::Vector;
-use types::{Error, Result, failpoint};
+use types::{Error, ErrorKind, Result, failpoint};
 
 use crate::epoch::SealedEpoch;
+use crate::layer::Speed;
+
+/// How long to wait before the second attempt, and at most before a later one.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LAST_WAIT: Duration = Duration::from_secs(10);
 
 /// A checkpoint in progress. Dropping it gives it up.
 pub(crate) struct Checkpoint {
@@ -26,24 +33,12 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Begins to write and commit an epoch. `views` are all views that its layers may have states of.
-    pub(crate) fn begin(sealed: SealedEpoch, views: Vec<LiveView>, storage: ObjectStorage, catalog: Catalog) -> Self {
+    /// Begins to write and commit an epoch. `views` are all views that its layers may have states of. While the storage
+    /// or the catalog does not take it, it is tried again, until `stop`.
+    pub(crate) fn begin(sealed: SealedEpoch, views: Vec<LiveView>, speed: &Speed, stop: CancellationToken) -> Self {
         let starts = sealed.record.ranges.iter().map(|range| (range.partition.clone(), range.start)).collect();
-        let began = Instant::now();
-        let commit = tokio::spawn(async move {
-            // Encoding runs on a separate thread, so that the threads that serve queries continue.
-            let files = tokio::task::spawn_blocking(move || {
-                let files = Handle::current().block_on(write(&sealed, &views, &storage));
-                files.map(|files| (sealed, files))
-            });
-            let (sealed, files) = files.await??;
-            let record = sealed.record.clone();
-            let mut commit = checkpoint_commit(sealed.record, files, &sealed.identities);
-            commit.add.extend(sealed.marks.into_iter().map(Add::Mark));
-            catalog.commit_with_retry(commit).await?;
-            Ok((record, began.elapsed()))
-        });
-        Self { starts, commit: Some(AbortOnDropHandle::new(commit)) }
+        let retrying = Retrying { speed: speed.clone(), stop };
+        Self { starts, commit: Some(AbortOnDropHandle::new(tokio::spawn(retrying.commit(Writing::new(sealed, views))))) }
     }
 
     /// Waits until it is committed; returns its record and how long it took. `Conflict`: another worker owns one of its
@@ -65,21 +60,85 @@ impl Checkpoint {
     }
 }
 
-/// Writes all files of an epoch, durably.
-async fn write(sealed: &SealedEpoch, views: &[LiveView], storage: &ObjectStorage) -> Result<Vec<FileRecord>> {
-    let id = sealed.record.id;
-    failpoint::hit("checkpoint.before_archive")?;
-    let mut files = Vec::new();
-    for (stream, (version, batches)) in &sealed.archive {
-        files.push(write_archive(storage, stream, id, *version, batches.clone()).await?);
+/// Tries again what the storage or the catalog does not take: the epoch and its fresh layers stay, so that answers do.
+struct Retrying {
+    speed: Speed,
+    stop: CancellationToken,
+}
+
+impl Retrying {
+    async fn commit(self, mut writing: Writing) -> Result<(CheckpointRecord, Duration)> {
+        let began = Instant::now();
+        let mut wait = FIRST_WAIT;
+        loop {
+            // Encoding runs on a separate thread, so that the threads that serve queries continue.
+            let storage = self.speed.storage.clone();
+            let write = move || {
+                let outcome = Handle::current().block_on(writing.finish(&storage));
+                (writing, outcome)
+            };
+            let outcome;
+            (writing, outcome) = tokio::task::spawn_blocking(write).await?;
+            let Err(error) = outcome else { break };
+            self.wait(error, &mut wait).await?;
+        }
+        let record = writing.sealed.record.clone();
+        let mut commit = checkpoint_commit(record.clone(), writing.files, &writing.sealed.identities);
+        commit.add.extend(writing.sealed.marks.into_iter().map(Add::Mark));
+        wait = FIRST_WAIT;
+        while let Err(error) = self.speed.catalog.commit_with_retry(commit.clone()).await {
+            self.wait(error, &mut wait).await?;
+        }
+        Ok((record, began.elapsed()))
     }
-    failpoint::hit("checkpoint.after_archive")?;
-    for (stream, letters) in &sealed.dead_letters {
-        files.push(write_dead_letters(storage, stream, id, vec![letters.clone()]).await?);
+
+    /// Waits before the next attempt, longer each time. Returns the error if another attempt would not help.
+    async fn wait(&self, error: Error, wait: &mut Duration) -> Result<()> {
+        if error.kind() != ErrorKind::Unavailable || self.stop.is_cancelled() {
+            return Err(error);
+        }
+        warn!(worker = %self.speed.settings.worker, %error, wait_s = wait.as_secs(), "a checkpoint could not be committed; trying again");
+        self.speed.note(&Err::<(), _>(error));
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = tokio::time::sleep(*wait) => {}
+        }
+        *wait = (*wait * 2).min(LAST_WAIT);
+        Ok(())
     }
-    files.extend(write_states(sealed, views, storage).await?);
-    failpoint::hit("checkpoint.after_states")?;
-    Ok(files)
+}
+
+/// The files of an epoch on their way to the storage.
+struct Writing {
+    sealed: SealedEpoch,
+    views: Vec<LiveView>,
+    /// Those that are durable, in the order of [`Writing::finish`]: another attempt goes on after them.
+    files: Vec<FileRecord>,
+}
+
+impl Writing {
+    fn new(sealed: SealedEpoch, views: Vec<LiveView>) -> Self {
+        Self { sealed, views, files: Vec::new() }
+    }
+
+    /// Writes the files that are missing, durably.
+    async fn finish(&mut self, storage: &ObjectStorage) -> Result<()> {
+        let Self { sealed, views, files } = self;
+        let id = sealed.record.id;
+        failpoint::hit("checkpoint.before_archive")?;
+        for (stream, (version, batches)) in sealed.archive.iter().skip(files.len()) {
+            files.push(write_archive(storage, stream, id, *version, batches.clone()).await?);
+        }
+        failpoint::hit("checkpoint.after_archive")?;
+        for (stream, letters) in sealed.dead_letters.iter().skip(files.len() - sealed.archive.len()) {
+            files.push(write_dead_letters(storage, stream, id, vec![letters.clone()]).await?);
+        }
+        if files.len() == sealed.archive.len() + sealed.dead_letters.len() {
+            files.extend(write_states(sealed, views, storage).await?);
+        }
+        failpoint::hit("checkpoint.after_states")?;
+        Ok(())
+    }
 }
 
 /// Writes one states object with a section for every live view that reads these streams, even if the view got no event.

@@ -8,6 +8,7 @@ use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::Log;
 use storage::ObjectStorage;
+use types::Result;
 use types::tiles::Clock;
 
 use crate::decide::DedupSettings;
@@ -40,4 +41,13 @@ pub struct Speed {
     pub fresh: Option<Fresh>,
     pub settings: SpeedSettings,
     pub clock: Clock,
+}
+
+impl Speed {
+    /// Takes note of whether its work can be committed, for the node of this process.
+    pub(crate) fn note<T>(&self, outcome: &Result<T>) {
+        if let Some(fresh) = &self.fresh {
+            fresh.note(outcome);
+        }
+    }
 }

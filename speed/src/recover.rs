@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
-use catalog::{Add, Advance, CatalogState, CheckpointRange, Commit, GapRecord, PartitionRecord};
+use catalog::{Add, Advance, ArchiveBounds, CatalogState, CheckpointRange, Commit, GapRecord, PartitionRecord, archive_files};
 use definitions::StreamDefinition;
 use engine::events::canonical_text;
 use event_log::PartitionBounds;
 use futures::TryStreamExt;
 use storage::{ObjectStorage, read_archive};
 use types::columns::{PARTITION, TIMESTAMP};
-use types::files::{FileKind, FileRecord};
+use types::files::FileRecord;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
@@ -115,14 +115,9 @@ pub fn files_since<'s>(state: &'s CatalogState, id: &PartitionId, oldest: Micros
     let is_recent = |range: &CheckpointRange| range.partition == *id && range.clock.is_some_and(|clock| clock >= oldest);
     let recent: BTreeSet<Uuid> =
         state.checkpoints.iter().filter(|checkpoint| checkpoint.ranges.iter().any(is_recent)).map(|checkpoint| checkpoint.id).collect();
-    let of_stream = |file: &&FileRecord| {
-        file.kind == FileKind::Archive
-            && !file.marked_for_deletion
-            && file.subject.as_ref() == Some(&id.stream)
-            && file.checkpoint.is_some_and(|id| recent.contains(&id))
-    };
+    let mut files = archive_files(state, std::slice::from_ref(&id.stream), ArchiveBounds::default());
+    files.retain(|file| file.checkpoint.is_some_and(|id| recent.contains(&id)));
     // Checkpoint order is roughly time order: ids of one time stay together, and expire together.
-    let mut files: Vec<&FileRecord> = state.files.iter().filter(of_stream).collect();
     files.sort_by_key(|file| file.checkpoint);
     files
 }

@@ -27,6 +27,7 @@ impl Speed {
                 Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {
                     warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; continuing from the catalog");
                     metrics::counter!("basestream_speed_restarts_total").increment(1);
+                    self.note(&Err::<(), _>(error));
                     pause(&stop, POLL_INTERVAL).await;
                 }
                 Err(error) => return Err(self.report(error).await),
@@ -70,8 +71,8 @@ impl Speed {
             max_wait: Duration::from_millis(20),
         };
         let consumer = self.log.subscribe(subscription).await?;
-        let mut worker = Worker::new(self, session, registry, state.revision).await?;
-        let ended = worker.run(consumer, stop).await;
+        let mut worker = Worker::new(self, session, registry, state.revision, stop.clone()).await?;
+        let ended = worker.run(consumer).await;
         worker.withdraw().await;
         ended
     }

@@ -44,17 +44,26 @@ pub(crate) struct Worker<'a> {
     ids: IdSpace,
     revision: Revision,
     polled_at: Instant,
+    stop: CancellationToken,
 }
 
 impl<'a> Worker<'a> {
     /// Creates a worker without partitions. `registry` comes from the catalog state of `revision`.
-    pub(crate) async fn new(speed: &'a Speed, session: &'a SessionContext, registry: Registry, revision: Revision) -> Result<Self> {
+    pub(crate) async fn new(
+        speed: &'a Speed,
+        session: &'a SessionContext,
+        registry: Registry,
+        revision: Revision,
+        stop: CancellationToken,
+    ) -> Result<Self> {
         let views = Views::new(&registry, session).await?;
         let ids = IdSpace::new(speed.settings.dedup.clone());
-        Ok(Self { speed, session, registry, views, epoch: Epoch::default(), under_way: None, ids, revision, polled_at: Instant::now() })
+        let (epoch, polled_at) = (Epoch::default(), Instant::now());
+        Ok(Self { speed, session, registry, views, epoch, under_way: None, ids, revision, polled_at, stop })
     }
 
-    pub(crate) async fn run(&mut self, mut consumer: Consumer, stop: &CancellationToken) -> Result<Ended> {
+    pub(crate) async fn run(&mut self, mut consumer: Consumer) -> Result<Ended> {
+        let stop = self.stop.clone();
         let mut stopping = false;
         let mut resubscribe = false;
         loop {

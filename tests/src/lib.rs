@@ -13,7 +13,7 @@ use catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, Definition
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::{Log, NewRecord};
-use serving::{Node, NodeSettings, ServingClock};
+use serving::{Node, NodeSettings, ServingClock, WantedViews};
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use types::tiles::Micros;
@@ -136,7 +136,7 @@ impl Harness {
                 lease: Duration::from_secs(30),
                 events_per_bucket,
             },
-            worker: "lab".into(),
+            worker: "harness".into(),
         };
         let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t };
         batch.run(request, Arc::new(now), &|_| {}).await
@@ -151,7 +151,8 @@ impl Harness {
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
         let settings = NodeSettings {
-            name: "lab".into(),
+            name: "harness".into(),
+            views: WantedViews::All,
             clock,
             at_once: false,
             cache,

@@ -35,8 +35,8 @@ async fn table(node: &Node) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_is_the_same_from_segments_from_a_snapshot_and_from_both() {
-    let lab = Harness::new().await.unwrap();
-    lab.define(&[(Stream, "payments", STREAM), (View, "velocity", VIEW)]).await.unwrap();
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, "payments", STREAM), (View, "velocity", VIEW)]).await.unwrap();
     let early = vec![
         event(1, "2026-03-01T10:00:00Z", "a", "10.00", "ok"),
         event(2, "2026-03-01T10:10:00Z", "a", "5.50", "ok"),
@@ -45,28 +45,28 @@ async fn an_answer_is_the_same_from_segments_from_a_snapshot_and_from_both() {
         event(4, "2026-03-01T10:20:00Z", "b", "1.25", "no"),
         (None, "not json".into()),
     ];
-    lab.append("payments", 2, early).await.unwrap();
-    let worker = lab.worker("w1", Duration::from_millis(200), None);
-    lab.committed("payments", "payments").await.unwrap();
-    let node = lab.node(ServingClock::Event, None).await.unwrap();
+    harness.append("payments", 2, early).await.unwrap();
+    let worker = harness.worker("w1", Duration::from_millis(200), None);
+    harness.committed("payments", "payments").await.unwrap();
+    let node = harness.node(ServingClock::Event, None).await.unwrap();
     let before = table(&node).await;
     println!("{before}");
     assert!(before.contains("| a      | 2    | 2    | 15.50"), "{before}");
 
-    let run = lab.batch("velocity", RunTime::EventClock).await.unwrap();
+    let run = harness.batch("velocity", RunTime::EventClock).await.unwrap();
     assert_eq!(run.events_read, 4);
     node.refresh().await.unwrap();
     assert_eq!(table(&node).await, before, "the snapshot answers as the segments did");
 
     let late = vec![event(5, "2026-03-01T10:05:00Z", "a", "100.00", "ok"), event(6, "2026-03-02T12:00:00Z", "c", "2.00", "ok")];
-    lab.append("payments", 2, late).await.unwrap();
-    lab.committed("payments", "payments").await.unwrap();
+    harness.append("payments", 2, late).await.unwrap();
+    harness.committed("payments", "payments").await.unwrap();
     worker.finish().await.unwrap();
     node.refresh().await.unwrap();
     let across = table(&node).await;
     println!("{across}");
     assert!(across.contains("115.50"), "a late event before the cut's event times is counted once: {across}");
-    lab.batch("velocity", RunTime::EventClock).await.unwrap();
+    harness.batch("velocity", RunTime::EventClock).await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(table(&node).await, across, "a new snapshot answers as snapshot and segments did");
 }

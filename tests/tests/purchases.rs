@@ -92,39 +92,39 @@ fn assert_same(served: &Table, expected: &Table) {
 }
 
 async fn purchases(orders: Vec<(Option<String>, String)>, first_half: Option<&str>) {
-    let lab = Harness::new().await.unwrap();
+    let harness = Harness::new().await.unwrap();
     let (stream, view) = (
         std::fs::read_to_string(example("streams/purchases.sql")).unwrap(),
         std::fs::read_to_string(example("views/customers.sql")).unwrap(),
     );
-    lab.define(&[(Stream, "purchases", &stream), (View, "customers", &view)]).await.unwrap();
+    harness.define(&[(Stream, "purchases", &stream), (View, "customers", &view)]).await.unwrap();
     let fresh = Fresh::default();
-    let worker = lab.worker("one", Duration::from_millis(300), Some(fresh.clone()));
-    let node = lab.node(ServingClock::Event, Some(fresh)).await.unwrap();
+    let worker = harness.worker("one", Duration::from_millis(300), Some(fresh.clone()));
+    let node = harness.node(ServingClock::Event, Some(fresh)).await.unwrap();
     let half: usize = 34_829;
     let mut sent = 0;
     for chunk in orders.chunks(half.div_ceil(4)) {
         // The first half ends exactly where the oracle's does.
         let (left, right) = chunk.split_at(half.saturating_sub(sent).min(chunk.len()));
         for part in [left, right].into_iter().filter(|part| !part.is_empty()) {
-            lab.append("purchases", 4, part.to_vec()).await.unwrap();
+            harness.append("purchases", 4, part.to_vec()).await.unwrap();
             sent += part.len();
             if sent == half
                 && let Some(name) = first_half
             {
-                lab.committed("purchases", "purchases").await.unwrap();
+                harness.committed("purchases", "purchases").await.unwrap();
                 node.refresh().await.unwrap();
                 assert_same(&served(&node), &expected(name));
             }
         }
-        lab.batch("customers", RunTime::EventClock).await.unwrap();
+        harness.batch("customers", RunTime::EventClock).await.unwrap();
         node.refresh().await.unwrap();
     }
-    lab.committed("purchases", "purchases").await.unwrap();
+    harness.committed("purchases", "purchases").await.unwrap();
     node.refresh().await.unwrap();
     let all = expected("expected.csv.gz");
     assert_same(&served(&node), &all);
-    lab.batch("customers", RunTime::EventClock).await.unwrap();
+    harness.batch("customers", RunTime::EventClock).await.unwrap();
     node.refresh().await.unwrap();
     assert_same(&served(&node), &all);
     worker.finish().await.unwrap();

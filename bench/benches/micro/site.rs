@@ -34,7 +34,7 @@ pub fn scaled(few: u64, many: u64) -> u64 {
 pub static SITE: LazyLock<Site> = LazyLock::new(|| {
     let runtime = Runtime::new().expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
-    let purchases = Purchases { days: 370, recent: 4.0, ..Purchases::of(scaled(2_000, 1_000_000), scaled(100, 100_000)) };
+    let purchases = Purchases { days: 370, recent: 4.0, ..Purchases::with_size(scaled(2_000, 1_000_000), scaled(100, 100_000)) };
     let (node, view, installed) = runtime.block_on(make(folder.path(), &purchases)).expect("an installation");
     Site { runtime, purchases, node, view: view.expect("a live view"), installed, _folder: folder }
 });

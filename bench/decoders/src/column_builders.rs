@@ -24,7 +24,7 @@ enum Column {
 }
 
 impl Columns {
-    pub fn of(records: &Records) -> Self {
+    pub fn for_records(records: &Records) -> Self {
         let (schema, rows) = (user_schema(&records.stream), records.records.len());
         let column = |data_type: &DataType| match data_type {
             DataType::Timestamp(..) => Column::Time(TimestampMicrosecondBuilder::with_capacity(rows).with_timezone("UTC")),

@@ -19,18 +19,18 @@ pub struct Contender {
 /// The product first.
 pub fn all(records: &Records) -> Result<Vec<Contender>, Failed> {
     Ok(vec![
-        of("basestream (and 5 columns of position)", product::decoder(records)?),
-        of("arrow-json, Decoder", arrow_json::decode),
-        of("serde_json, typed", typed::serde_json),
-        of("simd-json, tape", simd::tape),
-        of("simd-json, typed", typed::simd_json),
-        of("sonic-rs, typed", typed::sonic),
-        of("sonic-rs, to_object_iter", sonic::members),
-        of("sonic-rs, get_many (rest unread)", sonic::get_many),
-        of("sonic-rs, typed, UTF-8 unchecked", typed::sonic_unchecked),
+        contender("basestream (and 5 columns of position)", product::decoder(records)?),
+        contender("arrow-json, Decoder", arrow_json::decode),
+        contender("serde_json, typed", typed::serde_json),
+        contender("simd-json, tape", simd::tape),
+        contender("simd-json, typed", typed::simd_json),
+        contender("sonic-rs, typed", typed::sonic),
+        contender("sonic-rs, to_object_iter", sonic::members),
+        contender("sonic-rs, get_many (rest unread)", sonic::get_many),
+        contender("sonic-rs, typed, UTF-8 unchecked", typed::sonic_unchecked),
     ])
 }
 
-fn of(name: &'static str, decode: impl FnMut(&Records) -> Result<RecordBatch, Failed> + 'static) -> Contender {
+fn contender(name: &'static str, decode: impl FnMut(&Records) -> Result<RecordBatch, Failed> + 'static) -> Contender {
     Contender { name, decode: Box::new(decode) }
 }

@@ -18,7 +18,7 @@ pub struct Records {
 }
 
 impl Records {
-    fn of(name: &str, columns: &[(&str, bool)], count: u64, json: fn(u64) -> String) -> Self {
+    fn generate(name: &str, columns: &[(&str, bool)], count: u64, json: fn(u64) -> String) -> Self {
         let column_type = |name: &str| match name {
             "ts" => ColumnType::TimestampTz,
             "amount" => ColumnType::Decimal { precision: 18, scale: 2 },
@@ -56,13 +56,13 @@ impl Records {
     pub fn payments(count: u64) -> Self {
         let required = ["event_id", "ts", "account_id", "amount", "currency", "status", "channel"].map(|name| (name, false));
         let nullable = ["country", "card_country", "merchant_id", "device_id"].map(|name| (name, true));
-        Self::of("payments", &[&required[..], &nullable[..]].concat(), count, payment)
+        Self::generate("payments", &[&required[..], &nullable[..]].concat(), count, payment)
     }
 
     /// About 120 bytes and 5 columns.
     pub fn purchases(count: u64) -> Self {
         let columns = [("event_id", false), ("ts", false), ("account_id", true), ("merchant_id", true), ("amount", false)];
-        Self::of("purchases", &columns, count, purchase)
+        Self::generate("purchases", &columns, count, purchase)
     }
 }
 

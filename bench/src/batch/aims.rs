@@ -17,9 +17,9 @@ pub(super) fn add(table: &mut Table, outcomes: &[Outcome]) {
         format!("relative to DuckDB with the same states, aim {MOST_OF_DUCKDB:.1}"),
         format!("peak / limit, aim {MOST_OF_LIMIT:.1}"),
     ]);
-    let peers: Vec<Peer> = outcomes.iter().filter(|outcome| outcome.contender.is_duckdb()).map(Peer::of).collect();
+    let peers: Vec<Peer> = outcomes.iter().filter(|outcome| outcome.contender.is_duckdb()).map(Peer::from_outcome).collect();
     let keeps_states = |outcome: &&Outcome| outcome.contender.name == DUCKDB_STATES;
-    let keepers: Vec<Peer> = outcomes.iter().filter(keeps_states).map(Peer::of).collect();
+    let keepers: Vec<Peer> = outcomes.iter().filter(keeps_states).map(Peer::from_outcome).collect();
     for (row, outcome) in table.rows.iter_mut().zip(outcomes) {
         let limit = outcome.contender.memory_bytes;
         let aims = match outcome.contender.is_run() {
@@ -43,7 +43,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn of(outcome: &Outcome) -> Peer {
+    fn from_outcome(outcome: &Outcome) -> Peer {
         let answered = outcome.failure.is_none();
         Peer { memory_bytes: outcome.contender.memory_bytes, seconds: seconds(outcome).filter(|_| answered).map(|own| own.median) }
     }

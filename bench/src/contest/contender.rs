@@ -148,7 +148,7 @@ fn measure_one(site: &Site<'_>, outcome: &Outcome) -> Result<Measured> {
     let finished = child::run(&mut command, &site.limits)?;
     let told: Reported = serde_json::from_str(&finished.stdout)
         .map_err(|error| Error::internal(format!("a process reported no seconds: {error}")).with("found", &finished.stdout))?;
-    let parts = parts::of(&finished.stderr, site.steps);
+    let parts = parts::from_log(&finished.stderr, site.steps);
     Ok(Measured { seconds: told.seconds, wall_s: finished.wall.as_secs_f64(), used: finished.used, parts })
 }
 

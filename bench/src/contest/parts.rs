@@ -23,7 +23,7 @@ struct Fields {
 }
 
 /// Parses the log, one JSON object a line. `None` if a step is missing.
-pub(super) fn of(log: &str, steps: &[Step]) -> Option<Parts> {
+pub(super) fn from_log(log: &str, steps: &[Step]) -> Option<Parts> {
     let lines: Vec<Line> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let at = |message: &str| lines.iter().rev().find(|line| line.fields.message == message).map(|line| line.timestamp);
     let mut before = at(BEGINNING)?;
@@ -48,7 +48,7 @@ mod tests {
         };
         let steps = [("edges", "the states are written"), ("join", "the join is written"), ("publishing", "run published")];
         let log = [line(1, "run begins"), line(4, "the states are written"), line(9, "the join is written"), line(10, "run published")];
-        assert_eq!(of(&log.join("\n"), &steps), Some(vec![3.0, 5.0, 1.0]));
-        assert_eq!(of(&log[..3].join("\n"), &steps), None);
+        assert_eq!(from_log(&log.join("\n"), &steps), Some(vec![3.0, 5.0, 1.0]));
+        assert_eq!(from_log(&log[..3].join("\n"), &steps), None);
     }
 }

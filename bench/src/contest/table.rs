@@ -6,7 +6,7 @@ use crate::child::POLL;
 use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
-pub fn of(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
+pub fn build(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
     let columns = [
         "program",
         "memory limit MiB",
@@ -66,7 +66,7 @@ pub fn of(site: &Site<'_>, repeats: usize, outcomes: &[Outcome]) -> Table {
 pub fn parts(site: &Site<'_>, outcomes: &[Outcome]) -> Option<Table> {
     let row = |outcome: &Outcome| {
         let parts: Vec<&Parts> = outcome.measured.iter().filter_map(|measured| measured.parts.as_ref()).collect();
-        let seconds = |step: usize| Spread::of(parts.iter().map(|parts| parts[step])).map(Figure::Seconds);
+        let seconds = |step: usize| Spread::from_values(parts.iter().map(|parts| parts[step])).map(Figure::Seconds);
         let who = [Figure::text(&*outcome.contender.name), Figure::Count(outcome.contender.memory_bytes >> 20)];
         who.into_iter().map(Some).chain((0..site.steps.len()).map(seconds)).collect::<Option<Vec<Figure>>>()
     };
@@ -101,7 +101,7 @@ fn processor(outcome: &Outcome) -> Option<Spread> {
 }
 
 fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {
-    Spread::of(outcome.measured.iter().map(of))
+    Spread::from_values(outcome.measured.iter().map(of))
 }
 
 fn told(outcome: &Outcome) -> String {

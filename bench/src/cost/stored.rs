@@ -32,7 +32,7 @@ pub(super) struct Stored {
 
 impl Stored {
     /// Measures after a batch run, before anything is collected.
-    pub(super) async fn of(project: &Project, programs: &Programs, log: &Path) -> Result<Stored> {
+    pub(super) async fn measure(project: &Project, programs: &Programs, log: &Path) -> Result<Stored> {
         let row = project.query(programs, &format!("SELECT count(*) AS keys FROM {VIEW}"))?;
         let keys = row["keys"].as_u64().ok_or_else(|| Error::internal("a count is no number").with("found", &row))?;
         let installation = project.open().await?;

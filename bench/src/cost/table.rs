@@ -39,7 +39,7 @@ pub(super) fn bytes(outcomes: &[Outcome]) -> Table {
             Figure::number(per_event(outcome, stored.archive)),
             Figure::number(per_event(outcome, stored.states)),
             Figure::number(kept(outcome)),
-            Figure::ratio(of_first.and_then(|ratio| Spread::of([ratio]))),
+            Figure::ratio(of_first.and_then(|ratio| Spread::from_values([ratio]))),
             per_key(stored.snapshot),
             per_key(stored.state_rows),
         ];
@@ -68,7 +68,7 @@ pub(super) fn work(outcomes: &[Outcome]) -> Table {
     ];
     let row = |outcome: &Outcome| {
         let stored = &outcome.stored;
-        let one = |value: f64| Spread::of([value]);
+        let one = |value: f64| Spread::from_values([value]);
         let millions = outcome.case.payments.records.max(1) as f64 / 1e6;
         let figures = [
             Figure::Count(stored.checkpoints),

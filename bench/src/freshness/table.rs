@@ -6,7 +6,7 @@ use crate::payments::Source;
 use crate::report::{Figure, Table};
 use crate::spread::Spread;
 
-pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
+pub(super) fn build(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
     let columns = [
         "acknowledged by",
         "events/s",
@@ -22,7 +22,7 @@ pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>)
     ];
     let row = |outcome: &Outcome| {
         let [probes, _, p50, p99, _, slowest] = latencies::figures(&outcome.stretches);
-        let one = |value: f64| Spread::of([value]);
+        let one = |value: f64| Spread::from_values([value]);
         vec![
             Figure::text(match outcome.source {
                 Source::Embedded => "HTTP 202, embedded log",

@@ -6,7 +6,7 @@ use crate::payments::Kept;
 use crate::report::{Figure, Table, verdict};
 use crate::spread::Spread;
 
-pub(super) fn of(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
+pub(super) fn build(options: &Options, outcomes: &[Outcome], left_out: Vec<String>) -> Table {
     let columns = [
         "program",
         "source",
@@ -128,5 +128,5 @@ fn aim(outcome: &Outcome) -> Figure {
 }
 
 fn spread(outcome: &Outcome, of: impl Fn(&Measured) -> f64) -> Option<Spread> {
-    Spread::of(outcome.measured.iter().map(of))
+    Spread::from_values(outcome.measured.iter().map(of))
 }

@@ -13,7 +13,7 @@ use crate::graph::{Event, Graph, Stream, device_text};
 use crate::installed::Installed;
 use crate::latencies::{self, Latencies};
 use crate::layer::Layer;
-use crate::probe::{Asked, Door, Http, Probe, Prober};
+use crate::probe::{Asked, Http, Probe, Prober, Sink};
 use crate::report::{Figure, Table};
 use crate::view::{VALUES, VIEW};
 
@@ -49,7 +49,7 @@ pub(super) fn table(options: &Options) -> Table {
 pub(super) async fn measure(options: &Options, programs: &Programs, installed: &Installed, graph: Graph, table: &mut Table) -> Result<()> {
     let up = Layer::up(programs, &installed.config(), &installed.folder, &installed.http).await?;
     let http = Http::new(&installed.http, ASKED)?;
-    let mut prober = Prober::new(Door::Http, http.clone(), move |nth| probe(&graph, nth));
+    let mut prober = Prober::new(Sink::Http, http.clone(), move |nth| probe(&graph, nth));
     table.rows.push(row("idle", &stretches(options, &mut prober).await?, None));
     if options.rate > 0 {
         let feed = Feed::start(installed.installation.log.clone(), Again { graph, number: 3, next: 0 }, options.rate).await?;

@@ -27,7 +27,7 @@ pub(super) fn purchases_of(options: &Options, case: Case) -> Purchases {
     };
     let name = |number: usize| if number == 1 { VIEW.to_owned() } else { format!("{VIEW}_{number}") };
     let views = (1..=case.views).map(|number| (name(number), windows.clone())).collect();
-    Purchases { views, ..Purchases::of(case.keys * options.events_per_key, case.keys) }
+    Purchases { views, ..Purchases::with_size(case.keys * options.events_per_key, case.keys) }
 }
 
 /// Writes the archive and the snapshots of all views, and opens a node on them.
@@ -51,9 +51,9 @@ pub(super) async fn prepare(
         Figure::text(case.to_string()),
         Figure::Count(purchases.events),
         Figure::Count(options.checked),
-        Figure::seconds(Spread::of([seconds])),
-        Figure::bytes(Spread::of([bytes])),
-        Figure::seconds(Spread::of([began.elapsed().as_secs_f64()])),
+        Figure::seconds(Spread::from_values([seconds])),
+        Figure::bytes(Spread::from_values([bytes])),
+        Figure::seconds(Spread::from_values([began.elapsed().as_secs_f64()])),
     ]);
     Ok(node)
 }

@@ -73,14 +73,14 @@ impl Row {
             Figure::per_second(self.keys_per_second()),
         ];
         row.extend(latencies::figures(&self.stretches));
-        row.push(of(|meanwhile| Figure::per_second(Spread::of([meanwhile.fed.appended_per_second]))));
-        row.push(of(|meanwhile| Figure::per_second(Spread::of([meanwhile.fed.counted_per_second]))));
+        row.push(of(|meanwhile| Figure::per_second(Spread::from_values([meanwhile.fed.appended_per_second]))));
+        row.push(of(|meanwhile| Figure::per_second(Spread::from_values([meanwhile.fed.counted_per_second]))));
         row.push(of(|meanwhile| Figure::Count(meanwhile.runs)));
         row
     }
 }
 
-pub(super) fn of(options: &Options, rows: &[Row]) -> Table {
+pub(super) fn build(options: &Options, rows: &[Row]) -> Table {
     let first = ["views:windows:keys", "request", "load", "clients", "keys per request", "keys/s"];
     let columns = first.into_iter().chain(latencies::COLUMNS).chain(["arriving/s", "counted/s", "batch runs"]);
     let notes = vec![

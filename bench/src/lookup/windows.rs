@@ -23,7 +23,7 @@ const RECENT: f64 = 4.0;
 
 pub(super) async fn measure(options: &Options, folder: &Path) -> Result<Table> {
     let views = WINDOWS.iter().map(|window| (view_of(window), vec![*window])).collect();
-    let purchases = Purchases { views, days: DAYS, recent: RECENT, ..Purchases::of(options.window_events, options.window_keys) };
+    let purchases = Purchases { views, days: DAYS, recent: RECENT, ..Purchases::with_size(options.window_events, options.window_keys) };
     let installed = Installed::create(folder, &purchases).await?;
     installed.archive(&purchases).await?;
     for (view, _) in &purchases.views {

@@ -7,7 +7,7 @@ use super::{Purchases, STREAM, Window};
 use crate::events::Events;
 
 /// The question for `bench/peers/polars_query.py`, without its files and its answer.
-pub fn of(purchases: &Purchases) -> Value {
+pub fn for_purchases(purchases: &Purchases) -> Value {
     let (windows, t) = (purchases.windows(), purchases.newest());
     let column = |alias: &str, (aggregate, column): (&str, Option<&str>), window: &Window| {
         json!({

@@ -52,7 +52,7 @@ pub fn shape(purchases: &Purchases) -> Shape {
 
 /// One SELECT over the raw events, as it is written without views.
 pub fn plain_select(purchases: &Purchases, dialect: Dialect) -> String {
-    let starts = Starts::of(purchases, dialect);
+    let starts = Starts::for_purchases(purchases, dialect);
     let column = |(alias, aggregate): &(&str, &str), window: &Window| {
         format!("{aggregate}{} AS {alias}_{}", starts.filter("ts", window), window.text)
     };
@@ -63,7 +63,7 @@ pub fn plain_select(purchases: &Purchases, dialect: Dialect) -> String {
 /// The same written by hand, without DISTINCT: purchases of an account at a merchant are aggregated first, then those
 /// results. `None` if there is no DISTINCT.
 pub fn select_by_merchant(purchases: &Purchases) -> Option<String> {
-    let (windows, starts) = (purchases.windows(), Starts::of(purchases, Dialect::DuckDb));
+    let (windows, starts) = (purchases.windows(), Starts::for_purchases(purchases, Dialect::DuckDb));
     let merged: Vec<(&str, &str)> = purchases.aggregates.iter().filter(|(_, aggregate)| *aggregate != DISTINCT).copied().collect();
     if merged.len() == purchases.aggregates.len() {
         return None;
@@ -140,7 +140,7 @@ struct Starts {
 }
 
 impl Starts {
-    fn of(purchases: &Purchases, dialect: Dialect) -> Starts {
+    fn for_purchases(purchases: &Purchases, dialect: Dialect) -> Starts {
         let (windows, t) = (purchases.windows(), purchases.newest());
         let longest = windows.iter().map(|window| window.start(t)).min().unwrap_or(t);
         Starts { t, dialect, longest, first: dialect.time(longest) }

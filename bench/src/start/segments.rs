@@ -66,7 +66,7 @@ async fn committed(installation: &Installation) -> Result<()> {
     let began = std::time::Instant::now();
     while began.elapsed() < LONGEST {
         let bounds = installation.log.bounds(STREAM).await?;
-        let vector: Vector = CatalogState::vector(&installation.catalog.state().await?);
+        let vector: Vector = CatalogState::vector(&*installation.catalog.state().await?);
         if bounds.iter().all(|bound| vector.get(&PartitionId::new(STREAM, bound.partition)) >= bound.end) {
             return Ok(());
         }

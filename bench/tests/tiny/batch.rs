@@ -6,7 +6,7 @@ use super::{assert_told, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_recompute_answers_as_everybody_does() {
-    let options = batch::Options { purchases: Purchases::of(20_000, 1_500), repeats: 1, ..batch::Options::default() };
+    let options = batch::Options { purchases: Purchases::with_size(20_000, 1_500), repeats: 1, ..batch::Options::default() };
     let (programs, folder) = (programs(), tempfile::tempdir().unwrap());
     // Answers that differ are an error.
     let report = batch::run(&options, &programs, folder.path(), "bench batch").await.unwrap();
@@ -26,7 +26,7 @@ async fn a_full_recompute_answers_as_everybody_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_recompute_of_small_states_answers_as_everybody_does() {
-    let purchases = Purchases { aggregates: SMALL_AGGREGATES, ..Purchases::of(5_000, 300) };
+    let purchases = Purchases { aggregates: SMALL_AGGREGATES, ..Purchases::with_size(5_000, 300) };
     let options = batch::Options { purchases, repeats: 1, ..batch::Options::default() };
     let (programs, folder) = (programs(), tempfile::tempdir().unwrap());
     let report = batch::run(&options, &programs, folder.path(), "bench batch --without-distinct").await.unwrap();

@@ -6,7 +6,7 @@ use super::{assert_told, programs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn scans_have_the_rows_and_sums_of_the_events() {
-    let options = scan::Options { purchases: Purchases::of(3_000, 400), repeats: 2, ..scan::Options::default() };
+    let options = scan::Options { purchases: Purchases::with_size(3_000, 400), repeats: 2, ..scan::Options::default() };
     let folder = tempfile::tempdir().unwrap();
     // Rows or sums that differ from the events are an error.
     let report = scan::run(&options, &programs(), folder.path(), "bench scan").await.unwrap();

@@ -215,6 +215,31 @@ async fn a_column_that_a_served_view_reads_does_not_go() {
 }
 
 #[tokio::test]
+async fn a_retention_that_is_too_short_for_a_view_in_the_catalog_alone_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, log) = target(&folder).await;
+    let functions = Functions::standard();
+    let target = Target { catalog: &catalog, log: &*log, partitions: 1, functions: &functions };
+    let none = BTreeSet::new();
+    let kept = |retention: &str| STREAM.replace("key = 'device'", &format!("key = 'device', retention = '{retention}'"));
+    let week = VIEW.replace("'1h'", "'7d'");
+    apply(&target, &definitions(&[&kept("30d"), &week]), &none, false, 1).await.unwrap();
+
+    let error = apply(&target, &definitions(&[&kept("1d")]), &none, false, 2).await.unwrap_err();
+    let told = "view \"velocity\" (version 1): the stream \"pay\" keeps events for 1d, and the view counts them for 169h";
+    assert!(error.kind() == ErrorKind::Input && error.message().starts_with(told), "{error}");
+    assert_eq!(statuses(&catalog.state().await.unwrap(), "pay"), [(1, Active)], "nothing is changed");
+    let state = catalog.state().await.unwrap();
+    let planned = checked_records(&state, &plan(&state, &[&kept("1d")]), false, 2, &functions).await.unwrap_err();
+    assert_eq!(planned.message(), error.message(), "`plan` says the same");
+
+    // The version before is served until the shorter one has a snapshot; until then nothing is deleted.
+    apply(&target, &definitions(&[&kept("1d"), VIEW]), &none, false, 3).await.unwrap();
+    assert_eq!(statuses(&catalog.state().await.unwrap(), "velocity"), [(1, Active), (2, Building)]);
+    apply(&target, &definitions(&[&kept("2h")]), &none, true, 4).await.unwrap();
+}
+
+#[tokio::test]
 async fn two_applies_at_the_same_time_do_not_collide() {
     let folder = tempfile::tempdir().unwrap();
     let (catalog, log) = target(&folder).await;

@@ -117,6 +117,17 @@ async fn a_warning_stands_below_what_it_could_be_buried_by() {
 }
 
 #[tokio::test]
+async fn a_precision_without_a_window_is_told_to_have_no_effect() {
+    let view = |options: &str| format!("CREATE VIEW a WITH ({options}) AS SELECT device, count(*) AS n FROM pay GROUP BY device");
+    let told = |options: &str| {
+        let view = view(options);
+        async move { check(&[("streams/pay.sql", STREAM), ("views/a.sql", &view)]).await.diagnostics.to_string() }
+    };
+    assert!(told("precision = '1h'").await.starts_with("views/a.sql:1:1: warning: view \"a\": precision = '1h' has no effect"));
+    assert_eq!(told("precision = '1h', windows = '7d'").await, "");
+}
+
+#[tokio::test]
 async fn a_view_is_not_blamed_for_a_stream_that_is_wrong() {
     let stream = STREAM.replace("amount DECIMAL(18,2)", "amount DECIMALS");
     let checked = check(&[("streams/pay.sql", &stream), ("views/velocity.sql", VIEW)]).await;

@@ -7,7 +7,7 @@ use clap::Args;
 use engine::events::format_timestamp;
 use futures::TryStreamExt;
 use serde_json::json;
-use serving::{AskedPaths, Keys, Meta, QueryResponse, parse_as_of};
+use serving::{AskedPaths, Keys, Meta, QueryResponse, WantedViews, parse_as_of, views_read};
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -50,7 +50,7 @@ pub(super) struct QueryArgs {
 
 pub(super) async fn lookup(context: &Context, args: LookupArgs) -> Result<Done> {
     let installation = context.installation().await?;
-    let node = installation.node_at_once(None).await?;
+    let node = installation.node_of_at_once(WantedViews::one(&args.view)).await?;
     let paths = AskedPaths { most: args.paths.unwrap_or_default(), of: args.of };
     let response = node.lookup_with_paths(&args.view, Keys::Text(vec![args.keys]), args.as_of, paths).await?;
     let found = response.found.first().copied().unwrap_or_default();
@@ -71,7 +71,7 @@ pub(super) async fn query(context: &Context, args: QueryArgs) -> Result<Done> {
         _ => args.sql,
     };
     let installation = context.installation().await?;
-    let node = installation.node_at_once(None).await?;
+    let node = installation.node_of_at_once(views_read(&sql)).await?;
     let response = node.query(&sql, Vec::new()).await?;
     match context.output.json {
         true => print_json(response).await?,
@@ -109,10 +109,12 @@ async fn print_json(mut response: QueryResponse) -> Result<()> {
 async fn print_table(context: &Context, mut response: QueryResponse) -> Result<()> {
     let header: Vec<String> = response.schema.fields().iter().map(|field| field.name().clone()).collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    // The plans of EXPLAIN are texts of many lines.
+    let shown = if header == ["plan_type", "plan"] { str::to_owned } else { one_line };
     let mut rows: Vec<Vec<String>> = Vec::new();
     while let Some(batch) = response.batches.try_next().await? {
         for row in 0..batch.num_rows() {
-            rows.push(values_text(&batch, row)?.iter().map(|value| one_line(value)).collect());
+            rows.push(values_text(&batch, row)?.iter().map(|value| shown(value)).collect());
         }
     }
     let (count, meta) = (rows.len(), response.meta_so_far());
@@ -124,7 +126,11 @@ fn lookup_text(rows: &RecordBatch, found: bool, meta: &Meta) -> Result<String> {
     let values = if rows.num_rows() > 0 { values_text(rows, 0)? } else { Vec::new() };
     let schema = rows.schema();
     let pairs = schema.fields().iter().zip(values).map(|(field, value)| vec![field.name().clone(), value]);
-    let note = if found { "" } else { "there is no such key; " };
+    let note = match (found, meta.unread.is_empty()) {
+        (true, _) => "",
+        (false, true) => "there is no such key; ",
+        (false, false) => "no key is known yet; ",
+    };
     Ok(format!("{}\n({note}{})", table(&["column", "value"], pairs), meta_text(meta)))
 }
 
@@ -152,11 +158,17 @@ fn meta_text(meta: &Meta) -> String {
     if let Some(complete_to) = meta.complete_to {
         text.push_str(&format!(", complete to {}", format_timestamp(complete_to)));
     }
+    if !meta.unread.is_empty() {
+        text.push_str(&format!(
+            ", nothing of {} has been read yet (`basestream up` or `basestream speed` reads it)",
+            meta.unread.join(", ")
+        ));
+    }
     if meta.from_archive {
         text.push_str(", computed from the archive");
     }
-    if meta.degraded {
-        text.push_str(", without the published snapshot, which this version cannot read");
+    if let Some(reason) = &meta.degraded_reason {
+        text.push_str(&format!(", degraded: {reason}"));
     }
     if !meta.approximate.is_empty() {
         text.push_str(&format!(", approximate: {}", meta.approximate.join(", ")));

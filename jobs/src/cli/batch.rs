@@ -46,14 +46,14 @@ async fn run(context: &Context, view: &str, _full: bool) -> Result<Done> {
     let shown = bar.clone();
     let run = installation.run_view(view, &move |events| shown.set_position(events.max(0) as u64)).await;
     bar.finish_and_clear();
-    let report = RunReport::of(&run?);
+    let report = RunReport::from_run(&run?);
     context.output.print(&report, || runs_text(std::slice::from_ref(&report)))?;
     Ok(Done::Success)
 }
 
 async fn history(context: &Context, view: Option<&str>, limit: usize) -> Result<Done> {
     let installation = context.installation().await?;
-    let runs: Vec<RunReport> = installation.catalog.runs(view, limit).await?.iter().map(RunReport::of).collect();
+    let runs: Vec<RunReport> = installation.catalog.runs(view, limit).await?.iter().map(RunReport::from_run).collect();
     context.output.print(&runs, || if runs.is_empty() { "nothing ran yet".into() } else { runs_text(&runs) })?;
     Ok(Done::Success)
 }

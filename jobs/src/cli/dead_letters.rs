@@ -164,7 +164,7 @@ fn done(damaged: &[DamagedFile]) -> Done {
 /// Creates a progress bar over as many dead letters as the catalog counts.
 async fn bar(context: &Context, installation: &Installation, stream: Option<&str>) -> Result<indicatif::ProgressBar> {
     let state = installation.catalog.state().await?;
-    let files = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion);
+    let files = state.readable(FileKind::DeadLetters);
     let rows =
         files.filter(|file| stream.is_none_or(|stream| file.subject.as_deref() == Some(stream))).map(|file| file.rows.max(0) as u64).sum();
     Ok(progress::things(stream.unwrap_or("dead letters"), rows, !context.output.json))

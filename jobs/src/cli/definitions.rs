@@ -11,7 +11,7 @@ use types::{Error, Result};
 
 use super::ingest::{FormatArg, delimiter};
 use super::{Context, Done};
-use crate::apply::{Changes, DiffLine, What, kind_name, plan_changes};
+use crate::apply::{Changes, DiffLine, What, checked_records, kind_name, plan_changes};
 use crate::check::{Checked, check_project};
 use crate::ingest::Shape;
 use crate::installation::now;
@@ -85,7 +85,11 @@ pub(super) async fn plan(context: &Context, args: PlanArgs) -> Result<Done> {
     let state = installation.catalog.state().await?;
     let changes = plan_changes(&state, &checked.definitions, &checked.staging);
     context.output.print(&changes, || changes_text(&changes, args.prune, Tense::Would))?;
-    Ok(if changes.refusals().is_ok() { Done::Success } else { Done::Found })
+    if changes.refusals().is_err() {
+        return Ok(Done::Found);
+    }
+    checked_records(&state, &changes, args.prune, now(), &context.functions).await?;
+    Ok(Done::Success)
 }
 
 pub(super) async fn apply(context: &Context, args: ApplyArgs) -> Result<Done> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use committed::registry::Registry;
 use serde_json::json;
+use serving::WantedViews;
 use types::Result;
 
 use super::{Context, Done};
@@ -39,10 +40,11 @@ pub(super) async fn verify(context: &Context, args: VerifyArgs) -> Result<Done> 
         functions: installation.functions.clone(),
         memory_limit: installation.settings.batch.memory_limit as usize,
     };
+    let views = WantedViews::one(&args.view);
     let served: Box<dyn Served> = match &args.url {
         Some(url) => Box::new(HttpServed::new(url)?),
-        None if args.batch => Box::new(JoinedServed(installation.node_at_once(None).await?)),
-        None => Box::new(NodeServed(installation.node(None).await?)),
+        None if args.batch => Box::new(JoinedServed(installation.node_of_at_once(views).await?)),
+        None => Box::new(NodeServed(installation.node_of(views).await?)),
     };
     let report = verify_view(&verifier, &args.view, &*served, now()).await?;
     let log = match args.log {

@@ -38,7 +38,7 @@ impl Turn {
     pub(super) async fn take(catalog: &Catalog, log: &dyn Log, stream: &StreamDefinition, owner: &str) -> Result<(Turn, usize)> {
         let name = format!("replay/{}", stream.name);
         let ends = ends(log, stream).await?;
-        let left = catalog.state().await?.leases.into_iter().find(|lease| lease.name == name);
+        let left = catalog.state().await?.leases.iter().find(|lease| lease.name == name).cloned();
         let unfinished = left.as_ref().and_then(|lease| lease.pin.clone());
         let pin = unfinished.clone().unwrap_or_else(|| ends.clone());
         let Some(lease) = catalog.acquire_lease(&name, owner, LEASE, now(), Some(pin)).await? else {

@@ -36,7 +36,7 @@ pub async fn export(
     let mut summary = ExportSummary::default();
     let mut read = 0;
     for file in files {
-        let mut letters = Letters::of(file);
+        let mut letters = Letters::new(file);
         while let Some(some) = letters.next_or_note(&installation.storage, &mut summary.damaged).await? {
             read += some.len() as u64;
             progress(read);

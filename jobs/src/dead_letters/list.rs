@@ -77,7 +77,7 @@ pub async fn list(
         if !replayed.contains_key(&name) {
             replayed.insert(name.clone(), Replayed::new(&installation.catalog.replays(&name).await?));
         }
-        let mut letters = Letters::of(file);
+        let mut letters = Letters::new(file);
         while let Some(some) = letters.next_or_note(&installation.storage, &mut damaged).await? {
             read += some.len() as u64;
             progress(read);

@@ -20,7 +20,7 @@ use super::{DamagedFile, DeadLetter};
 /// Errors: `NotFound` for a stream that the catalog does not know.
 pub(super) fn files_of<'s>(state: &'s CatalogState, stream: Option<&str>) -> Result<Vec<&'s FileRecord>> {
     let of_stream = |file: &&FileRecord| stream.is_none_or(|stream| file.subject.as_deref() == Some(stream));
-    let dead = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion);
+    let dead = state.readable(FileKind::DeadLetters);
     let mut files: Vec<&FileRecord> = dead.filter(of_stream).collect();
     files.sort_by_key(|file| (file.checkpoint, file.subject.clone()));
     if let Some(name) = stream.filter(|name| files.is_empty() && state.active(DefinitionKind::Stream, name).is_none()) {
@@ -39,7 +39,7 @@ pub(super) struct Letters {
 }
 
 impl Letters {
-    pub(super) fn of(file: &FileRecord) -> Self {
+    pub(super) fn new(file: &FileRecord) -> Self {
         Self { stream: file.subject.clone().unwrap_or_else(|| "".into()), file: file.clone(), batches: None }
     }
 

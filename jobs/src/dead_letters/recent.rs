@@ -39,7 +39,7 @@ pub async fn recent(
     let mut found = Recent::default();
     let mut reasons: BTreeMap<String, (i64, String)> = BTreeMap::new();
     for file in files {
-        let mut letters = Letters::of(file);
+        let mut letters = Letters::new(file);
         while let Some(some) = letters.next(storage).await? {
             for letter in some {
                 if again.holds(letter.partition, letter.offset) {

@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         let state = self.installation.catalog.state().await?;
         let (mut read, mut fit) = (0, 0u64);
         for file in files_of(&state, Some(&self.stream.name))? {
-            let mut letters = Letters::of(file);
+            let mut letters = Letters::new(file);
             while let Some(some) = letters.next_or_note(&self.installation.storage, &mut self.summary.damaged).await? {
                 for letter in some {
                     read += 1;
@@ -235,7 +235,7 @@ impl<'a> Run<'a> {
         let state = self.installation.catalog.state().await?;
         let mut known = BTreeMap::new();
         for (file_number, file) in files_of(&state, Some(&self.stream.name))?.into_iter().enumerate() {
-            let mut letters = Letters::of(file);
+            let mut letters = Letters::new(file);
             let mut ranks: BTreeMap<i32, usize> = BTreeMap::new();
             while let Some(some) = letters.next_or_note(&self.installation.storage, &mut self.summary.damaged).await? {
                 for letter in some {

@@ -94,7 +94,7 @@ impl Bench {
 
     async fn dead_files(&self) -> Vec<types::files::FileRecord> {
         let state = self.installation.catalog.state().await.unwrap();
-        state.files.into_iter().filter(|file| file.kind == FileKind::DeadLetters).collect()
+        state.files.iter().filter(|file| file.kind == FileKind::DeadLetters).cloned().collect()
     }
 }
 

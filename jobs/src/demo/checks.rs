@@ -2,6 +2,7 @@
 //! answered.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catalog::CatalogState;
@@ -41,7 +42,7 @@ impl std::fmt::Display for Check {
 }
 
 /// Waits until every record that the log has at this moment is checkpointed, even if more is sent meanwhile.
-pub async fn settled(installation: &Installation) -> Result<CatalogState> {
+pub async fn settled(installation: &Installation) -> Result<Arc<CatalogState>> {
     let began = Instant::now();
     let sent = log_end(&*installation.log).await?;
     loop {
@@ -74,7 +75,7 @@ pub fn check_ledger(lines: &[PartitionLine], truth: &Truth) -> Vec<Check> {
     let mut checks = vec![Check::new(unbalanced.is_empty(), balanced)];
     for stream in TrafficStream::ALL {
         let [archived, duplicates, dead] = sums(lines, stream);
-        let known = truth.of(stream);
+        let known = truth.of_stream(stream);
         let found = format!(
             "{}: {} sent = {} archived + {} duplicates + {} dead letters",
             stream.name(),

@@ -24,7 +24,7 @@ pub struct Reason {
 /// as one.
 pub async fn reasons(storage: &ObjectStorage, state: &CatalogState) -> Result<Vec<Reason>> {
     let mut found: BTreeMap<(String, String), Reason> = BTreeMap::new();
-    for file in state.files.iter().filter(|file| file.kind == FileKind::DeadLetters) {
+    for file in state.readable(FileKind::DeadLetters) {
         let mut batches = read_dead_letters(storage, file).await?;
         while let Some(batch) = batches.try_next().await? {
             let column = |name: &str| batch.column_by_name(name);

@@ -19,7 +19,7 @@ pub struct Parts {
 
 impl Parts {
     /// Queries the view, then the states of both of its parts.
-    pub async fn of(client: &Client, device: &str) -> Result<Parts> {
+    pub async fn read(client: &Client, device: &str) -> Result<Parts> {
         let row = client.row("device_velocity", "device_id", device).await?;
         Ok(Parts {
             payments: row.get("txns_90d").map_or(0, whole),

@@ -183,7 +183,7 @@ impl Script {
         self.narrator.say(format!("Device {device}, 90 days, before and after another batch run (other traffic keeps flowing in):"));
         // All of the ring's events are counted then, and the next cut is after them.
         checks::settled(&self.installation).await?;
-        let before = Parts::of(client, &device).await?;
+        let before = Parts::read(client, &device).await?;
         let run = self.run("device_velocity").await?;
         let after = self.served_run(client, &device, &run, &before).await?;
         self.narrator.block(&handover::compared(&before, &after));
@@ -195,7 +195,7 @@ impl Script {
     async fn served_run(&self, client: &Client, device: &str, run: &RunRecord, before: &Parts) -> Result<Parts> {
         let began = Instant::now();
         loop {
-            let parts = Parts::of(client, device).await?;
+            let parts = Parts::read(client, device).await?;
             if parts.batch != before.batch || before.speed == 0 {
                 return Ok(parts);
             }

@@ -10,7 +10,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use definitions::ColumnType;
-use engine::events::{format_date, format_timestamp};
+use engine::events::{Interval, format_date, format_timestamp};
 use types::tiles::Micros;
 
 use super::cell::{write_cell, write_string};
@@ -96,6 +96,7 @@ fn scalar(array: &ArrayRef, row: usize, column_type: Option<&ColumnType>) -> Res
             let nanos = array.as_primitive::<arrow::datatypes::TimestampNanosecondType>().value(row);
             quoted(time(nanos.div_euclid(1000), column_type))
         }
+        DataType::Interval(_) | DataType::Duration(_) => quoted(Interval::of_array(array, row).unwrap_or_default().to_string()),
         _ => {
             let formatter = ArrayFormatter::try_new(array, &FormatOptions::default()).map_err(|error| error.to_string())?;
             quoted(formatter.value(row).try_to_string().map_err(|error| error.to_string())?)

@@ -2,7 +2,7 @@
 //! like the type is written as a string: the decoder then refuses it with a message that says why.
 
 use definitions::ColumnType;
-use engine::events::{TimeError, parse_date, parse_timestamp};
+use engine::events::{TimeError, parse_boolean, parse_date, parse_timestamp};
 use serde_json::value::RawValue;
 
 /// Appends the JSON of `text` to `out`. Returns false for null (the empty text), and appends nothing.
@@ -74,10 +74,9 @@ pub(super) fn time_text(text: &str) -> Option<String> {
 }
 
 fn write_boolean(text: &str, out: &mut Vec<u8>) {
-    match text {
-        "true" | "TRUE" | "True" | "t" | "T" | "1" => out.extend_from_slice(b"true"),
-        "false" | "FALSE" | "False" | "f" | "F" | "0" => out.extend_from_slice(b"false"),
-        _ => write_string(text, out),
+    match parse_boolean(text) {
+        Some(truth) => out.extend_from_slice(if truth { b"true" } else { b"false" }),
+        None => write_string(text, out),
     }
 }
 

@@ -5,8 +5,10 @@
 //! hashed length; the position reached is stored under it. Its *head* is the hash of its first record; the length of
 //! the body is stored under it, so a small file that grew is found again by hashing the same number of bytes. Two files
 //! that only begin alike are never confused, because the whole body must be equal. The number of records before the
-//! position that were left out of the log is stored with the position.
+//! position that were left out of the log is stored with the position, and so are the records after it that are in the
+//! log.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -32,6 +34,12 @@ pub(super) struct Place {
     pub(super) left_out: i64,
 }
 
+/// The records, counted from 0, that are in the log although a record before them is not.
+pub(super) type Ahead = BTreeSet<i64>;
+
+/// So many records are remembered by one saved number: a bit for each.
+const BITS: i64 = 60;
+
 /// The names of one file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fingerprint {
@@ -42,7 +50,7 @@ pub(super) struct Fingerprint {
 }
 
 impl Fingerprint {
-    pub(super) fn of(path: &Path, format: Format) -> Result<Self> {
+    pub(super) fn compute(path: &Path, format: Format) -> Result<Self> {
         let mut file = open_file(path)?;
         let mut start = Vec::new();
         (&mut file).take(BODY_BYTES as u64).read_to_end(&mut start)?;
@@ -74,19 +82,20 @@ impl Fingerprint {
     }
 
     /// Returns how much of this file earlier runs have processed.
-    pub(super) async fn load(&self, progress: &dyn Progress, stream: &str) -> Result<Place> {
-        let place = load(progress, stream, &self.body).await?;
-        let Some(head) = self.head.as_ref().filter(|_| place.done == 0) else { return Ok(place) };
+    pub(super) async fn load(&self, progress: &dyn Progress, stream: &str) -> Result<(Place, Ahead)> {
+        let found = load(progress, stream, &self.body).await?;
+        let Some(head) = self.head.as_ref().filter(|_| found.0.done == 0) else { return Ok(found) };
         let earlier_bytes = usize::try_from(progress.load(stream, head).await?).unwrap_or(0);
         match self.start.get(..earlier_bytes) {
             Some(earlier) if earlier_bytes > 0 => load(progress, stream, &body(earlier)).await,
-            _ => Ok(Place::default()),
+            _ => Ok(found),
         }
     }
 
     /// Saves the names, so the file is found after it has grown. The position is saved first: a head without it would
     /// lose it.
-    pub(super) async fn begin(&self, progress: &dyn Progress, stream: &str, place: Place) -> Result<()> {
+    pub(super) async fn begin(&self, progress: &dyn Progress, stream: &str, place: Place, ahead: &Ahead) -> Result<()> {
+        self.save_ahead(progress, stream, place, ahead).await?;
         if place.left_out > 0 {
             self.save_left_out(progress, stream, place).await?;
         }
@@ -104,11 +113,45 @@ impl Fingerprint {
     pub(super) async fn save_left_out(&self, progress: &dyn Progress, stream: &str, place: Place) -> Result<()> {
         progress.save(stream, &left_out(&self.body), place.left_out).await
     }
+
+    /// Saves which records after the position are in the log; how far they reach last.
+    pub(super) async fn save_ahead(&self, progress: &dyn Progress, stream: &str, place: Place, ahead: &Ahead) -> Result<()> {
+        let mut words: BTreeMap<i64, i64> = BTreeMap::new();
+        for index in ahead.range(place.done..) {
+            *words.entry(index / BITS).or_default() |= 1_i64 << (index % BITS);
+        }
+        for (word, bits) in words {
+            progress.save(stream, &word_of(&self.body, word), bits).await?;
+        }
+        match ahead.range(place.done..).next_back() {
+            Some(last) => progress.save(stream, &ahead_to(&self.body), last + 1).await,
+            None => Ok(()),
+        }
+    }
 }
 
-async fn load(progress: &dyn Progress, stream: &str, body: &str) -> Result<Place> {
+async fn load(progress: &dyn Progress, stream: &str, body: &str) -> Result<(Place, Ahead)> {
     let (done, left_out) = (progress.load(stream, body).await?.max(0), progress.load(stream, &left_out(body)).await?);
-    Ok(Place { done, left_out: left_out.clamp(0, done) })
+    let mut ahead = Ahead::new();
+    let end = progress.load(stream, &ahead_to(body)).await?;
+    if end > done {
+        for word in done / BITS..=(end - 1) / BITS {
+            let bits = progress.load(stream, &word_of(body, word)).await?;
+            let indices = (0..BITS).filter(|bit| (bits >> bit) & 1 == 1).map(|bit| word * BITS + bit);
+            ahead.extend(indices.filter(|index| *index >= done));
+        }
+    }
+    Ok((Place { done, left_out: left_out.clamp(0, done) }, ahead))
+}
+
+/// The name of the number that has a bit for each of [`BITS`] records.
+fn word_of(body: &str, word: i64) -> String {
+    format!("{body}-ahead-{word}")
+}
+
+/// The name of the number of records up to the last that is ahead.
+fn ahead_to(body: &str) -> String {
+    format!("{body}-ahead")
 }
 
 fn left_out(body: &str) -> String {

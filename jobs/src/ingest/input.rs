@@ -60,7 +60,7 @@ impl Input {
         match (asked, self) {
             (Some(format), _) => Ok(format),
             (None, Input::Stdin) => Ok(Format::JsonLines),
-            (None, Input::File(path)) => Format::of(path),
+            (None, Input::File(path)) => Format::from_path(path),
         }
     }
 
@@ -110,7 +110,7 @@ impl std::fmt::Display for Input {
 impl Format {
     /// Returns the format by the file's name: `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv` (each also with `.gz`),
     /// `.parquet`.
-    pub(super) fn of(path: &Path) -> Result<Format> {
+    pub(super) fn from_path(path: &Path) -> Result<Format> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         let (stem, compressed) = match name.strip_suffix(".gz") {
             Some(stem) => (stem, true),

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use types::{Error, Result};
 
 use super::Rejected;
+use super::fingerprint::Ahead;
 use super::records::{InputRecord, Records};
 
 /// How many batches may wait for the log.
@@ -26,12 +27,25 @@ pub(super) struct Batch {
     pub(super) rejected: i64,
     /// How many of the consumed records are not in `records`, because they are no events.
     pub(super) left_out: i64,
+    /// For each of `records`, how many consumed records precede it; `None` if an earlier run left it out.
+    pub(super) places: Vec<Option<i64>>,
+    /// How many of the consumed records an earlier run appended.
+    pub(super) ahead: i64,
     /// How many of `records` an earlier run left out.
     pub(super) made_up: i64,
     pub(super) first_rejected: Vec<Rejected>,
     pub(super) bytes: usize,
     /// Bytes of the input read so far.
     pub(super) bytes_done: u64,
+}
+
+/// The records of a batch that are in the log, where it did not take the whole batch.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// How many consumed records of the batch precede each.
+    pub(super) consumed: Vec<i64>,
+    /// How many of the first ones an earlier run left out.
+    pub(super) made_up: i64,
 }
 
 pub(super) enum Message {
@@ -51,6 +65,8 @@ pub(super) enum Message {
 pub(super) struct Reading {
     pub(super) decoder: Decoder,
     pub(super) skip: u64,
+    /// Records after those that an earlier run appended.
+    pub(super) ahead: Ahead,
     /// The records to send among those to skip.
     pub(super) left_out: Option<LeftOut>,
     pub(super) batch_records: usize,
@@ -90,16 +106,22 @@ impl Reading {
             return Ok(());
         }
         let mut batch = Batch::default();
+        let mut index = self.skip as i64;
         loop {
             // Records read before the failure are still sent.
             let next = records.next();
             let ended = !matches!(next, Ok(Some(_)));
             let mut failure = None;
             match next {
+                Ok(Some(_)) if self.ahead.contains(&index) => {
+                    batch.consumed += 1;
+                    batch.ahead += 1;
+                }
                 Ok(Some(record)) => self.add(record, &mut batch),
                 Ok(None) => {}
                 Err(error) => failure = Some(error),
             }
+            index += 1;
             if batch.is_full(self.batch_records) || ended || records.may_wait() {
                 batch.bytes_done = records.bytes_done();
                 if sender.blocking_send(Message::Batch(std::mem::take(&mut batch))).is_err() {
@@ -134,7 +156,7 @@ impl Reading {
                 Err(error) => {
                     batch.made_up += 1;
                     batch.reject(record.number, error);
-                    batch.send_invalid(record);
+                    batch.send_invalid(record, None);
                 }
                 Ok(_) => {}
             }
@@ -157,11 +179,13 @@ impl Reading {
 
     fn add(&self, record: InputRecord, batch: &mut Batch) {
         let event = self.event(&record);
+        let place = Some(batch.consumed);
         batch.consumed += 1;
         match event {
             Ok(new) => {
                 batch.bytes += record.value.len();
                 batch.records.push(new);
+                batch.places.push(place);
             }
             Err(error) => {
                 batch.reject(record.number, error);
@@ -169,7 +193,7 @@ impl Reading {
                     // The record may be incomplete: a repeat reads it again.
                     batch.consumed -= 1;
                 } else if self.produce_invalid {
-                    batch.send_invalid(record);
+                    batch.send_invalid(record, place);
                 } else {
                     batch.left_out += 1;
                 }
@@ -211,13 +235,34 @@ impl Batch {
         }
     }
 
-    fn send_invalid(&mut self, record: InputRecord) {
+    fn send_invalid(&mut self, record: InputRecord, place: Option<i64>) {
         self.bytes += record.value.len();
         self.records.push(NewRecord { value: Some(record.value), ..NewRecord::default() });
+        self.places.push(place);
+    }
+
+    /// Returns what is to be remembered if only these of the records are in the log. Of those that an earlier run left
+    /// out, only how many of the first ones can be.
+    pub(super) fn part(&self, in_log: &[bool]) -> Part {
+        let mut part = Part::default();
+        let mut is_first = true;
+        for (place, in_log) in self.places.iter().zip(in_log) {
+            match place {
+                Some(place) if *in_log => part.consumed.push(*place),
+                Some(_) => {}
+                None => {
+                    is_first &= *in_log;
+                    part.made_up += i64::from(is_first);
+                }
+            }
+        }
+        part
     }
 
     fn extend(&mut self, more: Batch) {
         self.records.extend(more.records);
+        self.places.extend(more.places.into_iter().map(|place| place.map(|place| self.consumed + place)));
+        self.ahead += more.ahead;
         self.consumed += more.consumed;
         self.rejected += more.rejected;
         self.left_out += more.left_out;

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray, StructArray, TimestampNanosecondArray};
 use arrow::datatypes::{DataType, Field, Int32Type};
@@ -18,6 +19,10 @@ struct MemoryLog {
     appends: Mutex<Vec<Vec<NewRecord>>>,
     /// The index of the append that fails, counted from 0.
     fail_at: Option<usize>,
+    /// How many of the next appends fail.
+    fails_next: AtomicUsize,
+    /// Texts of records that it does not take; others of the same append it does.
+    refused: Vec<String>,
 }
 
 impl MemoryLog {
@@ -46,13 +51,27 @@ impl Log for MemoryLog {
 
     async fn append(&self, _: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
         let mut appends = self.appends.lock().unwrap();
-        if Some(appends.len()) == self.fail_at {
+        if Some(appends.len()) == self.fail_at || take_one(&self.fails_next) {
             return Err(Error::unavailable("the log is told to fail"));
         }
         let begin = appends.iter().map(Vec::len).sum::<usize>() as i64;
         let offsets = (begin..begin + records.len() as i64).map(|offset| (0, Offset(offset))).collect();
         appends.push(records);
         Ok(offsets)
+    }
+
+    async fn append_each(&self, topic: &str, records: Vec<NewRecord>) -> Vec<Result<(i32, Offset)>> {
+        let is_refused = |record: &NewRecord| self.refused.iter().any(|text| record.value.as_deref() == Some(text.as_bytes()));
+        let taken = records.iter().filter(|record| !is_refused(record)).cloned().collect();
+        let mut places = match self.append(topic, taken).await {
+            Ok(places) => places.into_iter(),
+            Err(error) => return records.iter().map(|_| Err(error.copied())).collect(),
+        };
+        let outcome = |record| match is_refused(record) {
+            true => Err(Error::limit("the record is too large")),
+            false => places.next().map(Ok).unwrap(),
+        };
+        records.iter().map(outcome).collect()
     }
 
     async fn read(&self, _: &TopicPartition, _: Offset, _: usize) -> Result<Fetched> {
@@ -65,16 +84,29 @@ impl Log for MemoryLog {
 }
 
 #[derive(Default)]
-struct MemoryProgress(Mutex<HashMap<(String, String), i64>>);
+struct MemoryProgress {
+    saved: Mutex<HashMap<(String, String), i64>>,
+    /// How many of the next saves fail, after this many that do not.
+    fails: AtomicUsize,
+    fails_after: AtomicUsize,
+}
+
+/// Counts down; false once it is at 0.
+fn take_one(count: &AtomicUsize) -> bool {
+    count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
 
 #[async_trait]
 impl Progress for MemoryProgress {
     async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
-        Ok(self.0.lock().unwrap().get(&(stream.into(), fingerprint.into())).copied().unwrap_or(0))
+        Ok(self.saved.lock().unwrap().get(&(stream.into(), fingerprint.into())).copied().unwrap_or(0))
     }
 
     async fn save(&self, stream: &str, fingerprint: &str, done: i64) -> Result<()> {
-        self.0.lock().unwrap().insert((stream.into(), fingerprint.into()), done);
+        if !take_one(&self.fails_after) && take_one(&self.fails) {
+            return Err(Error::unavailable("the catalog's disk is full"));
+        }
+        self.saved.lock().unwrap().insert((stream.into(), fingerprint.into()), done);
         Ok(())
     }
 }
@@ -100,7 +132,7 @@ impl Bench {
             log: MemoryLog::default(),
             progress: MemoryProgress::default(),
             stream: Arc::new(parse_stream(stream).unwrap()),
-            options: Options::default(),
+            options: Options { patience: Duration::ZERO, ..Options::default() },
         }
     }
 
@@ -397,7 +429,7 @@ async fn what_was_left_out_is_sent_once_when_it_is_asked_for() {
     let repeat = bench.ingest(&path).await.unwrap();
     assert_eq!((repeat.records, repeat.skipped, repeat.rejected, repeat.left_out), (0, 3, 0, 2));
 
-    bench.options = Options { produce_invalid: true, batch_records: 1, ..Options::default() };
+    bench.options = Options { produce_invalid: true, batch_records: 1, ..bench.options };
     let path = bench.write("p.jsonl", std::fs::read_to_string(&path).unwrap() + "bad 3\n");
     bench.log.fail_at = Some(bench.log.appends.lock().unwrap().len() + 1);
     bench.ingest(&path).await.unwrap_err();
@@ -428,4 +460,91 @@ async fn what_is_no_file_of_records_is_refused() {
     assert!(refused(bench.path("none.jsonl")).await.contains("cannot be read"));
     assert!(refused(bench.folder.path().join(".")).await.contains("format"));
     assert_eq!(bench.ingest(&bench.write("empty.jsonl", "")).await.unwrap().records, 0);
+}
+
+#[tokio::test]
+async fn a_position_that_is_not_saved_is_waited_for_and_a_repeat_doubles_nothing() {
+    let mut bench = Bench::new(PAYMENTS);
+    bench.options.batch_records = 10;
+    // The names of the file are saved first, and then the position after each of the ten batches.
+    bench.progress.fails_after = AtomicUsize::new(4);
+    bench.progress.fails = AtomicUsize::new(3);
+    let path = bench.write("p.jsonl", payments(0..100));
+    assert_eq!(bench.ingest(&path).await.unwrap().records, 100);
+    assert_eq!(bench.progress.fails.load(Ordering::SeqCst), 0, "it failed");
+    assert_eq!(bench.ingest(&path).await.unwrap().records, 0);
+    assert_eq!(bench.log.values().join("\n") + "\n", payments(0..100));
+}
+
+#[tokio::test]
+async fn a_log_that_takes_nothing_is_waited_for() {
+    let mut bench = Bench::new(PAYMENTS);
+    bench.log.fails_next = AtomicUsize::new(5);
+    let path = bench.write("p.jsonl", payments(0..10));
+    assert!(bench.ingest(&path).await.is_err(), "without patience");
+    bench.options.patience = Duration::from_secs(60);
+    let summary = bench.ingest(&path).await.unwrap();
+    assert_eq!((summary.records, bench.log.fails_next.load(Ordering::SeqCst)), (10, 0));
+}
+
+#[tokio::test]
+async fn of_a_batch_that_the_log_took_in_part_a_repeat_sends_the_rest() {
+    let mut bench = Bench::new(PAYMENTS);
+    bench.options.batch_records = 200;
+    bench.log.refused = [3, 150].map(payment).into();
+    let path = bench.write("p.jsonl", payments(0..200));
+    for _ in 0..2 {
+        let error = bench.ingest(&path).await.unwrap_err();
+        assert!(error.to_string().contains("too large"), "{error}");
+        assert_eq!(bench.log.records().len(), 198);
+    }
+    // The file has another name in the catalog once it has grown.
+    bench.log.refused = vec![payment(3)];
+    let path = bench.write("p.jsonl", payments(0..250));
+    bench.ingest(&path).await.unwrap_err();
+    bench.log.refused.clear();
+    let last = bench.ingest(&path).await.unwrap();
+    assert_eq!((last.records, last.skipped), (51, 199), "record 3 and the last 50");
+    let mut values = bench.log.values();
+    values.sort();
+    values.dedup();
+    assert_eq!((values.len(), bench.log.records().len()), (250, 250));
+}
+
+/// What is wrong during one run: records that the log refuses, and how many appends and saves fail.
+type Faults = (Vec<usize>, usize, usize, usize);
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn whatever_fails_each_record_is_in_the_log_once(
+        batch_records in 1..40usize,
+        runs in proptest::collection::vec((proptest::collection::vec(0..90usize, 0..8), 0..3usize, 0..12usize, 0..3usize), 1..6),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(each_record_once(batch_records, runs));
+    }
+}
+
+async fn each_record_once(batch_records: usize, runs: Vec<Faults>) {
+    let mut bench = Bench::new(PAYMENTS);
+    bench.options.batch_records = batch_records;
+    let path = bench.write("p.jsonl", payments(0..90));
+    for (refused, appends, fails_after, fails) in runs {
+        bench.log.refused = refused.into_iter().map(payment).collect();
+        bench.log.fails_next = appends.into();
+        bench.progress.fails_after = fails_after.into();
+        bench.progress.fails = fails.into();
+        let _ = bench.ingest(&path).await;
+    }
+    bench.log.refused.clear();
+    bench.log.fails_next = AtomicUsize::new(0);
+    (bench.progress.fails_after, bench.progress.fails) = Default::default();
+    bench.ingest(&path).await.unwrap();
+    let mut values = bench.log.values();
+    values.sort();
+    let mut expected: Vec<String> = (0..90).map(payment).collect();
+    expected.sort();
+    assert_eq!(values, expected);
 }

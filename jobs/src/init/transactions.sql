@@ -5,4 +5,4 @@ CREATE STREAM transactions (
   device_id TEXT,
   amount    DECIMAL(18,2) NOT NULL,
   status    TEXT NOT NULL
-) WITH (topic = 'payments', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '10m', key = 'device_id', retention = '400d');
+) WITH (topic = 'payments', format = 'json', event_time = 'ts', id = 'event_id', dedup_within = '10m', key = 'device_id');

@@ -68,7 +68,7 @@ pub async fn partitions(storage: &ObjectStorage, state: &CatalogState, since: &V
 /// Returns whether a file is read. Files of checkpoints entirely before `since` are not; a file with an unknown
 /// checkpoint is.
 fn is_asked_for(file: &FileRecord, state: &CatalogState, since: &Vector) -> bool {
-    let checkpoint = file.checkpoint.and_then(|id| state.checkpoints.iter().find(|checkpoint| checkpoint.id == id));
+    let checkpoint = file.checkpoint.and_then(|id| state.checkpoints.get(id));
     checkpoint.is_none_or(|checkpoint| !checkpoint.is_within(since))
 }
 

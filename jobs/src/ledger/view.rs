@@ -62,7 +62,7 @@ pub async fn view(verifier: &Verifier, state: &CatalogState, live: &LiveView, t:
     let read = numbers(&expected, &question.read_sql, &vector).await?[0];
     let counts = numbers(&expected, &question.counts_sql, &vector).await?;
     let passed = counts[0];
-    let expired = match live.plan.links.as_ref().map(|links| links.kind) {
+    let expired = match live.plan.links().map(|links| links.kind) {
         Some(EdgeKind::Liveness) => left_out(&expected, snapshot.as_ref()).await?,
         _ => counts[1],
     };
@@ -91,7 +91,7 @@ async fn numbers(expected: &Expected, sql: &str, vector: &Vector) -> Result<Vec<
 }
 
 async fn manifest(verifier: &Verifier, state: &CatalogState, path: &str) -> Result<Manifest> {
-    let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == path);
+    let file = state.files.get(path).filter(|file| file.kind == FileKind::Manifest);
     let file = file.ok_or_else(|| Error::corrupt("the catalog does not hold a snapshot's manifest").with("file", path))?;
     read_manifest(&verifier.storage, file).await
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batch::RebuildOutcome;
-use catalog::{Add, CatalogState, Commit, GapRecord, RunRecord, RunStatus, give_up_commit, replace_commit};
+use catalog::{CatalogState, GapRecord, give_up_commit, replace_commit};
 use committed::registry::Registry;
 use types::files::{FileKind, FileRecord};
 use types::vector::PartitionId;
@@ -20,7 +20,7 @@ pub(super) async fn act(installation: &Installation, registry: &Registry, step: 
     let state = installation.catalog.state().await?;
     match &step.action {
         Action::RebuildStates => states(installation, &state, registry, &step.path).await,
-        Action::RequestRun { view, version } => request_run(installation, &state, view, *version).await,
+        Action::RequestRun { view, version } => request_run(installation, view, *version).await,
         Action::ReadAgain { .. } => read_again(installation, &state, &step.path).await,
         Action::GiveUp { stream, lost, why } => give_up(installation, &state, registry, step, (stream, lost, why)).await,
         Action::Leave => Ok("nothing".into()),
@@ -37,12 +37,8 @@ async fn states(installation: &Installation, state: &CatalogState, registry: &Re
     })
 }
 
-async fn request_run(installation: &Installation, state: &CatalogState, view: &Arc<str>, version: u32) -> Result<String> {
-    let is_waiting = |run: &RunRecord| run.view == *view && run.version == version && run.status == RunStatus::Requested;
-    if !state.runs.iter().any(is_waiting) {
-        let run = Add::Run(RunRecord::requested(view.clone(), version));
-        installation.catalog.commit_with_retry(Commit { id: Uuid::new_v4(), add: vec![run], ..Commit::default() }).await?;
-    }
+async fn request_run(installation: &Installation, view: &Arc<str>, version: u32) -> Result<String> {
+    installation.catalog.request_run(view, version).await?;
     Ok(format!("a run of {view} was requested: a scheduler starts it, or run `basestream batch run {view}`"))
 }
 
@@ -81,7 +77,7 @@ async fn give_up(
     let mut asked = Vec::new();
     if damaged.kind == FileKind::Archive {
         for view in registry.views.iter().filter(|view| view.plan.streams.iter().any(|of| of.name == *stream)) {
-            request_run(installation, state, &view.name, view.version).await?;
+            request_run(installation, &view.name, view.version).await?;
             asked.push(view.name.to_string());
         }
     }

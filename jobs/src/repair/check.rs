@@ -41,7 +41,7 @@ pub struct Checked {
 pub(super) fn chosen(state: &CatalogState, registry: &Registry, stream: Option<&Arc<str>>) -> Vec<FileRecord> {
     let Some(stream) = stream else { return super::named(state).cloned().collect() };
     let has_stream = |file: &FileRecord| {
-        let checkpoint = state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint);
+        let checkpoint = file.checkpoint.and_then(|id| state.checkpoints.get(id));
         checkpoint.is_some_and(|checkpoint| checkpoint.ranges.iter().any(|range| range.partition.stream == *stream))
     };
     let reads_stream =

@@ -153,7 +153,7 @@ fn in_log(state: &CatalogState, stream: &Arc<str>, ranges: &[Range], log: Option
 }
 
 fn checkpoint_record<'s>(state: &'s CatalogState, file: &FileRecord) -> Option<&'s CheckpointRecord> {
-    state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint)
+    file.checkpoint.and_then(|id| state.checkpoints.get(id))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::installation::Installation;
 /// Writes the file again under a fresh name. Its content matches the damaged file by every count that the catalog
 /// keeps.
 pub(super) async fn reread(installation: &Installation, state: &CatalogState, file: &FileRecord) -> Result<FileRecord> {
-    let checkpoint = state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == file.checkpoint);
+    let checkpoint = file.checkpoint.and_then(|id| state.checkpoints.get(id));
     let checkpoint =
         checkpoint.ok_or_else(|| Error::not_found("the catalog no longer holds the file's checkpoint").with("file", &file.path))?;
     let mut made: Vec<(u32, Redecided)> = Vec::new();
@@ -83,7 +83,7 @@ async fn candidates<'s>(
     let mut of_stream: Vec<(i64, &FileRecord)> = super::named(state)
         .filter(|other| other.kind == FileKind::Archive && other.subject == file.subject && other.path != file.path)
         .filter_map(|other| {
-            let checkpoint = state.checkpoints.iter().find(|checkpoint| Some(checkpoint.id) == other.checkpoint)?;
+            let checkpoint = state.checkpoints.get(other.checkpoint?)?;
             Some((checkpoint.revision, other))
         })
         .collect();

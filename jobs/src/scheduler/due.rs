@@ -66,8 +66,7 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
 /// Returns whether a file of the published snapshot was found damaged after the newest run began.
 fn is_damaged_since(state: &CatalogState, view: &LiveView, began: Option<Micros>) -> bool {
     let Some(published) = state.snapshot(&view.name, view.version) else { return false };
-    let of_snapshot =
-        |path: &str| state.files.iter().any(|file| file.path == path && file.run == Some(published.run) && !file.marked_for_deletion);
+    let of_snapshot = |path: &str| state.files.get(path).is_some_and(|file| file.run == Some(published.run) && !file.marked_for_deletion);
     state.damages.iter().any(|damage| began.is_none_or(|began| began < damage.found_at) && of_snapshot(&damage.path))
 }
 

@@ -21,8 +21,7 @@ pub struct Tried(Mutex<BTreeMap<String, Micros>>);
 
 /// Returns the damaged states objects to rebuild at `now`: those that were not tried recently.
 pub fn rebuildable<'s>(state: &'s CatalogState, tried: &BTreeMap<String, Micros>, now: Micros) -> Vec<&'s str> {
-    let is_states =
-        |path: &str| state.files.iter().any(|file| file.path == path && file.kind == FileKind::States && !file.marked_for_deletion);
+    let is_states = |path: &str| state.files.get(path).is_some_and(|file| file.kind == FileKind::States && !file.marked_for_deletion);
     let is_rested = |path: &str| tried.get(path).is_none_or(|at| now.saturating_sub(*at) >= AGAIN.as_micros() as Micros);
     state.damages.iter().map(|damage| damage.path.as_str()).filter(|path| is_states(path) && is_rested(path)).collect()
 }
@@ -74,11 +73,13 @@ mod tests {
     fn states_that_are_damaged_are_rebuilt_and_after_a_failure_a_minute_later() {
         let damage = |path: &str| DamageRecord { path: path.into(), error: "x".into(), found_by: "y".into(), found_at: 0 };
         let state = CatalogState {
-            files: vec![
+            files: [
                 file("a", FileKind::States),
                 file("b", FileKind::Archive),
                 FileRecord { marked_for_deletion: true, ..file("c", FileKind::States) },
-            ],
+            ]
+            .into_iter()
+            .collect(),
             damages: ["a", "b", "c"].map(damage).to_vec(),
             ..CatalogState::default()
         };

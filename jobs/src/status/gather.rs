@@ -20,7 +20,7 @@ use types::vector::{Offset, PartitionId};
 use types::{Error, ErrorKind, Result};
 
 use super::RUNS;
-use super::problems::{Facts, RECENT_US, Refused, Service, Unreachable};
+use super::problems::{Facts, Failing, RECENT_US, Refused, Service, Unreachable};
 use crate::dead_letters::{Recent, recent};
 use crate::installation::{Installation, now};
 
@@ -30,7 +30,7 @@ const WAIT: Duration = Duration::from_secs(5);
 const NODE_WAIT: Duration = Duration::from_secs(1);
 /// Of at most this many partitions of one topic the first waiting record is read.
 const LOOKED_AT: usize = 32;
-/// An object that is never stored: a storage that says so has answered.
+/// A topic that does not exist: a log that says so has answered.
 const PROBE: &str = "status-probe";
 
 /// The services of an installation, each opened or not.
@@ -55,7 +55,7 @@ impl Services {
         }
     }
 
-    pub(super) fn of(installation: &Installation) -> Services {
+    pub(super) fn new(installation: &Installation) -> Services {
         Services {
             settings: installation.settings.clone(),
             functions: installation.functions.clone(),
@@ -78,9 +78,14 @@ impl Services {
             Vec::new()
         });
         // The three are awaited independently.
-        let (log, stored, refused) =
+        let (log, stored, node) =
             futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now), ask_node(&self.settings.serving.http));
-        facts.refused = refused.unwrap_or_default();
+        let node = node.unwrap_or_default();
+        facts.refused = node.views_refused;
+        // The node may belong to another installation.
+        if !self.catalog.as_ref().is_ok_and(|catalog| *catalog.identity() != *node.catalog) {
+            facts.failing = node.outages;
+        }
         match log {
             Ok(said) => {
                 for (stream, topic) in said {
@@ -100,7 +105,7 @@ impl Services {
 
     async fn read_catalog(&self, facts: &mut Facts) -> Result<Vec<RunRecord>> {
         let catalog = self.catalog.as_ref().map_err(again)?;
-        facts.state = catalog.state().await?;
+        facts.state = (*catalog.state().await?).clone();
         facts.registry = Some(Registry::load(&facts.state, &self.functions).await.map_err(|error| error.to_string()));
         facts.marked_for_deletion = catalog.marked_for_deletion().await?;
         catalog.runs(None, RUNS).await
@@ -122,10 +127,7 @@ impl Services {
 
     async fn ask_storage(&self, state: &CatalogState, now: Micros) -> Result<Stored> {
         let storage = self.storage.as_ref().map_err(again)?;
-        match in_time("the object storage", storage.length(PROBE)).await {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        in_time("the object storage", storage.probe()).await?;
         let dead_letters = match &self.catalog {
             Ok(catalog) => recent_dead_letters(catalog, storage, state, now).await,
             Err(_) => BTreeMap::new(),
@@ -134,15 +136,19 @@ impl Services {
     }
 }
 
-/// Returns the views that the node at this address could not load; `None` if no node answers.
-async fn ask_node(address: &str) -> Option<Vec<Refused>> {
-    #[derive(Deserialize)]
-    struct Ready {
-        views_refused: Vec<Refused>,
-    }
+/// What a node says of itself.
+#[derive(Default, Deserialize)]
+struct NodeSays {
+    /// The identity of its catalog.
+    catalog: String,
+    outages: Vec<Failing>,
+    views_refused: Vec<Refused>,
+}
+
+/// Asks the node at this address, ready or not; `None` if no node answers.
+async fn ask_node(address: &str) -> Option<NodeSays> {
     let asked = reqwest::Client::builder().timeout(NODE_WAIT).no_proxy().build().ok()?.get(format!("http://{address}/readyz")).send();
-    let body = asked.await.ok()?.bytes().await.ok()?;
-    serde_json::from_slice::<Ready>(&body).ok().map(|ready| ready.views_refused)
+    serde_json::from_slice(&asked.await.ok()?.bytes().await.ok()?).ok()
 }
 
 struct TopicSays {
@@ -207,7 +213,7 @@ async fn stamps(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<ViewV
         if !state.live(DefinitionKind::View).any(|view| view.name == snapshot.view && view.version == snapshot.version) {
             continue;
         }
-        let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == snapshot.manifest);
+        let file = state.files.get(&snapshot.manifest).filter(|file| file.kind == FileKind::Manifest);
         let stamp = match file {
             Some(file) => in_time("the object storage", read_manifest(storage, file)).await.map(|manifest| manifest.stamp),
             None => Err(Error::corrupt("the catalog names no such file").with("file", &snapshot.manifest)),
@@ -221,7 +227,7 @@ async fn stamps(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<ViewV
 
 /// Returns what became of the recent dead letters of each stream that has any.
 async fn recent_dead_letters(catalog: &Catalog, storage: &ObjectStorage, state: &CatalogState, now: Micros) -> BTreeMap<Arc<str>, Recent> {
-    let dead = state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion);
+    let dead = state.readable(FileKind::DeadLetters);
     let streams: BTreeSet<&Arc<str>> = dead.filter_map(|file| file.subject.as_ref()).collect();
     let mut found = BTreeMap::new();
     for stream in streams {

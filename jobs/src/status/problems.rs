@@ -59,6 +59,7 @@ pub enum Fault {
     CatalogUnreachable,
     StorageUnreachable,
     LogUnreachable,
+    NodeNotReady,
     DefinitionsUnplanned,
     LogExpired,
     LogShortened,
@@ -66,12 +67,14 @@ pub enum Fault {
     OffsetsAbsent,
     FileDamaged,
     PartitionStuck,
+    StreamUnread,
     PartitionBehind,
     RunAbandoned,
     RunFailing,
     RunOverdue,
     VersionUnbuilt,
     ViewRefused,
+    RetentionShort,
     StatesOfAnotherFormat,
     DeadLetters,
     ReplayUnfinished,
@@ -103,6 +106,18 @@ pub struct Facts {
     pub unreachable: Vec<Unreachable>,
     /// Views that the node at `serving.http` could not load, if one answers.
     pub refused: Vec<Refused>,
+    /// What fails in the node at `serving.http`, if one of this installation answers.
+    pub failing: Vec<Failing>,
+}
+
+/// Something that a node tries in vain.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Failing {
+    /// `the log takes no records`
+    pub what: String,
+    /// For how long.
+    pub seconds: u64,
+    pub error: String,
 }
 
 /// A view that a node does not serve.

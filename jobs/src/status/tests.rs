@@ -48,7 +48,7 @@ fn state() -> CatalogState {
             definition(DefinitionKind::View, "sums", "", DefinitionStatus::Active),
         ],
         partitions: [(id.clone(), partition)].into(),
-        checkpoints: vec![checkpoint(range(0, 6, 5, 0)), checkpoint(range(6, 10, 2, 1))],
+        checkpoints: [checkpoint(range(0, 6, 5, 0)), checkpoint(range(6, 10, 2, 1))].into_iter().collect(),
         snapshots: vec![SnapshotRecord {
             view: "sums".into(),
             version: 1,
@@ -111,6 +111,18 @@ fn a_view_shows_its_cut_and_how_much_came_after_it() {
     assert_eq!(status.views[0].after_cut, Some(4));
     assert_eq!(status.views[0].cut.as_ref().unwrap().to_string(), "pay/0:6");
     assert_eq!(serde_json::to_value(&status).unwrap()["views"][0]["status"], "active");
+}
+
+#[test]
+fn a_view_that_a_node_refuses_is_not_shown_as_served() {
+    let of_view = |view: &str, version| Refused { view: view.into(), version, error: "Divide by zero error".into() };
+    let shown = |refused: &[Refused]| {
+        let status = status_of(&state(), &BTreeMap::new(), &Reads::new(), &[]).with_refused(refused);
+        let text = status.text();
+        (status.views[0].refused.clone(), text.contains("served"), text.contains("refused"))
+    };
+    assert_eq!(shown(&[of_view("sums", 2), of_view("others", 1)]), (None, true, false));
+    assert_eq!(shown(&[of_view("sums", 1)]), (Some("Divide by zero error".into()), false, true));
 }
 
 #[test]

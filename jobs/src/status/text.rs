@@ -110,7 +110,7 @@ fn view(view: &ViewStatus) -> Vec<String> {
     vec![
         view.view.to_string(),
         view.version.to_string(),
-        status_word(DefinitionKind::View, view.status),
+        if view.refused.is_some() { "refused".to_owned() } else { status_word(DefinitionKind::View, view.status) },
         view.snapshot_at.clone().unwrap_or_else(|| "none yet".into()),
         view.after_cut.map_or("-".to_owned(), |records| records.to_string()),
         last,

@@ -14,7 +14,7 @@ use types::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// The parts that accept work: they accept no more.
-    Doors,
+    Http,
     /// The speed layer: it drains, checkpoints and releases its partitions.
     Speed,
     /// The parts that run jobs: a job in progress is finished.
@@ -23,10 +23,10 @@ pub(crate) enum Stage {
     Node,
 }
 
-const ORDER: [Stage; 4] = [Stage::Doors, Stage::Speed, Stage::Jobs, Stage::Node];
+const ORDER: [Stage; 4] = [Stage::Http, Stage::Speed, Stage::Jobs, Stage::Node];
 
 /// Clients that are still reading a response after this time are cut off: the layers behind must not wait for them.
-const DOORS_CLOSE_WITHIN: Duration = Duration::from_secs(10);
+const HTTP_CLOSES_WITHIN: Duration = Duration::from_secs(10);
 
 type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -74,7 +74,7 @@ impl Parts {
         info!("stopping");
         for stage in ORDER {
             self.stops[stage as usize].cancel();
-            let patience = if stage == Stage::Doors { DOORS_CLOSE_WITHIN } else { Duration::MAX };
+            let patience = if stage == Stage::Http { HTTP_CLOSES_WITHIN } else { Duration::MAX };
             outcome = match tokio::time::timeout(patience, self.ended(stage)).await {
                 Ok(result) => outcome.and(result),
                 Err(_) => {

@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema};
 use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::SendableRecordBatchStream;
+use engine::events::Interval;
 use futures::TryStreamExt;
 use serde::Serialize;
 use types::{Error, Result};
@@ -201,7 +202,7 @@ impl Side {
                 let distinct = distinct.filter(|counts| counts.is_valid(*row)).map(|counts| counts.value(*row));
                 let tolerance = match crowded {
                     Some(spread) => Tolerance::of_crowded(column, spread.bound(total, self.max_degree)),
-                    None => Tolerance::of(column).given(distinct, answer.without_nan),
+                    None => Tolerance::for_column(column).given(distinct, answer.without_nan),
                 };
                 if !equal(ours, *served, theirs, *row, tolerance) {
                     compared.add(|| Difference {
@@ -278,6 +279,9 @@ fn key_text(batch: &RecordBatch, keys: &[usize], row: usize) -> String {
 }
 
 fn text(array: &ArrayRef, row: usize) -> String {
+    if let Some(interval) = Interval::of_array(array, row).filter(|_| array.is_valid(row)) {
+        return interval.to_string();
+    }
     let options = FormatOptions::default().with_null("NULL");
     match ArrayFormatter::try_new(array.as_ref(), &options) {
         Ok(formatter) => formatter.value(row).try_to_string().unwrap_or_else(|error| error.to_string()),

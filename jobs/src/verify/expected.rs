@@ -18,7 +18,7 @@ use datafusion::prelude::SessionContext;
 use definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
-use engine::plan::asking_session_builder;
+use engine::plan::{UuidColumns, asking_session_builder};
 use futures::TryStreamExt;
 use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use types::files::{FileKind, FileRecord};
@@ -58,12 +58,11 @@ impl Expected {
     pub fn of_version(verifier: &Verifier, state: &CatalogState, record: &DefinitionRecord) -> Result<Expected> {
         let definitions = definitions(state)?;
         let view = parse::parse_view(&record.sql)?;
-        let is_archive = |file: &&FileRecord| file.kind == FileKind::Archive && !file.marked_for_deletion;
         Ok(Expected {
             view,
             version: record.version,
             definitions,
-            archive: Archive { storage: verifier.storage.clone(), files: state.files.iter().filter(is_archive).cloned().collect() },
+            archive: Archive { storage: verifier.storage.clone(), files: state.readable(FileKind::Archive).cloned().collect() },
             functions: verifier.functions.clone(),
             memory_limit: verifier.memory_limit,
         })
@@ -77,6 +76,8 @@ impl Expected {
     pub async fn schema(&self) -> Result<SchemaRef> {
         let question = self.ask(Moment { t: 0, as_of: false })?;
         let planned = self.session(&Vector::new())?.sql(&question.sql).await.map_err(|error| about(&question, error))?;
+        // Analysed, as the rows are: a quotient of decimals has another type before.
+        let planned = planned.into_optimized_plan().map_err(|error| about(&question, error))?;
         let fields = planned.schema().fields().iter().take(question.columns.len()).cloned();
         Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
     }
@@ -115,6 +116,7 @@ impl Expected {
     fn session(&self, vector: &Vector) -> Result<SessionContext> {
         let session = session(&self.functions, self.memory_limit)?;
         self.archive.storage.register(&session.runtime_env());
+        UuidColumns::of_streams(&self.definitions.streams).register(&session);
         for stream in &self.definitions.streams {
             let table = ArchiveTable::new(&self.archive, stream, vector);
             session.register_table(datafusion::common::TableReference::bare(&*stream.name), Arc::new(table))?;

@@ -176,7 +176,7 @@ async fn compare_chunk(
                 continue;
             }
         };
-        if compared && kept != Raw::of(&record) {
+        if compared && kept != Raw::from_record(&record) {
             report.different.add(offset);
         }
     }

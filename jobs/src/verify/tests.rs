@@ -69,6 +69,28 @@ async fn what_states_answer_is_what_plain_sql_answers() {
     assert!(world.verifier.catalog.state().await.unwrap().leases.is_empty());
 }
 
+/// An answer that was prepared earlier, and the schema that it was asked for.
+struct Asked(Answer, Mutex<Option<SchemaRef>>);
+
+#[async_trait]
+impl Served for Asked {
+    async fn answer(&self, _: &str, schema: &SchemaRef) -> Result<Answer> {
+        *self.1.lock().unwrap() = Some(schema.clone());
+        Ok(self.0.clone())
+    }
+}
+
+#[tokio::test]
+async fn the_served_side_is_asked_for_the_types_of_the_rows() {
+    let world = filled(&[VIEW]).await;
+    let asked = Asked(world.states_answer("velocity", NOW).await.unwrap(), Mutex::default());
+    assert!(verify_view(&world.verifier, "velocity", &asked, NOW).await.unwrap().is_equal());
+    let types =
+        |schema: &SchemaRef| schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect::<Vec<_>>();
+    let schema = asked.1.lock().unwrap().take().unwrap();
+    assert_eq!(types(&schema), types(&asked.0.rows[0].schema()), "JSON is read by these types");
+}
+
 #[tokio::test]
 async fn a_view_without_keys_over_a_staging_view_is_verified() {
     let clean = "CREATE VIEW clean AS SELECT *, amount * 2 AS double FROM payments WHERE amount > 10";

@@ -1,11 +1,13 @@
 //! Decisions over a catalog state: pure functions from the state to the commit or plan to carry out. No clock, no I/O.
 
+mod archive;
 mod checkpoint;
 mod collect;
 mod orphans;
 mod publish;
 mod replace;
 
+pub use archive::{ArchiveBounds, archive_files};
 pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub use collect::{CollectionPlan, collectable};
 pub use orphans::{ORPHAN_AGE, orphans, orphans_commit};

@@ -9,12 +9,12 @@ mod state;
 
 pub use commit::{Add, Advance, Commit, Expect, Remove};
 pub use decide::{
-    CollectionPlan, ORPHAN_AGE, abandoned, checkpoint_commit, collectable, failure_commit, give_up_commit, ledger_difference, orphans,
-    orphans_commit, publish_commit, publishable, replace_commit, run_lease,
+    ArchiveBounds, CollectionPlan, ORPHAN_AGE, abandoned, archive_files, checkpoint_commit, collectable, failure_commit, give_up_commit,
+    ledger_difference, orphans, orphans_commit, publish_commit, publishable, replace_commit, run_lease,
 };
 pub use records::{
     CheckpointRange, CheckpointRecord, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord,
     LeaseRecord, PartitionRecord, ReplayRecord, Revision, RunRecord, RunStatus, SnapshotRecord,
 };
 pub use sql::Catalog;
-pub use state::CatalogState;
+pub use state::{CatalogState, Checkpoints, Files};

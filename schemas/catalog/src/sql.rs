@@ -13,8 +13,9 @@ use uuid::Uuid;
 use self::apply::{Applied, apply};
 use self::engine::Engine;
 use self::session::Session;
-use super::{CatalogState, Commit, Expect, IngestRecord, ReplayRecord, Revision, RunRecord, RunStatus};
+use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayRecord, Revision, RunRecord, RunStatus};
 use types::failpoint;
+use types::outage::{Attempts, Outage};
 use types::tiles::Micros;
 use types::{Error, ErrorKind, Result};
 
@@ -54,6 +55,8 @@ pub struct Catalog {
     shown: Arc<str>,
     /// The newest state that this handle has read: the next read builds on it.
     last: Arc<Mutex<Option<Arc<CatalogState>>>>,
+    reads: Attempts,
+    writes: Attempts,
 }
 
 impl Catalog {
@@ -66,7 +69,14 @@ impl Catalog {
         let engine = Engine::open(url).await?;
         let shown = engine::shown(url);
         let identity = migrations::migrate(&engine).await.map_err(|error| error.with("catalog", &shown))?;
-        Ok(Catalog { engine, identity: identity.into(), shown: shown.into(), last: Arc::default() })
+        Ok(Catalog {
+            engine,
+            identity: identity.into(),
+            shown: shown.into(),
+            last: Arc::default(),
+            reads: Attempts::new("the catalog cannot be read"),
+            writes: Attempts::new("the catalog cannot be written"),
+        })
     }
 
     /// Identifies this catalog; set once, when it was created.
@@ -79,14 +89,23 @@ impl Catalog {
         Catalog { last: Arc::default(), ..self.clone() }
     }
 
-    /// Reads everything, as of one point in time.
-    pub async fn state(&self) -> Result<CatalogState> {
-        self.within_limit(self.state_now()).await
+    /// Returns what this process cannot do with the catalog at the moment.
+    pub fn outages(&self) -> Vec<Outage> {
+        [&self.reads, &self.writes].into_iter().filter_map(Attempts::outage).collect()
+    }
+
+    /// Reads everything, as of one point in time. States share what did not change between them.
+    pub async fn state(&self) -> Result<Arc<CatalogState>> {
+        let state = self.within_limit(self.state_now()).await;
+        self.reads.note(&state);
+        state
     }
 
     /// Reads the revision of the last commit: a cheap way to detect changes.
     pub async fn revision(&self) -> Result<Revision> {
-        self.within_limit(self.engine.number(meta::REVISION)).await
+        let revision = self.within_limit(self.engine.number(meta::REVISION)).await;
+        self.reads.note(&revision);
+        revision
     }
 
     /// Carries out all of a commit or nothing, and returns its revision. For a (non-nil) id that is already committed
@@ -96,7 +115,9 @@ impl Catalog {
     pub async fn commit(&self, commit: Commit) -> Result<Revision> {
         let (before, after) = commit.failpoints().unzip();
         before.map_or(Ok(()), failpoint::hit)?;
-        let revision = self.within_limit(self.commit_now(&commit)).await?;
+        let revision = self.within_limit(self.commit_now(&commit)).await;
+        self.writes.note(&revision);
+        let revision = revision?;
         after.map_or(Ok(()), failpoint::hit)?;
         Ok(revision)
     }
@@ -122,8 +143,20 @@ impl Catalog {
 
     /// Begins a batch run: reads the catalog and pins what it read, in one transaction that is ordered with all
     /// commits. Returns the state at that point and the run as stored: `Running`, with that state's vector as its cut.
-    pub async fn begin_run(&self, run: RunRecord, expect: Vec<Expect>) -> Result<(CatalogState, RunRecord)> {
+    pub async fn begin_run(&self, run: RunRecord, expect: Vec<Expect>) -> Result<(Arc<CatalogState>, RunRecord)> {
         self.within_limit(self.begin_run_now(run, &expect)).await
+    }
+
+    /// Asks for a run of a view's version, which a scheduler carries out. A run that waits already is returned again.
+    pub async fn request_run(&self, view: &Arc<str>, version: u32) -> Result<RunRecord> {
+        let state = self.state().await?;
+        let is_waiting = |run: &&RunRecord| run.view == *view && run.version == version && run.status == RunStatus::Requested;
+        if let Some(waiting) = state.runs.iter().find(is_waiting) {
+            return Ok(waiting.clone());
+        }
+        let run = RunRecord::requested(view.clone(), version);
+        self.commit_with_retry(Commit { id: Uuid::now_v7(), add: vec![Add::Run(run.clone())], ..Commit::default() }).await?;
+        Ok(run)
     }
 
     /// Returns how far `ingest` got in the file with this content.
@@ -160,10 +193,10 @@ impl Catalog {
         self.engine.close().await;
     }
 
-    async fn state_now(&self) -> Result<CatalogState> {
+    async fn state_now(&self) -> Result<Arc<CatalogState>> {
         let mut session = self.engine.read().await?;
         let last = self.last_state();
-        let state = state::read(&mut session, last.as_deref()).await;
+        let state = state::read(&mut session, last.as_ref()).await;
         let state = session.finish(state).await?;
         self.keep(&state);
         Ok(state)
@@ -173,10 +206,10 @@ impl Catalog {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn keep(&self, state: &CatalogState) {
+    fn keep(&self, state: &Arc<CatalogState>) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref().is_none_or(|last| last.revision < state.revision) {
-            *last = Some(Arc::new(state.clone()));
+            *last = Some(state.clone());
         }
     }
 
@@ -189,9 +222,9 @@ impl Catalog {
         }
     }
 
-    async fn begin_run_now(&self, run: RunRecord, expect: &[Expect]) -> Result<(CatalogState, RunRecord)> {
+    async fn begin_run_now(&self, run: RunRecord, expect: &[Expect]) -> Result<(Arc<CatalogState>, RunRecord)> {
         let mut session = self.engine.write().await?;
-        let begun = begin(&mut session, run, expect, self.last_state().as_deref()).await;
+        let begun = begin(&mut session, run, expect, self.last_state().as_ref()).await;
         session.finish(begun).await
     }
 
@@ -212,7 +245,12 @@ impl fmt::Debug for Catalog {
     }
 }
 
-async fn begin(session: &mut Session, run: RunRecord, expect: &[Expect], last: Option<&CatalogState>) -> Result<(CatalogState, RunRecord)> {
+async fn begin(
+    session: &mut Session,
+    run: RunRecord,
+    expect: &[Expect],
+    last: Option<&Arc<CatalogState>>,
+) -> Result<(Arc<CatalogState>, RunRecord)> {
     let revision = meta::next_revision(session).await?;
     for expected in expect {
         expect::check(session, expected, revision).await?;

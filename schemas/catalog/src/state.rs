@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use types::files::FileRecord;
+use types::files::{FileKind, FileRecord};
 use types::record::MarkRecord;
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 
 use crate::records::*;
+
+mod shared;
+
+pub use shared::{Checkpoints, Files};
 
 /// All that queries, runs and decisions depend on, read in one transaction.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -19,9 +23,8 @@ pub struct CatalogState {
     pub orphaned_before: Micros,
     pub definitions: Vec<DefinitionRecord>,
     pub partitions: BTreeMap<PartitionId, PartitionRecord>,
-    /// In commit order.
-    pub checkpoints: Vec<CheckpointRecord>,
-    pub files: Vec<FileRecord>,
+    pub checkpoints: Checkpoints,
+    pub files: Files,
     pub snapshots: Vec<SnapshotRecord>,
     /// The running, the requested and the newest ended runs of each view.
     pub runs: Vec<RunRecord>,
@@ -49,6 +52,11 @@ impl CatalogState {
     /// Returns the definitions that the speed layer processes: active ones and those being built.
     pub fn live(&self, kind: DefinitionKind) -> impl Iterator<Item = &DefinitionRecord> {
         self.definitions.iter().filter(move |d| d.kind == kind && d.status != DefinitionStatus::Retired)
+    }
+
+    /// Returns the files of a kind that may be read: those that are not marked for deletion.
+    pub fn readable(&self, kind: FileKind) -> impl Iterator<Item = &FileRecord> {
+        self.files.iter().filter(move |file| file.kind == kind && !file.marked_for_deletion)
     }
 
     pub fn snapshot(&self, view: &str, version: u32) -> Option<&SnapshotRecord> {

@@ -18,7 +18,7 @@ pub struct Finder<'a> {
 /// cannot be recorded is logged; reporting the error itself is left to the caller.
 pub async fn report_damage(catalog: &Catalog, storage: &ObjectStorage, state: &CatalogState, errors: &[Error], finder: Finder<'_>) {
     for path in suspects(state, errors) {
-        let Some(file) = state.files.iter().find(|file| file.path == path) else { continue };
+        let Some(file) = state.files.get(path) else { continue };
         let Err(error) = check_file(storage, file, |_| {}).await else { continue };
         if error.kind() != ErrorKind::Corrupt {
             continue;
@@ -49,7 +49,7 @@ fn suspects<'e>(state: &CatalogState, errors: &'e [Error]) -> Vec<&'e str> {
         errors.iter().filter(|error| error.kind() == ErrorKind::Corrupt).filter_map(|error| error.fact("file")).collect();
     paths.sort_unstable();
     paths.dedup();
-    paths.retain(|path| state.files.iter().any(|file| file.path == *path && !file.marked_for_deletion));
+    paths.retain(|path| state.files.get(path).is_some_and(|file| !file.marked_for_deletion));
     paths.retain(|path| state.damages.iter().all(|known| known.path != *path));
     paths
 }

@@ -67,8 +67,7 @@ pub async fn segment_rows(
     state: &CatalogState,
     checkpoint: &CheckpointRecord,
 ) -> Result<Segment> {
-    let files: Vec<&FileRecord> =
-        state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id) && !file.marked_for_deletion).collect();
+    let files: Vec<&FileRecord> = state.files.of_checkpoint(checkpoint.id).filter(|file| !file.marked_for_deletion).collect();
     let mut damaged = None;
     for file in files.iter().filter(|file| file.kind == FileKind::States) {
         match section(storage, view, file).await {

@@ -206,6 +206,14 @@ impl Settings {
         self
     }
 
+    /// Returns a line for each setting that is given and changes nothing in this release.
+    pub fn without_effect(&self) -> Vec<String> {
+        let postgres = self.serving.postgres.as_ref().map(|address| {
+            format!("serving.postgres = \"{address}\" has no effect: this release does not serve the PostgreSQL protocol; remove it")
+        });
+        postgres.into_iter().collect()
+    }
+
     /// Returns the folder of local copies: the configured one, or the project's.
     pub fn cache_dir(&self) -> PathBuf {
         self.serving.cache_dir.clone().unwrap_or_else(|| self.project.join("data").join("cache"))

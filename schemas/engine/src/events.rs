@@ -23,14 +23,18 @@ use types::sql_types::timestamp_type;
 mod build;
 mod decode;
 mod headers;
+mod interval;
 mod members;
 mod number;
+pub(crate) mod spelling;
 mod time;
-mod value;
+pub(crate) mod value;
 
 pub use build::EventBatchBuilder;
 pub use decode::{DecodeError, Decoder, Event};
 pub use headers::{headers_from_json, headers_to_json};
+pub use interval::Interval;
+pub use spelling::{canonical_uuid, parse_boolean};
 pub use time::{TimeError, format_date, format_timestamp, parse_date, parse_timestamp};
 pub use value::{Value, canonical_text};
 

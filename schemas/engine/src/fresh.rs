@@ -14,6 +14,7 @@ use crate::plan::ViewPlan;
 use crate::states::merge::merge_all;
 use crate::states::{KeyCodec, StateRows};
 use types::Result;
+use types::outage::{Attempts, Outage};
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 
@@ -42,17 +43,20 @@ pub struct Fresh<S = StateRows> {
     state: Arc<RwLock<State<S>>>,
     /// The owner of the layers that this handle publishes, merges and withdraws.
     owner: u64,
+    /// Whether the process's workers commit what they publish.
+    commits: Attempts,
 }
 
 impl<S> Clone for Fresh<S> {
     fn clone(&self) -> Self {
-        Self { state: self.state.clone(), owner: self.owner }
+        Self { state: self.state.clone(), owner: self.owner, commits: self.commits.clone() }
     }
 }
 
 impl<S> Default for Fresh<S> {
     fn default() -> Self {
-        Self { state: Arc::new(RwLock::new(State { layers: Vec::new(), owners: 0, complete_to: BTreeMap::new() })), owner: 0 }
+        let state = State { layers: Vec::new(), owners: 0, complete_to: BTreeMap::new() };
+        Self { state: Arc::new(RwLock::new(state)), owner: 0, commits: Attempts::new("the speed layer cannot commit") }
     }
 }
 
@@ -116,7 +120,17 @@ impl<S> Fresh<S> {
     pub fn for_worker(&self) -> Self {
         let mut state = self.write();
         state.owners += 1;
-        Self { state: self.state.clone(), owner: state.owners }
+        Self { state: self.state.clone(), owner: state.owners, commits: self.commits.clone() }
+    }
+
+    /// Takes note of whether a worker could commit.
+    pub fn note<T>(&self, outcome: &Result<T>) {
+        self.commits.note(outcome);
+    }
+
+    /// Returns why the process's workers cannot commit, if they cannot.
+    pub fn outage(&self) -> Option<Outage> {
+        self.commits.outage()
     }
 
     /// Adds a layer. Readers see it at once.
@@ -133,12 +147,14 @@ impl<S> Fresh<S> {
 
     /// Replaces the worker's layers that lie within `merged`, in all of their partitions, by `merged`.
     pub fn compact(&self, merged: FreshLayer<S>) {
+        // Freed after the lock, here and below: readers do not wait for that.
+        let _replaced: Vec<_>;
         let mut state = self.write();
         let inside = |layer: &FreshLayer<S>| {
             let starts_inside = layer.start.iter().all(|(p, start)| has(&merged.start, p) && start >= merged.start.get(p));
             starts_inside && layer.end.iter().all(|(p, end)| end <= merged.end.get(p))
         };
-        state.layers.retain(|(owner, layer)| *owner != self.owner || !inside(layer));
+        _replaced = state.layers.extract_if(.., |(owner, layer)| *owner == self.owner && inside(layer)).collect();
         state.layers.push((self.owner, Arc::new(merged)));
     }
 
@@ -154,9 +170,10 @@ impl<S> Fresh<S> {
     }
 
     fn drop_uncommitted(&self, committed: &Vector, partitions: &[PartitionId], of: impl Fn(u64) -> bool) {
+        let _dropped: Vec<_>;
         let mut state = self.write();
         let is_left = |layer: &FreshLayer<S>| layer.end.iter().any(|(p, end)| partitions.contains(p) && end > committed.get(p));
-        state.layers.retain(|(owner, layer)| !of(*owner) || !is_left(layer));
+        _dropped = state.layers.extract_if(.., |(owner, layer)| of(*owner) && is_left(layer)).collect();
         for partition in partitions {
             state.complete_to.remove(partition);
         }
@@ -164,7 +181,8 @@ impl<S> Fresh<S> {
 
     /// Drops the layers that every reader's vector has passed.
     pub fn release(&self, passed: &Vector) {
-        self.write().layers.retain(|(_, layer)| !layer.end.iter().all(|(p, end)| end <= passed.get(p)));
+        let is_passed = |layer: &FreshLayer<S>| layer.end.iter().all(|(p, end)| end <= passed.get(p));
+        let _passed: Vec<_> = self.write().layers.extract_if(.., |(_, layer)| is_passed(layer)).collect();
     }
 
     /// Returns the chain of layers that follows `vector`.

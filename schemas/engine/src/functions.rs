@@ -6,6 +6,7 @@
 //! | `poisson_sf(k, lambda)`, `zscore(x, mean, stddev)` | how unusual a number is |
 //! | `last_n(x, n)` | the last n values, newest first |
 //! | `top_k(x, k)` | the k most frequent values, with counts |
+//! | `avg(x)` | DataFusion's, with the digits of a quotient where x is a decimal |
 //!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
 //! bounds: a number in a query or a view cannot exhaust the memory.
@@ -23,6 +24,7 @@ use types::Result;
 
 mod bounded;
 mod calls;
+pub(crate) mod decimals;
 mod distinct;
 mod last_n;
 mod markers;
@@ -30,7 +32,8 @@ mod state_formats;
 mod statistics;
 mod top_k;
 
-pub(crate) use distinct::grouped;
+pub use decimals::QUOTIENT;
+pub(crate) use distinct::{DistinctSet, grouped};
 pub use last_n::last_n;
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub use state_formats::state_stamp;
@@ -55,7 +58,7 @@ impl Functions {
     /// basestream's own functions.
     pub fn standard() -> Self {
         let scalars = [within(), as_of(), poisson_sf(), zscore()];
-        let aggregates = [last_n(), top_k()];
+        let aggregates = [last_n(), top_k(), decimals::avg()];
         let functions = scalars.into_iter().fold(Self::default(), Self::with_scalar);
         aggregates.into_iter().fold(functions, Self::with_aggregate)
     }

@@ -18,7 +18,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-use crate::plan::links::LinkPlan;
+use crate::plan::links::{EdgeKind, LinkPlan};
 use crate::plan::tile_function::kept_tiles;
 use definitions::StreamDefinition;
 use types::Result;
@@ -28,18 +28,22 @@ use types::tiles::{Floors, Level, Micros, Range};
 
 mod analyse;
 mod columns;
+mod decimals;
 mod doubles;
 pub mod explain;
 mod hidden;
 pub mod links;
 mod lower;
 mod refuse;
+mod rewrite;
 mod session;
 mod tile_function;
+mod uuids;
 mod within;
 
 pub use analyse::{Planned, Planner};
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
+pub use uuids::UuidColumns;
 
 /// How one view is kept and answered. Everything here follows from the view's SELECT and its streams' definitions.
 #[derive(Debug, Clone)]
@@ -54,22 +58,39 @@ pub struct ViewPlan {
     /// The ranges that the states are merged over. The one at `existence` decides which keys have a row.
     pub ranges: Vec<Range>,
     pub existence: usize,
-    /// The merged values that the columns need, in the order of the value batch.
-    pub uses: Vec<Use>,
     /// The view's columns, in the order of its SELECT.
     pub columns: Vec<OutputColumn>,
-    /// For a view over a JOIN, whose states are edges: how they are walked to answer it.
-    pub links: Option<Arc<LinkPlan>>,
+    /// How rows are made from the states.
+    pub answering: Answering,
     /// The levels of the view's tiles, finest first.
     pub ladder: Vec<Level>,
     /// Identifies the format of the state rows; see [`crate::functions::state_stamp`].
     pub stamp: String,
     /// Maps events to keys, tile and arguments.
     pub(crate) prepare: LogicalPlan,
+    /// Which of [`ViewPlan::answer_keys`] are UUIDs.
+    uuid_keys: Vec<bool>,
     state_schema: SchemaRef,
-    value_schema: SchemaRef,
     /// Built on first use.
     output_schema: OnceLock<SchemaRef>,
+}
+
+/// How a view's rows are made from its states.
+#[derive(Debug, Clone)]
+pub enum Answering {
+    /// GROUP BY over streams: the states of a key are merged over ranges.
+    Grouped(MergedValues),
+    /// Over a JOIN: the states are edges, which are walked.
+    Linked(Arc<LinkPlan>),
+}
+
+/// The values that are merged for each key of a grouped view. Its columns are expressions over them.
+#[derive(Debug, Clone)]
+pub struct MergedValues {
+    /// In the order of the columns of a row of merged values.
+    pub uses: Vec<Use>,
+    /// A row of merged values: the keys, [`types::columns::AS_OF`], the events per range, then one value per use.
+    pub(crate) schema: SchemaRef,
 }
 
 /// One kept aggregate state.
@@ -103,8 +124,8 @@ pub struct OutputColumn {
 }
 
 impl OutputColumn {
-    /// The merged values that the column is computed from: indices into [`ViewPlan::uses`], or into [`LinkPlan::uses`]
-    /// for a linked view.
+    /// The merged values that the column is computed from: indices into [`MergedValues::uses`], or into
+    /// [`LinkPlan::uses`] for a linked view.
     pub fn uses(&self) -> &[usize] {
         match &self.kind {
             ColumnKind::Key(_) => &[],
@@ -124,14 +145,13 @@ pub enum ColumnKind {
 #[derive(Debug, Clone)]
 pub struct ValueColumn {
     /// An expression over the value batch. It is evaluated only for rows with events in one of `ranges`, or for all
-    /// rows if there are no ranges or the expression is a single merged value.
+    /// rows if there are no ranges or the expression is a single merged value: over no events that is the aggregate's
+    /// own value (0 for a count, else NULL).
     pub expr: Arc<dyn PhysicalExpr>,
-    /// Indices into [`ViewPlan::uses`], or into [`LinkPlan::uses`] for a linked view.
+    /// Indices into [`MergedValues::uses`], or into [`LinkPlan::uses`] for a linked view.
     pub uses: Vec<usize>,
-    /// Indices into [`ViewPlan::ranges`].
+    /// Indices into [`ViewPlan::ranges`], or into [`LinkPlan::ranges`] for a linked view.
     pub ranges: Vec<usize>,
-    /// Whether the column is a bare count, which is 0 instead of NULL where there are no events.
-    pub bare_count: bool,
     /// The expression as SQL, for `explain`.
     pub sql: String,
     /// The text of the window, for a column that was fanned out over windows.
@@ -160,14 +180,30 @@ impl ViewPlan {
         self.keys.len() + 2 + self.states[..state].iter().map(|s| s.fields.len()).sum::<usize>()
     }
 
-    /// The schema of a row of merged values: the keys, [`types::columns::AS_OF`], the events per range, then one value per use.
-    pub(crate) fn value_schema(&self) -> &SchemaRef {
-        &self.value_schema
+    /// What is merged for each key, for a grouped view.
+    pub fn values(&self) -> Option<&MergedValues> {
+        match &self.answering {
+            Answering::Grouped(values) => Some(values),
+            Answering::Linked(_) => None,
+        }
+    }
+
+    /// How edges are walked, for a view over a JOIN.
+    pub fn links(&self) -> Option<&Arc<LinkPlan>> {
+        match &self.answering {
+            Answering::Grouped(_) => None,
+            Answering::Linked(links) => Some(links),
+        }
     }
 
     /// The keys by which rows are queried. The states of a linked view have other keys: those of its edges.
     pub fn answer_keys(&self) -> &[FieldRef] {
-        self.links.as_ref().map_or(&self.keys, |links| &links.keys)
+        self.links().map_or(&self.keys, |links| &links.keys)
+    }
+
+    /// Whether the texts of a key, by its index in [`ViewPlan::answer_keys`], are UUIDs.
+    pub fn is_uuid(&self, key: usize) -> bool {
+        self.uuid_keys.get(key).copied().unwrap_or(false)
     }
 
     /// The schema of the view's own columns.
@@ -180,6 +216,26 @@ impl ViewPlan {
         self.ranges[self.existence].window
     }
 
+    /// Whether any of its columns counts over less than all time.
+    pub fn has_windows(&self) -> bool {
+        match self.links() {
+            Some(links) => links.ranges.iter().any(|pair| pair.near != Range::ALL || pair.far != Range::ALL),
+            None => self.ranges.iter().any(|range| *range != Range::ALL),
+        }
+    }
+
+    /// Returns how long after its event time an event of this stream can count in an answer for the present: the longest
+    /// window over the stream, and the hop by which the window's left edge may lie before it. `None`: for ever.
+    ///
+    /// Edges that are kept by tile ([`EdgeKind::Full`]) count on both sides for as long as on the longer one.
+    pub fn counts_for(&self, stream: &str) -> Option<Duration> {
+        let stays: Vec<Option<Duration>> = match self.links() {
+            Some(links) if links.kind == EdgeKind::Liveness => links.ranges_over(stream).map(Range::longest_stay).collect(),
+            _ => self.ranges.iter().map(Range::longest_stay).collect(),
+        };
+        stays.into_iter().try_fold(Duration::ZERO, |longest, stay| stay.map(|stay| longest.max(stay)))
+    }
+
     /// Returns the plan for what is kept past these floors. Each event goes directly to the finest tile that is kept
     /// ([`finest_kept`](types::tiles::finest_kept)), where [`rollup`](crate::states::rollup) continues. Events of edges
     /// before `edges_from` are left out.
@@ -190,7 +246,7 @@ impl ViewPlan {
     /// For a linked view, the times before which an event of either side cannot count at `t` or later
     /// ([`LinkPlan::edges_from`]).
     pub fn edges_from(&self, t: Micros) -> EdgesFrom {
-        self.links.as_ref().map_or_else(EdgesFrom::default, |links| links.edges_from(t))
+        self.links().map_or_else(EdgesFrom::default, |links| links.edges_from(t))
     }
 
     /// Returns the event time before which no event of any stream can count at `t` or later. `None`: every event can.

@@ -7,6 +7,7 @@
 pub(crate) mod answer;
 pub(crate) mod buckets;
 pub(crate) mod gather;
+mod kept;
 pub(crate) mod merge;
 pub(crate) mod nodes;
 mod order;
@@ -19,9 +20,10 @@ pub(crate) mod sorted;
 mod testing;
 pub(crate) mod values;
 
-pub use answer::answer;
+pub use answer::{answer, answer_kept, cost_of_key};
 pub use buckets::bucket_of;
 pub use gather::Gather;
+pub use kept::KeptKey;
 pub use merge::{merge_all, merge_rows, merge_sorted, rollup};
 pub use partial::{Partial, kept_rows_of, partial_exec, prepared_plan, state_rows_of};
 pub use pieces::Pieces;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use types::outage::{Attempts, Outage};
 use types::tiles::Clock;
 use types::vector::Offset;
 use types::{Error, Result};
@@ -23,6 +24,7 @@ mod alive;
 mod batch;
 mod consumer;
 mod lease;
+mod renewing;
 mod store;
 mod writer;
 
@@ -109,6 +111,7 @@ impl Log for EmbeddedLog {
         };
         let worker = consumer::Worker {
             store: self.store.clone(),
+            renewing: renewing::Renewing::start(leases.clone(), self.clock.clone()),
             leases,
             topic_ids,
             subscription,
@@ -118,11 +121,14 @@ impl Log for EmbeddedLog {
             clock: self.clock.clone(),
             held: BTreeMap::new(),
             places: BTreeMap::new(),
-            renewed: None,
             looked: None,
         };
         tokio::spawn(worker.run());
         Ok(Consumer { events: receiver, stop })
+    }
+
+    fn outages(&self) -> Vec<Outage> {
+        [&self.store.appends, &self.store.renewals].into_iter().filter_map(Attempts::outage).collect()
     }
 }
 

@@ -15,6 +15,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use uuid::Uuid;
 
 use crate::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
+use types::outage::{Attempts, Outage};
 use types::vector::Offset;
 use types::{Error, Result};
 
@@ -41,6 +42,7 @@ pub struct KafkaLog {
     cluster: Arc<Cluster>,
     appender: Appender,
     partitions: Mutex<HashMap<String, (u32, Instant)>>,
+    appends: Attempts,
 }
 
 impl KafkaLog {
@@ -51,7 +53,7 @@ impl KafkaLog {
         let settings = Settings::new(addresses, properties)?;
         let cluster = Arc::new(Cluster::new(&settings)?);
         let appender = Appender::new(settings.clone());
-        Ok(KafkaLog { settings, cluster, appender, partitions: Mutex::default() })
+        Ok(KafkaLog { settings, cluster, appender, partitions: Mutex::default(), appends: Attempts::new("the log takes no records") })
     }
 
     /// Runs a blocking call to the cluster on a thread that may block.
@@ -120,8 +122,16 @@ impl Log for KafkaLog {
         if records.is_empty() {
             return Ok(Vec::new());
         }
-        let partitions = self.partitions_of(topic).await?;
-        self.appender.append(topic, partitions, &records, Uuid::new_v4().as_u128() as u64).await
+        self.append_each(topic, records).await.into_iter().collect()
+    }
+
+    async fn append_each(&self, topic: &str, records: Vec<NewRecord>) -> Vec<Result<(i32, Offset)>> {
+        let outcomes = match self.partitions_of(topic).await {
+            Ok(partitions) => self.appender.append(topic, partitions, &records, Uuid::new_v4().as_u128() as u64).await,
+            Err(error) => records.iter().map(|_| Err(error.copied())).collect(),
+        };
+        self.appends.note(&outcomes.iter().find_map(|outcome| outcome.as_ref().err()).map_or(Ok(()), |error| Err(error.copied())));
+        outcomes
     }
 
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
@@ -139,6 +149,10 @@ impl Log for KafkaLog {
             consumer::start(&settings, &subscription)
         })
         .await
+    }
+
+    fn outages(&self) -> Vec<Outage> {
+        self.appends.outage().into_iter().collect()
     }
 }
 

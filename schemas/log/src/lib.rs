@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use types::outage::Outage;
 use types::redact::redacted_url;
 use types::tiles::Micros;
 use types::vector::Offset;
@@ -134,12 +135,26 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// in-sync replicas (Kafka). Returns each record's partition and offset, in the order given.
     async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>>;
 
+    /// Like [`Log::append`], with an outcome for each record: a log that fails may have taken some of them.
+    async fn append_each(&self, topic: &str, records: Vec<NewRecord>) -> Vec<Result<(i32, Offset)>> {
+        let count = records.len();
+        match self.append(topic, records).await {
+            Ok(places) => places.into_iter().map(Ok).collect(),
+            Err(error) => (0..count).map(|_| Err(error.copied())).collect(),
+        }
+    }
+
     /// Reads up to `max_records` records of one partition, starting at `from`, without a group: for verification and
     /// replay.
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched>;
 
     /// Joins a group and starts delivering.
     async fn subscribe(&self, subscription: Subscription) -> Result<Consumer>;
+
+    /// Returns what this process cannot do with the log at the moment.
+    fn outages(&self) -> Vec<Outage> {
+        Vec::new()
+    }
 }
 
 /// Opens the log at `url`: `file:///dir` is the embedded log in that folder (created if missing),

@@ -16,6 +16,7 @@ mod snapshot;
 mod states_object;
 mod store;
 mod verified;
+mod watched;
 
 pub use archive::{OffsetRanges, archive_plan, definition_version, read_archive, read_archive_as, write_archive, write_archive_as};
 pub use check::check_file;

@@ -24,8 +24,8 @@ use types::{Error, Result};
 /// the event times before which events of links are left out ([`Manifest::edges_from`]).
 pub const MANIFEST_FORMAT: u32 = 2;
 
-/// See [`Joined::format`].
-pub const JOIN_FORMAT: u32 = 1;
+/// See [`Joined::format`]. Since 2 `approx_distinct` over no pair is 0, and was NULL before.
+pub const JOIN_FORMAT: u32 = 2;
 
 /// The column after the view's own in a joined file: whether the row is an estimate.
 pub const ESTIMATED: &str = "__estimated";

@@ -20,7 +20,9 @@ use uuid::Uuid;
 
 use crate::known_file::{about, check_length, damaged, known_to_be_there};
 use crate::local::{LocalFolder, PARTIAL_FOLDER};
+use crate::watched::Watched;
 use types::files::ObjectName;
+use types::outage::{Attempts, Outage};
 use types::redact::{redacted_text, redacted_url};
 use types::{Error, ErrorKind, Result};
 
@@ -34,12 +36,16 @@ pub(super) const MULTIPART_ABOVE_BYTES: usize = 16 * 1024 * 1024;
 /// How often a put with an unknown outcome is retried.
 const PUT_AGAIN: usize = 3;
 
+/// The name of an object that is never stored.
+const PROBE: &str = "status-probe";
+
 /// A handle that is cheap to clone. All names are relative to the URL it was opened with.
 #[derive(Debug, Clone)]
 pub struct ObjectStorage {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) local: Option<LocalStore>,
     url: ObjectStoreUrl,
+    pub(super) writes: Attempts,
 }
 
 /// An object in a listing.
@@ -82,7 +88,7 @@ impl ObjectStorage {
                 let options = cloud_options();
                 check_endpoints(&options)?;
                 let (store, _) = object_store::parse_url_opts(&parsed, options).map_err(|error| wrong(error.to_string()))?;
-                Self::new(Arc::new(PrefixStore::new(store, prefix)), None, &address)
+                Self::new(Arc::new(Watched::new(Arc::new(PrefixStore::new(store, prefix)))), None, &address)
             }
         }
     }
@@ -94,7 +100,7 @@ impl ObjectStorage {
 
     fn new(store: Arc<dyn ObjectStore>, local: Option<LocalStore>, address: &str) -> Result<ObjectStorage> {
         let url = ObjectStoreUrl::parse(format!("basestream://{address}"))?;
-        Ok(ObjectStorage { store, local, url })
+        Ok(ObjectStorage { store, local, url, writes: Attempts::new("the object storage takes no files") })
     }
 
     /// Stores an object under a new name. When this returns, the object survives a power loss.
@@ -109,8 +115,14 @@ impl ObjectStorage {
             upload.write(content).await?;
             return upload.finish().await;
         }
-        self.create_or_recognise(&path, content, stored).await?;
-        Ok(stored)
+        let outcome = self.create_or_recognise(&path, content, stored).await;
+        self.writes.note(&outcome);
+        outcome.map(|()| stored)
+    }
+
+    /// Returns what this process cannot do with the storage at the moment.
+    pub fn outages(&self) -> Vec<Outage> {
+        self.writes.outage().into_iter().collect()
     }
 
     /// Stores one object in one step, durably; a name that is taken by the same content is fine.
@@ -207,6 +219,14 @@ impl ObjectStorage {
     pub async fn length(&self, path: &str) -> Result<u64> {
         let meta = self.store.head(&object_path(path)?).await.map_err(|error| about(error, path))?;
         Ok(meta.size)
+    }
+
+    /// Asks for an object that is never stored: a storage that says so has answered.
+    pub async fn probe(&self) -> Result<()> {
+        match self.length(PROBE).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Deletes an object; a missing object is fine.

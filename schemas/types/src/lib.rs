@@ -2,18 +2,21 @@
 //!
 //! An [`Error`] says what its caller can do. A [`vector`] says how far the log is read, and [`tiles`] how time is cut
 //! into buckets and windows. A [`record`] is what the log delivers. [`files`] names what the object storage holds, and
-//! [`columns`] names the columns that the system adds to a user's own.
+//! [`columns`] names the columns that the system adds to a user's own. [`threads`] says which work runs on which threads.
 
 pub mod columns;
+pub mod connections;
 pub mod durable;
 mod error;
 pub mod failpoint;
 pub mod files;
+pub mod outage;
 pub mod record;
 pub mod redact;
 pub mod sql_errors;
 pub mod sql_types;
 pub mod suggest;
+pub mod threads;
 pub mod tiles;
 pub mod uuid_text;
 pub mod vector;

@@ -175,6 +175,13 @@ impl Range {
         let edge = |back: Duration| self.hop.floor(t.saturating_sub(i64::try_from(back.as_micros()).unwrap_or(i64::MAX)));
         Span { from: self.window.map(edge), to: self.until.map(edge) }
     }
+
+    /// Returns how long after its event time an event can be in this range: the window, and the hop by which its left
+    /// edge may lie before it. `None`: for ever.
+    pub fn longest_stay(&self) -> Option<Duration> {
+        let hop = self.hop.length_us().and_then(|us| u64::try_from(us).ok()).map_or(Duration::ZERO, Duration::from_micros);
+        self.window.map(|window| window.saturating_add(hop))
+    }
 }
 
 impl Span {

@@ -1,20 +1,26 @@
 //! Answering a view with GROUP BY: each key's states in all layers, merged. A lookup finds a key's rows and scans
-//! nothing.
+//! nothing. What was merged of a hot key is kept ([`KeptKeys`](crate::kept_keys::KeptKeys)).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, BooleanArray};
-use arrow::compute::filter_record_batch;
+use arrow::array::{ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use committed::registry::LiveView;
-use engine::states::SortedRun;
-use engine::states::{Pieces, StateRows, answer, bucket_of};
+use engine::states::{KeptKey, Pieces, SortedRun, StateRows, answer, answer_kept, bucket_of, cost_of_key};
 use engine::walk::CancelCheck;
 use types::{Error, Result};
 
+use crate::kept_keys::KeyName;
+
 use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, scan_parts};
 
-/// Lookups of more keys than this leave the asynchronous threads.
+/// Lookups of more keys than this leave the threads that answer HTTP.
 const QUICK_KEYS: usize = 16;
+/// Likewise lookups that merge more values than this, which takes about a millisecond.
+const QUICK_VALUES: usize = 16_384;
+/// A key that merges more values than this is a hot one: what was merged is kept.
+const HOT_FROM: usize = 4_096;
 
 pub(super) struct Grouped<'v> {
     pub(super) view: &'v LiveView,
@@ -31,20 +37,26 @@ impl Answerer for Grouped<'_> {
 
     fn rows(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, cancel_check: &CancelCheck<'_>) -> Result<Answers> {
         let encoded = self.encode(asked.columns, asked.keys)?;
-        let keys: Vec<&[u8]> = encoded.iter().flatten().collect();
-        let mut pieces = Pieces::default();
-        for (index, key) in keys.iter().enumerate() {
-            cancel_check()?;
-            self.add_key(source, key, index as u32, &mut pieces)?;
-        }
-        let (rows, found) = answer(&self.view.plan, &self.view.codec, &keys, &pieces, asked.t, asked.wanted)?;
-        Ok(Answers { rows, found, estimated: false, paths: None })
+        let keys = self.keys(source, asked, &encoded, cancel_check)?;
+        self.answer(asked, &keys, cancel_check)
     }
 
     fn rows_if_quick(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>) -> Result<Option<Answers>> {
-        match asked.keys <= QUICK_KEYS {
-            true => self.rows(source, asked, &|| Ok(())).map(Some),
+        if asked.keys > QUICK_KEYS {
+            return Ok(None);
+        }
+        let encoded = self.encode(asked.columns, asked.keys)?;
+        let keys = self.keys(source, asked, &encoded, &|| Ok(()))?;
+        match keys.iter().map(|key| key.cost).fold(0, usize::saturating_add) <= QUICK_VALUES {
+            true => self.answer(asked, &keys, &|| Ok(())).map(Some),
             false => Ok(None),
+        }
+    }
+
+    fn kept_key(&self, asked: &AskedKeys<'_>) -> Result<Option<KeyName>> {
+        match asked.keys {
+            1 => self.encode(asked.columns, 1).map(|encoded| Some(self.name_of(encoded.value(0)))),
+            _ => Ok(None),
         }
     }
 
@@ -75,7 +87,86 @@ impl Answerer for Grouped<'_> {
     }
 }
 
+/// A key that is asked, with what its row is merged from.
+struct AskedKey<'s> {
+    encoded: &'s [u8],
+    pieces: Pieces<'s>,
+    /// What it costs, in values, with what is kept.
+    cost: usize,
+    /// Of a hot key: what is kept, and its name.
+    kept: Option<(KeyName, Arc<KeptKey>)>,
+}
+
 impl Grouped<'_> {
+    fn keys<'s>(
+        &'s self,
+        source: &'s StateSource<'_>,
+        asked: &AskedKeys<'_>,
+        encoded: &'s BinaryArray,
+        cancel_check: &CancelCheck<'_>,
+    ) -> Result<Vec<AskedKey<'s>>> {
+        let mut keys = Vec::with_capacity(asked.keys);
+        for encoded in encoded.iter().flatten() {
+            cancel_check()?;
+            keys.push(self.key(source, asked, encoded)?);
+        }
+        Ok(keys)
+    }
+
+    fn key<'s>(&'s self, source: &'s StateSource<'_>, asked: &AskedKeys<'_>, encoded: &'s [u8]) -> Result<AskedKey<'s>> {
+        let mut pieces = Pieces::default();
+        self.add_key(source, encoded, 0, &mut pieces)?;
+        let cost = |kept: Option<&KeptKey>| cost_of_key(&self.view.plan, &pieces, asked.t, asked.wanted, kept);
+        let anew = cost(None)?;
+        // The archive's states are computed for one question.
+        let Some(kept_keys) = asked.kept.filter(|_| anew > HOT_FROM && matches!(source, StateSource::Layers { .. })) else {
+            return Ok(AskedKey { encoded, pieces, cost: anew, kept: None });
+        };
+        let name = self.name_of(encoded);
+        let kept = kept_keys.get(&name).unwrap_or_default();
+        let cost = cost(Some(&kept))?;
+        Ok(AskedKey { encoded, pieces, cost, kept: Some((name, kept)) })
+    }
+
+    /// The rows in the order of the keys. Hot keys are answered one by one, the others together.
+    fn answer(&self, asked: &AskedKeys<'_>, keys: &[AskedKey<'_>], cancel_check: &CancelCheck<'_>) -> Result<Answers> {
+        let (hot, others): (Vec<usize>, Vec<usize>) = (0..keys.len()).partition(|index| keys[*index].kept.is_some());
+        let mut parts = Vec::with_capacity(hot.len() + 1);
+        if hot.is_empty() || !others.is_empty() {
+            let others: Vec<&AskedKey<'_>> = others.iter().map(|index| &keys[*index]).collect();
+            parts.push(self.answer_together(asked, &others)?);
+        }
+        for index in &hot {
+            cancel_check()?;
+            parts.push(self.answer_hot(asked, &keys[*index])?);
+        }
+        let (rows, found) = in_order(parts, &[others, hot].concat())?;
+        Ok(Answers { rows, found, estimated: false, paths: None })
+    }
+
+    fn answer_together(&self, asked: &AskedKeys<'_>, keys: &[&AskedKey<'_>]) -> Result<(RecordBatch, Vec<bool>)> {
+        let encoded: Vec<&[u8]> = keys.iter().map(|key| key.encoded).collect();
+        let mut pieces = Pieces::default();
+        for (index, key) in keys.iter().enumerate() {
+            pieces.add_key(&key.pieces, index as u32);
+        }
+        answer(&self.view.plan, &self.view.codec, &encoded, &pieces, asked.t, asked.wanted)
+    }
+
+    fn answer_hot(&self, asked: &AskedKeys<'_>, key: &AskedKey<'_>) -> Result<(RecordBatch, Vec<bool>)> {
+        let Some((name, kept)) = &key.kept else { return Err(Error::internal("nothing is kept of a key")) };
+        let (plan, codec) = (&self.view.plan, &self.view.codec);
+        let answered = answer_kept(plan, codec, key.encoded, &key.pieces, asked.t, asked.wanted, kept)?;
+        if let Some(kept_keys) = asked.kept.filter(|_| key.cost > 0) {
+            kept_keys.put(name.clone(), kept);
+        }
+        Ok(answered)
+    }
+
+    fn name_of(&self, encoded: &[u8]) -> KeyName {
+        KeyName { view: (self.view.name.clone(), self.view.version), key: encoded.into() }
+    }
+
     fn encode(&self, columns: &[ArrayRef], keys: usize) -> Result<BinaryArray> {
         check_types(self.view, columns)?;
         self.view.codec.encode(columns, keys)
@@ -92,12 +183,32 @@ impl Grouped<'_> {
                     add_run(&layer.run, key, index, false, pieces);
                 }
                 for rows in read_view.fresh_of(self.view) {
-                    pieces.add(rows.batch(), rows.find(key), index, false);
+                    pieces.add_fresh(rows.batch(), rows.find(key), index);
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Parts of rows as one batch, where `order` says for which key each row is.
+fn in_order(mut parts: Vec<(RecordBatch, Vec<bool>)>, order: &[usize]) -> Result<(RecordBatch, Vec<bool>)> {
+    if parts.len() == 1 {
+        return parts.pop().ok_or_else(|| Error::internal("an answer has a part"));
+    }
+    let schema = parts.first().map(|(rows, _)| rows.schema()).ok_or_else(|| Error::internal("an answer has a part"))?;
+    let mut place_of_key = vec![0; order.len()];
+    for (place, key) in order.iter().enumerate() {
+        place_of_key[*key] = place;
+    }
+    let rows = concat_batches(&schema, parts.iter().map(|(rows, _)| rows))?;
+    let found: Vec<bool> = parts.into_iter().flat_map(|(_, found)| found).collect();
+    let found = place_of_key.iter().map(|place| found[*place]).collect();
+    if rows.num_columns() == 0 {
+        return Ok((rows, found));
+    }
+    let places = UInt32Array::from_iter_values(place_of_key.iter().map(|place| *place as u32));
+    Ok((take_record_batch(&rows, &places)?, found))
 }
 
 fn add_run<'s>(run: &'s SortedRun, key: &'s [u8], index: u32, laddered: bool, pieces: &mut Pieces<'s>) {

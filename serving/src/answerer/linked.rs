@@ -10,13 +10,14 @@ use engine::plan::links::LinkPlan;
 use engine::walk::{CancelCheck, Walk, Walked};
 use types::Result;
 
+use crate::kept_keys::KeyName;
+
 use super::edge_layers::ViewEdges;
 use super::grouped::check_types;
 use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, WantedPaths};
 
-/// A walk of one key over at most this many edges, which takes some thirty milliseconds, stays on the thread that asks:
-/// another thread would come later than the answer of most.
-const QUICK_EDGES: usize = 262_144;
+/// A walk of one key over at most this many edges, which takes about a millisecond, stays on the thread that asks.
+const QUICK_EDGES: usize = 8_192;
 
 pub(super) struct Linked<'v> {
     pub(super) view: &'v LiveView,
@@ -45,6 +46,10 @@ impl Answerer for Linked<'_> {
 
     fn rows_if_quick(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>) -> Result<Option<Answers>> {
         self.rows_within(QUICK_EDGES, source, asked)
+    }
+
+    fn kept_key(&self, _: &AskedKeys<'_>) -> Result<Option<KeyName>> {
+        Ok(None)
     }
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned> {

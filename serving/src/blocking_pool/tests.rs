@@ -28,13 +28,13 @@ async fn work_whose_future_is_dropped_is_cancelled() {
 
 #[tokio::test]
 async fn more_work_than_there_are_processors_waits_without_a_thread() {
-    let pool = BlockingPool(Arc::new(Semaphore::new(1)));
+    let pool = BlockingPool::of_threads(1);
     let (cancel_check, may_go_on) = std::sync::mpsc::channel();
     let first = tokio::spawn({
         let pool = pool.clone();
         async move { pool.run(move |_| Ok(may_go_on.recv().is_ok())).await }
     });
-    while pool.0.available_permits() > 0 {
+    while pool.permits.available_permits() > 0 {
         tokio::task::yield_now().await;
     }
     let mut second = Box::pin(pool.run(|_| Ok(())));

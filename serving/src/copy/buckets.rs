@@ -138,8 +138,18 @@ impl CopiedBuckets {
         let _permit = self.permits.acquire().await.map_err(|_| Error::internal("a semaphore was closed"))?;
         let path = self.folder.join(format!("{:05}.arrow", file.bucket));
         let partial = path.with_extension("partial");
+        let written = self.write(file, &partial).await.and_then(|()| Ok(std::fs::rename(&partial, &path)?));
+        if let Err(error) = written {
+            // Half a bucket would take the room that the next attempt needs.
+            let _ = std::fs::remove_file(&partial);
+            return Err(error);
+        }
+        map_path(&path)
+    }
+
+    async fn write(&self, file: &BucketFile, path: &Path) -> Result<()> {
         let plan = &self.live.plan;
-        let mut writer = SortedFileWriter::create(&partial, plan.state_schema())?;
+        let mut writer = SortedFileWriter::create(path, plan.state_schema())?;
         let mut batches = read_bucket(&self.storage, file).await?;
         while let Some(batch) = batches.next().await {
             let batch = conform(plan.state_schema(), &batch?)?;
@@ -149,9 +159,7 @@ impl CopiedBuckets {
             // Lookups that need none of this go first.
             tokio::task::yield_now().await;
         }
-        writer.finish()?;
-        std::fs::rename(&partial, &path)?;
-        map_path(&path)
+        writer.finish().map(drop)
     }
 
     /// Ends what is under way.

@@ -13,7 +13,7 @@ use types::{ErrorKind, Result};
 use super::SnapshotCopy;
 use crate::harness::{Harness, NOW, event};
 use crate::json::rows;
-use crate::{Clock, Keys, Meta, Node, NodeSettings, ServingClock};
+use crate::{Clock, Keys, Meta, Node, NodeSettings, ServingClock, WantedViews};
 use gate::{Gate, WAYS, Way};
 
 mod gate;
@@ -69,6 +69,7 @@ impl Site {
         let cache = tempfile::tempdir().unwrap();
         let settings = NodeSettings {
             name: "started".into(),
+            views: WantedViews::All,
             clock: ServingClock::Wall,
             at_once: true,
             cache: cache.path().to_owned(),
@@ -207,6 +208,17 @@ async fn the_rest_is_copied_by_itself_and_it_is_told_how_far_it_is() {
     run.await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_could_not_be_copied_leaves_no_file() {
+    let site = Site::new().await;
+    site.set_all(Way::Refused);
+    let started = site.start().await;
+    let error = ask(&started.node, &site.devices[1][0]).await.unwrap_err();
+    assert_eq!((error.kind(), started.files()), (ErrorKind::Unavailable, 0), "{error}");
+    site.set_all(Way::Fine);
+    site.assert_all_are_answered(&started.node).await;
+}
+
 /// Each bucket in each way: whoever asks is answered rightly, or told to come again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_buckets_come_no_answer_is_wrong() {
@@ -274,7 +286,7 @@ async fn a_damaged_bucket_is_found_by_its_reader_and_reported() {
             _ => following = Some(started.run()),
         }
         until("it is answered without", || started.copy().is_none()).await;
-        let damages = site.harness.catalog.state().await.unwrap().damages;
+        let damages = site.harness.catalog.state().await.unwrap().damages.clone();
         assert!(damages.len() == 1 && damages[0].path.ends_with("00001.parquet"), "{finder}: {damages:?}");
         site.assert_all_are_answered(&started.node).await;
         if let Some((stop, run)) = following {

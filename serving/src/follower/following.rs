@@ -32,6 +32,7 @@ impl Follower {
                 () = stop.cancelled() => return,
                 looked = self.look(&mut seen) => looked,
             };
+            self.0.loads.note(&looked);
             if let Err(error) = looked {
                 wait = wait.max(AFTER_A_FAILURE);
                 match error.kind() {

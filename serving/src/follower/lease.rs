@@ -5,9 +5,10 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
-use types::Result;
 use types::vector::Vector;
+use types::{Result, threads};
 
 use super::Follower;
 use crate::read_view::{Loaded, LoadedView};
@@ -16,8 +17,15 @@ use crate::read_view::{Loaded, LoadedView};
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
 impl Follower {
-    /// Renews the lease three times in its life until `stop`.
-    pub(super) async fn hold_files(&self, stop: &CancellationToken) {
+    /// Renews the lease three times in its life until `stop`, on threads that no work keeps busy. Ends with its caller.
+    pub(super) async fn hold_files_apart(self, stop: CancellationToken) {
+        let holding = threads::LEASES.spawn(async move { self.hold_files(&stop).await });
+        if let Err(error) = AbortOnDropHandle::new(holding).await {
+            warn!(%error, "the lease on the files that are served is no longer renewed");
+        }
+    }
+
+    async fn hold_files(&self, stop: &CancellationToken) {
         let every = self.0.settings.lease / 3;
         loop {
             let wait = match self.pin().await {
@@ -64,7 +72,7 @@ impl Follower {
     }
 }
 
-/// The least offset, per partition, that any loaded view's snapshot stands at.
+/// The least offset, per partition, that any loaded view's snapshot ends at.
 fn oldest_cut(loaded: &Loaded) -> Vector {
     let cuts: Vec<Vector> = loaded.views.values().map(LoadedView::cut).collect();
     loaded.vector.iter().map(|(partition, at)| (partition.clone(), cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or(at))).collect()

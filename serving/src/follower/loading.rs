@@ -42,7 +42,7 @@ impl Follower {
         let mut late = None;
         let mut failed: BTreeMap<ViewVersion, Error> = BTreeMap::new();
         let damaged = Mutex::new(Vec::new());
-        for live in &registry.views {
+        for live in registry.views.iter().filter(|live| self.0.settings.views.contains(&live.name)) {
             let version = (live.name.clone(), live.version);
             let known = before.as_ref().and_then(|before| before.views.get(&version));
             match self.load_view(live, known, &state, &damaged).await {
@@ -64,9 +64,13 @@ impl Follower {
         let vector = state.vector();
         metrics::gauge!("basestream_serving_catalog_revision").set(state.revision as f64);
         show_dead_letters(&state);
-        let loaded = Arc::new(Loaded { state: Arc::new(state), registry, vector: vector.clone(), views, failed });
+        let loaded = Arc::new(Loaded { state, registry, vector: vector.clone(), views, failed });
         self.lock_in_use().push(Arc::downgrade(&loaded));
-        *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
+        // What it replaces is freed after the lock, which every question takes.
+        let replaced = self.0.loaded.write().unwrap_or_else(PoisonError::into_inner).replace(loaded);
+        // Releases the read view before, which the next question would do, for nodes that get none.
+        self.read_view()?;
+        drop(replaced);
         if let Some(fresh) = &self.0.fresh {
             fresh.release(&vector);
         }
@@ -127,7 +131,7 @@ impl Follower {
 /// How many dead letters each stream keeps.
 fn show_dead_letters(state: &CatalogState) {
     let mut kept: BTreeMap<&Arc<str>, i64> = state.live(DefinitionKind::Stream).map(|stream| (&stream.name, 0)).collect();
-    for file in state.files.iter().filter(|file| file.kind == FileKind::DeadLetters && !file.marked_for_deletion) {
+    for file in state.readable(FileKind::DeadLetters) {
         if let Some(stream) = &file.subject {
             *kept.entry(stream).or_default() += file.rows;
         }

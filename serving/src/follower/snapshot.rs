@@ -107,7 +107,7 @@ impl Follower {
         state: &CatalogState,
         at_once: bool,
     ) -> Result<Option<Arc<SnapshotCopy>>> {
-        let file = state.files.iter().find(|file| file.kind == FileKind::Manifest && file.path == record.manifest);
+        let file = state.files.get(&record.manifest).filter(|file| file.kind == FileKind::Manifest);
         let file =
             file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
         let manifest = read_manifest(&self.0.storage, file).await?;

@@ -12,6 +12,7 @@ use types::vector::{PartitionId, Vector};
 use types::{Error, ErrorKind, Result};
 
 use super::App;
+use super::apart::apart;
 use super::input::{Body, Json, Name};
 use super::problem::Problem;
 
@@ -39,6 +40,10 @@ pub(super) struct Rejected {
 
 /// `POST /v1/streams/{stream}/events`
 pub(super) async fn append(State(app): State<App>, Name(stream): Name, body: Body) -> Result<Response, Problem> {
+    apart(append_body(app, stream, body)).await
+}
+
+async fn append_body(app: App, stream: String, body: Body) -> Result<Response, Problem> {
     let Ok(_permit) = app.appends.try_acquire() else {
         return Err(Problem::plain(StatusCode::TOO_MANY_REQUESTS, "too many appends are under way: try again"));
     };
@@ -69,10 +74,9 @@ fn unknown<'a>(stream: &str, known: impl Iterator<Item = &'a std::sync::Arc<str>
     Error::not_found(format!("there is no stream \"{stream}\": expected one of {}", known.join(", ")))
 }
 
-/// A full log is worth another try, and so is one whose topic the speed layer has not made yet.
+/// A topic that the speed layer has not created yet is worth another try. A record that is too large for the log is not.
 fn not_appended(error: Error) -> Problem {
     match error.kind() {
-        ErrorKind::Limit => Problem::from(error).with_status(StatusCode::TOO_MANY_REQUESTS),
         ErrorKind::NotFound => Problem::from(error).with_status(StatusCode::SERVICE_UNAVAILABLE),
         _ => error.into(),
     }

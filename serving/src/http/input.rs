@@ -1,7 +1,5 @@
 //! What comes in: names out of the path, bodies up to their limit, JSON of a known form. What is wrong is answered as a problem.
 
-use std::borrow::Cow;
-
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::StatusCode;
@@ -60,17 +58,6 @@ fn room_for(request: &Request) -> u32 {
     let said =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()).and_then(|length| length.parse::<usize>().ok());
     said.unwrap_or(MAX_BODY_BYTES).clamp(1, MAX_BODY_BYTES).div_ceil(ROOM_BYTES) as u32
-}
-
-/// A time out of a query string, where a `+` that is not escaped is a space: one before the digits of a zone was a `+`.
-pub(super) fn with_zones_plus(time: &str) -> Cow<'_, str> {
-    const DATE: usize = "2026-05-01".len();
-    match time.rsplit_once(' ') {
-        Some((before, zone)) if before.len() > DATE && zone.starts_with(|first: char| first.is_ascii_digit()) => {
-            Cow::Owned(format!("{before}+{zone}"))
-        }
-        _ => Cow::Borrowed(time),
-    }
 }
 
 /// Reads a body as JSON; `expected` shows its form.

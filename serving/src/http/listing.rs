@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use committed::registry::LiveView;
 use definitions::{Column, StreamDefinition};
 use serde_json::{Value, json};
+use types::Error;
 
 use super::App;
 use super::input::Json;
@@ -18,7 +19,8 @@ pub(super) async fn views(State(app): State<App>) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
     let registry = &read_view.loaded.registry;
     let names: BTreeSet<&Arc<str>> = registry.views.iter().map(|live| &live.name).collect();
-    let views: Vec<Value> = names.into_iter().filter_map(|name| registry.served(name)).map(view).collect();
+    let served = names.into_iter().filter_map(|name| registry.served(name));
+    let views: Vec<Value> = served.map(|live| view(live, read_view.loaded.refusal(&live.name))).collect();
     Ok(Json(json!({ "views": views })).into_response())
 }
 
@@ -30,11 +32,12 @@ pub(super) async fn streams(State(app): State<App>) -> Result<Response, Problem>
     Ok(Json(json!({ "streams": streams })).into_response())
 }
 
-fn view(live: &LiveView) -> Value {
+fn view(live: &LiveView, refusal: Option<&Error>) -> Value {
     json!({
         "view": live.name,
         "version": live.version,
         "status": live.status,
+        "refused": refusal.map(Error::to_string),
         "keys": live.plan.answer_keys().iter().map(|key| key.name()).collect::<Vec<_>>(),
         "windows": live.definition.windows.iter().map(|window| &window.text).collect::<Vec<_>>(),
         "streams": live.plan.streams.iter().map(|stream| &stream.name).collect::<Vec<_>>(),

@@ -16,13 +16,14 @@ use serde::Deserialize;
 use types::{Error, Result};
 
 use super::App;
+use super::apart::{apart, made_apart};
 use super::input::{Body, json_bytes, parse};
 use super::problem::Problem;
 use crate::json::RowWriter;
 use crate::sql::QueryResponse;
 
 const ARROW: &str = "application/vnd.apache.arrow.stream";
-/// What stands in `meta` of a JSON answer.
+/// The fields of `meta` in a JSON answer.
 const META_HEADER: &str = "basestream-meta";
 /// A JSON answer is held in memory: it may have this many bytes.
 const MAX_JSON_BYTES: usize = 64 << 20;
@@ -39,6 +40,10 @@ struct Query {
 
 /// `POST /v1/sql`
 pub(super) async fn query(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+    apart(answer(app, headers, body)).await
+}
+
+async fn answer(app: App, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     let asked: Query = parse(&body, r#"{"query": "SELECT ..", "params": [..]}"#)?;
     let response = app.node.query(&asked.query, asked.params).await?;
     let wants_arrow = headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains(ARROW)));
@@ -140,7 +145,7 @@ fn as_arrow(response: QueryResponse) -> Result<Response> {
             }
         }
     });
-    let mut response = Stream::from_stream(chunks).into_response();
+    let mut response = Stream::from_stream(made_apart(chunks)).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(ARROW));
     response.headers_mut().insert(META_HEADER, meta);
     Ok(response)

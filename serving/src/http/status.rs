@@ -1,6 +1,6 @@
 //! Health, readiness, metrics, and the page.
 
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
@@ -8,8 +8,10 @@ use committed::registry::LiveView;
 use engine::fresh::ViewVersion;
 use serde_json::{Value, json};
 use types::Error;
+use types::outage::Outage;
 
 use super::App;
+use super::apart::apart;
 use super::input::Json;
 use super::problem::Problem;
 
@@ -23,10 +25,13 @@ pub(super) async fn healthz() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }
 
-/// `GET /readyz`: a catalog state is loaded, so that questions can be answered. Says which views are still being copied: a lookup of
-/// one fetches what it needs, a scan waits for the rest. And which are refused, as they could not be loaded.
-pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
+/// `GET /readyz`: a catalog state is loaded, so that questions can be answered, and nothing that this process needs
+/// fails: else 503, with what fails. Says which views are still being copied: a lookup of one fetches what it needs, a
+/// scan waits for the rest. And which are refused, as they could not be loaded: the node is not ready then, unless
+/// `refused=ok` asks whether it can answer about the others.
+pub(super) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
+    let outages = app.outages();
     let missing =
         read_view.loaded.registry.views.iter().filter(|view| !read_view.loaded.views.contains_key(&(view.name.clone(), view.version)));
     let missing: Vec<&str> = missing.map(|view| &*view.name).collect();
@@ -36,14 +41,33 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Problem> 
         |((view, version), error): (&ViewVersion, &Error)| json!({ "view": view, "version": version, "error": error.to_string() });
     let refused: Vec<Value> = read_view.loaded.failed.iter().map(refused).collect();
     let revision = read_view.loaded.state.revision;
+    let is_whole = read_view.loaded.registry.views.iter().all(|view| read_view.loaded.refusal(&view.name).is_none());
+    let status = match (outages.is_empty(), is_whole) {
+        (true, true) => "ready",
+        (true, false) => "degraded",
+        (false, _) => "not ready",
+    };
+    let is_ready = outages.is_empty() && (is_whole || allows_refused(query.as_deref()));
+    let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let ready = json!({
-        "status": "ready",
+        "status": status,
+        "catalog": app.node.catalog().identity(),
         "revision": revision,
+        "outages": outages.iter().map(outage_json).collect::<Vec<_>>(),
         "views_not_loaded": missing,
         "views_refused": refused,
         "views_copying": copying,
     });
-    Ok(Json(ready).into_response())
+    Ok((code, Json(ready)).into_response())
+}
+
+/// A balancer asks so: if one view is refused, every node refuses it, and all would leave the rotation.
+fn allows_refused(query: Option<&str>) -> bool {
+    url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).any(|(name, value)| name == "refused" && value == "ok")
+}
+
+fn outage_json(outage: &Outage) -> Value {
+    json!({ "what": outage.what, "seconds": outage.lasting.as_secs(), "error": outage.error })
 }
 
 fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {
@@ -52,8 +76,10 @@ fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {
 
 /// `GET /metrics`: as Prometheus reads them.
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+    let outages = app.outages().len();
     let handle = app.metrics.ok_or_else(|| Problem::plain(StatusCode::NOT_FOUND, "this process keeps no metrics"))?;
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], handle.render()).into_response())
+    metrics::gauge!("basestream_outages").set(outages as f64);
+    apart(async move { Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], handle.render()).into_response()) }).await
 }
 
 /// `GET /`

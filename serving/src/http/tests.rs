@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
+use types::files::FileKind;
 
 use crate::harness::{Harness, event};
 
@@ -69,6 +70,32 @@ impl Reply {
         assert!(problem["type"].is_string() && problem["title"].is_string());
         (self.status, problem["detail"].as_str().unwrap().to_owned())
     }
+}
+
+/// As when many ask what takes long. One thread answers HTTP here.
+#[tokio::test]
+async fn health_and_short_lookups_are_answered_while_all_threads_for_longer_questions_are_busy() {
+    let client = Client::new().await;
+    let threads = std::thread::available_parallelism().map_or(2, |threads| threads.get());
+    let busy: Vec<_> = (0..2 * threads)
+        .map(|_| {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            drop(types::threads::QUESTIONS.spawn(async move { released.recv().is_err() }));
+            release
+        })
+        .collect();
+    let mut longer = Box::pin(client.post("/v1/views/velocity/rows", r#"{"keys": [{"device": "a"}]}"#));
+    let mut sql = Box::pin(client.post("/v1/sql", r#"{"query": "SELECT 1 AS one"}"#));
+    let short = async { (client.get("/healthz").await.status, client.get("/v1/views/velocity/row?device=a").await.status) };
+    let statuses = tokio::select! {
+        biased;
+        _ = &mut longer => panic!("rows of many keys are answered by the threads that answer HTTP"),
+        _ = &mut sql => panic!("SQL is answered by the threads that answer HTTP"),
+        statuses = short => statuses,
+    };
+    assert_eq!(statuses, (200, 200));
+    drop(busy);
+    assert_eq!((longer.await.status, sql.await.status), (200, 200));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,7 +303,7 @@ async fn a_run_is_asked_for_once() {
     assert_eq!(reply.status, 202);
     let again = client.post("/v1/views/velocity/runs", "").await.json();
     assert_eq!(again["run"], reply.json()["run"]);
-    let runs = client.harness.catalog.state().await.unwrap().runs;
+    let runs = client.harness.catalog.state().await.unwrap().runs.clone();
     assert_eq!(runs.len(), 1);
     assert_eq!((&*runs[0].view, runs[0].status), ("velocity", catalog::RunStatus::Requested));
     assert_eq!(client.post("/v1/views/nothing/runs", "").await.problem().0, 404);
@@ -343,6 +370,44 @@ async fn the_page_needs_nothing_from_elsewhere_and_health_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refused_view_shows_wherever_health_does() {
+    let client = Client::new().await;
+    let archived = client.harness.catalog.state().await.unwrap().files.clone();
+    for file in archived.iter().filter(|file| file.kind == FileKind::Archive) {
+        client.harness.storage.delete(&file.path).await.unwrap();
+    }
+    // The others are loaded; a new one needs the archive.
+    client.harness.define_view("late", "CREATE VIEW late AS SELECT status, count(*) AS n FROM payments GROUP BY status").await;
+
+    let (reply, of_others) = (client.get("/readyz").await, client.get("/readyz?refused=ok").await);
+    let ready = reply.json();
+    assert_eq!((reply.status, &ready["status"], &ready["views_refused"][0]["view"]), (503, &json!("degraded"), &json!("late")));
+    assert_eq!((of_others.status, of_others.json()), (200, ready));
+
+    let views = client.get("/v1/views").await.json();
+    let refused: Vec<bool> = views["views"].as_array().unwrap().iter().map(|view| view["refused"].is_string()).collect();
+    assert_eq!(refused, [true, false, false, false], "{views}");
+    let query = "SELECT view, served, refused IS NOT NULL AS refused FROM system.views WHERE NOT served OR refused IS NOT NULL";
+    let shown = client.post("/v1/sql", &json!({ "query": query }).to_string()).await.json();
+    assert_eq!(shown["rows"], json!([{"view": "late", "served": false, "refused": true}]));
+    let page = String::from_utf8(client.get("/").await.body).unwrap();
+    assert!(page.contains(r#"refused.length ? "dot bad" : "dot good""#) && page.contains(r#"mark("refused", "bad")"#));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_cannot_write_is_not_ready_says_why_and_answers() {
+    let client = Client::new().await;
+    client.harness.note(Err(types::Error::unavailable("no space left on device")));
+    let reply = client.get("/readyz").await;
+    let outage = json!({"what": "the speed layer cannot commit", "seconds": 0, "error": "no space left on device"});
+    assert_eq!((reply.status, &reply.json()["status"], &reply.json()["outages"]), (503, &json!("not ready"), &json!([outage])));
+    assert_eq!(client.get("/v1/views/velocity/row?device=a").await.json()["found"], true);
+    client.harness.note(Ok(()));
+    let reply = client.get("/readyz").await;
+    assert_eq!((reply.status, &reply.json()["outages"]), (200, &json!([])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_stops_when_it_is_told_to() {
     let client = Client::new().await;
     client.stop.cancel();
@@ -367,7 +432,7 @@ async fn views_and_streams_are_listed() {
     let names: Vec<&Value> = views["views"].as_array().unwrap().iter().map(|view| &view["view"]).collect();
     assert_eq!(names, ["pairs", "totals", "velocity"]);
     let velocity = json!({
-        "view": "velocity", "version": 1, "status": "active", "keys": ["device"], "windows": ["1h", "7d"], "streams": ["payments"],
+        "view": "velocity", "version": 1, "status": "active", "refused": null, "keys": ["device"], "windows": ["1h", "7d"], "streams": ["payments"],
     });
     assert_eq!(views["views"][2], velocity);
     let streams = client.get("/v1/streams").await.json();

@@ -1,9 +1,9 @@
 //! Views over HTTP: what they are, their rows, and runs asked for.
 
+use arrow::array::RecordBatch;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use catalog::{Add, Commit, RunRecord, RunStatus};
 use committed::registry::LiveView;
 use engine::plan::ColumnKind;
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,17 @@ use serde_json::{Map, Value, json};
 use types::sql_types::sql_name;
 use types::tiles::Micros;
 use types::{Error, Result};
-use uuid::Uuid;
 
 use super::App;
-use super::input::{Body, Json, Name, json_bytes, parse, with_zones_plus};
+use super::apart::apart;
+use super::input::{Body, Json, Name, json_bytes, parse};
 use super::problem::Problem;
 use crate::json::{write_row, write_rows};
-use crate::lookup::{self, AskedPaths, Keys};
+use crate::lookup::{self, AskedPaths, Keys, with_zones_plus};
 use crate::sql::parse_as_of;
+
+/// A row of more bytes is written apart.
+const LARGE_BYTES: usize = 256 << 10;
 
 /// `GET /v1/views/{view}`
 pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
@@ -40,7 +43,7 @@ pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result
         "columns": columns(live),
         "windows": live.definition.windows.iter().map(|window| &window.text).collect::<Vec<_>>(),
         "streams": live.plan.streams.iter().map(|stream| &stream.name).collect::<Vec<_>>(),
-        "max_degree": live.plan.links.as_ref().map(|links| links.max_degree),
+        "max_degree": live.plan.links().map(|links| links.max_degree),
         "schedule": live.definition.schedule.as_ref().map(|schedule| schedule.to_string()),
         "sql": live.definition.sql,
     }))
@@ -53,9 +56,10 @@ fn columns(live: &LiveView) -> Vec<Value> {
             ColumnKind::Key(_) => (true, None, false),
             ColumnKind::Value(value) => (false, value.window.as_deref(), value.approximate),
         };
+        let is_uuid = matches!(column.kind, ColumnKind::Key(key) if live.plan.is_uuid(key));
         json!({
             "name": column.field.name(),
-            "type": sql_name(column.field.data_type()),
+            "type": if is_uuid { "UUID".to_owned() } else { sql_name(column.field.data_type()) },
             "key": is_key,
             "window": window,
             "approximate": approximate,
@@ -68,12 +72,25 @@ fn columns(live: &LiveView) -> Vec<Value> {
 pub(super) async fn row(State(app): State<App>, Name(view): Name, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let asked = key_of(query.as_deref().unwrap_or_default())?;
     let response = app.node.lookup_with_paths(&view, Keys::Text(vec![asked.key]), asked.as_of, asked.paths).await?;
+    match is_large(&response) {
+        true => apart(async move { one_row(&response) }).await,
+        false => one_row(&response),
+    }
+}
+
+/// Whether it takes time to write: a row with lists of many values, or with many paths.
+fn is_large(response: &lookup::Response) -> bool {
+    let batches = [Some(&response.rows), response.paths.as_ref()];
+    batches.into_iter().flatten().map(RecordBatch::get_array_memory_size).sum::<usize>() > LARGE_BYTES
+}
+
+fn one_row(response: &lookup::Response) -> Result<Response, Problem> {
     let mut out = b"{\"row\":".to_vec();
     match response.rows.num_rows() {
         0 => out.extend_from_slice(b"null"),
         _ => write_row(&mut out, &response.rows, 0)?,
     }
-    finish(out, &response.found.first().copied().unwrap_or_default(), &response)
+    finish(out, &response.found.first().copied().unwrap_or_default(), response)
 }
 
 /// Ends an answer that began with its rows.
@@ -140,6 +157,10 @@ struct Rows {
 
 /// `POST /v1/views/{view}/rows`
 pub(super) async fn rows(State(app): State<App>, Name(view): Name, body: Body) -> Result<Response, Problem> {
+    apart(many_rows(app, view, body)).await
+}
+
+async fn many_rows(app: App, view: String, body: Body) -> Result<Response, Problem> {
     let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "paths": 0, "of": null}"#)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
     let paths = AskedPaths { most: asked.paths, of: asked.of };
@@ -149,44 +170,17 @@ pub(super) async fn rows(State(app): State<App>, Name(view): Name, body: Body) -
     finish(out, &response.found, &response)
 }
 
-/// `POST /v1/views/{view}/runs`: a run that waits already is answered again.
+/// `POST /v1/views/{view}/runs`: asks for a run, of the version being built where there is one. A run that waits already
+/// is answered again.
 pub(super) async fn ask_run(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
-    let run = match waiting_run(&app, &view).await? {
-        Ok(waiting) => waiting,
-        Err(new) => {
-            let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Run(new.clone())], ..Commit::default() };
-            app.node.catalog().commit_with_retry(commit).await?;
-            new
-        }
-    };
-    let body = json!({ "run": run.id.to_string(), "view": run.view, "version": run.version, "status": "requested" });
-    Ok((StatusCode::ACCEPTED, Json(body)).into_response())
+    apart(request_run(app, view)).await
 }
 
-/// The run of this view that waits, or the one to ask for: of the version being built where there is one.
-async fn waiting_run(app: &App, view: &str) -> Result<Result<RunRecord, RunRecord>> {
+async fn request_run(app: App, view: String) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
-    let name = read_view.view(view)?.live.name.clone();
+    let name = read_view.view(&view)?.live.name.clone();
     let versions = read_view.loaded.registry.views.iter().filter(|live| live.name == name).map(|live| live.version);
-    let version = versions.max().unwrap_or(1);
-    let is_waiting = |run: &RunRecord| run.view == name && run.version == version && run.status == RunStatus::Requested;
-    if let Some(waiting) = app.node.catalog().state().await?.runs.into_iter().find(is_waiting) {
-        return Ok(Ok(waiting));
-    }
-    Ok(Err(RunRecord {
-        id: Uuid::now_v7(),
-        view: name,
-        version,
-        status: RunStatus::Requested,
-        scheduled_for: None,
-        attempt: 1,
-        started_at: None,
-        ended_at: None,
-        cut: None,
-        events_read: 0,
-        rows_written: 0,
-        bytes_written: 0,
-        peak_memory_bytes: 0,
-        error: None,
-    }))
+    let run = app.node.catalog().request_run(&name, versions.max().unwrap_or(1)).await?;
+    let body = json!({ "run": run.id.to_string(), "view": run.view, "version": run.version, "status": "requested" });
+    Ok((StatusCode::ACCEPTED, Json(body)).into_response())
 }

@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, ListArray, RecordBatch,
-    StringArray, StructArray, TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, DurationMicrosecondArray, Float64Array,
+    Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
+    TimestampNanosecondArray, UInt64Array,
 };
-use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use arrow::datatypes::{DataType, Field, Int64Type, IntervalMonthDayNano, Schema, i256};
+use engine::functions::QUOTIENT;
 use proptest::prelude::*;
 
 use super::{RowWriter, rows, value};
@@ -30,6 +32,20 @@ fn decimals_are_strings_with_all_their_digits() {
 }
 
 #[test]
+fn quotients_have_no_zeros_at_the_end() {
+    let one = i256::from_i128(10i128.pow(38));
+    let third = i256::from_i128(10i128.pow(38) / 3);
+    let eighth = i256::from_i128(10i128.pow(38) / 8);
+    let column = Decimal256Array::from(vec![one, third, eighth, eighth.wrapping_neg(), i256::ZERO, one.wrapping_mul(i256::from(10))]);
+    let column = column.with_data_type(QUOTIENT);
+    let texts: Vec<String> = (0..6).map(|row| json(column.clone(), row)).collect();
+    let expected = ["1", "0.33333333333333333333333333333333333333", "0.125", "-0.125", "0", "10"];
+    assert_eq!(texts, expected.map(|text| format!("\"{text}\"")));
+    let rounded = Decimal256Array::from(vec![i256::from(50)]).with_precision_and_scale(76, 1).unwrap();
+    assert_eq!(json(rounded, 0), "\"5.0\"");
+}
+
+#[test]
 fn what_is_no_number_is_null() {
     let column = Float64Array::from(vec![Some(f64::NAN), Some(f64::INFINITY), None, Some(0.1), Some(1e300)]);
     let texts: Vec<String> = (0..5).map(|row| json(column.clone(), row)).collect();
@@ -42,6 +58,15 @@ fn times_have_a_zone_and_days_have_none() {
     assert_eq!(json(TimestampMicrosecondArray::from(vec![1_714_566_600_250_000]).with_timezone("UTC"), 0), "\"2024-05-01T12:30:00.25Z\"");
     assert_eq!(json(TimestampNanosecondArray::from(vec![-1]), 0), "\"1969-12-31T23:59:59.999999Z\"");
     assert_eq!(json(Date32Array::from(vec![19_844]), 0), "\"2024-05-01\"");
+}
+
+#[test]
+fn intervals_and_differences_of_times_are_iso_8601() {
+    let interval = IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(14, 3, -1_500_000_000)]);
+    assert_eq!(json(interval.clone(), 0), "\"P1Y2M3DT-1.5S\"");
+    assert_eq!(json(DurationMicrosecondArray::from(vec![9_000_500_000]), 0), "\"PT2H30M0.5S\"");
+    let inner = StructArray::from(vec![(Arc::new(Field::new("idle", interval.data_type().clone(), true)), Arc::new(interval) as ArrayRef)]);
+    assert_eq!(json(inner, 0), "{\"idle\":\"P1Y2M3DT-1.5S\"}");
 }
 
 #[test]

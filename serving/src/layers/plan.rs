@@ -1,4 +1,5 @@
-//! Which checkpoints stand after a cut, what is kept and loaded of them, and what may be merged: pure, from a catalog state.
+//! Decides, from a catalog state alone, which checkpoints are after a cut, which runs of them are kept or loaded, and
+//! which runs may be merged.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -50,8 +51,8 @@ pub fn layer_plan<'s>(known: &[&Checkpoints], state: &'s CatalogState, streams: 
 pub fn next_merge(runs: &[&Checkpoints], state: &CatalogState) -> Option<Vec<usize>> {
     let pinned: Vec<&Vector> =
         state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref()).collect();
-    let checkpoints: HashMap<Uuid, &CheckpointRecord> = state.checkpoints.iter().map(|checkpoint| (checkpoint.id, checkpoint)).collect();
-    let is_within = |run: &Checkpoints, cut: &Vector| run.iter().all(|id| checkpoints.get(id).is_some_and(|known| known.is_within(cut)));
+    let is_within =
+        |run: &Checkpoints, cut: &Vector| run.iter().all(|id| state.checkpoints.get(*id).is_some_and(|known| known.is_within(cut)));
     let class = |run: &Checkpoints| (pinned.iter().map(|cut| is_within(run, cut)).collect::<Vec<bool>>(), size_class(run));
     let mut alike: HashMap<(Vec<bool>, u32), Vec<usize>> = HashMap::new();
     for (at, run) in runs.iter().enumerate() {

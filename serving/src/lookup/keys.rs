@@ -1,12 +1,13 @@
-//! Keys as they are asked for: typed values, the texts of a URL, or JSON. All become the exact types of a view's keys.
+//! Keys as they are asked for: typed values, the texts of a URL, or JSON. All become the exact types of a view's keys, whatever their
+//! spelling.
 
-use arrow::array::{ArrayRef, StringArray};
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, FieldRef, TimeUnit};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
-use engine::events::{parse_date, parse_timestamp};
+use engine::keys::parse_key;
+use engine::plan::ViewPlan;
 use serde_json::Value;
 use types::sql_types::sql_name;
 use types::sql_types::timestamp_type;
@@ -39,15 +40,41 @@ impl Keys {
         self.len() == 0
     }
 
-    /// Each key's values in the order and of the types of the view's keys.
-    pub(crate) fn typed(self, fields: &[FieldRef]) -> Result<Vec<Vec<ScalarValue>>> {
+    /// Each key's values in the order and of the types of the view's keys, each in the one spelling that is stored.
+    pub(crate) fn typed(self, plan: &ViewPlan) -> Result<Vec<Vec<ScalarValue>>> {
+        let types = plan.answer_keys().iter().enumerate().map(|(key, field)| KeyType { field, is_uuid: plan.is_uuid(key) });
+        self.of_types(&types.collect::<Vec<_>>())
+    }
+
+    fn of_types(self, types: &[KeyType]) -> Result<Vec<Vec<ScalarValue>>> {
         match self {
-            Keys::Typed(keys) => keys.into_iter().map(|key| check_types(key, fields)).collect(),
-            Keys::Text(keys) => keys.iter().map(|key| from_texts(key, fields)).collect(),
+            Keys::Typed(keys) => keys.into_iter().map(|key| check_types(key, types)).collect(),
+            Keys::Text(keys) => keys.iter().map(|key| from_texts(key, types)).collect(),
             Keys::Json(keys) => {
-                keys.iter().enumerate().map(|(i, key)| from_json(key, fields).map_err(|error| error.with("key", i))).collect()
+                keys.iter().enumerate().map(|(i, key)| from_json(key, types).map_err(|error| error.with("key", i))).collect()
             }
         }
+    }
+}
+
+/// A key column of the view.
+#[derive(Debug, Clone, Copy)]
+struct KeyType<'a> {
+    field: &'a FieldRef,
+    is_uuid: bool,
+}
+
+impl KeyType<'_> {
+    fn name(&self) -> &str {
+        self.field.name()
+    }
+
+    fn data_type(&self) -> &DataType {
+        self.field.data_type()
+    }
+
+    fn sql_name(&self) -> String {
+        if self.is_uuid { "UUID".to_owned() } else { sql_name(self.data_type()) }
     }
 }
 
@@ -59,90 +86,78 @@ pub(super) fn columns(fields: &[FieldRef], keys: &[Vec<ScalarValue>]) -> Result<
     (0..fields.len()).map(|index| Ok(ScalarValue::iter_to_array(keys.iter().map(|key| key[index].clone()))?)).collect()
 }
 
-fn check_types(key: Vec<ScalarValue>, fields: &[FieldRef]) -> Result<Vec<ScalarValue>> {
-    if key.len() != fields.len() {
-        return Err(Error::input(format!("a key of {} values: expected {}", key.len(), expected(fields))));
+fn check_types(key: Vec<ScalarValue>, types: &[KeyType]) -> Result<Vec<ScalarValue>> {
+    if key.len() != types.len() {
+        return Err(Error::input(format!("a key of {} values: expected {}", key.len(), expected(types))));
     }
-    for (value, field) in key.iter().zip(fields) {
-        if value.data_type() != *field.data_type() {
-            return Err(wrong(field, &format!("{value} of type {}", sql_name(&value.data_type()))));
-        }
-    }
-    Ok(key)
+    let value = |(value, key): (ScalarValue, &KeyType)| match &value {
+        found if found.data_type() != *key.data_type() => Err(wrong(key, &format!("{found} of type {}", sql_name(&found.data_type())))),
+        ScalarValue::Utf8(Some(text)) if key.is_uuid => parse(key, text),
+        _ => Ok(value),
+    };
+    key.into_iter().zip(types).map(value).collect()
 }
 
-fn from_texts(key: &[(String, String)], fields: &[FieldRef]) -> Result<Vec<ScalarValue>> {
+fn from_texts(key: &[(String, String)], types: &[KeyType]) -> Result<Vec<ScalarValue>> {
     for (index, (name, _)) in key.iter().enumerate() {
-        known(name, fields)?;
+        known(name, types)?;
         if key[..index].iter().any(|(earlier, _)| earlier == name) {
-            return Err(Error::input(format!("the key column \"{name}\" is given twice: expected {}", expected(fields))));
+            return Err(Error::input(format!("the key column \"{name}\" is given twice: expected {}", expected(types))));
         }
     }
-    let value = |field: &FieldRef| match key.iter().find(|(name, _)| name == field.name()) {
-        Some((_, text)) => parse(field, text),
-        None => Err(missing(field, fields)),
+    let value = |of: &KeyType| match key.iter().find(|(name, _)| name == of.name()) {
+        Some((_, text)) => parse(of, text),
+        None => Err(missing(of, types)),
     };
-    fields.iter().map(value).collect()
+    types.iter().map(value).collect()
 }
 
-fn from_json(key: &serde_json::Map<String, Value>, fields: &[FieldRef]) -> Result<Vec<ScalarValue>> {
-    key.keys().try_for_each(|name| known(name, fields))?;
-    let value = |field: &FieldRef| match key.get(field.name()) {
-        Some(value) => json_value(field, value),
-        None => Err(missing(field, fields)),
+fn from_json(key: &serde_json::Map<String, Value>, types: &[KeyType]) -> Result<Vec<ScalarValue>> {
+    key.keys().try_for_each(|name| known(name, types))?;
+    let value = |of: &KeyType| match key.get(of.name()) {
+        Some(value) => json_value(of, value),
+        None => Err(missing(of, types)),
     };
-    fields.iter().map(value).collect()
+    types.iter().map(value).collect()
 }
 
-fn json_value(field: &FieldRef, value: &Value) -> Result<ScalarValue> {
-    let text = is_text(field.data_type());
+fn json_value(key: &KeyType, value: &Value) -> Result<ScalarValue> {
+    let data_type = key.data_type();
     match value {
-        Value::Null => Ok(ScalarValue::try_new_null(field.data_type())?),
-        Value::String(text) => parse(field, text),
-        Value::Bool(truth) if *field.data_type() == DataType::Boolean => Ok(ScalarValue::Boolean(Some(*truth))),
-        Value::Number(number) if !text && *field.data_type() != DataType::Boolean => {
+        Value::Null => Ok(ScalarValue::try_new_null(data_type)?),
+        Value::String(text) => parse(key, text),
+        Value::Bool(truth) if *data_type == DataType::Boolean => Ok(ScalarValue::Boolean(Some(*truth))),
+        Value::Number(number) if !is_text(data_type) && *data_type != DataType::Boolean => {
             let digits = number.to_string();
-            if number.is_f64() && !field.data_type().is_floating() && digits.bytes().filter(u8::is_ascii_digit).count() > EXACT_DIGITS {
-                return Err(wrong(field, &format!("the number {digits}, of more digits than JSON keeps: write it as a text")));
+            if number.is_f64() && !data_type.is_floating() && digits.bytes().filter(u8::is_ascii_digit).count() > EXACT_DIGITS {
+                return Err(wrong(key, &format!("the number {digits}, of more digits than JSON keeps: write it as a text")));
             }
-            parse(field, &digits)
+            parse(key, &digits)
         }
-        other => Err(wrong(field, &format!("{other}"))),
+        other => Err(wrong(key, &format!("{other}"))),
     }
 }
 
-/// A text as a value of a key's type.
-fn parse(field: &FieldRef, text: &str) -> Result<ScalarValue> {
-    let found = || wrong(field, &format!("\"{}\"", shortened(text)));
-    match field.data_type() {
-        DataType::Utf8 => Ok(ScalarValue::Utf8(Some(text.to_owned()))),
-        DataType::Date32 => parse_date(text).map(|days| ScalarValue::Date32(Some(days))).ok_or_else(found),
-        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-            let time = parse_timestamp(text).map_err(|_| found())?;
-            Ok(ScalarValue::TimestampMicrosecond(Some(time), zone.clone()))
-        }
-        DataType::Binary => STANDARD.decode(text).map(|bytes| ScalarValue::Binary(Some(bytes))).map_err(|_| found()),
-        DataType::Boolean => match text {
-            "true" => Ok(ScalarValue::Boolean(Some(true))),
-            "false" => Ok(ScalarValue::Boolean(Some(false))),
-            _ => Err(found()),
-        },
-        other => exact_cast(text, other).ok_or_else(found),
-    }
+/// A text, in any spelling, as a value of a key's type. It may come out of a query string, where a `+` that is not
+/// escaped is a space.
+fn parse(key: &KeyType, text: &str) -> Result<ScalarValue> {
+    let meant = match key.data_type() {
+        DataType::Timestamp(..) => with_zones_plus(text),
+        DataType::Binary => Cow::Owned(text.replace(' ', "+")),
+        _ => Cow::Borrowed(text),
+    };
+    parse_key(&meant, key.data_type(), key.is_uuid).ok_or_else(|| wrong(key, &format!("\"{}\"", shortened(text))))
 }
 
-/// Arrow's reading of a text. Decimals with more digits than the type keeps are refused, not rounded.
-fn exact_cast(text: &str, to: &DataType) -> Option<ScalarValue> {
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    let texts = StringArray::from(vec![text.trim()]);
-    let value = ScalarValue::try_from_array(&cast_with_options(&texts, to, &options).ok()?, 0).ok()?;
-    if let DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) = to {
-        let fraction = text.trim().split_once('.').map_or("", |(_, fraction)| fraction).trim_end_matches('0');
-        if fraction.len() > usize::try_from(*scale).unwrap_or(0) || text.contains(['e', 'E']) {
-            return None;
+/// A time out of a query string, where a `+` that is not escaped is a space: one before the digits of a zone was a `+`.
+pub(crate) fn with_zones_plus(time: &str) -> Cow<'_, str> {
+    const DATE: usize = "2026-05-01".len();
+    match time.rsplit_once(' ') {
+        Some((before, zone)) if before.len() > DATE && zone.starts_with(|first: char| first.is_ascii_digit()) => {
+            Cow::Owned(format!("{before}+{zone}"))
         }
+        _ => Cow::Borrowed(time),
     }
-    (!value.is_null()).then_some(value)
 }
 
 fn is_text(data_type: &DataType) -> bool {
@@ -150,32 +165,33 @@ fn is_text(data_type: &DataType) -> bool {
     by_text || *data_type == timestamp_type()
 }
 
-fn known(name: &str, fields: &[FieldRef]) -> Result<()> {
-    match fields.iter().any(|field| field.name() == name) {
+fn known(name: &str, types: &[KeyType]) -> Result<()> {
+    match types.iter().any(|key| key.name() == name) {
         true => Ok(()),
-        false => Err(Error::input(format!("\"{name}\" is not a key column of the view: expected {}", expected(fields)))),
+        false => Err(Error::input(format!("\"{name}\" is not a key column of the view: expected {}", expected(types)))),
     }
 }
 
-fn missing(field: &FieldRef, fields: &[FieldRef]) -> Error {
-    Error::input(format!("the key column \"{}\" is missing: expected {}", field.name(), expected(fields)))
+fn missing(key: &KeyType, types: &[KeyType]) -> Error {
+    Error::input(format!("the key column \"{}\" is missing: expected {}", key.name(), expected(types)))
 }
 
-fn wrong(field: &FieldRef, found: &str) -> Error {
-    let form = match field.data_type() {
+fn wrong(key: &KeyType, found: &str) -> Error {
+    let form = match key.data_type() {
+        _ if key.is_uuid => " (32 hexadecimal digits, with hyphens or without)",
         DataType::Binary => " as base64",
         DataType::Timestamp(..) => " as RFC 3339 with a zone, such as 2024-05-01T12:30:00Z",
         DataType::Date32 => " as YYYY-MM-DD",
         DataType::Boolean => " (true or false)",
         _ => "",
     };
-    Error::input(format!("the key column \"{}\": found {found}, expected {}{form}", field.name(), sql_name(field.data_type())))
+    Error::input(format!("the key column \"{}\": found {found}, expected {}{form}", key.name(), key.sql_name()))
 }
 
-fn expected(fields: &[FieldRef]) -> String {
-    match fields {
+fn expected(types: &[KeyType]) -> String {
+    match types {
         [] => "no key: the view has one row".to_owned(),
-        _ => fields.iter().map(|field| format!("{} {}", field.name(), sql_name(field.data_type()))).collect::<Vec<_>>().join(", "),
+        _ => types.iter().map(|key| format!("{} {}", key.name(), key.sql_name())).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -185,3 +201,6 @@ fn shortened(text: &str) -> String {
         None => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,19 @@
-//! The rows of some keys: on the thread that asks if that is quick, else on the pool for blocking work.
+//! The rows of some keys: on the thread that asks if that takes less than about a millisecond, else on the pool for
+//! blocking work. Of the questions of one hot key, one is merged at a time; the others take what it merged.
 
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 use engine::walk::CancelCheck;
-use types::Result;
+use tokio_util::task::AbortOnDropHandle;
+use types::{Result, threads};
 
 use super::keys;
 use crate::answerer::{Answerer, Answers, AskedKeys, StateSource, WantedPaths, answerer};
 use crate::archive::{ArchiveLayer, archive_layer};
+use crate::blocking_pool::CancelOnDrop;
+use crate::kept_keys::{KeptKeys, KeyName};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::LoadedView;
@@ -27,18 +31,42 @@ pub(crate) struct KeyRows {
 
 impl KeyRows {
     pub(crate) async fn answer(self, runtime: &QueryRuntime) -> Result<Answers> {
-        let view = self.context.read_view.view(&self.view)?;
-        let archive = match self.context.needs_archive(view) {
-            // In a box: the plan of a query makes a large future, which every lookup would carry.
-            true => Some(Box::pin(archive_layer(runtime, &view.live, &self.context, self.only_key(view))).await?),
-            false => None,
-        };
         let columns = self.key_columns()?;
-        if let Some(answers) = self.rows_if_quick(&columns, archive.as_ref())? {
+        let needs_archive = self.context.needs_archive(self.context.read_view.view(&self.view)?);
+        if !needs_archive && let Some(answers) = self.rows_if_quick(&columns, runtime.kept())? {
             return Ok(answers);
         }
-        let merge = move |cancelled: &crate::blocking_pool::CancelOnDrop| self.rows(&columns, archive.as_ref(), &|| cancelled.check());
-        Box::pin(runtime.lookups().run(merge)).await
+        let runtime = runtime.clone();
+        let apart = threads::QUESTIONS.spawn(async move { self.answer_apart(columns, needs_archive, runtime).await });
+        AbortOnDropHandle::new(apart).await?
+    }
+
+    /// What takes longer, away from the threads that answer HTTP.
+    async fn answer_apart(self, columns: Vec<ArrayRef>, needs_archive: bool, runtime: QueryRuntime) -> Result<Answers> {
+        let archive = match needs_archive {
+            true => {
+                let view = self.context.read_view.view(&self.view)?;
+                Some(archive_layer(&runtime, &view.live, &self.context, self.only_key(view)).await?)
+            }
+            false => None,
+        };
+        let turn = match self.kept_key(&columns)?.filter(|_| !needs_archive) {
+            Some(key) => Some(runtime.kept().turn(&key).lock_owned().await),
+            None => None,
+        };
+        // An earlier question of the same key may have merged it in the meantime.
+        if turn.is_some()
+            && let Some(answers) = self.rows_if_quick(&columns, runtime.kept())?
+        {
+            return Ok(answers);
+        }
+        let pool = runtime.lookups().clone();
+        let merge = move |cancelled: &CancelOnDrop| {
+            // Held until the merge has ended, even if the client has gone.
+            let _turn = turn;
+            self.rows(&columns, archive.as_ref(), Some(runtime.kept()), &|| cancelled.check())
+        };
+        pool.run(merge).await
     }
 
     /// The one key that is asked. Links may lead from it to any event, so that all are needed there.
@@ -53,14 +81,24 @@ impl KeyRows {
         keys::columns(self.context.read_view.view(&self.view)?.live.plan.answer_keys(), &self.keys)
     }
 
-    fn rows_if_quick(&self, columns: &[ArrayRef], archive: Option<&ArchiveLayer>) -> Result<Option<Answers>> {
-        self.ask(columns, archive, |answerer, source, asked| answerer.rows_if_quick(source, asked))
+    fn kept_key(&self, columns: &[ArrayRef]) -> Result<Option<KeyName>> {
+        self.ask(columns, None, None, |answerer, _, asked| answerer.kept_key(asked))
+    }
+
+    fn rows_if_quick(&self, columns: &[ArrayRef], kept: &KeptKeys) -> Result<Option<Answers>> {
+        self.ask(columns, None, Some(kept), |answerer, source, asked| answerer.rows_if_quick(source, asked))
             .map(|answers| answers.map(|answers| self.note_estimates(answers)))
     }
 
     /// An error of `cancel_check` ends it.
-    pub(super) fn rows(&self, columns: &[ArrayRef], archive: Option<&ArchiveLayer>, cancel_check: &CancelCheck<'_>) -> Result<Answers> {
-        self.ask(columns, archive, |answerer, source, asked| answerer.rows(source, asked, cancel_check))
+    pub(super) fn rows(
+        &self,
+        columns: &[ArrayRef],
+        archive: Option<&ArchiveLayer>,
+        kept: Option<&KeptKeys>,
+        cancel_check: &CancelCheck<'_>,
+    ) -> Result<Answers> {
+        self.ask(columns, archive, kept, |answerer, source, asked| answerer.rows(source, asked, cancel_check))
             .map(|answers| self.note_estimates(answers))
     }
 
@@ -68,13 +106,14 @@ impl KeyRows {
         &self,
         columns: &[ArrayRef],
         archive: Option<&ArchiveLayer>,
+        kept: Option<&KeptKeys>,
         answer: impl FnOnce(&dyn Answerer, &StateSource<'_>, &AskedKeys<'_>) -> Result<T>,
     ) -> Result<T> {
         let read_view = &self.context.read_view;
         let loaded = read_view.view(&self.view)?;
         let source = StateSource::new(read_view, loaded, archive);
         let (keys, t) = (self.keys.len(), self.context.t(&loaded.live));
-        let asked = AskedKeys { columns, keys, t, wanted: &self.columns, paths: self.paths };
+        let asked = AskedKeys { columns, keys, t, wanted: &self.columns, paths: self.paths, kept };
         answer(&*answerer(&loaded.live), &source, &asked)
     }
 

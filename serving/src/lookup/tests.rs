@@ -13,6 +13,9 @@ use crate::query_context::QueryContext;
 const ALIKE: &str = "CREATE VIEW alike AS SELECT mine.device, count(DISTINCT theirs.device) AS devices FROM payments mine \
     JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
 
+const PEOPLE: &str = "CREATE VIEW people AS SELECT device, count(*) AS n, count(DISTINCT id) AS ids, median(amount) AS middle \
+    FROM payments GROUP BY device";
+
 fn text(pairs: &[(&str, &str)]) -> Keys {
     Keys::Text(vec![pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()])
 }
@@ -38,6 +41,29 @@ async fn a_lookup_adds_what_came_after_the_cut_to_the_snapshot() {
     harness.fresh(1, &[event("7", "2026-03-02T11:59:00Z", "a", "0.50", "ok")]).await;
     let (found, _) = row(&harness, "velocity", text(&[("device", "a")]), None).await;
     assert_eq!(found["amount_1h"], "110.50", "a layer that is not checkpointed counts at once");
+}
+
+#[tokio::test]
+async fn an_answer_stays_where_it_was_until_what_was_withdrawn_is_read_again() {
+    let harness = Harness::filled().await;
+    let ask = async || harness.node.lookup("velocity", text(&[("device", "a")]), None).await.unwrap();
+    let newest = [event("7", "2026-03-02T11:59:00Z", "a", "0.50", "ok")];
+    harness.fresh(1, &newest).await;
+    let before = ask().await;
+    assert!(!before.meta.degraded);
+
+    harness.withdraw(1);
+    harness.checkpoint(0, &[event("8", "2026-03-02T11:58:00Z", "a", "3.00", "ok")]).await;
+    for _ in 0..2 {
+        let kept = ask().await;
+        assert_eq!((&kept.rows, &kept.meta.cut), (&before.rows, &before.meta.cut));
+        assert!(kept.meta.degraded && kept.meta.degraded_reason.unwrap().contains("withdrawn"));
+        // Nor does a newer state of the catalog take an answer back.
+        harness.node.refresh().await.unwrap();
+    }
+    harness.fresh(1, &newest).await;
+    let (again, _) = row(&harness, "velocity", text(&[("device", "a")]), None).await;
+    assert_eq!((&again["n_1h"], ask().await.meta.degraded), (&json!(4), false));
 }
 
 #[tokio::test]
@@ -149,6 +175,83 @@ async fn walks_leave_the_asynchronous_threads_and_short_lookups_stay() {
     assert_eq!(walk.await.unwrap().found, [true, false]);
 }
 
+/// A key whose merging takes more than a millisecond.
+async fn with_hot_key() -> Harness {
+    let harness = Harness::filled().await;
+    let events: Vec<String> = (0..12_000).map(|at| event(&format!("hot {at}"), "2026-03-02T11:00:00Z", "hot", "1.00", "ok")).collect();
+    harness.checkpoint(0, &events).await;
+    harness.define_view("people", PEOPLE).await;
+    harness
+}
+
+async fn people(harness: &Harness, device: &str) -> Value {
+    row(harness, "people", text(&[("device", device)]), None).await.0
+}
+
+/// Otherwise each question of it would stop every request of its thread.
+#[tokio::test]
+async fn a_hot_key_leaves_the_threads_that_ask_until_it_is_merged() {
+    let harness = with_hot_key().await;
+    let occupied = harness.node.runtime().lookups().occupied();
+    let mut hot = Box::pin(people(&harness, "hot"));
+    assert!(hot.as_mut().now_or_never().is_none(), "it was merged on the thread that asked");
+    assert!(people(&harness, "a").now_or_never().is_some(), "another key waits for it");
+    drop(occupied);
+    let merged = hot.await;
+    assert_eq!(merged, json!({"device": "hot", "n": 12_000, "ids": 12_000, "middle": "1.00"}));
+    let _occupied = harness.node.runtime().lookups().occupied();
+    assert_eq!(people(&harness, "hot").now_or_never(), Some(merged), "it is merged again");
+}
+
+#[tokio::test]
+async fn what_arrives_is_counted_on_top_of_what_is_kept_and_what_it_does_not_touch_stays() {
+    let harness = with_hot_key().await;
+    people(&harness, "hot").await;
+    harness.fresh(0, &[event("new", "2026-03-02T11:59:00Z", "a", "1.00", "ok")]).await;
+    let occupied = harness.node.runtime().lookups().occupied();
+    assert_eq!(people(&harness, "hot").now_or_never().map(|row| row["ids"].clone()), Some(json!(12_000)), "a layer without the key");
+    drop(occupied);
+    let some = [event("hot 7", "2026-03-02T11:59:00Z", "hot", "3.00", "ok"), event("newer", "2026-03-02T11:59:00Z", "hot", "3.00", "ok")];
+    harness.fresh(0, &some).await;
+    assert_eq!(people(&harness, "hot").await, json!({"device": "hot", "n": 12_002, "ids": 12_001, "middle": "1.00"}));
+    harness.checkpoint(1, &[event("committed", "2026-03-02T11:59:00Z", "hot", "1.00", "ok")]).await;
+    harness.node.refresh().await.unwrap();
+    assert_eq!(people(&harness, "hot").await["ids"], 12_002);
+}
+
+#[tokio::test]
+async fn a_hot_key_is_merged_once_for_all_who_wait() {
+    let harness = with_hot_key().await;
+    let before = harness.node.runtime().lookups().jobs();
+    let occupied = harness.node.runtime().lookups().occupied();
+    let mut asked: Vec<_> = (0..8).map(|_| Box::pin(people(&harness, "hot"))).collect();
+    for asked in &mut asked {
+        assert!(asked.as_mut().now_or_never().is_none());
+    }
+    drop(occupied);
+    let answers = futures::future::join_all(asked).await;
+    assert!(answers.iter().all(|answer| answer["ids"] == 12_000));
+    assert_eq!(harness.node.runtime().lookups().jobs() - before, 1);
+}
+
+#[tokio::test]
+async fn hot_keys_among_others_are_in_their_places() {
+    let harness = with_hot_key().await;
+    harness
+        .checkpoint(1, &(0..9_000).map(|at| event(&format!("warm {at}"), "2026-03-02T11:00:00Z", "warm", "2.00", "ok")).collect::<Vec<_>>())
+        .await;
+    harness.node.refresh().await.unwrap();
+    let names = ["a", "hot", "nobody", "warm", "c<&", "hot"];
+    let keys = json_keys(&names.map(|name| json!({ "device": name })));
+    for _ in 0..2 {
+        let response = harness.node.lookup("people", keys.clone(), None).await.unwrap();
+        let found: Vec<Value> = rows(&response.rows).unwrap().iter().map(|row| serde_json::from_str(row.get()).unwrap()).collect();
+        assert_eq!(found.iter().map(|row| row["device"].as_str().unwrap()).collect::<Vec<_>>(), names);
+        assert_eq!(found.iter().map(|row| row["ids"].as_i64().unwrap()).collect::<Vec<_>>(), [3, 12_000, 0, 9_000, 1, 12_000]);
+        assert_eq!(response.found, [true, true, false, true, true, true]);
+    }
+}
+
 #[tokio::test]
 async fn a_cancelled_lookup_looks_no_key_up() {
     let harness = Harness::filled().await;
@@ -158,64 +261,8 @@ async fn a_cancelled_lookup_looks_no_key_up() {
         let (keys, paths) = (vec![vec![ScalarValue::from("a")]], WantedPaths::default());
         let lookup = KeyRows { context, view: view.into(), keys, columns: vec![0, 1], paths };
         let columns = lookup.key_columns().unwrap();
-        assert_eq!(lookup.rows(&columns, None, &|| Ok(())).ok().map(|answers| answers.found), Some(vec![true]));
-        let ended = lookup.rows(&columns, None, &|| Err(Error::unavailable("nobody waits"))).err();
+        assert_eq!(lookup.rows(&columns, None, None, &|| Ok(())).ok().map(|answers| answers.found), Some(vec![true]));
+        let ended = lookup.rows(&columns, None, None, &|| Err(Error::unavailable("nobody waits"))).err();
         assert_eq!(ended.map(|error| error.kind()), Some(ErrorKind::Unavailable), "{view}");
-    }
-}
-
-mod types {
-    use std::sync::Arc;
-
-    use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
-    use datafusion::common::ScalarValue;
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    use super::json_keys;
-    use crate::lookup::Keys;
-
-    fn typed(data_type: DataType, value: Value) -> Result<ScalarValue, String> {
-        let field: FieldRef = Arc::new(Field::new("k", data_type, true));
-        let keys = json_keys(&[json!({ "k": value })]).typed(&[field]);
-        keys.map(|mut keys| keys.remove(0).remove(0)).map_err(|error| error.message().to_owned())
-    }
-
-    #[test]
-    fn json_values_become_the_keys_exact_types() {
-        let decimal = DataType::Decimal128(18, 2);
-        assert_eq!(typed(DataType::Int64, json!("9007199254740993")).unwrap(), ScalarValue::Int64(Some(9007199254740993)));
-        assert_eq!(typed(DataType::Int32, json!(-7)).unwrap(), ScalarValue::Int32(Some(-7)));
-        assert_eq!(typed(decimal.clone(), json!("12.5")).unwrap(), ScalarValue::Decimal128(Some(1250), 18, 2));
-        assert_eq!(typed(decimal.clone(), json!(12.50)).unwrap(), ScalarValue::Decimal128(Some(1250), 18, 2));
-        assert_eq!(typed(DataType::Date32, json!("1970-01-02")).unwrap(), ScalarValue::Date32(Some(1)));
-        assert_eq!(typed(DataType::Boolean, json!(true)).unwrap(), ScalarValue::Boolean(Some(true)));
-        assert_eq!(typed(DataType::Binary, json!("AP8=")).unwrap(), ScalarValue::Binary(Some(vec![0, 255])));
-        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-        let seconds = ScalarValue::TimestampMicrosecond(Some(1_000_000), Some("UTC".into()));
-        assert_eq!(typed(time, json!("1970-01-01T01:00:01+01:00")).unwrap(), seconds);
-    }
-
-    #[test]
-    fn what_would_lose_something_is_refused() {
-        let decimal = DataType::Decimal128(18, 2);
-        assert!(typed(decimal.clone(), json!("12.345")).unwrap_err().contains("expected DECIMAL(18,2)"));
-        assert!(typed(decimal, json!(1234567890123456.2)).unwrap_err().contains("write it as a text"));
-        assert!(typed(DataType::Int32, json!(3_000_000_000i64)).unwrap_err().contains("found \"3000000000\", expected INT"));
-        assert!(typed(DataType::Int64, json!(1.5)).is_err());
-        assert!(typed(DataType::Date32, json!("2024-13-01")).unwrap_err().contains("as YYYY-MM-DD"));
-        assert!(typed(DataType::Boolean, json!(1)).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_makes_a_key_panic(text in any::<String>()) {
-            let types = [DataType::Int64, DataType::UInt8, DataType::Float64, DataType::Decimal128(18, 2), DataType::Date32, DataType::Boolean,
-                DataType::Binary, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), DataType::Timestamp(TimeUnit::Nanosecond, None)];
-            for data_type in types {
-                let field: FieldRef = Arc::new(Field::new("k", data_type, true));
-                let _ = Keys::Text(vec![vec![("k".into(), text.clone())]]).typed(&[field]);
-            }
-        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use catalog::{ArchiveBounds, archive_files};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DataFusionResult;
@@ -16,7 +17,7 @@ use definitions::{ColumnType, StreamDefinition};
 use engine::events::event_schema;
 use storage::{OffsetRanges, archive_plan};
 use types::columns::EVENT_TIME;
-use types::files::{FileKind, FileRecord};
+use types::files::FileRecord;
 use types::tiles::Micros;
 use types::vector::Vector;
 
@@ -57,11 +58,8 @@ impl TableProvider for EventsTable {
         _: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let loaded = &self.context.read_view.loaded;
-        let bounds = self.time_bounds(filters);
-        let of_stream = |file: &&FileRecord| {
-            !file.marked_for_deletion && file.kind == FileKind::Archive && file.subject.as_deref() == Some(&*self.definition.name)
-        };
-        let files: Vec<FileRecord> = loaded.state.files.iter().filter(of_stream).filter(|file| bounds.may_hold(file)).cloned().collect();
+        let files = archive_files(&loaded.state, std::slice::from_ref(&self.definition.name), self.time_bounds(filters));
+        let files: Vec<FileRecord> = files.into_iter().cloned().collect();
         let ranges = OffsetRanges { stream: self.definition.name.clone(), from: Vector::new(), to: loaded.vector.clone() };
         let partitions = session.config().target_partitions();
         let plan = archive_plan(self.runtime.storage(), &files, self.schema(), &ranges, projection.map(Vec::as_slice), partitions)?;
@@ -71,19 +69,19 @@ impl TableProvider for EventsTable {
 
 impl EventsTable {
     /// What the filters say of the event time: files outside hold no such event.
-    fn time_bounds(&self, filters: &[Expr]) -> Bounds {
+    fn time_bounds(&self, filters: &[Expr]) -> ArchiveBounds<'static> {
         let own_is_time =
             self.definition.columns.iter().any(|c| c.name == self.definition.event_time && c.column_type == ColumnType::TimestampTz);
         let is_time = |name: &str| name == EVENT_TIME || (own_is_time && name == self.definition.event_time);
-        let mut bounds = Bounds::default();
+        let mut bounds = ArchiveBounds::default();
         for term in filters.iter().flat_map(split_conjunction) {
             let Expr::BinaryExpr(BinaryExpr { left, op, right }) = term else { continue };
             match (&**left, &**right) {
                 (Expr::Column(column), Expr::Literal(ScalarValue::TimestampMicrosecond(Some(time), _), _)) if is_time(&column.name) => {
-                    bounds.narrow(*op, *time);
+                    narrow(&mut bounds, *op, *time);
                 }
                 (Expr::Literal(ScalarValue::TimestampMicrosecond(Some(time), _), _), Expr::Column(column)) if is_time(&column.name) => {
-                    bounds.narrow(op.swap().unwrap_or(*op), *time);
+                    narrow(&mut bounds, op.swap().unwrap_or(*op), *time);
                 }
                 _ => {}
             }
@@ -92,26 +90,12 @@ impl EventsTable {
     }
 }
 
-/// Event times from `least` to `greatest`, both included.
-#[derive(Default)]
-struct Bounds {
-    least: Option<Micros>,
-    greatest: Option<Micros>,
-}
-
-impl Bounds {
-    fn narrow(&mut self, op: Operator, time: Micros) {
-        if matches!(op, Operator::Gt | Operator::GtEq | Operator::Eq) {
-            self.least = Some(self.least.map_or(time, |least| least.max(time)));
-        }
-        if matches!(op, Operator::Lt | Operator::LtEq | Operator::Eq) {
-            self.greatest = Some(self.greatest.map_or(time, |greatest| greatest.min(time)));
-        }
+/// Narrows the times to those that compare with `time` as the operator says.
+fn narrow(bounds: &mut ArchiveBounds<'_>, op: Operator, time: Micros) {
+    if matches!(op, Operator::Gt | Operator::GtEq | Operator::Eq) {
+        bounds.oldest = Some(bounds.oldest.map_or(time, |oldest| oldest.max(time)));
     }
-
-    fn may_hold(&self, file: &FileRecord) -> bool {
-        let after = self.least.zip(file.max_event_time).is_none_or(|(least, newest)| newest >= least);
-        let before = self.greatest.zip(file.min_event_time).is_none_or(|(greatest, oldest)| oldest <= greatest);
-        after && before
+    if matches!(op, Operator::Lt | Operator::LtEq | Operator::Eq) {
+        bounds.newest = Some(bounds.newest.map_or(time, |newest| newest.min(time)));
     }
 }

@@ -17,6 +17,11 @@ pub(super) fn view_of_table<'a>(registry: &'a Registry, table: &str) -> Option<&
     registry.served(table).or_else(of_states)
 }
 
+/// The names that a table's view can have.
+pub(super) fn possible_views(table: &str) -> impl Iterator<Item = String> {
+    ["", BATCH, SPEED, EDGES].into_iter().filter_map(|end| table.strip_suffix(end).map(str::to_owned))
+}
+
 pub(super) fn batch_name(view: &str) -> String {
     format!("{view}{BATCH}")
 }

@@ -1,14 +1,19 @@
 //! What a query's text may be: any number of `SET as_of = '..'`, then one query.
 
+use datafusion::common::TableReference;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use definitions::depth::check_depth;
 use engine::events::parse_timestamp;
 use types::tiles::Micros;
 use types::{Error, Result};
+
+use super::names::{DEFAULT_SCHEMA, possible_views};
+use crate::follower::WantedViews;
 
 /// A query and the time it names.
 pub(super) struct Asked {
@@ -32,6 +37,19 @@ pub(super) fn read(sql: &str) -> Result<Asked> {
     match query {
         Some(statement) => Ok(Asked { as_of, statement }),
         None => Err(Error::input("no query: expected a SELECT")),
+    }
+}
+
+/// The views that a query reads: all for one that reads a system table, which describes them.
+pub fn views_read(sql: &str) -> WantedViews {
+    let tables = read(sql).and_then(|asked| Ok(resolve_table_references(&asked.statement, true)?.0));
+    let is_public = |table: &TableReference| table.schema().is_none_or(|schema| schema == DEFAULT_SCHEMA);
+    match tables {
+        Ok(tables) if tables.iter().all(is_public) => {
+            WantedViews::Named(tables.iter().flat_map(|table| possible_views(table.table())).collect())
+        }
+        // A text that is no query is refused when it is asked.
+        _ => WantedViews::All,
     }
 }
 
@@ -85,4 +103,24 @@ fn checked(statement: Statement) -> Result<Statement> {
     Err(Error::input(format!(
         "{found} is not supported here: expected SELECT or EXPLAIN (events go in through the log, definitions through apply)"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_reads_the_views_of_its_tables() {
+        let text = "SET as_of = '2026-01-01T00:00:00Z'; \
+            WITH c AS (SELECT * FROM a__batch) SELECT * FROM c JOIN \"B\" USING (k) WHERE k IN (SELECT k FROM d)";
+        let names = ["a", "a__batch", "B", "d"].map(str::to_owned);
+        assert_eq!(views_read(text), WantedViews::Named(names.into()));
+    }
+
+    #[test]
+    fn a_query_of_system_tables_reads_all_views() {
+        for text in ["SELECT * FROM system.views", "SELECT * FROM information_schema.tables", "SELEC"] {
+            assert_eq!(views_read(text), WantedViews::All, "{text}");
+        }
+    }
 }

@@ -139,12 +139,14 @@ impl Provider {
     fn known_views(&self) -> Vec<KnownView<'_>> {
         let read_view = &self.context.read_view;
         let known = read_view.loaded.registry.views.iter().map(|live| {
-            let loaded = read_view.loaded.views.get(&(live.name.clone(), live.version));
+            let version = (live.name.clone(), live.version);
+            let loaded = read_view.loaded.views.get(&version);
             let copy = loaded.and_then(|loaded| loaded.snapshot.as_ref());
             let is_served = read_view.loaded.registry.served(&live.name).is_some_and(|served| served.version == live.version);
             KnownView {
                 live,
                 served: is_served && loaded.is_some(),
+                refused: read_view.loaded.failed.get(&version).map(ToString::to_string),
                 snapshot: copy.map(|copy| &copy.manifest),
                 buckets: copy.map(|copy| copy.local()),
                 speed_rows: loaded.map(|loaded| {
@@ -197,13 +199,9 @@ fn runs(state: &CatalogState) -> Result<RecordBatch> {
 }
 
 fn checkpoints(state: &CatalogState) -> Result<RecordBatch> {
-    let mut files: BTreeMap<uuid::Uuid, (i64, i64)> = BTreeMap::new();
-    for (checkpoint, file) in state.files.iter().filter_map(|file| file.checkpoint.zip(Some(file))) {
-        let (count, bytes) = files.entry(checkpoint).or_default();
-        (*count, *bytes) = (*count + 1, *bytes + file.bytes);
-    }
-    let of = |checkpoint: &CheckpointRecord| files.get(&checkpoint.id).copied().unwrap_or_default();
-    let rows = &state.checkpoints;
+    let rows: Vec<&CheckpointRecord> = state.checkpoints.iter().collect();
+    let rows = &rows;
+    let files = |checkpoint: &CheckpointRecord| state.files.of_checkpoint(checkpoint.id);
     Columns::default()
         .text("id", rows, |checkpoint| Some(checkpoint.id))
         .text("worker", rows, |checkpoint| Some(&checkpoint.worker))
@@ -211,8 +209,8 @@ fn checkpoints(state: &CatalogState) -> Result<RecordBatch> {
         .integer("revision", rows, |checkpoint| Some(checkpoint.revision))
         .integer("partitions", rows, |checkpoint| Some(checkpoint.ranges.len() as i64))
         .integer("archived", rows, |checkpoint| Some(checkpoint.ranges.iter().map(|range| range.archived).sum()))
-        .integer("files", rows, |checkpoint| Some(of(checkpoint).0))
-        .integer("bytes", rows, |checkpoint| Some(of(checkpoint).1))
+        .integer("files", rows, |checkpoint| Some(files(checkpoint).count() as i64))
+        .integer("bytes", rows, |checkpoint| Some(files(checkpoint).map(|file| file.bytes).sum()))
         .batch()
 }
 
@@ -245,6 +243,8 @@ fn partitions(rows: &[Place]) -> Result<RecordBatch> {
 struct KnownView<'a> {
     live: &'a LiveView,
     served: bool,
+    /// Why it cannot be queried.
+    refused: Option<String>,
     snapshot: Option<&'a storage::Manifest>,
     /// How many of how many files of the snapshot are copied.
     buckets: Option<(usize, usize)>,
@@ -267,6 +267,7 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
         .integer("version", rows, |view| Some(view.live.version.into()))
         .text("status", rows, |view| Some(lower(&view.live.status)))
         .truth("served", rows, |view| Some(view.served))
+        .text("refused", rows, |view| view.refused.as_ref())
         .text("windows", rows, |view| Some(view.live.definition.windows.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(", ")))
         .text("cut", rows, KnownView::cut)
         .time("snapshot_at", rows, |view| view.snapshot.map(|snapshot| snapshot.made_at))

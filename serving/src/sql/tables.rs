@@ -9,6 +9,7 @@ use datafusion::common::TableReference;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use engine::plan::{Answering, UuidColumns};
 use event_log::Log;
 use types::{Error, Result};
 
@@ -22,14 +23,23 @@ use crate::sql::states::{Layer, StatesTable};
 use crate::sql::system::SystemTable;
 use crate::sql::view::ViewTable;
 
-/// The views whose answers are among a query's tables, each once. An error names the tables there are when it names
-/// another, and says why where the view of one cannot be served now.
-pub(super) fn views_named(read_view: &ReadView, session: &SessionState, statement: &Statement) -> Result<Vec<Arc<str>>> {
+/// The tables of a query that decide what it stands on.
+#[derive(Debug, Default)]
+pub(super) struct NamedTables {
+    /// The views whose answers are asked, each once.
+    pub(super) views: Vec<Arc<str>>,
+    /// Whether the events of a stream are asked: they are those of the archive.
+    pub(super) has_streams: bool,
+}
+
+/// Finds the tables that a query names. An error names the tables there are when it names another, and says why where the
+/// view of one cannot be served now.
+pub(super) fn tables_named(read_view: &ReadView, session: &SessionState, statement: &Statement) -> Result<NamedTables> {
     let registry = &read_view.loaded.registry;
-    let mut views: Vec<Arc<str>> = Vec::new();
+    let mut named = NamedTables::default();
     for reference in session.resolve_table_references(statement)? {
         let name = reference.table();
-        // `FROM range(1, 10)`: functions stand among the tables.
+        // `FROM range(1, 10)`: functions are among the tables.
         if reference.schema().is_none() && session.table_functions().contains_key(name) {
             continue;
         }
@@ -45,13 +55,19 @@ pub(super) fn views_named(read_view: &ReadView, session: &SessionState, statemen
         if !known {
             return Err(Error::input(format!("there is no table \"{reference}\": expected one of {}", all_names(read_view).join(", "))));
         }
-        let Some(view) = view_of_table(registry, name).filter(|_| schema == DEFAULT_SCHEMA) else { continue };
+        if schema != DEFAULT_SCHEMA {
+            continue;
+        }
+        let Some(view) = view_of_table(registry, name) else {
+            named.has_streams |= registry.streams.contains_key(name);
+            continue;
+        };
         read_view.view(&view.name)?;
-        if *view.name == *name && !views.contains(&view.name) {
-            views.push(view.name.clone());
+        if *view.name == *name && !named.views.contains(&view.name) {
+            named.views.push(view.name.clone());
         }
     }
-    Ok(views)
+    Ok(named)
 }
 
 /// What a view shows of what is kept for it, beside its answer.
@@ -63,9 +79,9 @@ enum KeptTable {
 
 impl KeptTable {
     fn of_view(view: &LiveView) -> &'static [KeptTable] {
-        match &view.plan.links {
-            None => &[KeptTable::States(Layer::Batch), KeptTable::States(Layer::Speed)],
-            Some(_) => &[KeptTable::Joined, KeptTable::States(Layer::All), KeptTable::States(Layer::Speed)],
+        match &view.plan.answering {
+            Answering::Grouped(_) => &[KeptTable::States(Layer::Batch), KeptTable::States(Layer::Speed)],
+            Answering::Linked(_) => &[KeptTable::Joined, KeptTable::States(Layer::All), KeptTable::States(Layer::Speed)],
         }
     }
 
@@ -79,6 +95,7 @@ impl KeptTable {
 
 pub(super) fn register(session: &SessionContext, runtime: &QueryRuntime, context: &QueryContext, log: Option<&Arc<dyn Log>>) -> Result<()> {
     let registry = &context.read_view.loaded.registry;
+    let mut uuids = UuidColumns::default();
     for name in registry.views.iter().map(|view| &view.name).collect::<BTreeSet<_>>() {
         // A version that could not be loaded has no table; the others do.
         let Ok(loaded) = context.read_view.view(name) else { continue };
@@ -89,14 +106,18 @@ pub(super) fn register(session: &SessionContext, runtime: &QueryRuntime, context
                 KeptTable::States(layer) => Arc::new(StatesTable::new(context.clone(), &live.plan, *layer)),
             };
             session.register_table(public(&kept.name(name)), table)?;
+            uuids.add_view(&kept.name(name), &live.plan);
         }
+        uuids.add_view(name, &live.plan);
         let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live };
         session.register_table(public(name), Arc::new(table))?;
     }
     for (name, stream) in &registry.streams {
         let table = EventsTable { runtime: runtime.clone(), context: context.clone(), definition: stream.definition.clone() };
         session.register_table(public(name), Arc::new(table))?;
+        uuids.add_stream(&stream.definition);
     }
+    uuids.register(session);
     let system = MemorySchemaProvider::new();
     for table in SystemTable::ALL {
         let provider: Arc<dyn TableProvider> = table.provider(log.cloned(), context.clone())?;

@@ -7,6 +7,7 @@ use types::{ErrorKind, Result};
 
 use crate::harness::{Harness, event};
 use crate::json::rows;
+use crate::{Node, views_read};
 
 async fn ask(harness: &Harness, sql: &str) -> Result<Vec<RecordBatch>> {
     harness.node.query(sql, Vec::new()).await?.collect().await
@@ -95,6 +96,35 @@ async fn a_query_over_two_views_has_one_position() {
     let meta = harness.node.query(both, Vec::new()).await.unwrap().meta;
     assert_eq!(meta.cut, "payments/0:6,payments/1:1".parse().unwrap());
     assert_eq!(meta.versions.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_beside_a_stream_counts_the_events_that_the_stream_has() {
+    let harness = Harness::filled().await;
+    harness.fresh(0, &[event("9", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    let cut = async |sql: &str| harness.node.query(sql, Vec::new()).await.unwrap().meta.cut.to_string();
+    assert_eq!(lines(&harness, "SELECT n FROM totals").await, [r#"{"n":7}"#]);
+    assert_eq!(cut("SELECT n FROM totals").await, "payments/0:6,payments/1:1");
+
+    let events = "SELECT count(*) AS n, max(__offset) + 1 AS next FROM payments WHERE __partition = 0";
+    assert_eq!(lines(&harness, events).await, [r#"{"n":5,"next":5}"#]);
+    assert_eq!(cut(events).await, "payments/0:5,payments/1:1", "the cut is where the rows end");
+    let both = "WITH raw AS (SELECT count(*) AS n FROM payments) SELECT t.n AS counted, raw.n AS n FROM totals t CROSS JOIN raw";
+    assert_eq!(lines(&harness, both).await, [r#"{"counted":6,"n":6}"#]);
+    assert_eq!(cut(both).await, "payments/0:5,payments/1:1");
+    assert_eq!(cut("SELECT count(*) FROM system.views").await, "payments/0:6,payments/1:1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_which_nothing_was_read_is_named() {
+    let harness = Harness::new().await;
+    let unread = async |sql: &str| harness.node.query(sql, Vec::new()).await.unwrap().meta.unread.join(",");
+    assert_eq!(unread("SELECT * FROM totals").await, "payments");
+    assert_eq!(unread("SELECT * FROM payments").await, "payments");
+    assert_eq!(unread("SELECT * FROM system.views").await, "");
+    harness.fresh(0, &[event("1", "2026-03-02T11:59:00Z", "z", "1.00", "ok")]).await;
+    assert_eq!(unread("SELECT * FROM totals").await, "");
+    assert_eq!(unread("SELECT * FROM payments").await, "payments", "nothing of it is in the archive yet");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -393,4 +423,15 @@ async fn a_query_without_end_is_refused_and_one_at_the_limit_is_answered() {
             assert!(refusal.contains("found more than"), "{head}{link}: {refusal}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_loads_the_views_of_its_question_alone() {
+    let harness = Harness::filled().await;
+    let sql = "SELECT device, n_7d FROM velocity WHERE device = 'b'";
+    let node = harness.node_of(views_read(sql)).await;
+    let loaded: Vec<String> = node.loaded().unwrap().views.keys().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(loaded, ["velocity"]);
+    let rows = async |node: &Node| node.query(sql, Vec::new()).await.unwrap().collect().await.unwrap();
+    assert_eq!(rows(&node).await, rows(&harness.node).await);
 }

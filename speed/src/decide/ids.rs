@@ -45,7 +45,7 @@ struct Id {
 }
 
 impl Id {
-    fn of(text: &str) -> Self {
+    fn hash(text: &str) -> Self {
         let hash = xxhash_rust::xxh3::xxh3_128(text.as_bytes());
         Self { high: (hash >> 64) as u64, low: hash as u64 }
     }
@@ -98,7 +98,7 @@ impl RecentIds {
     /// Returns true for a fresh id and remembers it; false for a duplicate. After an error nothing has changed.
     pub(super) fn admit(&mut self, id: &str, timestamp: Micros, clock: Micros) -> Result<bool> {
         let Some(ids) = &mut self.0 else { return Ok(true) };
-        let id = Id::of(id);
+        let id = Id::hash(id);
         if ids.hold(id, clock)? {
             return Ok(false);
         }
@@ -109,7 +109,7 @@ impl RecentIds {
     /// Remembers an id that was accepted earlier.
     pub(super) fn remember(&mut self, id: &str, timestamp: Micros, clock: Micros) -> Result<()> {
         match &mut self.0 {
-            Some(ids) => ids.insert(Id::of(id), timestamp, clock),
+            Some(ids) => ids.insert(Id::hash(id), timestamp, clock),
             None => Ok(()),
         }
     }

@@ -39,7 +39,7 @@ impl Worker<'_> {
         self.finish_checkpoint().await?;
         let speed = self.speed;
         if let Some(sealed) = self.epoch.seal(Uuid::now_v7(), &speed.settings.worker, (speed.clock)())? {
-            self.under_way = Some(Checkpoint::begin(sealed, self.views.live(), speed.storage.clone(), speed.catalog.clone()));
+            self.under_way = Some(Checkpoint::begin(sealed, self.views.live(), speed, self.stop.clone()));
             self.views.try_again();
         }
         Ok(())
@@ -56,6 +56,7 @@ impl Worker<'_> {
 
     pub(super) fn on_committed(&mut self, outcome: Result<(CheckpointRecord, Duration)>) -> Result<()> {
         // After an error, the positions of its partitions are still known.
+        self.speed.note(&outcome);
         let (record, elapsed) = outcome?;
         self.under_way = None;
         observe(&record, elapsed);

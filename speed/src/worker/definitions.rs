@@ -48,7 +48,7 @@ impl Worker<'_> {
 }
 
 /// Returns the catalog's state, unless it is still the one of `revision`.
-async fn changed_since(catalog: &Catalog, revision: Revision) -> Result<Option<CatalogState>> {
+async fn changed_since(catalog: &Catalog, revision: Revision) -> Result<Option<Arc<CatalogState>>> {
     match catalog.revision().await? == revision {
         true => Ok(None),
         false => catalog.state().await.map(Some),

@@ -26,7 +26,7 @@ const MARKS_AT_ONCE: usize = 8;
 struct Facts(BTreeMap<Arc<str>, (String, Vec<PartitionBounds>)>);
 
 impl Facts {
-    fn of(&self, source: &TopicPartition) -> Option<(&str, &PartitionBounds)> {
+    fn find(&self, source: &TopicPartition) -> Option<(&str, &PartitionBounds)> {
         let (identity, bounds) = self.0.get(&source.topic)?;
         let bounds = bounds.iter().find(|bounds| bounds.partition == source.partition)?;
         Some((identity.as_str(), bounds))
@@ -70,7 +70,7 @@ impl Worker<'_> {
     async fn check_marks(&self, partitions: &[TopicPartition], state: &CatalogState, facts: &Facts) -> Result<()> {
         let marked = |source: &TopicPartition| {
             let (_, id) = self.stream_of(source)?;
-            let (identity, bounds) = facts.of(source)?;
+            let (identity, bounds) = facts.find(source)?;
             // A start that is refused by identity or bounds needs no check here.
             let start = start_of(state.partitions.get(&id), &id, identity, bounds, self.speed.settings.accept_gap);
             start.is_ok().then_some((source.clone(), state.marks.get(&id)?.clone(), bounds.clone()))
@@ -96,7 +96,7 @@ impl Worker<'_> {
             stream.ok_or_else(|| Error::internal("a partition that belongs to no stream was assigned").with("partition", source))?;
         let (definition, version) = (stream.definition.clone(), stream.version);
         let unknown = || Error::unavailable("the log does not know an assigned partition yet").with("partition", source);
-        let (identity, bounds) = facts.of(source).ok_or_else(unknown)?;
+        let (identity, bounds) = facts.find(source).ok_or_else(unknown)?;
         let known = state.partitions.get(&id);
         let start = match start_of(known, &id, identity, bounds, self.speed.settings.accept_gap)? {
             Start::At(offset) => offset,

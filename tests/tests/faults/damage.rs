@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -33,30 +34,30 @@ fn event(id: usize, k: &str) -> (Option<String>, String) {
 
 /// An installation with three checkpoints with duplicates and dead letters, the first two in a snapshot.
 async fn prepared() -> tempfile::TempDir {
-    let lab = Harness::new().await.unwrap();
-    lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
     for round in 0..3 {
         let mut events: Vec<_> = (round * 40..round * 40 + 40).map(|id| event(id, ["a", "b", "c"][id % 3])).collect();
         events.push(event(round, ["a", "b", "c"][round % 3]));
         events.push((Some("b".into()), "{broken".into()));
-        lab.append("s", 2, events).await.unwrap();
-        let worker = lab.worker("one", Duration::from_secs(3600), None);
-        settled(&lab, worker).await;
+        harness.append("s", 2, events).await.unwrap();
+        let worker = harness.worker("one", Duration::from_secs(3600), None);
+        settled(&harness, worker).await;
         if round == 1 {
-            lab.batch("counts", RunTime::EventClock).await.unwrap();
+            harness.batch("counts", RunTime::EventClock).await.unwrap();
         }
     }
-    let state = lab.catalog.state().await.unwrap();
+    let state = harness.catalog.state().await.unwrap();
     assert_eq!(state.checkpoints.len(), 3, "one checkpoint a round");
-    lab.catalog.close().await;
-    lab.folder
+    harness.catalog.close().await;
+    harness.folder
 }
 
 /// Makes the worker commit everything as one epoch when it is stopped.
-async fn settled(lab: &Harness, worker: basestream_tests::Worker) {
+async fn settled(harness: &Harness, worker: basestream_tests::Worker) {
     tokio::time::sleep(Duration::from_millis(400)).await;
     worker.finish().await.unwrap();
-    lab.committed("s", "s").await.unwrap();
+    harness.committed("s", "s").await.unwrap();
 }
 
 /// An installation in a copy of a folder.
@@ -66,7 +67,7 @@ struct Copy {
 }
 
 impl Copy {
-    async fn of(original: &Path) -> Copy {
+    async fn make(original: &Path) -> Copy {
         let folder = tempfile::tempdir().unwrap();
         for database in ["catalog.db", "log/log.db"] {
             copy_database(&original.join(database), &folder.path().join(database)).await;
@@ -84,7 +85,7 @@ impl Copy {
         Copy { folder, installation }
     }
 
-    async fn state(&self) -> CatalogState {
+    async fn state(&self) -> Arc<CatalogState> {
         self.installation.catalog.state().await.unwrap()
     }
 
@@ -260,14 +261,14 @@ fn victims(state: &CatalogState) -> Vec<FileRecord> {
 async fn every_file_damaged_in_every_way_is_named_or_rebuilt_by_every_reader_and_repaired() {
     crate::show_logs();
     let original = prepared().await;
-    let whole = Copy::of(original.path()).await;
+    let whole = Copy::make(original.path()).await;
     whole.assert_whole("before").await;
     let expected: BTreeMap<&str, Vec<String>> = whole.answers().await.rows.into_iter().map(|(name, rows)| (name, rows.unwrap())).collect();
     let (mut rebuilt, mut refused) = (0, 0);
-    for file in victims(&whole.state().await) {
+    for file in victims(&*whole.state().await) {
         for way in Way::all() {
             let about = format!("{way:?} of {}", file.path);
-            let copy = Copy::of(original.path()).await;
+            let copy = Copy::make(original.path()).await;
             copy.damage(&file, way).await;
 
             let answers = copy.answers().await;
@@ -354,7 +355,7 @@ async fn the_other_readers(copy: &Copy, file: &FileRecord, about: &str) {
 async fn rebuilt_states_are_read_in_the_damaged_ones_place() {
     crate::show_logs();
     let original = prepared().await;
-    let copy = Copy::of(original.path()).await;
+    let copy = Copy::make(original.path()).await;
     let state = copy.state().await;
     let newest = state.checkpoints.last().unwrap().id;
     let of = |kind: FileKind| state.files.iter().find(|file| file.kind == kind && file.checkpoint == Some(newest)).unwrap().clone();
@@ -379,7 +380,7 @@ async fn rebuilt_states_are_read_in_the_damaged_ones_place() {
 async fn a_node_goes_on_from_the_former_snapshot_when_the_new_one_is_damaged() {
     crate::show_logs();
     let original = prepared().await;
-    let copy = Copy::of(original.path()).await;
+    let copy = Copy::make(original.path()).await;
     let node = copy.installation.node(None).await.unwrap();
     let former = node.loaded().unwrap().views.values().next().unwrap().snapshot.as_ref().unwrap().manifest.run;
     let before = crate::table(&node, "counts");
@@ -413,9 +414,9 @@ async fn expire(copy: &Copy, partition: i32, begin: i64) {
 async fn what_the_log_no_longer_has_is_lost_only_when_a_person_accepts_it_and_then_said_by_all() {
     crate::show_logs();
     let original = prepared().await;
-    let copy = Copy::of(original.path()).await;
+    let copy = Copy::make(original.path()).await;
     let state = copy.state().await;
-    let second = &state.checkpoints[1];
+    let second = &state.checkpoints.iter().nth(1).unwrap();
     let range = second.ranges[0].clone();
     expire(&copy, range.partition.partition, range.start.0 + 1).await;
     for file in state.files.iter().filter(|file| file.checkpoint == Some(second.id) && file.kind != FileKind::States) {
@@ -431,7 +432,7 @@ async fn what_the_log_no_longer_has_is_lost_only_when_a_person_accepts_it_and_th
 
     let accepted = copy.repair(true).await;
     assert!(accepted.is_whole(), "{accepted:?}");
-    let gaps = copy.state().await.gaps;
+    let gaps = copy.state().await.gaps.clone();
     assert!(gaps.iter().any(|gap| gap.partition == range.partition && gap.start == range.start && gap.end == range.end), "{gaps:?}");
     copy.schedule().await;
     copy.assert_whole("after a gap").await;

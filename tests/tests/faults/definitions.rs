@@ -25,19 +25,19 @@ fn event(k: &str, x: i64, more: &str) -> (Option<String>, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
     crate::show_logs();
-    let lab = Harness::new().await.unwrap();
+    let harness = Harness::new().await.unwrap();
     let shares = "CREATE VIEW shares AS SELECT k, sum(10 / x) AS share FROM s GROUP BY k";
-    lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS), (View, "shares", shares)]).await.unwrap();
+    harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS), (View, "shares", shares)]).await.unwrap();
     let fresh = Fresh::default();
-    let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
-    let worker = lab.worker("one", Duration::from_millis(50), Some(fresh));
-    lab.append("s", 2, vec![event("a", 5, "")]).await.unwrap();
-    lab.committed("s", "s").await.unwrap();
+    let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+    let worker = harness.worker("one", Duration::from_millis(50), Some(fresh));
+    harness.append("s", 2, vec![event("a", 5, "")]).await.unwrap();
+    harness.committed("s", "s").await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "shares"), ["a 2"]);
 
-    lab.append("s", 2, vec![event("a", 0, ""), event("b", 1, "")]).await.unwrap();
-    lab.committed("s", "s").await.unwrap();
+    harness.append("s", 2, vec![event("a", 0, ""), event("b", 1, "")]).await.unwrap();
+    harness.committed("s", "s").await.unwrap();
     assert!(!worker.task.is_finished(), "the speed layer goes on");
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "counts"), ["a 2", "b 1"]);
@@ -46,28 +46,28 @@ async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
         ErrorKind::Unavailable,
         "no answer, rather than a wrong one"
     );
-    assert!(lab.batch("shares", RunTime::EventClock).await.is_err());
-    lab.batch("counts", RunTime::EventClock).await.unwrap();
+    assert!(harness.batch("shares", RunTime::EventClock).await.is_err());
+    harness.batch("counts", RunTime::EventClock).await.unwrap();
     worker.finish().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_and_its_views_change_while_events_come_in() {
     crate::show_logs();
-    let lab = Harness::new().await.unwrap();
-    lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
     let fresh = Fresh::default();
-    let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
-    let worker = lab.worker("one", Duration::from_millis(80), Some(fresh));
+    let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+    let worker = harness.worker("one", Duration::from_millis(80), Some(fresh));
     let mut sent = 0;
     for round in 0..60 {
-        lab.append("s", 2, (0..5).map(|i| event(["a", "b"][i % 2], 1, r#","c":"red""#)).collect()).await.unwrap();
+        harness.append("s", 2, (0..5).map(|i| event(["a", "b"][i % 2], 1, r#","c":"red""#)).collect()).await.unwrap();
         sent += 5;
         if round == 15 {
             let wider = STREAM.replace("x BIGINT", "x BIGINT, c TEXT");
             let colours = "CREATE VIEW colours AS SELECT c, count(*) AS n FROM s GROUP BY c";
             let streams = [record(Stream, "s", 1, STREAM, Retired), record(Stream, "s", 2, &wider, Active)];
-            put(&lab, streams.into_iter().chain([record(View, "colours", 1, colours, Active)]).collect()).await;
+            put(&harness, streams.into_iter().chain([record(View, "colours", 1, colours, Active)]).collect()).await;
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
         if round % 7 == 0 {
@@ -76,37 +76,37 @@ async fn a_stream_and_its_views_change_while_events_come_in() {
                 |name: &str| table(&node, name).iter().map(|line| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap()).sum::<i64>();
             let read_view = node.read_view().unwrap();
             if read_view.loaded.registry.served("colours").is_some() && read_view.view("colours").is_ok() {
-                assert!((total("counts") - total("colours")).abs() <= 10, "both views stand on about the same events");
+                assert!((total("counts") - total("colours")).abs() <= 10, "both views count about the same events");
             }
         }
     }
     assert!(!worker.task.is_finished(), "the speed layer goes on");
-    lab.committed("s", "s").await.unwrap();
+    harness.committed("s", "s").await.unwrap();
     worker.finish().await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "counts"), [format!("a {}", sent / 5 * 3), format!("b {}", sent / 5 * 2)]);
     let colours = table(&node, "colours");
     assert!(colours.len() == 2 && colours[0].starts_with("NULL ") && colours[1].starts_with("red "), "{colours:?}");
     let before = table(&node, "colours");
-    lab.batch("colours", RunTime::EventClock).await.unwrap();
+    harness.batch("colours", RunTime::EventClock).await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "colours"), before, "the batch layer reads the older files as the speed layer did");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_dropped_while_it_is_built_stays_dropped() {
-    let lab = Harness::new().await.unwrap();
-    lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
     let second = COUNTS.replace("count(*)", "sum(x)");
-    put(&lab, vec![record(View, "counts", 2, &second, Building)]).await;
-    lab.append("s", 1, vec![event("a", 3, "")]).await.unwrap();
-    let worker = lab.worker("one", Duration::from_millis(20), None);
-    lab.committed("s", "s").await.unwrap();
+    put(&harness, vec![record(View, "counts", 2, &second, Building)]).await;
+    harness.append("s", 1, vec![event("a", 3, "")]).await.unwrap();
+    let worker = harness.worker("one", Duration::from_millis(20), None);
+    harness.committed("s", "s").await.unwrap();
     worker.finish().await.unwrap();
     let batch = Batch {
-        catalog: lab.catalog.clone(),
-        storage: lab.storage.clone(),
-        functions: lab.functions.clone(),
+        catalog: harness.catalog.clone(),
+        storage: harness.storage.clone(),
+        functions: harness.functions.clone(),
         settings: BatchSettings {
             memory_limit_bytes: 64 << 20,
             threads: 2,
@@ -114,12 +114,12 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
             lease: Duration::from_secs(30),
             events_per_bucket: batch::EVENTS_PER_BUCKET,
         },
-        worker: "lab".into(),
+        worker: "harness".into(),
     };
     let request =
         RunRequest { view: "counts".into(), version: Some(2), requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
     // A run reads the time last before it publishes.
-    let (catalog, dropped) = (lab.catalog.clone(), record(View, "counts", 2, &second, Retired));
+    let (catalog, dropped) = (harness.catalog.clone(), record(View, "counts", 2, &second, Retired));
     let clock = move || {
         let drop_it = async {
             if catalog.state().await.unwrap().runs.iter().any(|run| run.status == RunStatus::Running) {
@@ -132,7 +132,7 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
     };
     let error = batch.run(request, Arc::new(clock), &|_| {}).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    let state = lab.catalog.state().await.unwrap();
+    let state = harness.catalog.state().await.unwrap();
     let status = |version| state.definitions.iter().find(|d| d.kind == DefinitionKind::View && d.version == version).unwrap().status;
     assert_eq!((status(1), status(2)), (Active, Retired));
     assert!(state.snapshots.is_empty() && state.runs.iter().all(|run| run.status == RunStatus::Failed));

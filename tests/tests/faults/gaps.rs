@@ -20,19 +20,19 @@ fn events(k: &str, count: usize) -> Vec<(Option<String>, String)> {
 }
 
 /// An installation with one partition and ten committed events.
-async fn lab() -> Harness {
+async fn harness() -> Harness {
     crate::show_logs();
-    let lab = Harness::new().await.unwrap();
-    lab.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
-    lab.append("s", 1, events("a", 10)).await.unwrap();
-    read(&lab, false).await.unwrap();
-    assert_eq!(committed(&lab).await, 10);
-    lab
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
+    harness.append("s", 1, events("a", 10)).await.unwrap();
+    read(&harness, false).await.unwrap();
+    assert_eq!(committed(&harness).await, 10);
+    harness
 }
 
 /// A worker takes the partition over, reads what is there, and is stopped.
-async fn read(lab: &Harness, accept_gap: bool) -> Result<()> {
-    let mut speed = lab.speed("one", Duration::from_millis(30), None);
+async fn read(harness: &Harness, accept_gap: bool) -> Result<()> {
+    let mut speed = harness.speed("one", Duration::from_millis(30), None);
     speed.settings.accept_gap = accept_gap;
     let stop = CancellationToken::new();
     let token = stop.clone();
@@ -47,12 +47,12 @@ async fn read(lab: &Harness, accept_gap: bool) -> Result<()> {
     task.await.unwrap()
 }
 
-async fn committed(lab: &Harness) -> i64 {
-    lab.catalog.state().await.unwrap().vector().get(&PartitionId::new("s", 0)).0
+async fn committed(harness: &Harness) -> i64 {
+    harness.catalog.state().await.unwrap().vector().get(&PartitionId::new("s", 0)).0
 }
 
-async fn in_log(lab: &Harness, sql: &'static str) {
-    let pool = SqlitePool::connect(&format!("sqlite://{}", lab.path().join("log/log.db").display())).await.unwrap();
+async fn in_log(harness: &Harness, sql: &'static str) {
+    let pool = SqlitePool::connect(&format!("sqlite://{}", harness.path().join("log/log.db").display())).await.unwrap();
     sqlx::raw_sql(sql).execute(&pool).await.unwrap();
     pool.close().await;
 }
@@ -66,50 +66,53 @@ fn names(error: &Error, parts: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_expired_past_the_committed_offset_is_gone_on_with_when_the_gap_is_accepted() {
-    let lab = lab().await;
-    lab.append("s", 1, events("b", 6)).await.unwrap();
-    in_log(&lab, "UPDATE topic_partition SET begin_offset = 14").await;
-    names(&read(&lab, false).await.unwrap_err(), &["14..16", "offsets 10..14 of s/0 as lost", "--accept-gap"]);
-    assert!(lab.catalog.state().await.unwrap().gaps.is_empty());
+    let harness = harness().await;
+    harness.append("s", 1, events("b", 6)).await.unwrap();
+    in_log(&harness, "UPDATE topic_partition SET begin_offset = 14").await;
+    names(&read(&harness, false).await.unwrap_err(), &["14..16", "offsets 10..14 of s/0 as lost", "--accept-gap"]);
+    assert!(harness.catalog.state().await.unwrap().gaps.is_empty());
 
-    read(&lab, true).await.unwrap();
-    let state = lab.catalog.state().await.unwrap();
-    assert_eq!(committed(&lab).await, 16);
+    read(&harness, true).await.unwrap();
+    let state = harness.catalog.state().await.unwrap();
+    assert_eq!(committed(&harness).await, 16);
     assert_eq!((state.gaps.len(), state.gaps[0].start, state.gaps[0].end), (1, Offset(10), Offset(14)));
-    let node = lab.node(ServingClock::Event, None).await.unwrap();
+    let node = harness.node(ServingClock::Event, None).await.unwrap();
     assert_eq!(table(&node, "counts"), ["a 10", "b 2"]);
-    for line in jobs::ledger::partitions(&lab.storage, &state, &Default::default()).await.unwrap() {
+    for line in jobs::ledger::partitions(&harness.storage, &state, &Default::default()).await.unwrap() {
         assert_eq!(line.mismatch, None, "{line:?}");
     }
     // The gap is accepted once: the next worker needs no option.
-    read(&lab, false).await.unwrap();
+    read(&harness, false).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_made_anew_is_refused_whatever_is_accepted() {
-    let lab = lab().await;
-    in_log(&lab, "DELETE FROM batch; UPDATE topic SET identity = 'another'; UPDATE topic_partition SET begin_offset = 0, end_offset = 0")
-        .await;
-    lab.append("s", 1, events("b", 30)).await.unwrap();
+    let harness = harness().await;
+    in_log(
+        &harness,
+        "DELETE FROM batch; UPDATE topic SET identity = 'another'; UPDATE topic_partition SET begin_offset = 0, end_offset = 0",
+    )
+    .await;
+    harness.append("s", 1, events("b", 30)).await.unwrap();
     for accept_gap in [false, true] {
-        names(&read(&lab, accept_gap).await.unwrap_err(), &["recreated", "0..30", "new name"]);
+        names(&read(&harness, accept_gap).await.unwrap_err(), &["recreated", "0..30", "new name"]);
     }
-    assert_eq!(committed(&lab).await, 10);
+    assert_eq!(committed(&harness).await, 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shortened_topic_is_refused_also_when_it_grew_past_the_committed_offset_again() {
-    let lab = lab().await;
-    in_log(&lab, "DELETE FROM batch; UPDATE topic_partition SET end_offset = 0").await;
-    lab.append("s", 1, events("b", 4)).await.unwrap();
+    let harness = harness().await;
+    in_log(&harness, "DELETE FROM batch; UPDATE topic_partition SET end_offset = 0").await;
+    harness.append("s", 1, events("b", 4)).await.unwrap();
     for accept_gap in [false, true] {
-        names(&read(&lab, accept_gap).await.unwrap_err(), &["shorter", "0..4", "new name"]);
+        names(&read(&harness, accept_gap).await.unwrap_err(), &["shorter", "0..4", "new name"]);
     }
-    lab.append("s", 1, events("b", 30)).await.unwrap();
+    harness.append("s", 1, events("b", 30)).await.unwrap();
     for accept_gap in [false, true] {
-        names(&read(&lab, accept_gap).await.unwrap_err(), &["not the one that was committed", "offset: 9", "new name"]);
+        names(&read(&harness, accept_gap).await.unwrap_err(), &["not the one that was committed", "offset: 9", "new name"]);
     }
-    assert_eq!(committed(&lab).await, 10);
-    let node = lab.node(ServingClock::Event, None).await.unwrap();
+    assert_eq!(committed(&harness).await, 10);
+    let node = harness.node(ServingClock::Event, None).await.unwrap();
     assert_eq!(table(&node, "counts"), ["a 10"]);
 }

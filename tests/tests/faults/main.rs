@@ -5,10 +5,12 @@
 mod damage;
 mod definitions;
 mod documented;
+mod full_disk;
 mod gaps;
 mod heap;
 mod memory;
 mod random;
+mod small_disk;
 mod supernode;
 
 use basestream_tests::Harness;
@@ -26,9 +28,9 @@ fn record(kind: DefinitionKind, name: &str, version: u32, sql: &str, status: Def
     DefinitionRecord { kind, name: name.into(), version, sql: sql.into(), status, created_at: basestream_tests::now() }
 }
 
-async fn put(lab: &Harness, records: Vec<DefinitionRecord>) {
+async fn put(harness: &Harness, records: Vec<DefinitionRecord>) {
     let commit = Commit { id: Uuid::now_v7(), add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() };
-    lab.catalog.commit(commit).await.unwrap();
+    harness.catalog.commit(commit).await.unwrap();
 }
 
 /// All rows of a view as sorted lines of text.

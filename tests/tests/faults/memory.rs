@@ -25,7 +25,7 @@ const VIEW: &str = "CREATE VIEW v WITH (windows = '10s, 30d') AS SELECT k, count
 const BASE: i64 = 1_772_366_400_000_000;
 
 /// Adds events directly to the archive: a checkpoint of `rows` events, a fifth of them with the same key.
-async fn archived(lab: &Harness, checkpoint: i64, rows: i64) {
+async fn archived(harness: &Harness, checkpoint: i64, rows: i64) {
     let definition = parse_stream(STREAM).unwrap();
     let all = || (0..rows).map(|i| i + checkpoint * rows);
     let mixed = |i: i64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) as u64 >> 20) as i64;
@@ -45,7 +45,7 @@ async fn archived(lab: &Harness, checkpoint: i64, rows: i64) {
     ];
     let batch = RecordBatch::try_new(event_schema(&definition), columns).unwrap();
     let id = Uuid::now_v7();
-    let file = write_archive(&lab.storage, &"s".into(), id, 1, vec![batch]).await.unwrap();
+    let file = write_archive(&harness.storage, &"s".into(), id, 1, vec![batch]).await.unwrap();
     let range = CheckpointRange {
         partition: PartitionId::new("s", 0),
         start: Offset(checkpoint * rows),
@@ -58,15 +58,15 @@ async fn archived(lab: &Harness, checkpoint: i64, rows: i64) {
         max_event_time: Some(BASE),
         complete_to: None,
     };
-    let record = CheckpointRecord { id, worker: "lab".into(), committed_at: now(), revision: 0, ranges: vec![range] };
-    lab.catalog.commit(checkpoint_commit(record, vec![file], &BTreeMap::new())).await.unwrap();
+    let record = CheckpointRecord { id, worker: "harness".into(), committed_at: now(), revision: 0, ranges: vec![range] };
+    harness.catalog.commit(checkpoint_commit(record, vec![file], &BTreeMap::new())).await.unwrap();
 }
 
-async fn run(lab: &Harness, memory_limit_bytes: usize) -> RunRecord {
+async fn run(harness: &Harness, memory_limit_bytes: usize) -> RunRecord {
     let batch = Batch {
-        catalog: lab.catalog.clone(),
-        storage: lab.storage.clone(),
-        functions: lab.functions.clone(),
+        catalog: harness.catalog.clone(),
+        storage: harness.storage.clone(),
+        functions: harness.functions.clone(),
         settings: BatchSettings {
             memory_limit_bytes,
             threads: 2,
@@ -74,7 +74,7 @@ async fn run(lab: &Harness, memory_limit_bytes: usize) -> RunRecord {
             lease: Duration::from_secs(30),
             events_per_bucket: batch::EVENTS_PER_BUCKET,
         },
-        worker: "lab".into(),
+        worker: "harness".into(),
     };
     let request = RunRequest { view: "v".into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
     batch.run(request, Arc::new(now), &|_| {}).await.unwrap()
@@ -85,15 +85,15 @@ async fn a_run_that_spills_publishes_what_one_with_room_does() {
     crate::show_logs();
     let number = |name: &str, otherwise: i64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise);
     let (events, limit_mib) = (number("BASESTREAM_SPILL_EVENTS", 24_000), number("BASESTREAM_SPILL_MIB", 8));
-    let lab = Harness::new().await.unwrap();
-    lab.define(&[(Stream, "s", STREAM), (View, "v", VIEW)]).await.unwrap();
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, "s", STREAM), (View, "v", VIEW)]).await.unwrap();
     for checkpoint in 0..3 {
-        archived(&lab, checkpoint, events / 3).await;
+        archived(&harness, checkpoint, events / 3).await;
     }
-    let with_room = run(&lab, 4 << 30).await;
-    let node = lab.node(ServingClock::Event, None).await.unwrap();
+    let with_room = run(&harness, 4 << 30).await;
+    let node = harness.node(ServingClock::Event, None).await.unwrap();
     let expected = table(&node, "v");
-    let spilled = run(&lab, (limit_mib as usize) << 20).await;
+    let spilled = run(&harness, (limit_mib as usize) << 20).await;
     println!("with room {} MiB, limited {} MiB", with_room.peak_memory_bytes >> 20, spilled.peak_memory_bytes >> 20);
     assert!(with_room.peak_memory_bytes > limit_mib << 20, "the limit is felt: {} bytes", with_room.peak_memory_bytes);
     assert!(spilled.peak_memory_bytes <= limit_mib << 20);

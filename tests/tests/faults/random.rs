@@ -69,13 +69,15 @@ struct Event {
 }
 
 struct Run {
-    lab: Harness,
+    harness: Harness,
     rng: StdRng,
     clock: ServingClock,
     model: Model,
     definitions: Definitions,
     fresh: Fresh,
     node: Option<Node>,
+    /// The newest vector that the node has answered from.
+    answered: Vector,
     workers: BTreeMap<&'static str, Worker>,
     next_version: u32,
     trace: Vec<String>,
@@ -83,7 +85,7 @@ struct Run {
 
 impl Run {
     async fn new(seed: u64) -> Run {
-        let lab = Harness::new().await.unwrap();
+        let harness = Harness::new().await.unwrap();
         let stream = |name: &str| {
             format!(
                 "CREATE STREAM {name} ({COLUMNS}) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'k')"
@@ -94,24 +96,25 @@ impl Run {
         let of = |kind: DefinitionKind, all: &[(&'static str, String)]| all.iter().map(|(n, s)| (kind, *n, s.clone())).collect::<Vec<_>>();
         let all: Vec<(DefinitionKind, &str, String)> = [of(Stream, &streams), of(View, &views)].concat();
         let borrowed: Vec<(DefinitionKind, &str, &str)> = all.iter().map(|(kind, name, sql)| (*kind, *name, sql.as_str())).collect();
-        lab.define(&borrowed).await.unwrap();
+        harness.define(&borrowed).await.unwrap();
         for (topic, partitions) in STREAMS {
-            lab.log.create_topic(topic, partitions).await.unwrap();
+            harness.log.create_topic(topic, partitions).await.unwrap();
         }
         let mut rng = StdRng::seed_from_u64(seed);
         let clock = if rng.random_bool(0.5) { ServingClock::Wall } else { ServingClock::Event };
         let fresh = Fresh::default();
-        let node = lab.node(clock, Some(fresh.clone())).await.unwrap();
+        let node = harness.node(clock, Some(fresh.clone())).await.unwrap();
         let definitions =
             Definitions { streams: streams.iter().map(|(_, sql)| parse::parse_stream(sql).unwrap()).collect(), views: Vec::new() };
         Run {
-            lab,
+            harness,
             rng,
             clock,
             model: Model::default(),
             definitions,
             fresh,
             node: Some(node),
+            answered: Vector::new(),
             workers: BTreeMap::new(),
             next_version: 2,
             trace: Vec::new(),
@@ -151,7 +154,7 @@ impl Run {
             records.push(NewRecord { key: key.map(Bytes::from), value: Some(Bytes::from(json)), headers: Vec::new(), partition_by: None });
             drafts.push(draft);
         }
-        let places = self.lab.log.append(topic, records).await.unwrap();
+        let places = self.harness.log.append(topic, records).await.unwrap();
         for ((partition, offset), draft) in places.into_iter().zip(drafts) {
             let id = PartitionId::new(topic, partition);
             self.model.ends.set(id.clone(), offset.next());
@@ -169,7 +172,7 @@ impl Run {
         }
         let interval = Duration::from_millis([10, 150, 3_600_000][self.rng.random_range(0..3)]);
         self.trace.push(format!("start worker {name} with {interval:?}"));
-        self.workers.insert(name, self.lab.worker(name, interval, Some(self.fresh.clone())));
+        self.workers.insert(name, self.harness.worker(name, interval, Some(self.fresh.clone())));
     }
 
     /// Ends the worker's task at some await, as a panic would: nothing is withdrawn, nothing is committed.
@@ -193,7 +196,7 @@ impl Run {
             ServingClock::Wall => RunTime::At(now()),
             ServingClock::Event => RunTime::EventClock,
         };
-        self.lab.batch(view, t).await.unwrap();
+        self.harness.batch(view, t).await.unwrap();
     }
 
     async fn refresh(&mut self) {
@@ -210,15 +213,16 @@ impl Run {
         let record =
             DefinitionRecord { kind: View, name: "velocity".into(), version, sql, status: DefinitionStatus::Building, created_at: now() };
         let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() };
-        self.lab.catalog.commit(commit).await.unwrap();
+        self.harness.catalog.commit(commit).await.unwrap();
     }
 
     /// Runs two collections, both after every grace period: the first marks, the second deletes.
     async fn collect(&mut self) {
         self.trace.push("collect".into());
         let clock: types::tiles::Clock = Arc::new(|| now() + 3_600_000_000);
+        let clock = (&clock, self.clock == ServingClock::Event);
         for _ in 0..2 {
-            if let Err(error) = jobs::collect::collect(&self.lab.catalog, &self.lab.storage, &self.lab.functions, &clock).await {
+            if let Err(error) = jobs::collect::collect(&self.harness.catalog, &self.harness.storage, &self.harness.functions, clock).await {
                 assert_eq!(error.kind(), types::ErrorKind::Conflict, "{error}");
             }
         }
@@ -228,12 +232,12 @@ impl Run {
 
     /// Deletes, truncates or corrupts a states object.
     async fn lose_states(&mut self) {
-        let state = self.lab.catalog.state().await.unwrap();
+        let state = self.harness.catalog.state().await.unwrap();
         let states: Vec<_> = state.files.iter().filter(|file| file.kind == FileKind::States && !file.marked_for_deletion).collect();
         if states.is_empty() {
             return;
         }
-        let file = self.lab.path().join("storage").join(&states[self.rng.random_range(0..states.len())].path);
+        let file = self.harness.path().join("storage").join(&states[self.rng.random_range(0..states.len())].path);
         let Ok(mut content) = std::fs::read(&file) else { return };
         let how = self.rng.random_range(0..3);
         self.trace.push(format!("damage {how} of {}", file.display()));
@@ -251,12 +255,16 @@ impl Run {
     async fn restart_node(&mut self) {
         self.trace.push("restart node".into());
         self.node = None;
-        self.node = Some(self.lab.node(self.clock, Some(self.fresh.clone())).await.unwrap());
+        self.node = Some(self.harness.node(self.clock, Some(self.fresh.clone())).await.unwrap());
+        self.answered = Vector::new();
     }
 
     async fn check(&mut self, when: &str) {
         self.trace.push(format!("check {when}"));
         let read_view = self.node().read_view().unwrap();
+        let back = read_view.vector.behind(&self.answered);
+        assert!(back.is_none(), "{when}: an answer went back: {back:?}\n{}", self.trace.join("\n"));
+        self.answered = read_view.vector.clone();
         for (view, _) in VIEWS {
             self.check_view(&read_view, view, when).await;
         }
@@ -306,7 +314,7 @@ impl Run {
         for name in ["one", "two"] {
             let unit = Duration::from_secs(3600);
             if !self.workers.contains_key(name) {
-                self.workers.insert(name, self.lab.worker(name, unit, Some(self.fresh.clone())));
+                self.workers.insert(name, self.harness.worker(name, unit, Some(self.fresh.clone())));
             }
         }
         self.trace.push("settle".into());
@@ -340,21 +348,21 @@ impl Run {
         assert_eq!(self.node().read_view().unwrap().loaded.vector, self.model.ends);
         for (view, _) in VIEWS {
             let t = if self.clock == ServingClock::Wall { RunTime::At(now()) } else { RunTime::EventClock };
-            self.lab.batch(view, t).await.unwrap();
+            self.harness.batch(view, t).await.unwrap();
         }
         self.collect().await;
         self.check("after batch runs").await;
         self.node = None;
-        self.node = Some(self.lab.node(self.clock, None).await.unwrap());
+        self.node = Some(self.harness.node(self.clock, None).await.unwrap());
         self.check("by a new node").await;
         self.check_ledger().await;
     }
 
     async fn check_ledger(&self) {
-        let state = self.lab.catalog.state().await.unwrap();
+        let state = self.harness.catalog.state().await.unwrap();
         let mut next = Vector::new();
         let mut archived: BTreeMap<Arc<str>, i64> = BTreeMap::new();
-        for checkpoint in &state.checkpoints {
+        for checkpoint in state.checkpoints.iter() {
             assert_eq!(ledger_difference(checkpoint), None);
             for range in &checkpoint.ranges {
                 assert_eq!(range.start, next.get(&range.partition), "{} has a gap or an overlap", range.partition);
@@ -367,7 +375,7 @@ impl Run {
         for (stream, events) in &self.model.accepted {
             assert_eq!(archived.get(stream).copied(), Some(events.len() as i64), "accepted events of {stream}");
         }
-        for line in jobs::ledger::partitions(&self.lab.storage, &state, &Vector::new()).await.unwrap() {
+        for line in jobs::ledger::partitions(&self.harness.storage, &state, &Vector::new()).await.unwrap() {
             assert_eq!(line.mismatch, None, "{line:?}");
         }
     }

@@ -74,25 +74,25 @@ fn a_supernode_of_a_million_users_takes_bounded_memory_in_every_layer() {
 }
 
 async fn every_layer() {
-    let lab = Harness::new().await.unwrap();
-    lab.define(&[(Stream, ACCOUNTS, ACCOUNTS_SQL), (Stream, LOGINS, LOGINS_SQL), (View, VIEW, VIEW_SQL)]).await.unwrap();
-    checkpoint_most(&lab).await;
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, ACCOUNTS, ACCOUNTS_SQL), (Stream, LOGINS, LOGINS_SQL), (View, VIEW, VIEW_SQL)]).await.unwrap();
+    checkpoint_most(&harness).await;
     let fresh = Fresh::default();
-    let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
-    let worker = show_the_rest(&lab, &node, fresh).await;
+    let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+    let worker = show_the_rest(&harness, &node, fresh).await;
     let from_segments_and_fresh_layers = answers(&node, "segments and fresh layers").await;
     events::check(&from_segments_and_fresh_layers);
 
     worker.finish().await.unwrap();
-    run(&lab).await;
+    run(&harness).await;
     node.refresh().await.unwrap();
     let read_view = node.read_view().unwrap();
     let loaded = read_view.view(VIEW).unwrap();
     assert!(loaded.snapshot.is_some() && loaded.layers.is_empty() && read_view.fresh.is_empty(), "all of it is in the snapshot");
     assert_eq!(answers(&node, "a snapshot").await, from_segments_and_fresh_layers, "the sample is the same");
-    assert_eq!(joined(&lab, &node).await, from_segments_and_fresh_layers, "the rows of the join are the answers");
+    assert_eq!(joined(&harness, &node).await, from_segments_and_fresh_layers, "the rows of the join are the answers");
 
-    let (catalog, storage, functions) = (lab.catalog.clone(), lab.storage.clone(), lab.functions.clone());
+    let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
     // Plain SQL over a million users holds its groups in memory, and a fair pool gives each of its operators a small
     // part.
     let verifier = Verifier { catalog, storage, functions, memory_limit: 16 << 30 };
@@ -102,14 +102,14 @@ async fn every_layer() {
 }
 
 /// A separate worker, like a `basestream speed` process, moves most of the hub's accounts from the log to checkpoints.
-async fn checkpoint_most(lab: &Harness) {
-    append(lab, ACCOUNTS, hub_accounts(0..EARLY)).await;
-    append(lab, LOGINS, hub_logins(0..LOGGED_IN / 2)).await;
+async fn checkpoint_most(harness: &Harness) {
+    append(harness, ACCOUNTS, hub_accounts(0..EARLY)).await;
+    append(harness, LOGINS, hub_logins(0..LOGGED_IN / 2)).await;
     let growth = Growth::begin();
-    let worker = start(lab, "one", CHECKPOINT_BYTES, None);
+    let worker = start(harness, "one", CHECKPOINT_BYTES, None);
     until("most accounts to be committed", async || {
         assert!(!worker.task.is_finished(), "the worker ended");
-        let committed = lab.catalog.state().await.unwrap().vector();
+        let committed = harness.catalog.state().await.unwrap().vector();
         committed.iter().filter(|(partition, _)| &*partition.stream == ACCOUNTS).map(|(_, next)| next.0).sum::<i64>() >= COMMITTED as i64
     })
     .await;
@@ -118,16 +118,16 @@ async fn checkpoint_most(lab: &Harness) {
 }
 
 /// Another worker shows the rest in fresh layers, and commits none of it yet.
-async fn show_the_rest(lab: &Harness, node: &Node, fresh: Fresh) -> Worker {
-    append(lab, ACCOUNTS, hub_accounts(EARLY..USERS).chain(small_accounts())).await;
-    append(lab, LOGINS, hub_logins(LOGGED_IN / 2..LOGGED_IN).chain(small_logins())).await;
+async fn show_the_rest(harness: &Harness, node: &Node, fresh: Fresh) -> Worker {
+    append(harness, ACCOUNTS, hub_accounts(EARLY..USERS).chain(small_accounts())).await;
+    append(harness, LOGINS, hub_logins(LOGGED_IN / 2..LOGGED_IN).chain(small_logins())).await;
     let mut ends = Vector::new();
     for stream in [ACCOUNTS, LOGINS] {
-        for bounds in lab.log.bounds(stream).await.unwrap() {
+        for bounds in harness.log.bounds(stream).await.unwrap() {
             ends.set(PartitionId::new(stream, bounds.partition), bounds.end);
         }
     }
-    let worker = start(lab, "two", 1 << 30, Some(fresh));
+    let worker = start(harness, "two", 1 << 30, Some(fresh));
     until("the rest to be shown", async || {
         assert!(!worker.task.is_finished(), "the worker ended");
         node.read_view().unwrap().vector.covers(&ends)
@@ -142,15 +142,15 @@ async fn show_the_rest(lab: &Harness, node: &Node, fresh: Fresh) -> Worker {
     worker
 }
 
-fn start(lab: &Harness, name: &str, checkpoint_bytes: usize, fresh: Option<Fresh>) -> Worker {
-    let mut speed = lab.speed(name, Duration::from_secs(3_600), fresh);
+fn start(harness: &Harness, name: &str, checkpoint_bytes: usize, fresh: Option<Fresh>) -> Worker {
+    let mut speed = harness.speed(name, Duration::from_secs(3_600), fresh);
     speed.settings.checkpoint_bytes = checkpoint_bytes;
     let stop = CancellationToken::new();
     let token = stop.clone();
     Worker { stop, task: tokio::spawn(async move { speed.run(token).await }) }
 }
 
-async fn append(lab: &Harness, stream: &str, events: impl Iterator<Item = Event>) {
+async fn append(harness: &Harness, stream: &str, events: impl Iterator<Item = Event>) {
     let mut records = events
         .map(|(ts, user, device)| (None, format!(r#"{{"ts":"{}","user_id":"{user}","device_id":"{device}"}}"#, format_timestamp(ts))));
     loop {
@@ -158,7 +158,7 @@ async fn append(lab: &Harness, stream: &str, events: impl Iterator<Item = Event>
         if some.is_empty() {
             return;
         }
-        lab.append(stream, PARTITIONS, some).await.unwrap();
+        harness.append(stream, PARTITIONS, some).await.unwrap();
     }
 }
 
@@ -192,7 +192,7 @@ async fn ask(node: &Node, device: &str) -> (i64, i64, bool) {
 }
 
 /// A batch run with little memory; its final join is measured separately.
-async fn run(lab: &Harness) {
+async fn run(harness: &Harness) {
     let settings = BatchSettings {
         memory_limit_bytes: MEMORY_LIMIT_BYTES,
         threads: 2,
@@ -200,8 +200,8 @@ async fn run(lab: &Harness) {
         lease: Duration::from_secs(30),
         events_per_bucket: batch::EVENTS_PER_BUCKET,
     };
-    let (catalog, storage, functions) = (lab.catalog.clone(), lab.storage.clone(), lab.functions.clone());
-    let batch = Batch { catalog, storage, functions, settings, worker: "lab".into() };
+    let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
+    let batch = Batch { catalog, storage, functions, settings, worker: "harness".into() };
     let request = RunRequest { view: VIEW.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
     let (all, states, join) = (Growth::begin(), AtomicUsize::new(0), Mutex::new(None));
     // Called for each bucket that is written: after the last one comes the join.
@@ -217,13 +217,13 @@ async fn run(lab: &Harness) {
 }
 
 /// The rows that the last run joined, each with its own flag.
-async fn joined(lab: &Harness, node: &Node) -> Answers {
+async fn joined(harness: &Harness, node: &Node) -> Answers {
     let snapshot = node.read_view().unwrap().view(VIEW).unwrap().snapshot.clone().unwrap();
     let joined = snapshot.manifest.joined.as_ref().unwrap();
     assert!(joined.estimated, "the table is flagged as a whole");
     let mut rows = Answers::new();
     for file in &joined.files {
-        let mut batches = read_bucket(&lab.storage, file).await.unwrap();
+        let mut batches = read_bucket(&harness.storage, file).await.unwrap();
         while let Some(batch) = batches.try_next().await.unwrap() {
             let devices = batch.column_by_name("device_id").unwrap().as_string::<i32>();
             let estimated = batch.column_by_name(ESTIMATED).unwrap().as_boolean();

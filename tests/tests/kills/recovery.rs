@@ -79,9 +79,9 @@ async fn measure(urls: Urls, topic: &str) -> Result<()> {
 /// Waits until a new checkpoint is committed.
 async fn wait_for_checkpoint(site: &Site, installation: &Installation) -> Result<()> {
     let newest = |state: &catalog::CatalogState| state.checkpoints.last().map(|checkpoint| checkpoint.id);
-    let before = newest(&installation.catalog.state().await?);
+    let before = newest(&*installation.catalog.state().await?);
     let began = Instant::now();
-    while newest(&installation.catalog.state().await?) == before {
+    while newest(&*installation.catalog.state().await?) == before {
         if began.elapsed() > Duration::from_secs(60) {
             return Err(Error::internal(format!("no checkpoint\n{}", site.project.log_of("speed"))));
         }

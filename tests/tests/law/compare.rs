@@ -49,7 +49,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    pub fn of(rows: impl Iterator<Item = (Option<i64>, Option<f64>)>) -> Inputs {
+    pub fn from_rows(rows: impl Iterator<Item = (Option<i64>, Option<f64>)>) -> Inputs {
         rows.fold(Inputs::default(), |sums, (x, f)| Inputs {
             x: sums.x + x.map_or(0.0, |x| (x as f64).abs()),
             f: sums.f + f.filter(|f| f.is_finite()).map_or(0.0, f64::abs),

@@ -33,7 +33,7 @@ pub fn view() -> impl Strategy<Value = String> {
     })
 }
 
-const AGGREGATES: [&str; 39] = [
+const AGGREGATES: [&str; 40] = [
     "count(*)",
     "count(x)",
     "count(DISTINCT u)",
@@ -62,6 +62,7 @@ const AGGREGATES: [&str; 39] = [
     "bit_xor(x)",
     "corr(x, f)",
     "regr_slope(f, x)",
+    "regr_count(f, x)",
     "last_n(x, 3)",
     "top_k(u, 3)",
     "sum(x) * 2 + count(*)",

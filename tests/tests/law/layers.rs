@@ -89,7 +89,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct Installation {
-    lab: Harness,
+    harness: Harness,
     fresh: Fresh,
     node: Node,
     version: u32,
@@ -103,13 +103,13 @@ struct Installation {
 
 impl Installation {
     async fn new(sql: &str) -> Self {
-        let lab = Harness::new().await.unwrap();
-        lab.define(&[(DefinitionKind::Stream, "s", STREAM), (DefinitionKind::View, "v", sql)]).await.unwrap();
-        lab.log.create_topic("s", PARTITIONS).await.unwrap();
+        let harness = Harness::new().await.unwrap();
+        harness.define(&[(DefinitionKind::Stream, "s", STREAM), (DefinitionKind::View, "v", sql)]).await.unwrap();
+        harness.log.create_topic("s", PARTITIONS).await.unwrap();
         let fresh = Fresh::default();
-        let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+        let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
         let (accepted, known, ends, trace) = Default::default();
-        Self { lab, fresh, node, version: 1, accepted, known, ends, crashed: false, trace }
+        Self { harness, fresh, node, version: 1, accepted, known, ends, crashed: false, trace }
     }
 
     async fn take(&mut self, step: &Step) {
@@ -122,10 +122,10 @@ impl Installation {
             Step::Checkpoint => self.work(true).await,
             Step::Crash => self.work(false).await,
             Step::Run => {
-                self.lab.batch_within("v", RunTime::EventClock, LITTLE_MEMORY_BYTES).await.unwrap();
+                self.harness.batch_within("v", RunTime::EventClock, LITTLE_MEMORY_BYTES).await.unwrap();
                 self.node.refresh().await.unwrap();
             }
-            Step::RestartNode => self.node = self.lab.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
+            Step::RestartNode => self.node = self.harness.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
             Step::Redefine(sql) => self.redefine(sql).await,
         }
         self.check().await;
@@ -136,7 +136,7 @@ impl Installation {
             let key = row.k.map(|k| Bytes::from(TEXTS[k]));
             NewRecord { key, value: Some(Bytes::from(json(row))), headers: Vec::new(), partition_by: Some(Bytes::from(row.id.to_string())) }
         };
-        let places = self.lab.log.append("s", rows.iter().map(record).collect()).await.unwrap();
+        let places = self.harness.log.append("s", rows.iter().map(record).collect()).await.unwrap();
         for ((partition, offset), row) in places.into_iter().zip(rows) {
             self.ends.set(PartitionId::new("s", partition), offset.next());
             if self.known.insert((partition, row.id)) {
@@ -147,7 +147,7 @@ impl Installation {
 
     /// Starts a worker that reads to the log's end and then commits or dies.
     async fn work(&mut self, commits: bool) {
-        let worker = self.lab.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
+        let worker = self.harness.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
         let began = Instant::now();
         while !self.node.read_view().unwrap().vector.covers(&self.ends) {
             assert!(
@@ -179,7 +179,7 @@ impl Installation {
         self.version += 1;
         let (version, status) = (self.version, DefinitionStatus::Building);
         let record = DefinitionRecord { kind: DefinitionKind::View, name: "v".into(), version, sql: sql.into(), status, created_at: 0 };
-        self.lab.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
+        self.harness.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
         self.node.refresh().await.unwrap();
     }
 
@@ -199,7 +199,7 @@ impl Installation {
         let served = rows_of(&parts, None, keys);
         let before: Vec<&(i32, i64, Row)> =
             self.accepted.iter().filter(|(p, offset, _)| *offset < read_view.vector.get(&PartitionId::new("s", *p)).0).collect();
-        let inputs = Inputs::of(before.iter().map(|(_, _, row)| (row.x, row.f)));
+        let inputs = Inputs::from_rows(before.iter().map(|(_, _, row)| (row.x, row.f)));
         let expected = rows_of(&expected(&view.live, &before, t).await, None, keys);
         let about = || format!("{} at {}\n{}", view.live.definition.sql, read_view.vector, self.trace.join("\n"));
         assert_eq!(served.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys of {}", about());

@@ -164,7 +164,7 @@ pub async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micro
     let t = BASE + t_after;
     let session = planning_session(&functions).unwrap();
     let expected = rows_of(&expected(&session, &definitions, &events, t).await, None, plan.keys.len());
-    let inputs = Inputs::of(rows.iter().map(|row| (row.x, row.f)));
+    let inputs = Inputs::from_rows(rows.iter().map(|row| (row.x, row.f)));
     // Every way to split the same events between batch and speed.
     for cut in 0..=CHECKPOINTS {
         let (served, found) = served(&plan, &by_checkpoint, cut, t - t_run_before, t).await;

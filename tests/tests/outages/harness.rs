@@ -25,7 +25,7 @@ use crate::feed::{STREAM, VIEW, truth};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Engines {
-    pub lab: Harness,
+    pub harness: Harness,
     /// The topic, and the consumer group.
     pub topic: String,
     pub urls: Urls,
@@ -64,7 +64,7 @@ impl Engines {
             Some(address) => storage_at(&urls.storage, address),
         };
         let log = routes.kafka.as_ref().map_or(urls.log.clone(), |address| format!("kafka://{address}"));
-        let lab = Harness {
+        let harness = Harness {
             folder: tempfile::tempdir().unwrap(),
             catalog: Catalog::open(&catalog).await.unwrap(),
             storage,
@@ -72,8 +72,8 @@ impl Engines {
             functions: Functions::standard(),
         };
         let stream = STREAM.replace("TOPIC", &topic);
-        lab.define(&[(DefinitionKind::Stream, "payments", &stream), (DefinitionKind::View, "by_account", VIEW)]).await.unwrap();
-        let engines = Engines { lab, topic, urls };
+        harness.define(&[(DefinitionKind::Stream, "payments", &stream), (DefinitionKind::View, "by_account", VIEW)]).await.unwrap();
+        let engines = Engines { harness, topic, urls };
         engines.direct_log().await.create_topic(&engines.topic, partitions).await.unwrap();
         engines
     }
@@ -92,10 +92,10 @@ impl Engines {
     /// A worker that continues after a gap in the log if `accept_gap` is set.
     pub fn worker_that(&self, name: &str, checkpoint_interval: Duration, fresh: Option<Fresh>, accept_gap: bool) -> Worker {
         let speed = speed::Speed {
-            catalog: self.lab.catalog.clone(),
-            storage: self.lab.storage.clone(),
-            log: self.lab.log.clone(),
-            functions: self.lab.functions.clone(),
+            catalog: self.harness.catalog.clone(),
+            storage: self.harness.storage.clone(),
+            log: self.harness.log.clone(),
+            functions: self.harness.functions.clone(),
             fresh,
             settings: speed::SpeedSettings {
                 worker: name.to_owned(),
@@ -116,8 +116,8 @@ impl Engines {
 
     /// The committed vector, and the ends of the log.
     pub async fn vector_and_ends(&self) -> types::Result<(Vector, Vector)> {
-        let vector = self.lab.catalog.state().await?.vector();
-        let bounds = self.lab.log.bounds(&self.topic).await?;
+        let vector = self.harness.catalog.state().await?.vector();
+        let bounds = self.harness.log.bounds(&self.topic).await?;
         Ok((vector, bounds.iter().map(|bounds| (PartitionId::new("payments", bounds.partition), bounds.end)).collect()))
     }
 
@@ -140,43 +140,43 @@ impl Engines {
     pub async fn holds_once(&self, events: impl IntoIterator<Item = u64>) {
         let truth = truth(events);
         self.reaches_the_end().await;
-        let node = self.lab.node(ServingClock::Event, None).await.unwrap();
+        let node = self.harness.node(ServingClock::Event, None).await.unwrap();
         same(&table(&node), &truth, "from segments");
         self.run_until_it_succeeds().await;
         node.refresh().await.unwrap();
         same(&table(&node), &truth, "from a snapshot");
         let verifier = Verifier {
-            catalog: self.lab.catalog.clone(),
-            storage: self.lab.storage.clone(),
-            functions: self.lab.functions.clone(),
+            catalog: self.harness.catalog.clone(),
+            storage: self.harness.storage.clone(),
+            functions: self.harness.functions.clone(),
             memory_limit: 256 << 20,
         };
         let report = verify_view(&verifier, "by_account", &NodeServed(node), now()).await.unwrap();
         assert!(report.is_equal(), "{report:?}");
-        for report in verify_log(&verifier, &*self.lab.log, &[], now()).await.unwrap() {
+        for report in verify_log(&verifier, &*self.harness.log, &[], now()).await.unwrap() {
             assert!(report.is_equal(), "{report:?}");
         }
         self.balances(&verifier).await;
     }
 
     async fn balances(&self, verifier: &Verifier) {
-        let state = self.lab.catalog.state().await.unwrap();
-        for line in jobs::ledger::partitions(&self.lab.storage, &state, &Vector::new()).await.unwrap() {
+        let state = self.harness.catalog.state().await.unwrap();
+        for line in jobs::ledger::partitions(&self.harness.storage, &state, &Vector::new()).await.unwrap() {
             assert_eq!(line.mismatch, None, "{line:?}");
         }
-        let registry = Registry::load(&state, &self.lab.functions).await.unwrap();
+        let registry = Registry::load(&state, &self.harness.functions).await.unwrap();
         for view in &registry.views {
             let line = jobs::ledger::view(verifier, &state, view, now()).await.unwrap();
             assert!(line.balanced, "{line:?}");
         }
         for file in state.files.iter().filter(|file| !file.marked_for_deletion) {
-            self.lab.storage.get_checked(&file.path, file.bytes, file.checksum).await.unwrap();
+            self.harness.storage.get_checked(&file.path, file.bytes, file.checksum).await.unwrap();
         }
     }
 
     async fn run_until_it_succeeds(&self) {
         let began = Instant::now();
-        while let Err(error) = self.lab.batch("by_account", RunTime::EventClock).await {
+        while let Err(error) = self.harness.batch("by_account", RunTime::EventClock).await {
             assert!(began.elapsed() < PATIENCE, "no run succeeds: {error}");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
@@ -184,9 +184,9 @@ impl Engines {
 
     /// How often a partition's next checkpoint came from another worker.
     pub async fn handovers(&self) -> usize {
-        let state = self.lab.catalog.state().await.unwrap();
+        let state = self.harness.catalog.state().await.unwrap();
         let mut owners: BTreeMap<PartitionId, BTreeMap<i64, &str>> = BTreeMap::new();
-        for checkpoint in &state.checkpoints {
+        for checkpoint in state.checkpoints.iter() {
             for range in &checkpoint.ranges {
                 owners.entry(range.partition.clone()).or_default().insert(range.start.0, &checkpoint.worker);
             }
@@ -198,7 +198,7 @@ impl Engines {
     /// How many checkpoints each worker committed.
     pub async fn commits_by_worker(&self) -> BTreeMap<String, usize> {
         let mut commits = BTreeMap::new();
-        for checkpoint in &self.lab.catalog.state().await.unwrap().checkpoints {
+        for checkpoint in self.harness.catalog.state().await.unwrap().checkpoints.iter() {
             *commits.entry(checkpoint.worker.clone()).or_default() += 1;
         }
         commits

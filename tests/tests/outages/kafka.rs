@@ -65,7 +65,7 @@ async fn broken_slow_and_silent_connections_to_the_broker_are_gone_on_with() {
     let proxy = Proxy::at(&toxiproxy, &proxied, &behind).await;
     let engines = Engines::open(urls, 4, Routes { kafka: Some(proxied), ..Routes::default() }).await;
     // Producer, worker and metadata all go through the proxy.
-    let feed = Feed::start(engines.lab.log.clone(), &engines.topic, 100, Duration::from_millis(20));
+    let feed = Feed::start(engines.harness.log.clone(), &engines.topic, 100, Duration::from_millis(20));
     let worker = engines.worker("one", CHECKPOINTS, None);
     until("the first events", async || feed.sent() > 1_000).await;
     for round in 0..8u64 {
@@ -122,7 +122,7 @@ async fn partitions_that_are_added_are_read_from_their_beginning() {
     let worker = engines.worker("two", CHECKPOINTS, None);
     engines.holds_once(0..sent).await;
     worker.finish().await.unwrap();
-    let state = engines.lab.catalog.state().await.unwrap();
+    let state = engines.harness.catalog.state().await.unwrap();
     assert_eq!(state.vector().iter().filter(|(_, at)| at.0 > 0).count(), 5, "{}", state.vector());
     assert_eq!(state.gaps, [], "nothing was skipped");
 }

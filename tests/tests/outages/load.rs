@@ -32,7 +32,7 @@ impl Load {
     /// A node without fresh layers answers from committed data only, so its answers never go back.
     pub async fn start(engines: &Arc<Engines>, fresh: Option<Fresh>) -> Load {
         let may_go_back = fresh.is_some();
-        let node = engines.lab.node(ServingClock::Event, fresh).await.unwrap();
+        let node = engines.harness.node(ServingClock::Event, fresh).await.unwrap();
         let (counts, stop) = (Arc::new(Counts::default()), CancellationToken::new());
         let following = tokio::spawn({
             let (node, stop) = (node.clone(), stop.clone());
@@ -81,7 +81,7 @@ async fn ask(node: Node, may_go_back: bool, counts: Arc<Counts>, stop: Cancellat
 
 async fn run(engines: Arc<Engines>, counts: Arc<Counts>, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        match engines.lab.batch("by_account", RunTime::EventClock).await {
+        match engines.harness.batch("by_account", RunTime::EventClock).await {
             Ok(_) => counts.runs.fetch_add(1, Ordering::SeqCst),
             Err(error) => {
                 tracing::info!(%error, "a run failed");

@@ -33,7 +33,7 @@ async fn read(test: &str) -> Read {
     let events = feed(&engines, 0, 1_000).await;
     engines.reaches_the_end().await;
     worker.finish().await.unwrap();
-    let committed = engines.lab.catalog.state().await.unwrap().vector();
+    let committed = engines.harness.catalog.state().await.unwrap().vector();
     let admin = ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
     Read { engines, admin, events, committed }
 }
@@ -55,9 +55,9 @@ impl Read {
         for word in words.iter().chain(&["payments/0"]) {
             assert!(error.to_string().contains(word), "\"{word}\" in: {error}");
         }
-        let state = self.engines.lab.catalog.state().await.unwrap();
+        let state = self.engines.harness.catalog.state().await.unwrap();
         assert_eq!((state.vector(), state.gaps.len()), (self.committed.clone(), 0));
-        let node = self.engines.lab.node(serving::ServingClock::Event, None).await.unwrap();
+        let node = self.engines.harness.node(serving::ServingClock::Event, None).await.unwrap();
         assert_eq!(table(&node), truth(0..self.events));
     }
 
@@ -90,10 +90,10 @@ async fn retention_past_the_committed_offset_is_refused_with_partition_and_range
     let worker = read.engines.worker_that("three", CHECKPOINTS, None, true);
     read.engines.reaches_the_end().await;
     worker.finish().await.unwrap();
-    let state = read.engines.lab.catalog.state().await.unwrap();
+    let state = read.engines.harness.catalog.state().await.unwrap();
     let gaps: Vec<(i64, i64)> = state.gaps.iter().map(|gap| (gap.start.0, gap.end.0)).collect();
     assert_eq!(gaps, [(read.events as i64, begin)]);
-    let node = read.engines.lab.node(serving::ServingClock::Event, None).await.unwrap();
+    let node = read.engines.harness.node(serving::ServingClock::Event, None).await.unwrap();
     assert_eq!(table(&node), truth((0..read.events).chain(begin as u64..end)));
 }
 

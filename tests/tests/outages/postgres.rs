@@ -34,7 +34,7 @@ async fn a_server_that_restarts_costs_no_answer_and_no_event() {
         let down = kill("postgres", signal).await;
         let began = Instant::now();
         let (lookups, failed) = (load.lookups(), load.failed_runs());
-        assert!(engines.lab.catalog.revision().await.is_err(), "{signal}: the catalog still answers");
+        assert!(engines.harness.catalog.revision().await.is_err(), "{signal}: the catalog still answers");
         tokio::time::sleep(Duration::from_secs(away)).await;
         assert!(load.lookups() > lookups + 10, "{signal}: lookups went on");
         down.start().await;
@@ -70,7 +70,7 @@ async fn a_commit_whose_reply_is_lost_is_recognised_as_ones_own() {
         let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Ingest(record)], ..Commit::default() };
         let before = revision(&direct).await;
         proxy.delay_replies(400).await;
-        let catalog = engines.lab.catalog.clone();
+        let catalog = engines.harness.catalog.clone();
         let committing = tokio::spawn(async move { catalog.commit_with_retry(commit).await });
         // The server has committed and its reply is held back: the connection is cut before the reply arrives.
         while revision(&direct).await == before {
@@ -138,14 +138,14 @@ async fn late_replies_and_a_silent_server_are_waited_for_and_lookups_go_on() {
     until("the first events", async || feed.sent() > 500).await;
     proxy.delay_replies(250).await;
     let began = Instant::now();
-    engines.lab.catalog.state().await.unwrap();
+    engines.harness.catalog.state().await.unwrap();
     assert!(began.elapsed() > Duration::from_millis(400), "replies were not late");
     let committed = engines.vector_and_ends().await.unwrap().0;
     until("a checkpoint with late replies", async || engines.vector_and_ends().await.unwrap().0 != committed).await;
     proxy.heal().await;
     proxy.swallow_replies().await;
     let lookups = load.lookups();
-    let silent = tokio::time::timeout(Duration::from_secs(4), engines.lab.catalog.state()).await;
+    let silent = tokio::time::timeout(Duration::from_secs(4), engines.harness.catalog.state()).await;
     assert!(silent.is_err(), "the server was not silent");
     assert!(load.lookups() > lookups + 20, "lookups went on");
     proxy.heal().await;

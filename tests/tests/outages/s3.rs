@@ -71,7 +71,7 @@ async fn a_node_that_cannot_read_a_new_file_answers_from_the_state_before_and_go
     until("events", async || feed.sent() > 1_000).await;
     let first = feed.finish().await.events;
     engines.reaches_the_end().await;
-    let node = engines.lab.node(serving::ServingClock::Event, None).await.unwrap();
+    let node = engines.harness.node(serving::ServingClock::Event, None).await.unwrap();
     let stop = tokio_util::sync::CancellationToken::new();
     let following = tokio::spawn({
         let (node, stop) = (node.clone(), stop.clone());
@@ -103,7 +103,7 @@ async fn connections_that_break_inside_an_object_leave_nothing_half() {
     let _shared = SERVICES.read().await;
     let proxy = Proxy::before(&toxiproxy, s3.trim_start_matches("http://")).await;
     let engines = Engines::open(urls, 2, Routes { s3: Some(proxy.address.clone()), ..Routes::default() }).await;
-    let storage = &engines.lab.storage;
+    let storage = &engines.harness.storage;
 
     // In parts and in one piece: the name does not exist until the whole object does.
     for (bytes, cut_after) in [(40 << 20, 3 << 20), (4 << 20, 1 << 20)] {
@@ -151,7 +151,7 @@ async fn a_slow_object_storage_with_breaking_connections_is_worked_with() {
     until("the first run", async || load.runs() > 0).await;
     proxy.delay_replies(200).await;
     let began = Instant::now();
-    let _ = engines.lab.storage.get("no/such/object").await;
+    let _ = engines.harness.storage.get("no/such/object").await;
     assert!(began.elapsed() > Duration::from_millis(200), "replies were not late");
     for round in 0..8 {
         tokio::time::sleep(Duration::from_millis(400 + 37 * round)).await;
@@ -190,13 +190,13 @@ async fn a_run_that_fails_on_the_object_storage_leaves_what_is_served() {
     let fed = feed.finish().await;
     engines.reaches_the_end().await;
     worker.finish().await.unwrap();
-    let published = engines.lab.batch("by_account", RunTime::EventClock).await.unwrap();
+    let published = engines.harness.batch("by_account", RunTime::EventClock).await.unwrap();
     front.fail(100, 0);
-    let hit = tokio::time::timeout(Duration::from_secs(5), engines.lab.batch("by_account", RunTime::EventClock)).await;
+    let hit = tokio::time::timeout(Duration::from_secs(5), engines.harness.batch("by_account", RunTime::EventClock)).await;
     assert!(!matches!(hit, Ok(Ok(_))), "a run without an object storage succeeded");
     assert!(front.refusals.load(Ordering::SeqCst) > 0);
     front.fail(0, 0);
-    let state = engines.lab.catalog.state().await.unwrap();
+    let state = engines.harness.catalog.state().await.unwrap();
     assert_eq!(state.snapshots.iter().map(|snapshot| snapshot.run).collect::<Vec<_>>(), [published.id]);
     engines.holds_once(0..fed.events).await;
 }

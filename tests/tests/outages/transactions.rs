@@ -35,7 +35,7 @@ async fn aborted_transactions_are_never_seen_and_lag_still_reaches_0() {
     let committed = (0..TRANSACTIONS).filter(|t| !is_aborted(*t)).flat_map(|t| t * EVENTS..(t + 1) * EVENTS);
     engines.holds_once(committed).await;
     worker.finish().await.unwrap();
-    let state = engines.lab.catalog.state().await.unwrap();
+    let state = engines.harness.catalog.state().await.unwrap();
     let absent: i64 = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges).map(|range| range.absent).sum();
     let aborted = (0..TRANSACTIONS).filter(|t| is_aborted(*t)).count() as i64 * EVENTS as i64;
     assert!(absent > aborted, "{absent} offsets delivered no record: {aborted} aborted ones, and the markers");

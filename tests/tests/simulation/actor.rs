@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 
 use catalog::{CatalogState, Commit, Revision};
@@ -86,7 +87,7 @@ impl Ctx {
         self.sim.trace(&self.name, what);
     }
 
-    pub async fn state(&self) -> Result<CatalogState> {
+    pub async fn state(&self) -> Result<Arc<CatalogState>> {
         self.step("reads the catalog").await;
         self.sim.catalog.state().await
     }
@@ -100,9 +101,13 @@ impl Ctx {
                 self.sim.trace(&self.name, "the request was lost");
                 continue;
             }
+            if self.sim.is_disk_full() {
+                self.sim.trace(&self.name, "the catalog's disk is full");
+                return Err(unavailable());
+            }
             let sabotage = self.sim.world.borrow().sabotage;
             let asked = match sabotage {
-                Some(sabotage) => sabotaged(commit.clone(), sabotage, &self.sim.catalog.state().await?),
+                Some(sabotage) => sabotaged(commit.clone(), sabotage, &*self.sim.catalog.state().await?),
                 None => commit.clone(),
             };
             let outcome = self.sim.catalog.commit(asked).await;
@@ -129,7 +134,7 @@ impl Ctx {
     /// Writes a file, or fails like a storage that does not respond.
     pub async fn put(&self, name: types::files::ObjectName, content: crate::world::Content) -> Result<types::files::FileRecord> {
         self.step("writes a file").await;
-        if self.sim.fault(Fault::StoreFailed, 10) {
+        if self.sim.fault(Fault::StoreFailed, 10) || self.sim.is_disk_full() {
             return Err(Error::unavailable("the storage did not answer"));
         }
         self.sim.trace(&self.name, format!("wrote {name}"));

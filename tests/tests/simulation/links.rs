@@ -75,6 +75,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> 
         now: 0,
         clock: ServingClock::Event,
         complete_to: BTreeMap::new(),
+        is_kept: false,
     };
     let wanted: Vec<usize> = (0..live.plan.columns.len()).collect();
     rows_of(&scan(live, &StateSource::Layers { read_view: &read_view, view: &loaded }, 0, 0, &wanted)?)

@@ -169,3 +169,8 @@ fn two_catalog_states_in_one_query_make_a_schedule_fail() {
 fn the_sides_of_a_join_of_two_catalog_states_make_a_schedule_fail() {
     is_noticed(Sabotage::SidesOfTwoStates);
 }
+
+#[test]
+fn without_the_newest_read_view_a_schedule_fails() {
+    is_noticed(Sabotage::NewestIsNotKept);
+}

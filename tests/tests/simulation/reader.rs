@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use catalog::{CatalogState, CheckpointRecord, DefinitionKind};
 use engine::fresh::{Chain, Fresh, ViewVersion};
-use serving::{Checkpoints, layer_plan, next_merge};
+use serving::{Checkpoints, is_kept, layer_plan, next_merge};
 use types::files::FileKind;
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
@@ -22,7 +22,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// What is loaded for one catalog state.
 struct Loaded {
-    state: CatalogState,
+    state: Arc<CatalogState>,
     vector: Vector,
     views: BTreeMap<ViewVersion, View>,
 }
@@ -46,6 +46,7 @@ struct Run {
 pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Places>>) {
     let mut loaded: Option<Arc<Loaded>> = None;
     let mut stood: Vec<Arc<Loaded>> = Vec::new();
+    let mut newest: Option<Read> = None;
     loop {
         ctx.step("waits for a question").await;
         let done = match (ctx.sim.pick(6), &loaded) {
@@ -59,16 +60,23 @@ pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Places>>) {
                 }
                 Err(error) => Err(error),
             },
-            (2, Some(now)) => pin(&ctx, now, &stood).await,
+            (2, Some(now)) => {
+                let used: Vec<Arc<Loaded>> = stood.iter().chain(newest.as_ref().map(|read| &read.loaded)).cloned().collect();
+                pin(&ctx, now, &used).await
+            }
             // A long query uses the state that was loaded when it began.
             (3, Some(now)) => {
                 stood.push(now.clone());
                 Ok(())
             }
-            (_, Some(now)) => {
-                let long = stood.pop();
-                answer(&ctx, long.as_ref().unwrap_or(now), fresh.as_ref()).await
-            }
+            (_, Some(now)) => match stood.pop() {
+                Some(long) => answer(&ctx, &Read::of(&long, fresh.as_ref()), fresh.as_ref()).await,
+                None => {
+                    let read = read_next(&ctx, Read::of(now, fresh.as_ref()), newest.take());
+                    newest = Some(read.clone());
+                    answer(&ctx, &read, fresh.as_ref()).await
+                }
+            },
         };
         match done {
             Err(error) if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::NotFound | ErrorKind::Conflict) => {
@@ -77,6 +85,32 @@ pub async fn serve(ctx: Ctx, fresh: Option<Fresh<Places>>) {
             _ => {}
         }
     }
+}
+
+/// What a query reads: a catalog state with its layers, and the fresh layers after it.
+#[derive(Clone)]
+struct Read {
+    loaded: Arc<Loaded>,
+    chain: Arc<Chain<Places>>,
+}
+
+impl Read {
+    fn of(loaded: &Arc<Loaded>, fresh: Option<&Fresh<Places>>) -> Read {
+        let chain = fresh.map_or_else(|| Chain::at(loaded.vector.clone()), |fresh| fresh.after(&loaded.vector));
+        Read { loaded: loaded.clone(), chain: chain.into() }
+    }
+}
+
+/// What a query that begins now reads, after one that read `before`: it does not go back.
+fn read_next(ctx: &Ctx, now: Read, before: Option<Read>) -> Read {
+    let Some(before) = before else { return now };
+    if is_kept(&now.chain.end, &before.chain.end) && !ctx.sim.is_sabotaged(Sabotage::NewestIsNotKept) {
+        return before;
+    }
+    if !now.chain.end.covers(&before.chain.end) {
+        ctx.sim.violated(format!("answers went back from {} to {}", before.chain.end, now.chain.end));
+    }
+    now
 }
 
 /// Loads the catalog's current state.
@@ -193,18 +227,14 @@ async fn pin(ctx: &Ctx, loaded: &Arc<Loaded>, stood: &[Arc<Loaded>]) -> Result<(
 }
 
 /// One query over all views: one state, one vector, and everything before it counted once.
-async fn answer(ctx: &Ctx, loaded: &Arc<Loaded>, fresh: Option<&Fresh<Places>>) -> Result<()> {
-    let stand = |loaded: &Loaded| fresh.map_or_else(|| Chain::at(loaded.vector.clone()), |fresh| fresh.after(&loaded.vector));
-    let chain = stand(loaded);
-    let vector = chain.end.clone();
+async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Places>>) -> Result<()> {
+    let vector = read.chain.end.clone();
     for (at, name) in VIEWS.into_iter().enumerate() {
-        let mut present = (loaded.clone(), None);
+        let mut present = read.clone();
         if at > 0 && ctx.sim.is_sabotaged(Sabotage::TwoStatesPerQuery) {
-            let again = Arc::new(load(ctx, None).await?);
-            let chain = stand(&again);
-            present = (again, Some(chain));
+            present = Read::of(&Arc::new(load(ctx, None).await?), fresh);
         }
-        let (loaded, own) = (&present.0, present.1.as_ref().unwrap_or(&chain));
+        let (loaded, own) = (&present.loaded, &present.chain);
         let Some(served) = loaded.state.active(DefinitionKind::View, name) else { continue };
         let version = (served.name.clone(), served.version);
         let streams = streams_of(name);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batch::{needed_files, switch_version, version_to_run};
+use batch::{switch_version, version_to_run};
 use catalog::{
-    CatalogState, DefinitionRecord, DefinitionStatus, Expect, LeaseRecord, RunRecord, RunStatus, SnapshotRecord, abandoned, failure_commit,
-    publish_commit, run_lease,
+    ArchiveBounds, CatalogState, DefinitionRecord, DefinitionStatus, Expect, LeaseRecord, RunRecord, RunStatus, SnapshotRecord, abandoned,
+    archive_files, failure_commit, publish_commit, run_lease,
 };
 use types::files::ObjectName;
 use types::vector::Vector;
@@ -82,7 +82,7 @@ impl HeldLease<'_> {
 
 async fn recorded(held: &mut HeldLease<'_>, view: &str) -> Result<()> {
     let ctx = held.ctx;
-    let version = version_to_run(&ctx.state().await?, view)?;
+    let version = version_to_run(&*ctx.state().await?, view)?;
     let run = RunRecord {
         id: ctx.sim.id(),
         view: view.into(),
@@ -117,7 +117,7 @@ async fn attempt(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord)
     let ctx = held.ctx;
     let cut = run.cut.clone().unwrap_or_default();
     let mut places = Places::new();
-    for file in needed_files(state, &streams_of(&run.view), &cut, None) {
+    for file in archive_files(state, &streams_of(&run.view), ArchiveBounds { cut: Some(&cut), ..ArchiveBounds::default() }) {
         held.keep().await?;
         ctx.step("reads an archive file").await;
         let Some(Content::Archive(events)) = ctx.sim.get(&file.path) else {

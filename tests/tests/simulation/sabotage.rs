@@ -23,6 +23,8 @@ pub enum Sabotage {
     TwoStatesPerQuery,
     /// A linked view's far side is read from a later catalog state than its near side.
     SidesOfTwoStates,
+    /// A query reads what there is, also where an earlier one read more.
+    NewestIsNotKept,
 }
 
 impl Sabotage {

@@ -307,7 +307,7 @@ impl Schedule {
     async fn check_catalog(&self) {
         let state = self.sim.catalog.state().await.unwrap();
         let mut ends = Vector::new();
-        for checkpoint in &state.checkpoints {
+        for checkpoint in state.checkpoints.iter() {
             if let Some((range, counted)) = ledger_difference(checkpoint) {
                 self.sim.violated(format!("the ledger of {} {}..{} counts {counted}", range.partition, range.start, range.end));
             }

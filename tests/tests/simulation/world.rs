@@ -51,6 +51,9 @@ pub struct Archived {
     pub timestamp: Micros,
 }
 
+/// One schedule in this many has a small disk.
+const SMALL_DISKS: u64 = 10;
+
 /// The faults that a schedule may have; each has to fire over many schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -71,11 +74,12 @@ pub enum Fault {
     OneOfTwoLost,
     StatesLost,
     StoreFailed,
+    DiskFull,
     LeaseLost,
     CommitRefused,
 }
 
-pub const FAULTS: [Fault; 19] = [
+pub const FAULTS: [Fault; 20] = [
     Fault::WorkerCrashed,
     Fault::ProcessCrashed,
     Fault::RunCrashed,
@@ -93,6 +97,7 @@ pub const FAULTS: [Fault; 19] = [
     Fault::OneOfTwoLost,
     Fault::StatesLost,
     Fault::StoreFailed,
+    Fault::DiskFull,
     Fault::LeaseLost,
     Fault::CommitRefused,
 ];
@@ -130,6 +135,10 @@ pub struct World {
     pub run: [&'static str; 2],
     /// No more faults: everything should come to rest.
     pub calm: bool,
+    /// Its disk runs full at times.
+    pub small_disk: bool,
+    /// Nothing is written until this many more attempts were in vain.
+    pub full_for: usize,
     /// The first violation.
     pub violation: Option<String>,
     /// Paths that were deleted, for the messages.
@@ -163,6 +172,8 @@ impl Sim {
             sabotage,
             run: if sabotage.is_some_and(Sabotage::leaves_orphans) { [run[0]; 2] } else { [run[0], run[1]] },
             calm: false,
+            small_disk: seed.is_multiple_of(SMALL_DISKS),
+            full_for: 0,
             violation: None,
             deleted: BTreeSet::new(),
         };
@@ -195,6 +206,22 @@ impl Sim {
             *world.fired.faults.entry(fault).or_default() += 1;
         }
         happens
+    }
+
+    /// Whether there is no room for what is written now.
+    pub fn is_disk_full(&self) -> bool {
+        let (small_disk, full_for) = (self.world.borrow().small_disk, self.world.borrow().full_for);
+        if !small_disk {
+            return false;
+        }
+        if full_for == 0 && self.fault(Fault::DiskFull, 30) {
+            let attempts = 1 + self.pick(30);
+            self.world.borrow_mut().full_for = attempts;
+        }
+        let mut world = self.world.borrow_mut();
+        let is_full = world.full_for > 0 && !world.calm;
+        world.full_for = world.full_for.saturating_sub(1);
+        is_full
     }
 
     pub fn fired(&self, fault: Fault) {

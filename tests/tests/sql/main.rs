@@ -10,6 +10,7 @@
 
 mod project;
 mod script;
+mod spelled;
 
 use std::path::Path;
 
@@ -30,7 +31,21 @@ macro_rules! files {
     };
 }
 
-files!(views, windows, as_of, linked_views, streams, layers, system_tables, lookups, functions, refused_definitions, refused_queries);
+files!(
+    views,
+    windows,
+    as_of,
+    linked_views,
+    streams,
+    layers,
+    system_tables,
+    lookups,
+    spellings,
+    functions,
+    numbers,
+    refused_definitions,
+    refused_queries,
+);
 
 #[test]
 fn every_file_is_played() {

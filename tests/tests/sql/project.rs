@@ -7,6 +7,7 @@
 //! | `CHECKPOINT` | has the speed layer commit what it read |
 //! | `RUN BATCH view` | recomputes the view from the archive and publishes its snapshot |
 //! | `SET clock = '..'` | moves the clock forward; it begins at 2026-03-02T12:00:00Z |
+//! | `LOOKUP view key=value ..` | looks a key up, as `basestream lookup` does; the answer is the row if the key is found |
 //! | anything else | is a query, as `basestream query` takes it |
 
 use std::path::PathBuf;
@@ -14,12 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use arrow::array::RecordBatch;
 use basestream_tests::{Harness, Worker};
 use batch::RunTime;
 use definitions::Definitions;
 use definitions::parse::{parse_definitions, parse_stream};
 use engine::fresh::Fresh;
-use serving::{Node, ServingClock};
+use serving::{Keys, Node, ServingClock};
 use types::vector::PartitionId;
 use types::{Error, Result};
 
@@ -30,7 +32,7 @@ const PARTITIONS: u32 = 2;
 const NEVER: Duration = Duration::from_secs(24 * 3600);
 
 pub struct Project {
-    lab: Harness,
+    harness: Harness,
     fresh: Fresh,
     node: Node,
     clock: Arc<AtomicI64>,
@@ -42,12 +44,12 @@ pub struct Project {
 
 impl Project {
     pub async fn new() -> Project {
-        let lab = Harness::new().await.unwrap();
+        let harness = Harness::new().await.unwrap();
         let (clock, fresh) = (Arc::new(AtomicI64::new(BEGIN)), Fresh::default());
         let read = clock.clone();
-        let node = lab.node_by(ServingClock::Wall, Some(fresh.clone()), Arc::new(move || read.load(Ordering::Relaxed))).await.unwrap();
-        node.attach_log(lab.log.clone());
-        Project { lab, fresh, node, clock, sources: Vec::new(), worker: None, workers: 0 }
+        let node = harness.node_by(ServingClock::Wall, Some(fresh.clone()), Arc::new(move || read.load(Ordering::Relaxed))).await.unwrap();
+        node.attach_log(harness.log.clone());
+        Project { harness, fresh, node, clock, sources: Vec::new(), worker: None, workers: 0 }
     }
 
     /// Runs one statement. The rows of its answer, or the message of its refusal.
@@ -67,6 +69,7 @@ impl Project {
             ["CHECKPOINT"] => self.checkpoint().await?,
             ["RUN", "BATCH", view] => self.run_batch(view).await?,
             ["SET", "clock", "=", time] => self.move_clock(time)?,
+            ["LOOKUP", view, keys @ ..] => return self.lookup(view, keys).await,
             _ => return self.query(text).await,
         }
         Ok(Vec::new())
@@ -86,10 +89,10 @@ impl Project {
     }
 
     async fn apply(&self, definitions: Definitions) -> Result<()> {
-        let functions = &self.lab.functions;
+        let functions = &self.harness.functions;
         let checked = jobs::check::check_definitions(definitions, functions, BEGIN).await;
         checked.diagnostics.clone().into_result()?;
-        let target = jobs::apply::Target { catalog: &self.lab.catalog, log: &*self.lab.log, partitions: PARTITIONS, functions };
+        let target = jobs::apply::Target { catalog: &self.harness.catalog, log: &*self.harness.log, partitions: PARTITIONS, functions };
         jobs::apply::apply(&target, &checked.definitions, &checked.staging, false, BEGIN).await.map(|_| ())
     }
 
@@ -97,13 +100,13 @@ impl Project {
         if self.worker.is_none() {
             self.workers += 1;
             let name = format!("worker-{}", self.workers);
-            self.worker = Some(self.lab.worker(&name, NEVER, Some(self.fresh.for_worker())));
+            self.worker = Some(self.harness.worker(&name, NEVER, Some(self.fresh.for_worker())));
         }
         let source = self.sources.iter().find(|(name, _)| name == stream).ok_or_else(|| Error::not_found(format!("no stream {stream}")))?;
         let definition = parse_stream(&source.1)?;
         let key = |line: &str| [&definition.key, &definition.id].into_iter().flatten().find_map(|column| text_of(line, column));
         let records = lines.lines().map(|line| (key(line), line.to_owned()));
-        self.lab.append(&definition.topic, PARTITIONS, records.collect()).await?;
+        self.harness.append(&definition.topic, PARTITIONS, records.collect()).await?;
         self.wait_until_read(stream, &definition.topic).await
     }
 
@@ -112,7 +115,7 @@ impl Project {
         while begun.elapsed() < Duration::from_secs(60) {
             self.node.refresh().await?;
             let position = self.node.read_view()?.vector;
-            let ends = self.lab.log.bounds(topic).await?;
+            let ends = self.harness.log.bounds(topic).await?;
             if ends.iter().all(|end| position.get(&PartitionId::new(stream, end.partition)) >= end.end) {
                 return Ok(());
             }
@@ -130,7 +133,7 @@ impl Project {
     }
 
     async fn run_batch(&self, view: &str) -> Result<()> {
-        self.lab.batch(view, RunTime::At(self.clock.load(Ordering::Relaxed))).await?;
+        self.harness.batch(view, RunTime::At(self.clock.load(Ordering::Relaxed))).await?;
         self.node.refresh().await
     }
 
@@ -143,15 +146,24 @@ impl Project {
     async fn query(&self, sql: &str) -> Result<Vec<String>> {
         self.node.refresh().await?;
         let batches = self.node.query(sql, Vec::new()).await?.collect().await?;
-        let mut rows = Vec::new();
-        for batch in &batches {
-            for row in 0..batch.num_rows() {
-                let values = batch.columns().iter().map(|column| Ok(shown(serving::json::value(column, row)?.get())));
-                rows.push(crate::script::one_space(&values.collect::<Result<Vec<String>>>()?.join(" ")));
-            }
-        }
-        Ok(rows)
+        Ok(batches.iter().map(rows_of).collect::<Result<Vec<_>>>()?.concat())
     }
+
+    /// A `~` in a value is a space.
+    async fn lookup(&self, view: &str, keys: &[&str]) -> Result<Vec<String>> {
+        self.node.refresh().await?;
+        let key = keys.iter().filter_map(|pair| pair.split_once('=')).map(|(name, value)| (name.to_owned(), value.replace('~', " ")));
+        let answer = self.node.lookup(view, Keys::Text(vec![key.collect()]), None).await?;
+        if answer.found == [true] { rows_of(&answer.rows) } else { Ok(Vec::new()) }
+    }
+}
+
+fn rows_of(batch: &RecordBatch) -> Result<Vec<String>> {
+    let row = |row: usize| {
+        let values = batch.columns().iter().map(|column| Ok(shown(serving::json::value(column, row)?.get())));
+        Ok(crate::script::one_space(&values.collect::<Result<Vec<String>>>()?.join(" ")))
+    };
+    (0..batch.num_rows()).map(row).collect()
 }
 
 /// A text of a record: by it our producers choose the partition.

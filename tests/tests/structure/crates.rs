@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 use crate::graph::{Edge, Graph, cycles, reduced};
-use crate::root;
+use crate::source::{read, without_tests};
+use crate::{files_below, root};
 
 #[test]
 fn the_picture_shows_how_the_crates_depend() {
@@ -38,6 +39,29 @@ fn the_layers_do_not_depend_on_one_another() {
         assert!(others.is_empty(), "{layer} depends on {others:?}: what two layers need belongs below both");
     }
     assert_eq!(cycles(&graph), BTreeSet::new());
+}
+
+/// README's first command names no binary.
+#[test]
+fn cargo_run_has_one_binary_to_run() {
+    let workspace = manifest("Cargo.toml");
+    let built = workspace["workspace"]["default-members"].as_array().unwrap();
+    let binaries = |member: &Value| match manifest(&format!("{}/Cargo.toml", member.as_str().unwrap())).get("bin") {
+        Some(binaries) => binaries.as_array().unwrap().iter().map(|binary| binary["name"].as_str().unwrap().to_owned()).collect(),
+        None => Vec::new(),
+    };
+    assert_eq!(built.iter().flat_map(binaries).collect::<Vec<_>>(), ["basestream"]);
+}
+
+/// `bench/decoders` compiles these files in a workspace of its own, which has no DataFusion.
+#[test]
+fn the_decoding_of_events_needs_no_datafusion() {
+    let src = root().join("schemas/engine/src");
+    let files = files_below(&src.join("events"), ".rs");
+    let product: Vec<_> = files.iter().filter(|file| without_tests(&src, file.strip_prefix(&src).unwrap()).is_some()).collect();
+    assert!(product.len() > 5, "found {} files", product.len());
+    let needing: Vec<_> = product.into_iter().filter(|file| read(file).contains("datafusion")).collect();
+    assert!(needing.is_empty(), "{needing:?}");
 }
 
 /// From each crate of ours to those that its Cargo.toml names.

@@ -11,7 +11,7 @@ pub fn read(path: &Path) -> Source {
     Source::new(&text)
 }
 
-/// The file, unless it or a folder it is in belongs to tests: by its name, or because `#[cfg(test)]` stands where it is declared.
+/// The file, unless it or a folder it is in belongs to tests: by its name, or because `#[cfg(test)]` is above its declaration.
 pub fn without_tests<'a>(src: &Path, relative: &'a Path) -> Option<&'a Path> {
     let mut parent = src.join("lib.rs");
     let mut folder = src.to_path_buf();
@@ -55,6 +55,10 @@ impl Source {
             }
         }
         exports
+    }
+
+    pub fn contains(&self, text: &str) -> bool {
+        self.0.contains(text)
     }
 
     /// True where there is more than `mod` and `use`.

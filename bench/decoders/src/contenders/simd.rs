@@ -6,7 +6,7 @@ use crate::records::{Records, value};
 
 /// Tape and buffers are reused; each record is copied, because it is parsed in place.
 pub fn tape(records: &Records) -> Result<RecordBatch, Failed> {
-    let mut columns = Columns::of(records);
+    let mut columns = Columns::for_records(records);
     let (mut copy, mut buffers) = (Vec::new(), Buffers::new(4_096));
     for record in &records.records {
         copy.clear();

@@ -5,7 +5,7 @@ use crate::column_builders::{Columns, Failed};
 use crate::records::{Records, value};
 
 pub fn members(records: &Records) -> Result<RecordBatch, Failed> {
-    let mut columns = Columns::of(records);
+    let mut columns = Columns::for_records(records);
     for record in &records.records {
         let mut expected = 0;
         for member in sonic_rs::to_object_iter(value(record)) {
@@ -19,7 +19,7 @@ pub fn members(records: &Records) -> Result<RecordBatch, Failed> {
 }
 
 pub fn get_many(records: &Records) -> Result<RecordBatch, Failed> {
-    let mut columns = Columns::of(records);
+    let mut columns = Columns::for_records(records);
     let mut tree = PointerTree::new();
     for column in &records.stream.columns {
         tree.add_path(&[column.name.as_str()]);

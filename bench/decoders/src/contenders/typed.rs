@@ -66,7 +66,7 @@ impl Amount for f64 {
 macro_rules! each {
     ($records:expr, $number:ty, $read:expr) => {{
         let records: &Records = $records;
-        let mut columns = Columns::of(records);
+        let mut columns = Columns::for_records(records);
         for record in &records.records {
             match &*records.stream.name {
                 "payments" => {
@@ -101,7 +101,7 @@ pub fn sonic_unchecked(records: &Records) -> Result<RecordBatch, Failed> {
 
 pub fn simd_json(records: &Records) -> Result<RecordBatch, Failed> {
     let (mut copy, mut buffers) = (Vec::new(), Buffers::new(4_096));
-    let mut columns = Columns::of(records);
+    let mut columns = Columns::for_records(records);
     for record in &records.records {
         copy.clear();
         copy.extend_from_slice(value(record));

@@ -7,7 +7,7 @@ use crate::apply::Change;
 fn what_is_unchanged_is_counted_in_one_line() {
     let nothing = plan_changes(&CatalogState::default(), &Default::default(), &Default::default());
     assert_eq!(changes_text(&nothing, false, Tense::Would), "nothing to change");
-    let change = |name: &str, what| Change::of(DefinitionKind::View, name, what);
+    let change = |name: &str, what| Change::new(DefinitionKind::View, name, what);
     let mut changes = vec![change("a", What::Added { version: 1 })];
     changes.extend((0..12).map(|n| change(&format!("v{n}"), What::Unchanged { version: 3 })));
     let changes = Changes { changes, revision: 7 };

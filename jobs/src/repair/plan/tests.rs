@@ -53,7 +53,7 @@ async fn fixture() -> Fixture {
         complete_to: None,
     };
     let state = CatalogState {
-        checkpoints: vec![first, second],
+        checkpoints: [first, second].into_iter().collect(),
         files: damaged.iter().map(|damaged| damaged.file.clone()).collect(),
         partitions: [0, 1].map(|number| (PartitionId::new("s", number), partition(number))).into(),
         ..CatalogState::default()
@@ -110,11 +110,9 @@ async fn a_log_of_another_identity_or_that_does_not_answer_gives_nothing_back() 
 #[tokio::test]
 async fn a_file_that_was_replaced_meanwhile_and_a_snapshot_that_nobody_reads_are_left() {
     let mut fixture = fixture().await;
-    for file in &mut fixture.state.files {
-        file.marked_for_deletion = true;
-    }
+    fixture.state.files.rewrite(|files| files.iter_mut().for_each(|file| file.marked_for_deletion = true));
     let bucket = damaged(ObjectName::Bucket { view: "v".into(), version: 1, run: Uuid::now_v7(), bucket: 0 });
-    fixture.state.files.push(bucket.file.clone());
+    fixture.state.files.extend([bucket.file.clone()]);
     fixture.damaged.push(bucket);
     assert_eq!(actions(&fixture, &BTreeMap::new(), true), [Action::Leave]);
 }

@@ -100,7 +100,7 @@ async fn a_damaged_snapshot_is_due_now_and_once() {
     let (mut state, registry) = fixture(DefinitionStatus::Active).await;
     let published = run(RunStatus::Succeeded, HOUR, 1);
     let manifest = types::files::ObjectName::Manifest { view: "v".into(), version: 1, run: published.id };
-    state.files.push(manifest.record(types::files::Stored { bytes: 1, checksum: 1 }, 0, None));
+    state.files.extend([manifest.record(types::files::Stored { bytes: 1, checksum: 1 }, 0, None)]);
     state.snapshots.push(catalog::SnapshotRecord {
         view: "v".into(),
         version: 1,

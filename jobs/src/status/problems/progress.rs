@@ -22,14 +22,19 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let patience = micros(PATIENCE.max(facts.checkpoint_interval * INTERVALS));
     let last = last_checkpoints(facts);
     let mut stuck: BTreeMap<Arc<str>, Vec<Lagging<'_>>> = BTreeMap::new();
+    let mut unread: BTreeMap<Arc<str>, i64> = BTreeMap::new();
     let mut found = Vec::new();
     for lagging in lagging(facts, &last) {
         if facts.now.saturating_sub(lagging.moved_at) > patience {
             stuck.entry(lagging.id.stream.clone()).or_default().push(lagging);
+        } else if !facts.state.partitions.keys().any(|known| known.stream == lagging.id.stream) {
+            *unread.entry(lagging.id.stream).or_default() += lagging.lag;
         } else if facts.now.saturating_sub(lagging.complete_to) > BEHIND_US {
             found.push(behind(facts, &lagging));
         }
     }
+    found
+        .extend(unread.into_iter().filter(|(stream, _)| !stuck.contains_key(stream)).map(|(stream, records)| never_read(&stream, records)));
     for (stream, partitions) in stuck {
         let moves =
             last.iter().any(|(id, checkpoint)| id.stream == stream && facts.now.saturating_sub(checkpoint.committed_at) <= patience);
@@ -76,7 +81,7 @@ fn lagging<'f>(facts: &'f Facts, last: &BTreeMap<PartitionId, &'f CheckpointReco
 
 fn last_checkpoints(facts: &Facts) -> BTreeMap<PartitionId, &CheckpointRecord> {
     let mut last: BTreeMap<PartitionId, &CheckpointRecord> = BTreeMap::new();
-    for checkpoint in &facts.state.checkpoints {
+    for checkpoint in facts.state.checkpoints.iter() {
         for range in &checkpoint.ranges {
             let known = last.entry(range.partition.clone()).or_insert(checkpoint);
             if checkpoint.committed_at >= known.committed_at {
@@ -118,6 +123,19 @@ fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move
             ),
             None => "start `basestream speed` or `basestream up`".into(),
         },
+    }
+}
+
+/// Nothing is wrong yet, but answers say that there is nothing.
+fn never_read(stream: &str, records: i64) -> Problem {
+    Problem {
+        fault: Fault::StreamUnread,
+        severity: Severity::Warning,
+        what: format!("{stream}: {records} records are in the log, and no worker has committed any record of this stream yet"),
+        cause: "no speed worker runs, or one has just started".into(),
+        effect: "views of this stream have no row for any key; meta.unread of an answer names the stream".into(),
+        next_step: "start `basestream up` or `basestream speed`; if one runs, its first checkpoint comes within speed.checkpoint_interval"
+            .into(),
     }
 }
 

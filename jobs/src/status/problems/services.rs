@@ -1,6 +1,6 @@
-//! Problems of services that do not answer, and of definitions that cannot be planned.
+//! Problems of services that do not answer or that a node cannot use, and of definitions that cannot be planned.
 
-use super::{Facts, Fault, Problem, Service, Severity, Unreachable};
+use super::{Facts, Failing, Fault, Problem, Service, Severity, Unreachable, for_time};
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let mut found: Vec<Problem> = facts.unreachable.iter().map(unreachable).collect();
@@ -11,6 +11,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
             found.push(unreachable(&Unreachable { service: Service::Log, error: error.clone() }));
         }
     }
+    found.extend(facts.failing.iter().map(failing));
     if let Some(Err(error)) = &facts.registry {
         found.push(Problem {
             fault: Fault::DefinitionsUnplanned,
@@ -52,5 +53,17 @@ fn unreachable(unreachable: &Unreachable) -> Problem {
         cause: unreachable.error.clone(),
         effect: effect.into(),
         next_step: next_step.into(),
+    }
+}
+
+fn failing(failing: &Failing) -> Problem {
+    let lasting = for_time(i64::try_from(failing.seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000));
+    Problem {
+        fault: Fault::NodeNotReady,
+        severity: Severity::Error,
+        what: format!("the node that answers HTTP is not ready: {}, for {lasting}", failing.what),
+        cause: failing.error.clone(),
+        effect: "what cannot be written waits, or is refused with 503; nothing is lost, and no answer goes back".into(),
+        next_step: "free space if a disk is full, else make the service available again; the node continues by itself".into(),
     }
 }

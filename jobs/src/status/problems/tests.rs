@@ -1,6 +1,6 @@
 use catalog::{
-    CheckpointRange, CheckpointRecord, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, LeaseRecord,
-    PartitionRecord, RunRecord, RunStatus, SnapshotRecord,
+    CheckpointRange, CheckpointRecord, Checkpoints, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord,
+    LeaseRecord, PartitionRecord, RunRecord, RunStatus, SnapshotRecord,
 };
 use engine::functions::Functions;
 use types::vector::Offset;
@@ -38,7 +38,7 @@ async fn healthy() -> Facts {
     let state = CatalogState {
         definitions: vec![definition(DefinitionKind::Stream, "pay", STREAM), definition(DefinitionKind::View, "v", VIEW)],
         partitions: [(id(0), partition(0)), (id(1), partition(1))].into(),
-        checkpoints: vec![checkpoint("w1", NOW - 5 * SECOND, vec![range(0, 0, 100), range(1, 0, 100)])],
+        checkpoints: [checkpoint("w1", NOW - 5 * SECOND, vec![range(0, 0, 100), range(1, 0, 100)])].into_iter().collect(),
         snapshots: vec![SnapshotRecord {
             view: "v".into(),
             version: 1,
@@ -124,10 +124,14 @@ fn end(facts: &mut Facts, partition: i32, begin: i64, end: i64) {
     all[partition as usize] = ends(partition, begin, end);
 }
 
+fn first_range(facts: &mut Facts, change: impl FnOnce(&mut CheckpointRange)) {
+    facts.state.checkpoints.rewrite(|checkpoints| change(&mut checkpoints[0].ranges[0]));
+}
+
 /// Commits a last checkpoint of partition 0 at this time.
 fn moved_at(facts: &mut Facts, at: Micros) {
-    facts.state.checkpoints =
-        vec![checkpoint("w1", at, vec![range(0, 0, 100)]), checkpoint("w2", NOW - 5 * SECOND, vec![range(1, 0, 100)])];
+    let moved = [checkpoint("w1", at, vec![range(0, 0, 100)]), checkpoint("w2", NOW - 5 * SECOND, vec![range(1, 0, 100)])];
+    facts.state.checkpoints = moved.into_iter().collect();
     let partition = facts.state.partitions.get_mut(&id(0)).unwrap();
     partition.complete_to = Some(at);
 }
@@ -225,7 +229,7 @@ const CASES: &[Case] = &[
     (
         Fault::OffsetsAbsent,
         Severity::Error,
-        |facts| facts.state.checkpoints[0].ranges[0].absent = 3,
+        |facts| first_range(facts, |range| range.absent = 3),
         [
             "pay/0: 3 offsets of the embedded log delivered no record",
             "a defect, or the log file was modified by hand: the embedded log has a record at every offset",
@@ -309,7 +313,7 @@ const CASES: &[Case] = &[
         Severity::Error,
         |facts| {
             facts.state.partitions.clear();
-            facts.state.checkpoints.clear();
+            facts.state.checkpoints = Checkpoints::default();
             facts.state.snapshots.clear();
         },
         [
@@ -317,6 +321,22 @@ const CASES: &[Case] = &[
             "no speed worker runs, or it cannot commit (no worker has read it yet)",
             "answers do not include these records and become older; meta.complete_to shows how old",
             "start `basestream speed` or `basestream up`",
+        ],
+    ),
+    (
+        Fault::StreamUnread,
+        Severity::Warning,
+        |facts| {
+            facts.state.partitions.clear();
+            facts.state.checkpoints = Checkpoints::default();
+            facts.state.snapshots.clear();
+            facts.state.definitions[0].created_at = NOW - 5 * SECOND;
+        },
+        [
+            "pay: 200 records are in the log, and no worker has committed any record of this stream yet",
+            "no speed worker runs, or one has just started",
+            "views of this stream have no row for any key; meta.unread of an answer names the stream",
+            "start `basestream up` or `basestream speed`; if one runs, its first checkpoint comes within speed.checkpoint_interval",
         ],
     ),
     (
@@ -392,6 +412,20 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::NodeNotReady,
+        Severity::Error,
+        |facts| {
+            let (what, error) = ("the log takes no records".into(), "database or disk is full".into());
+            facts.failing = vec![Failing { what, seconds: 240, error }];
+        },
+        [
+            "the node that answers HTTP is not ready: the log takes no records, for 4 min",
+            "database or disk is full",
+            "what cannot be written waits, or is refused with 503; nothing is lost, and no answer goes back",
+            "free space if a disk is full, else make the service available again; the node continues by itself",
+        ],
+    ),
+    (
         Fault::ViewRefused,
         Severity::Error,
         |facts| {
@@ -404,6 +438,23 @@ const CASES: &[Case] = &[
             "Divide by zero error",
             "every query of it fails; other views are served, and its events are archived",
             "make its expressions total (`nullif`, `CASE`, `try_cast`) and run `basestream apply`; if a file is damaged, run `basestream repair`",
+        ],
+    ),
+    (
+        Fault::RetentionShort,
+        Severity::Error,
+        |facts| {
+            let Some(Ok(registry)) = &mut facts.registry else { panic!("planned") };
+            let mut plan = (*registry.views[0].plan).clone();
+            let stream = (*plan.streams[0]).clone();
+            plan.streams = vec![definitions::StreamDefinition { retention: Some(Duration::from_secs(86_400)), ..stream }.into()];
+            registry.views[0].plan = plan.into();
+        },
+        [
+            "the view v (version 1) counts events that are deleted",
+            "the stream \"pay\" keeps events for 1d, and the view counts them for ever (all time): events that count would be deleted",
+            "each batch run recomputes the view without the events that were deleted: its values become too small, in silence",
+            "no retention for \"pay\", or a window for every aggregate; then `basestream apply`",
         ],
     ),
     (
@@ -427,8 +478,7 @@ const CASES: &[Case] = &[
         Fault::DeadLetters,
         Severity::Warning,
         |facts| {
-            let range = &mut facts.state.checkpoints[0].ranges[0];
-            (range.archived, range.dead_lettered) = (95, 5);
+            first_range(facts, |range| (range.archived, range.dead_lettered) = (95, 5));
             let reason = Some("column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL".into());
             facts.dead_letters.insert("pay".into(), Recent { replayed: 0, reason });
         },
@@ -523,14 +573,14 @@ async fn what_is_no_fault_is_not_told() {
         ("a partition without traffic", |facts| moved_at(facts, NOW - 9 * HOUR)),
         ("control records on Kafka", |facts| {
             facts.embedded_log = false;
-            facts.state.checkpoints[0].ranges[0].absent = 3;
+            first_range(facts, |range| range.absent = 3);
         }),
         ("dead letters of yesterday", |facts| {
-            facts.state.checkpoints.push(checkpoint("w1", NOW - 20 * HOUR, vec![CheckpointRange { dead_lettered: 9, ..range(0, 0, 9) }]));
-            facts.state.checkpoints.rotate_right(1);
+            let yesterday = checkpoint("w1", NOW - 20 * HOUR, vec![CheckpointRange { dead_lettered: 9, ..range(0, 0, 9) }]);
+            facts.state.checkpoints.rewrite(|checkpoints| checkpoints.insert(0, yesterday));
         }),
         ("dead letters that are all in the log again", |facts| {
-            facts.state.checkpoints[0].ranges[0].dead_lettered = 5;
+            first_range(facts, |range| range.dead_lettered = 5);
             facts.dead_letters.insert("pay".into(), Recent { replayed: 5, reason: None });
         }),
         ("one failed run, which is tried again", |facts| {
@@ -541,7 +591,7 @@ async fn what_is_no_fault_is_not_told() {
             facts.state.leases.push(lease("run/v", NOW + 1, "pay/0:1"));
         }),
         ("files that the collector marked a minute ago", |facts| facts.marked_for_deletion = Some((12, NOW - MINUTE))),
-        ("a node that stands on the published snapshot, and one that is gone", |facts| {
+        ("a node that answers from the published snapshot, and one that is gone", |facts| {
             facts.state.leases.push(lease("serve/p-1", NOW + MINUTE, "pay/0:60,pay/1:70"));
             facts.state.leases.push(lease("serve/p-2", NOW - MINUTE, "pay/0:0"));
         }),

@@ -1,8 +1,10 @@
-//! Problems of views that a node does not serve.
+//! Problems of views: a node does not serve them, or events that they count are deleted.
 
 use catalog::DefinitionKind;
+use committed::registry::LiveView;
 
 use super::{Facts, Fault, Problem, Refused, Severity};
+use crate::check::retention::{ShortRetention, short_retentions_of};
 
 /// The node may belong to another installation: only views that this one has are reported.
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
@@ -10,10 +12,25 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
         let mut views = facts.state.live(DefinitionKind::View);
         views.any(|view| view.name == refused.view && view.version == refused.version)
     };
-    facts.refused.iter().filter(is_ours).map(problem).collect()
+    let mut found: Vec<Problem> = facts.refused.iter().filter(is_ours).map(not_served).collect();
+    let registry = facts.registry.iter().flatten();
+    found.extend(registry.flat_map(short_retentions_of).map(|(view, short)| forgotten(view, &short)));
+    found
 }
 
-fn problem(refused: &Refused) -> Problem {
+/// Definitions of a release that did not refuse them.
+fn forgotten(view: &LiveView, short: &ShortRetention) -> Problem {
+    Problem {
+        fault: Fault::RetentionShort,
+        severity: Severity::Error,
+        what: format!("the view {} (version {}) counts events that are deleted", view.name, view.version),
+        cause: short.found(),
+        effect: "each batch run recomputes the view without the events that were deleted: its values become too small, in silence".into(),
+        next_step: format!("{}; then `basestream apply`", short.expected()),
+    }
+}
+
+fn not_served(refused: &Refused) -> Problem {
     Problem {
         fault: Fault::ViewRefused,
         severity: Severity::Error,

@@ -18,7 +18,7 @@ fn start(parts: &mut Parts, stage: Stage, name: &'static str, ends: &Ends) {
 
 fn all(ends: &Ends) -> Parts {
     let mut parts = Parts::default();
-    for (stage, name) in [(Stage::Node, "node"), (Stage::Speed, "speed"), (Stage::Jobs, "scheduler"), (Stage::Doors, "http")] {
+    for (stage, name) in [(Stage::Node, "node"), (Stage::Speed, "speed"), (Stage::Jobs, "scheduler"), (Stage::Http, "http")] {
         start(&mut parts, stage, name, ends);
     }
     parts

@@ -1,15 +1,18 @@
 //! Converts JSON rows back to Arrow with the types of the expected columns: decimals and large integers arrive as
-//! strings, timestamps as RFC 3339, bytes as base64.
+//! strings, timestamps as RFC 3339, intervals as ISO 8601, bytes as base64.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray};
+use arrow::array::{
+    Array, ArrayRef, BinaryArray, IntervalMonthDayNanoArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema, SchemaRef};
 use arrow::util::display::FormatOptions;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use engine::events::Interval;
 use serde_json::{Map, Value};
 use types::{Error, Result};
 
@@ -36,6 +39,7 @@ fn field(name: &str, schema: &SchemaRef) -> Field {
 fn array(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
     match data_type {
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => bytes(values, data_type),
+        DataType::Interval(_) | DataType::Duration(_) => intervals(values, data_type),
         DataType::List(item) => list(values, item),
         DataType::Struct(fields) => {
             let nulls: NullBuffer = values.iter().map(|value| !value.is_null()).collect();
@@ -53,9 +57,14 @@ fn array(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
 /// Converts values with one text form that Arrow parses: numbers, decimals, texts, booleans, dates and times.
 fn scalars(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
     let texts: StringArray = values.iter().map(|value| text(value)).collect();
+    strict_cast(&texts, data_type)
+}
+
+/// A value that does not fit is an error, not a null.
+fn strict_cast(values: &dyn Array, data_type: &DataType) -> Result<ArrayRef> {
     let strict = CastOptions { safe: false, format_options: FormatOptions::default() };
     let wrong = |error| Error::corrupt(format!("a value of the answer is not a {data_type}: {error}"));
-    cast_with_options(&texts, data_type, &strict).map_err(wrong)
+    cast_with_options(values, data_type, &strict).map_err(wrong)
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -77,6 +86,21 @@ fn bytes(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
     let decoded = values.iter().map(decode).collect::<Result<Vec<_>>>()?;
     let array: BinaryArray = decoded.iter().map(|value| value.as_deref()).collect();
     Ok(arrow::compute::cast(&array, data_type)?)
+}
+
+fn intervals(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
+    let wrong = |found: String| Error::corrupt(format!("a value of the answer is {found}: expected an interval as ISO 8601"));
+    let read = |value: &&Value| match value {
+        Value::Null => Ok(None),
+        Value::String(text) => {
+            let interval: Interval = text.parse().map_err(|_| wrong(format!("\"{text}\"")))?;
+            let nanos = i64::try_from(interval.nanos).map_err(|_| wrong(format!("\"{text}\"")))?;
+            Ok(Some(IntervalMonthDayNano::new(interval.months, interval.days, nanos)))
+        }
+        other => Err(wrong(other.to_string())),
+    };
+    let read: IntervalMonthDayNanoArray = values.iter().map(read).collect::<Result<Vec<_>>>()?.into();
+    strict_cast(&read, data_type)
 }
 
 fn list(values: &[&Value], item: &Arc<Field>) -> Result<ArrayRef> {

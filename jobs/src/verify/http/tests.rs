@@ -1,7 +1,10 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, Schema, TimestampMicrosecondType};
+use arrow::datatypes::{
+    DataType, Decimal128Type, DurationMicrosecondType, Field, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    Schema, TimeUnit, TimestampMicrosecondType,
+};
 use types::sql_types::timestamp_type;
 
 use super::*;
@@ -17,6 +20,8 @@ fn schema() -> SchemaRef {
         Field::new("last_seen", timestamp_type(), true),
         Field::new("raw", DataType::Binary, true),
         Field::new("top", top, true),
+        Field::new("quiet", DataType::Duration(TimeUnit::Microsecond), true),
+        Field::new("kept", DataType::Interval(IntervalUnit::MonthDayNano), true),
     ]))
 }
 
@@ -28,8 +33,10 @@ fn body(rows: &str) -> String {
 #[test]
 fn an_answer_is_read_back_with_its_types() {
     let rows = r#"[{"device": "a", "n": "9007199254740993", "amount": "12345678901234567890.12", "mean": null,
-        "last_seen": "2026-01-01T00:00:00.5Z", "raw": "AAH/", "top": [{"value": "x", "count": 3}, {"value": null, "count": "4"}]},
-        {"device": null, "n": 0, "amount": null, "mean": 0.1, "last_seen": null, "raw": null, "top": null}]"#;
+        "last_seen": "2026-01-01T00:00:00.5Z", "raw": "AAH/", "top": [{"value": "x", "count": 3}, {"value": null, "count": "4"}], "quiet": "PT-26H0.5S",
+        "kept": "P1M2DT3S"},
+        {"device": null, "n": 0, "amount": null, "mean": 0.1, "last_seen": null, "raw": null, "top": null,
+        "quiet": null, "kept": null}]"#;
     let answer = read(body(rows).as_bytes(), &schema()).unwrap();
     assert_eq!((answer.t, answer.vector.to_string().as_str()), (1_767_225_600_000_001, "payments/0:17"));
     let rows = &answer.rows[0];
@@ -38,16 +45,27 @@ fn an_answer_is_read_back_with_its_types() {
     assert_eq!(named("amount").as_primitive::<Decimal128Type>().value(0), 1_234_567_890_123_456_789_012);
     assert_eq!(named("last_seen").as_primitive::<TimestampMicrosecondType>().value(0), 1_767_225_600_500_000);
     assert_eq!(named("raw").as_binary::<i32>().value(0), [0, 1, 255]);
+    assert_eq!(named("quiet").as_primitive::<DurationMicrosecondType>().value(0), -26 * 3_600_000_000 + 500_000);
+    let kept = named("kept").as_primitive::<IntervalMonthDayNanoType>().value(0);
+    assert_eq!(kept, IntervalMonthDayNano::new(1, 2, 3_000_000_000));
     let top = named("top").as_list::<i32>();
     assert!(top.is_null(1) && top.value(0).as_struct().column(1).as_primitive::<Int64Type>().values() == &[3, 4]);
-    for name in ["device", "amount", "last_seen", "raw"] {
+    for name in ["device", "amount", "last_seen", "raw", "quiet", "kept"] {
         assert!(named(name).is_null(1), "{name}");
     }
 }
 
 #[test]
 fn an_answer_of_another_form_is_refused() {
-    for rows in [r#"[{"n": "many"}]"#, r#"[{"raw": "?"}]"#, r#"[{"top": 3}]"#, "3", r#"[{"last_seen": "yesterday"}]"#] {
+    for rows in [
+        r#"[{"n": "many"}]"#,
+        r#"[{"raw": "?"}]"#,
+        r#"[{"top": 3}]"#,
+        "3",
+        r#"[{"last_seen": "yesterday"}]"#,
+        r#"[{"quiet": "3 h"}]"#,
+        r#"[{"quiet": "P1D"}]"#,
+    ] {
         assert!(read(body(rows).as_bytes(), &schema()).is_err(), "{rows}");
     }
     assert!(read(b"not json", &schema()).is_err());

@@ -26,7 +26,7 @@ use super::LogReport;
 pub(super) struct Raw(u64);
 
 impl Raw {
-    pub(super) fn of(record: &Record) -> Raw {
+    pub(super) fn from_record(record: &Record) -> Raw {
         let headers = headers_to_json(&record.headers);
         Raw::new(record.key.as_deref(), record.value.as_deref(), headers.as_deref().map(str::as_bytes))
     }
@@ -61,10 +61,7 @@ pub(super) struct Files<'a> {
 impl<'a> Files<'a> {
     pub(super) fn new(storage: &'a ObjectStorage, state: &CatalogState, stream: &'a StreamDefinition, partition: i32) -> Self {
         let of_kind = |kind| {
-            let files = state
-                .files
-                .iter()
-                .filter(move |file| file.kind == kind && !file.marked_for_deletion && file.subject.as_ref() == Some(&stream.name));
+            let files = state.readable(kind).filter(|file| file.subject.as_ref() == Some(&stream.name));
             files.cloned().collect()
         };
         Files { storage, stream, partition, archive: of_kind(FileKind::Archive), dead_letters: of_kind(FileKind::DeadLetters) }

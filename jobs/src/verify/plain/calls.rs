@@ -37,12 +37,11 @@ pub(super) fn mentions(expr: &Expr, function: &str) -> bool {
     .is_break()
 }
 
-/// Returns true if the expression is only `count(..)`.
-pub(super) fn is_bare_count(expr: &Expr) -> bool {
+/// Returns true if the expression is only one aggregate, which has a value of its own over nothing.
+pub(super) fn is_bare(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
     match expr {
-        Expr::Nested(inner) => is_bare_count(inner),
-        Expr::Function(call) => call.over.is_none() && name_of(call) == "count",
-        _ => false,
+        Expr::Nested(inner) => is_bare(inner, is_aggregate),
+        _ => aggregate_name(expr, is_aggregate).is_some(),
     }
 }
 

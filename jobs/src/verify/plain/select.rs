@@ -19,8 +19,6 @@ pub struct PlainColumn {
     pub is_key: bool,
     /// The aggregate functions it calls.
     pub functions: Vec<String>,
-    /// It is only a `count(..)`.
-    pub is_count: bool,
     /// It is only a count or a sum: in a linked view, a sample estimates it.
     pub is_total: bool,
     /// Its expression in the view.
@@ -134,13 +132,13 @@ impl Fan<'_> {
     fn column(&mut self, name: String, mut expr: Expr, functions: Vec<String>, otherwise: &Reach) -> Result<()> {
         let sql = expr.to_string();
         let is_key = functions.is_empty() && !calls::mentions(&expr, "as_of");
-        let (bare_count, is_total) = (calls::is_bare_count(&expr), calls::is_total(&expr));
         let Fan { view, sides, is_aggregate, t, .. } = *self;
+        let (is_bare, is_total) = (calls::is_bare(&expr, is_aggregate), calls::is_total(&expr));
         let mut reaches = calls::Rewriting { sides, otherwise, precision: view.precision, is_aggregate, t }.rewrite(&mut expr)?;
         self.reaches.extend(reaches.iter().cloned());
         self.repeated |= calls::counts_repeated(&expr, is_aggregate);
         reaches.dedup();
-        let text = match functions.is_empty() || bare_count {
+        let text = match functions.is_empty() || is_bare {
             true => expr.to_string(),
             false => {
                 let has_events = |reach: &Reach| format!("{} > 0", events(sides.condition(reach, t).as_deref()));
@@ -155,7 +153,7 @@ impl Fan<'_> {
             let text = if let [one] = distinct.as_slice() { one.clone() } else { format!("greatest({})", distinct.join(", ")) };
             self.helpers.push(parse_item(&format!("{text} AS {}", quoted(helper)))?);
         }
-        self.columns.push(PlainColumn { name, is_key, functions, is_count: bare_count, is_total, sql, distinct: helper });
+        self.columns.push(PlainColumn { name, is_key, functions, is_total, sql, distinct: helper });
         Ok(())
     }
 

@@ -96,26 +96,32 @@ async fn answer(sql: &str, payments: &[Event], refunds: &[Event]) -> Vec<String>
     lines
 }
 
-async fn of(view: &ViewDefinition, others: Vec<ViewDefinition>, payments: &[Event], refunds: &[Event]) -> Vec<String> {
+async fn answers(view: &ViewDefinition, others: Vec<ViewDefinition>, payments: &[Event], refunds: &[Event]) -> Vec<String> {
     let plain = rewritten(view, others, NOW).unwrap();
     answer(&plain.sql, payments, refunds).await
 }
 
 #[test]
 fn every_aggregate_is_asked_once_for_each_window() {
-    let view =
-        view("v", &["1h", "7d"], "SELECT device, count(*) AS n, sum(amount) FILTER (WHERE amount > 0) AS s FROM payments GROUP BY device");
+    let view = view(
+        "v",
+        &["1h", "7d"],
+        "SELECT device, count(*) AS n, sum(amount) FILTER (WHERE amount > 0) AS s, \
+              sum(amount) / 2 AS h FROM payments GROUP BY device",
+    );
     let plain = rewritten(&view, vec![], NOW).unwrap();
     let hour = "__event_time >= arrow_cast(1767222000000000, 'Timestamp(Microsecond, Some(\"UTC\"))')";
     let week = "__event_time >= arrow_cast(1766620800000000, 'Timestamp(Microsecond, Some(\"UTC\"))')";
     let expected = format!(
         "SELECT device AS \"device\", count(*) FILTER (WHERE {hour}) AS \"n_1h\", count(*) FILTER (WHERE {week}) AS \"n_7d\", \
-         CASE WHEN count(*) FILTER (WHERE {hour}) > 0 THEN sum(amount) FILTER (WHERE (amount > 0) AND {hour}) END AS \"s_1h\", \
-         CASE WHEN count(*) FILTER (WHERE {week}) > 0 THEN sum(amount) FILTER (WHERE (amount > 0) AND {week}) END AS \"s_7d\" \
+         sum(amount) FILTER (WHERE (amount > 0) AND {hour}) AS \"s_1h\", \
+         sum(amount) FILTER (WHERE (amount > 0) AND {week}) AS \"s_7d\", \
+         CASE WHEN count(*) FILTER (WHERE {hour}) > 0 THEN sum(amount) FILTER (WHERE {hour}) / 2 END AS \"h_1h\", \
+         CASE WHEN count(*) FILTER (WHERE {week}) > 0 THEN sum(amount) FILTER (WHERE {week}) / 2 END AS \"h_7d\" \
          FROM payments GROUP BY device HAVING count(*) FILTER (WHERE {week}) > 0"
     );
     assert_eq!(plain.sql, expected);
-    assert_eq!(plain.columns.iter().map(|c| c.is_key).collect::<Vec<_>>(), [true, false, false, false, false]);
+    assert_eq!(plain.columns.iter().map(|c| c.is_key).collect::<Vec<_>>(), [true, false, false, false, false, false, false]);
 }
 
 #[tokio::test]
@@ -149,16 +155,16 @@ async fn a_column_that_names_its_window_keeps_its_name() {
         (NOW, Some("a"), Some(7)),
         (NOW - 400 * DAY, Some("old"), Some(5)),
     ];
-    let answered = of(&view("v", &["7d"], select), vec![], &payments, &[]).await;
+    let answered = answers(&view("v", &["7d"], select), vec![], &payments, &[]).await;
     assert_eq!(answered, ["a 2026-01-01T00:00:00Z 1 12", "old 2024-11-27T00:00:00Z 0 NULL"]);
 }
 
 #[tokio::test]
 async fn an_empty_window_is_not_evaluated_and_without_keys_there_is_a_row() {
     let ratio = view("v", &["1h", "7d"], "SELECT device, sum(amount) / count(*) AS mean FROM payments GROUP BY device");
-    assert_eq!(of(&ratio, vec![], &[(NOW - DAY, Some("a"), Some(4))], &[]).await, ["a NULL 4"]);
+    assert_eq!(answers(&ratio, vec![], &[(NOW - DAY, Some("a"), Some(4))], &[]).await, ["a NULL 4"]);
     let total = view("v", &["1h"], "SELECT count(*) AS n, coalesce(sum(amount), 0) AS s FROM payments WHERE amount > 0");
-    assert_eq!(of(&total, vec![], &[(NOW - DAY, Some("a"), Some(4))], &[]).await, ["0 NULL"]);
+    assert_eq!(answers(&total, vec![], &[(NOW - DAY, Some("a"), Some(4))], &[]).await, ["0 NULL"]);
 }
 
 #[tokio::test]
@@ -187,7 +193,7 @@ async fn the_events_time_reaches_the_aggregate_through_ctes_unions_subqueries_an
 async fn ties_are_broken_by_the_events_place() {
     let view = view("v", &[], "SELECT device, array_agg(amount ORDER BY ts DESC) AS list FROM payments GROUP BY device");
     let payments = [(NOW, Some("a"), Some(3)), (NOW, Some("a"), Some(1)), (NOW + 1, Some("a"), Some(2))];
-    assert_eq!(of(&view, vec![], &payments, &[]).await, ["a [2, 3, 1]"]);
+    assert_eq!(answers(&view, vec![], &payments, &[]).await, ["a [2, 3, 1]"]);
     let last = rewritten(&super::tests::view("v", &[], "SELECT last_n(amount, 2) AS l FROM payments"), vec![], NOW).unwrap();
     assert!(last.sql.contains("last_n(amount, 2 ORDER BY __event_time, __source, __partition, __offset)"), "{}", last.sql);
 }

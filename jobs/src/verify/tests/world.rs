@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) log: Vec<Vec<Record>>,
 }
 
-pub(crate) async fn state_of(world: &World) -> CatalogState {
+pub(crate) async fn state_of(world: &World) -> Arc<CatalogState> {
     world.verifier.catalog.state().await.unwrap()
 }
 
@@ -110,7 +110,7 @@ impl World {
         let live = registry.served(view).unwrap();
         let session = SegmentSession::new(&self.verifier.functions, self.verifier.memory_limit)?;
         let mut sets = Vec::new();
-        for checkpoint in &state.checkpoints {
+        for checkpoint in state.checkpoints.iter() {
             sets.push(segment_rows(&self.verifier.storage, &session, live, &state, checkpoint).await?.rows.batch().clone());
         }
         let rows: StateRows = merge_rows(&live.plan, &live.codec, &sets)?;

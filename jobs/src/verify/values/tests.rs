@@ -14,7 +14,6 @@ fn column(functions: &[&str]) -> PlainColumn {
         name: "c".into(),
         is_key: false,
         functions: functions.iter().map(|f| (*f).into()).collect(),
-        is_count: functions == ["count"],
         is_total: functions == ["count"] || functions == ["sum"],
         sql: String::new(),
         distinct: None,
@@ -62,13 +61,13 @@ fn exact_types_are_compared_exactly_and_lists_part_by_part() {
 
 #[test]
 fn estimates_have_their_tolerance() {
-    let median = Tolerance::of(&column(&["approx_median"]));
+    let median = Tolerance::for_column(&column(&["approx_median"]));
     assert!(median.is_approximate() && same(100.0, 101.0, median) && !same(100.0, 110.0, median));
-    let distinct = Tolerance::of(&column(&["approx_distinct"]));
+    let distinct = Tolerance::for_column(&column(&["approx_distinct"]));
     assert!(!distinct.is_approximate());
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1000, 1001]));
     assert!(!equal(&numbers, 0, &numbers, 1, distinct));
-    let top = Tolerance::of(&column(&["top_k"]));
+    let top = Tolerance::for_column(&column(&["top_k"]));
     assert!(!equal(&numbers, 0, &numbers, 1, top.given(Some(10), false)));
     assert!(equal(&numbers, 0, &numbers, 1, top.given(Some(TOP_K_CAPACITY as i64 + 1), false)));
 }

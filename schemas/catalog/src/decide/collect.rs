@@ -60,7 +60,7 @@ impl CollectionPlan {
 /// A lease's pin is the oldest vector that its holder's work depends on: for a serving node, the least of the cuts of
 /// the snapshots that its queries read.
 pub fn collectable(state: &CatalogState, retention: &BTreeMap<Arc<str>, Duration>, now: Micros) -> CollectionPlan {
-    let need = Need::of(state, retention, now);
+    let need = Need::new(state, retention, now);
     let withdraw: Vec<&SnapshotRecord> = state.snapshots.iter().filter(|snapshot| need.is_withdrawable(snapshot)).collect();
     let withdrawn: HashSet<Uuid> = withdraw.iter().map(|snapshot| snapshot.run).collect();
     let (marked_for_deletion, named): (Vec<&FileRecord>, Vec<&FileRecord>) = state.files.iter().partition(|file| file.marked_for_deletion);
@@ -95,7 +95,6 @@ struct Need<'s> {
     state: &'s CatalogState,
     retention: &'s BTreeMap<Arc<str>, Duration>,
     now: Micros,
-    checkpoints: HashMap<Uuid, &'s CheckpointRecord>,
     runs: HashMap<Uuid, &'s RunRecord>,
     /// Vectors that work in progress depends on: pins of unexpired leases, cuts of running runs.
     pins: Vec<&'s Vector>,
@@ -104,7 +103,7 @@ struct Need<'s> {
 }
 
 impl<'s> Need<'s> {
-    fn of(state: &'s CatalogState, retention: &'s BTreeMap<Arc<str>, Duration>, now: Micros) -> Self {
+    fn new(state: &'s CatalogState, retention: &'s BTreeMap<Arc<str>, Duration>, now: Micros) -> Self {
         let leases = state.leases.iter().filter(|lease| lease.expires_at > now).filter_map(|lease| lease.pin.as_ref());
         let running = state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref());
         let live = state.live(DefinitionKind::View);
@@ -112,7 +111,6 @@ impl<'s> Need<'s> {
             state,
             retention,
             now,
-            checkpoints: state.checkpoints.iter().map(|checkpoint| (checkpoint.id, checkpoint)).collect(),
             runs: state.runs.iter().map(|run| (run.id, run)).collect(),
             pins: leases.chain(running).collect(),
             published: live.map(|view| state.snapshot(&view.name, view.version).map(|snapshot| &snapshot.cut)).collect(),
@@ -213,7 +211,7 @@ impl<'s> Need<'s> {
     }
 
     fn checkpoint_of(&self, file: &FileRecord) -> Option<&'s CheckpointRecord> {
-        file.checkpoint.and_then(|id| self.checkpoints.get(&id).copied())
+        file.checkpoint.and_then(|id| self.state.checkpoints.get(id))
     }
 
     fn is_older_than(&self, time: Micros, age: Duration) -> bool {

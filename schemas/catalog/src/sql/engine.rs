@@ -5,12 +5,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::postgres::{PgConnectOptions, PgConnection, Postgres};
+use sqlx::sqlite::{Sqlite, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection, PgPool, SqlitePool};
 use url::Url;
 
 use super::session::{Session, failed};
+use types::connections;
 use types::durable::{make_folder, sync_folder};
 use types::redact::redacted_url;
 use types::{Error, ErrorKind, Result};
@@ -156,7 +157,7 @@ fn sqlite_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {
 async fn open_memory() -> Result<Engine> {
     let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(failed)?;
     let options = sqlite_settings(options).journal_mode(SqliteJournalMode::Memory);
-    // The data lives as long as its one connection, so the connection must never be closed because of its age.
+    // The data lives as long as its one connection, so the connection must never be closed, whatever its age or state.
     let pool = SqlitePoolOptions::new().min_connections(1).max_connections(1).idle_timeout(None).max_lifetime(None);
     let pool = pool.test_before_acquire(false).connect_with(options).await.map_err(failed)?;
     Ok(Engine::Sqlite { read: pool.clone(), write: pool })
@@ -173,13 +174,13 @@ async fn open_file(path: &Path) -> Result<Engine> {
         .retry(ExponentialBuilder::default().with_min_delay(Duration::from_millis(20)).with_total_delay(Some(PATIENCE)).with_jitter())
         .when(|error| error.kind() == ErrorKind::Unavailable && is_busy(error))
         .await?;
-    let read = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(options);
+    let read = connections::pool::<Sqlite>(READERS).connect_lazy_with(options);
     sync_folder(folder).map_err(in_folder)?;
     Ok(Engine::Sqlite { read, write })
 }
 
 async fn writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
-    SqlitePoolOptions::new().max_connections(1).connect_with(options).await
+    connections::pool::<Sqlite>(1).connect_with(options).await
 }
 
 fn is_busy(error: &Error) -> bool {
@@ -202,7 +203,7 @@ async fn open_server(options: PgConnectOptions) -> Result<Engine> {
         Ok(Err(error)) => return Err(failed(error)),
         Ok(Ok(connection)) => connection.close().await.map_err(failed)?,
     }
-    let pool = PgPoolOptions::new().max_connections(READERS * 2).acquire_timeout(PATIENCE);
+    let pool = connections::pool::<Postgres>(READERS * 2).acquire_timeout(PATIENCE);
     Ok(Engine::Postgres(pool.connect_lazy_with(options)))
 }
 

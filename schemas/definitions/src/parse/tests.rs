@@ -223,7 +223,7 @@ proptest! {
             let length = lines.get(diagnostic.line.wrapping_sub(1));
             prop_assert!(length.is_some_and(|length| (1..=length + 1).contains(&diagnostic.column)), "{diagnostic}\n{text}");
         }
-        // What is kept stands by itself.
+        // What is kept is a statement by itself.
         for view in &definitions.views {
             let again = parse_view(&view.sql).unwrap();
             prop_assert_eq!((again.name, again.select), (view.name.clone(), view.select.clone()));

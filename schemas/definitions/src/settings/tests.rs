@@ -69,8 +69,16 @@ fn the_design_example_is_read_in_full() {
 }
 
 #[test]
+fn a_setting_that_changes_nothing_is_named() {
+    let told = parse(EXAMPLE).without_effect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("serving.postgres = \"127.0.0.1:5433\" has no effect"), "{told:?}");
+}
+
+#[test]
 fn an_empty_file_gives_the_defaults() {
     let settings = parse("");
+    assert_eq!(settings.without_effect(), [""; 0]);
     assert_eq!(settings, Settings::defaults(Path::new("/project")));
     assert_eq!(settings.storage.url.as_str(), "file:///project/data/storage");
     assert_eq!(settings.catalog.url.as_str(), "sqlite:///project/data/catalog.db");

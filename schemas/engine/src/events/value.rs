@@ -8,12 +8,11 @@ use arrow::datatypes::{
     TimestampMicrosecondType,
 };
 use base64::Engine;
-use base64::alphabet;
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
-use super::number::{power, scaled};
+use super::number::scaled;
+use super::spelling;
 use super::time::{self, TimeError, format_date, format_timestamp};
 use definitions::{ColumnType, TimeUnit};
 use types::tiles::Micros;
@@ -84,7 +83,7 @@ pub fn canonical_text(array: &dyn Array, row: usize) -> Option<Cow<'_, str>> {
 
 /// Why a value does not fit its column's type.
 #[derive(Debug)]
-pub(super) struct Mismatch {
+pub(crate) struct Mismatch {
     /// The position in an array, as `[3]`; empty for the value itself.
     pub(super) place: String,
     pub(super) found: String,
@@ -92,7 +91,7 @@ pub(super) struct Mismatch {
 }
 
 /// Reads a value by its column's type. JSON's null becomes [`Value::Null`].
-pub(super) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
+pub(crate) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, json: &'a str) -> Result<Value<'a>, Mismatch> {
     if json == "null" {
         return Ok(Value::Null);
     }
@@ -105,17 +104,13 @@ pub(super) fn read<'a>(column_type: &ColumnType, unit: Option<TimeUnit>, json: &
         ColumnType::Double => double(json),
         ColumnType::Decimal { precision, scale } => decimal(json, *precision, *scale),
         ColumnType::Date => text(json).and_then(|text| time::parse_date(&text)).map(Value::Date),
-        ColumnType::Uuid => text(json).and_then(uuid),
-        ColumnType::Bytea => text(json).and_then(|text| BASE64.decode(text.as_bytes()).ok()).map(Value::Bytes),
+        ColumnType::Uuid => text(json).and_then(spelling::canonical_uuid).map(Value::Text),
+        ColumnType::Bytea => text(json).and_then(|text| spelling::bytes(&text)).map(Value::Bytes),
         ColumnType::TimestampTz => return timestamp(json, unit),
         ColumnType::Array(item) => return list(item, unit, json),
     };
     value.ok_or_else(|| mismatch(json, expectation(column_type)))
 }
-
-/// The standard alphabet, with or without padding.
-const BASE64: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent));
 
 /// Returns what a column expects of its values, for error messages.
 fn expectation(column_type: &ColumnType) -> String {
@@ -171,13 +166,12 @@ fn number_text(json: &str) -> Option<Cow<'_, str>> {
 }
 
 fn whole(json: &str) -> Option<i128> {
-    scaled(&number_text(json)?, 0)
+    spelling::whole(&number_text(json)?)
 }
 
 fn double<'a>(json: &str) -> Option<Value<'a>> {
-    let value: f64 = if is_number(json) { json.parse().ok()? } else { return None };
-    // Negative zero becomes zero: it would be another key, and another value for DISTINCT.
-    value.is_finite().then_some(Value::Double(value + 0.0))
+    let value = if is_number(json) { spelling::double(json)? } else { return None };
+    value.is_finite().then_some(Value::Double(value))
 }
 
 fn is_number(json: &str) -> bool {
@@ -185,22 +179,7 @@ fn is_number(json: &str) -> bool {
 }
 
 fn decimal<'a>(json: &str, precision: u8, scale: i8) -> Option<Value<'a>> {
-    let unscaled = scaled(&number_text(json)?, i64::from(scale))?;
-    let bound = power(u32::from(precision))?;
-    (unscaled.abs() < bound).then_some(Value::Decimal { unscaled, scale })
-}
-
-/// Copies only if the text is not in canonical form yet.
-fn uuid(text: Cow<'_, str>) -> Option<Value<'_>> {
-    let kept = |(i, byte): (usize, u8)| match i {
-        8 | 13 | 18 | 23 => byte == b'-',
-        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
-    };
-    if text.len() == 36 && text.bytes().enumerate().all(kept) {
-        return Some(Value::Text(text));
-    }
-    let parsed = uuid::Uuid::try_parse(&text).ok()?;
-    Some(Value::Text(Cow::Owned(parsed.hyphenated().to_string())))
+    spelling::decimal(&number_text(json)?, precision, scale).map(|unscaled| Value::Decimal { unscaled, scale })
 }
 
 /// Reads a timestamp: text in RFC 3339, or a number (or a string that contains one) in the column's unit.

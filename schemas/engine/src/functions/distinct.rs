@@ -22,6 +22,10 @@ use datafusion::physical_expr_common::binary_map::{ArrowBytesMap, OutputType};
 use types::Error;
 use types::sql_types::one_zero;
 
+mod set;
+
+pub(crate) use set::DistinctSet;
+
 /// Gives a call of `count(DISTINCT x)` a grouped accumulator if DataFusion's function has none. Other calls are
 /// returned unchanged.
 pub(crate) fn grouped(call: Expr) -> Expr {

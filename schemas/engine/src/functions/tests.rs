@@ -14,6 +14,8 @@ use datafusion::prelude::SessionConfig;
 
 use super::*;
 
+mod held;
+
 /// Returns the analysed plan of a query over an empty table `t`, without optimizer, like our planner.
 pub(super) async fn analysed(select: &str, schema: &SchemaRef) -> datafusion::common::Result<LogicalPlan> {
     let session = SessionContext::new();

@@ -8,7 +8,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::ViewTable;
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
@@ -18,7 +18,8 @@ use crate::functions::Functions;
 use crate::plan::hidden::{node_name, streams_of};
 use crate::plan::refuse;
 use crate::plan::refuse::Shape;
-use crate::plan::{ViewPlan, columns, links, lower, planning_session, within};
+use crate::plan::uuids::Respelled;
+use crate::plan::{UuidColumns, ViewPlan, columns, links, lower, planning_session, uuids, within};
 use definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition};
 use types::{Error, Result};
 
@@ -65,7 +66,7 @@ impl Planner {
 
     /// Plans one view.
     pub async fn plan(&self, view: &ViewDefinition) -> Result<Planned, Diagnostics> {
-        let session = self.session(view).await?;
+        let (session, respelled) = self.session(view).await?;
         let query = parse(&session, view)?;
         let shape = refuse::check(&query, view, &self.functions)?;
         let logical = match logical(&session, &query).await {
@@ -80,7 +81,11 @@ impl Planner {
         if shape == Shape::Staging {
             return self.staging(view, &plan);
         }
-        self.kept(view, &session, &plan).map(|plan| Planned::Kept(Arc::new(plan))).map_err(|error| at_select(view, &error))
+        let mut plan = self.kept(view, &session, &plan).map_err(|error| at_select(view, &error))?;
+        if respelled.happened() {
+            plan.stamp.push_str(uuids::STAMP);
+        }
+        Ok(Planned::Kept(Arc::new(plan)))
     }
 
     fn staging(&self, view: &ViewDefinition, plan: &LogicalPlan) -> Result<Planned, Diagnostics> {
@@ -90,6 +95,7 @@ impl Planner {
             );
             return Err(at_select(view, &error));
         }
+        refuse_expressions(plan).map_err(|error| at_select(view, &error))?;
         crate::plan::hidden::carry(plan, &self.streams).map_err(|error| at_select(view, &error))?;
         Ok(Planned::Staging)
     }
@@ -107,7 +113,7 @@ impl Planner {
                 node_name(&top.input)
             )));
         };
-        refuse_expressions(aggregate)?;
+        refuse_expressions(&top.input)?;
         if links::is_linked(aggregate) {
             return links::plan(view, session, top, aggregate, &self.streams);
         }
@@ -124,15 +130,16 @@ impl Planner {
 
     /// Returns a session in which the streams are (empty) tables, and the staging views that `view` names are
     /// registered.
-    async fn session(&self, view: &ViewDefinition) -> Result<SessionContext, Diagnostics> {
+    async fn session(&self, view: &ViewDefinition) -> Result<(SessionContext, Respelled), Diagnostics> {
         let session = planning_session(&self.functions).map_err(|error| at_select(view, &error))?;
         for stream in &self.streams {
             let table = Arc::new(EmptyTable::new(user_schema(stream)));
             session.register_table(&*stream.name, table).map_err(|error| at_error(view, error))?;
         }
+        let respelled = UuidColumns::of_streams(self.streams.iter().map(|stream| &**stream)).register(&session);
         let mut open = vec![view.name.clone()];
         self.register_named(view, &session, &mut open).await?;
-        Ok(session)
+        Ok((session, respelled))
     }
 
     /// Registers the staging views that `view` names, deepest first. `open` are the views being resolved: a name that
@@ -199,9 +206,9 @@ fn analysed(session: &SessionContext, plan: LogicalPlan) -> Result<LogicalPlan, 
 
 /// Refuses what the text alone does not show: functions whose result changes from call to call, and aggregates that
 /// read their own order.
-fn refuse_expressions(aggregate: &Aggregate) -> Result<()> {
+fn refuse_expressions(plan: &LogicalPlan) -> Result<()> {
     let mut problem = None;
-    LogicalPlan::Aggregate(aggregate.clone()).apply(|node| {
+    plan.apply(|node| {
         for expr in node.expressions() {
             expr.apply(|expr| {
                 problem = problem.take().or_else(|| unstable(expr));
@@ -209,7 +216,7 @@ fn refuse_expressions(aggregate: &Aggregate) -> Result<()> {
             })?;
         }
         let misplaced = match node {
-            LogicalPlan::Aggregate(node) => node.group_expr.iter().any(marker),
+            LogicalPlan::Aggregate(node) => node.group_expr.iter().any(marker) || node.aggr_expr.iter().any(time_marker),
             _ => node.expressions().iter().any(marker),
         };
         if misplaced && problem.is_none() {
@@ -225,7 +232,11 @@ fn refuse_expressions(aggregate: &Aggregate) -> Result<()> {
 }
 
 fn marker(expr: &Expr) -> bool {
-    within::mentions(expr) || within::mentions_function(expr, "as_of")
+    within::mentions(expr) || time_marker(expr)
+}
+
+fn time_marker(expr: &Expr) -> bool {
+    within::mentions_function(expr, "as_of")
 }
 
 fn unstable(expr: &Expr) -> Option<String> {

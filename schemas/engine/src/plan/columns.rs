@@ -9,7 +9,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Expr, Projection};
 use datafusion::sql::unparser::expr_to_sql;
 
-use crate::plan::{Use, links, within};
+use crate::plan::{Use, decimals, links, within};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::{AS_OF, EVENTS};
 use types::tiles::{Level, Range};
@@ -52,7 +52,8 @@ pub(super) enum Output {
         expr: Expr,
         uses: Vec<usize>,
         ranges: Vec<usize>,
-        bare_count: bool,
+        /// It is one aggregate alone.
+        bare: bool,
         sql: String,
         window: Option<String>,
         approximate: bool,
@@ -108,9 +109,8 @@ fn call_of(
     let split = within::split(function.params.filter.as_deref(), &aggregate.input, streams, view.precision)?;
     let mut function = function.clone();
     function.params.filter = split.rest.map(Box::new);
-    let is_count = function.func.name() == "count";
     let state = state_of(function, states);
-    Ok(Call { state, range: split.range, spelled: states[state].call.clone(), is_count, approximate: states[state].approximate })
+    Ok(Call { state, range: split.range, spelled: states[state].call.clone(), approximate: states[state].approximate })
 }
 
 /// Returns the index of this call's state. Equal calls share one.
@@ -181,7 +181,6 @@ pub(super) struct Call<R> {
     pub(super) range: Option<R>,
     /// The call without `within`.
     pub(super) spelled: Expr,
-    pub(super) is_count: bool,
     pub(super) approximate: bool,
 }
 
@@ -252,7 +251,7 @@ impl<R: Reach> Fan<'_, R> {
     /// Adds one output column: `expr` with each aggregate over its own range, or over `otherwise` if it names none.
     fn value(&mut self, name: String, expr: &Expr, window: Option<String>, otherwise: R) -> Result<()> {
         let (mut uses, mut ranges) = (Vec::new(), Vec::new());
-        let bare_count = matches!(self.index_of(expr), Some(index) if index >= self.groups() && self.calls[index - self.groups()].is_count);
+        let bare = self.index_of(expr).is_some_and(|index| index >= self.groups());
         let approximate = self.calls_in(expr).iter().any(|call| self.calls[*call].approximate);
         let sql = self.sql_of(&self.with_calls_spelled_out(expr)?);
         let rewritten = expr.clone().transform_down(|node| {
@@ -270,7 +269,7 @@ impl<R: Reach> Fan<'_, R> {
             position_or_push(&mut ranges, range);
             Ok(Transformed::yes(Expr::Column(Column::from_name(use_column(position)))))
         })?;
-        self.columns.outputs.push(Output::Value { name, expr: rewritten.data, uses, ranges, bare_count, sql, window, approximate });
+        self.columns.outputs.push(Output::Value { name, expr: rewritten.data, uses, ranges, bare, sql, window, approximate });
         Ok(())
     }
 
@@ -386,6 +385,7 @@ fn written(expr: &Expr, name: impl Fn(Column) -> Column) -> String {
     let told = expr.clone().transform_up(|node| match node {
         Expr::Column(column) => Ok(Transformed::yes(Expr::Column(name(column)))),
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
+        Expr::ScalarFunction(_) => Ok(Transformed::yes(decimals::written(node))),
         other => Ok(Transformed::no(other)),
     });
     let told = told.map_or_else(|_| expr.clone(), |told| told.data);

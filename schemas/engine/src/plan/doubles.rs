@@ -4,12 +4,12 @@
 
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, DecimalType};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, cast};
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::plan::rewrite::each_expression;
 
 /// Functions whose arguments have a common type: they return one of the arguments, or use all as elements.
 const OF_ONE_TYPE: [&str; 9] = ["coalesce", "greatest", "least", "nullif", "nvl", "nvl2", "make_array", "array_position", "array_has"];
@@ -24,23 +24,8 @@ impl AnalyzerRule for DoublesStay {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(rewritten)?.data)
+        each_expression(plan, &stay)
     }
-}
-
-fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
-    }
-    let names = NamePreserver::new(&plan);
-    let plan = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let stays = expr.transform_up(|expr| stay(expr, &schema))?;
-        Ok(stays.update_data(|expr| name.restore(expr)))
-    })?;
-    // An expression below may have become a DOUBLE.
-    plan.map_data(LogicalPlan::recompute_schema)
 }
 
 fn stay(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -9,7 +9,7 @@ pub mod links;
 
 use crate::plan::columns::{position_or_push, sql_of};
 use crate::plan::links::EdgeKind;
-use crate::plan::{ColumnKind, ViewPlan};
+use crate::plan::{Answering, ColumnKind, Use, ViewPlan};
 use datafusion::logical_expr::LogicalPlan;
 use types::columns::EVENTS;
 use types::tiles::{Range, most_tiles};
@@ -54,8 +54,11 @@ pub fn explain(plan: &ViewPlan) -> Explanation {
     Explanation {
         view: plan.view.to_string(),
         states_sql: states_sql(plan),
-        answer_sql: plan.links.as_ref().map_or_else(|| answer_sql(plan), |links| links::answer_sql(plan, links)),
-        links: plan.links.as_ref().map(|links| links::explain(plan, links)),
+        answer_sql: match &plan.answering {
+            Answering::Grouped(values) => answer_sql(plan, &values.uses),
+            Answering::Linked(links) => links::answer_sql(plan, links),
+        },
+        links: plan.links().map(|links| links::explain(plan, links)),
         states: plan
             .states
             .iter()
@@ -91,7 +94,7 @@ fn states_sql(plan: &ViewPlan) -> String {
     sql
 }
 
-fn answer_sql(plan: &ViewPlan) -> String {
+fn answer_sql(plan: &ViewPlan, uses: &[Use]) -> String {
     let mut lines = Vec::new();
     for column in &plan.columns {
         match &column.kind {
@@ -99,7 +102,7 @@ fn answer_sql(plan: &ViewPlan) -> String {
             ColumnKind::Value(value) => {
                 let mut sql = value.sql.clone();
                 for index in &value.uses {
-                    let usage = plan.uses[*index];
+                    let usage = uses[*index];
                     let state = &plan.states[usage.state];
                     let call = if state.sql == EVENTS { "count(*)" } else { &state.sql };
                     let merged =
@@ -149,7 +152,7 @@ fn edges_text(column: &str, range: &Range) -> Vec<String> {
 
 /// Returns the ranges that columns need. For a view over a JOIN: those of both sides, each once.
 fn asked_ranges(plan: &ViewPlan) -> Vec<Range> {
-    let Some(links) = &plan.links else { return plan.ranges.clone() };
+    let Some(links) = plan.links() else { return plan.ranges.clone() };
     let mut ranges = Vec::new();
     for range in links.ranges.iter().flat_map(|pair| [pair.near, pair.far]) {
         position_or_push(&mut ranges, range);
@@ -176,7 +179,7 @@ fn explain_range(plan: &ViewPlan, range: &Range) -> RangeExplanation {
         (Some(window), Some(until)) => format!("{} ago to {} ago", length(window), length(until)),
     };
     // An edge that keeps when it was last seen has one row, whatever the range.
-    let tiles = match plan.links.as_ref().is_some_and(|links| links.kind == EdgeKind::Liveness) {
+    let tiles = match plan.links().is_some_and(|links| links.kind == EdgeKind::Liveness) {
         true => 1,
         false => most_tiles(range, &plan.ladder),
     };

@@ -21,7 +21,8 @@ use datafusion::prelude::SessionContext;
 
 use crate::plan::columns;
 use crate::plan::columns::Reach;
-use crate::plan::{Use, ViewPlan, lower};
+use crate::plan::hidden::streams_of;
+use crate::plan::{Answering, Use, ViewPlan, lower, uuids};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::tiles::{Level, Micros, Range};
@@ -51,7 +52,7 @@ impl ConditionIndex {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PairRangeIndex(pub usize);
 
-/// An index into the uses of the edges' own plan ([`ViewPlan::uses`]). What the columns need ([`LinkPlan::uses`]) are others.
+/// An index into [`LinkPlan::edge_uses`]. What the columns need ([`LinkPlan::uses`]) are others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EdgeUseIndex(pub usize);
 
@@ -62,6 +63,8 @@ pub struct LinkPlan {
     pub keys: Vec<FieldRef>,
     /// The names of the two tables in the SELECT, near and far.
     pub tables: [String; 2],
+    /// The streams that each side reads, near and far; both may read the same one.
+    pub streams: [Vec<Arc<str>>; 2],
     pub layout: EdgeLayout,
     pub kind: EdgeKind,
     /// At a node with more neighbours than this a walk takes a sample of them, and estimates.
@@ -70,6 +73,8 @@ pub struct LinkPlan {
     pub conditions: Vec<Condition>,
     /// The state that holds when an edge was last seen.
     pub seen: usize,
+    /// What is merged for each edge: the states and ranges are those of the [`ViewPlan`].
+    pub edge_uses: Vec<Use>,
     /// Pairs of end points that must differ, if their index is in [`LinkPlan::apart`] or in the aggregate's.
     pub ends: Vec<Ends>,
     /// Those of `ends` that are in WHERE.
@@ -224,7 +229,14 @@ impl LinkPlan {
         self.range(self.existence)
     }
 
-    /// The edge plan's use that says which edges of a side, under a condition, lie in a range.
+    /// The ranges over a stream's events: those of the side that reads it, or of both.
+    pub(crate) fn ranges_over(&self, stream: &str) -> impl Iterator<Item = &Range> {
+        let reads = |side: &Side| self.streams[*side as usize].iter().any(|known| **known == *stream);
+        let sides: Vec<Side> = [Side::Near, Side::Far].into_iter().filter(reads).collect();
+        self.ranges.iter().flat_map(move |pair| sides.clone().into_iter().map(move |side| pair.range(side)))
+    }
+
+    /// The edges' use that says which edges of a side, under a condition, lie in a range.
     ///
     /// [`EdgeKind::Liveness`]: the greatest event time, to be compared with the range's left edge. [`EdgeKind::Full`]: the number of
     /// events.
@@ -232,7 +244,7 @@ impl LinkPlan {
         self.state_use(edges, self.conditions[condition.0].state, range)
     }
 
-    /// The edge plan's use of when edges were last seen.
+    /// The edges' use of when edges were last seen.
     pub(crate) fn seen_use(&self, edges: &ViewPlan, range: &Range) -> Result<EdgeUseIndex> {
         self.state_use(edges, self.seen, range)
     }
@@ -255,7 +267,7 @@ impl LinkPlan {
 
     fn state_use(&self, edges: &ViewPlan, state: usize, range: &Range) -> Result<EdgeUseIndex> {
         let usage = self.edge_range(edges, range).map(|range| Use { state, range });
-        let found = usage.and_then(|usage| edges.uses.iter().position(|known| *known == usage));
+        let found = usage.and_then(|usage| self.edge_uses.iter().position(|known| *known == usage));
         found
             .map(EdgeUseIndex)
             .ok_or_else(|| Error::internal("a linked view asks for what its edges do not keep").with("view", &edges.view))
@@ -277,26 +289,31 @@ pub(super) fn plan(
     let counts = parsed.calls.iter().any(|call| !call.is_over_ends());
     let kind = if counts || fanned.ranges.iter().any(upper_edge) { EdgeKind::Full } else { EdgeKind::Liveness };
     let edges = edges::Edges::for_join(&joined, &parsed.calls, &fanned.keys, kind)?;
-    let below = super::hidden::streams_of(&aggregate.input, streams)?;
+    let below = streams_of(&aggregate.input, streams)?;
+    let of_side = |side: &split::JoinSide| -> Result<Vec<Arc<str>>> {
+        Ok(streams_of(&side.input, streams)?.iter().map(|stream| stream.name.clone()).collect())
+    };
+    let streams_of_sides = [of_side(&joined.near)?, of_side(&joined.far)?];
     let (edge_aggregate, edge_columns) = edges.columns(&fanned.ranges)?;
-    let mut plan = lower::lower(view, session, &edge_aggregate, edge_columns, below, streams)?;
-    let groups = edges.layout.groups.clone();
-    let keys: Vec<FieldRef> = plan.keys[groups].to_vec();
+    let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams)?;
+    let keys: Vec<FieldRef> = table.keys[edges.layout.groups.clone()].to_vec();
     let aggregates = edges.aggregates(&parsed.calls, session)?;
     let value_type = |usage: &Use| match &aggregates[usage.state].over {
         Over::Ends { aggregate, .. } => aggregate.field().data_type().clone(),
-        Over::States { state, .. } => plan.states[*state].aggregate.field().data_type().clone(),
+        Over::States { state, .. } => table.states[*state].aggregate.field().data_type().clone(),
     };
     let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &fanned.uses.iter().map(value_type).collect::<Vec<_>>());
-    plan.columns = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, &|_| false, session)?;
-    plan.links = Some(Arc::new(LinkPlan {
+    let outputs = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, session)?;
+    let links = LinkPlan {
         keys,
         tables: [joined.near.table(), joined.far.table()],
+        streams: streams_of_sides,
         layout: edges.layout.clone(),
         kind,
         max_degree: view.max_degree.map_or(MAX_DEGREE, |most| most as usize),
         conditions: edges.conditions.clone(),
         seen: edges.seen,
+        edge_uses: edge_columns.uses,
         apart: (0..edges.apart).collect(),
         ends: edges.ends.clone(),
         ranges: fanned.ranges,
@@ -304,8 +321,10 @@ pub(super) fn plan(
         aggregates,
         uses: fanned.uses,
         value_schema,
-    }));
-    Ok(plan)
+    };
+    // The edges' own keys hold more than the view's.
+    let uuid_keys = uuids::of_keys(aggregate, streams);
+    Ok(table.into_plan(view, below, outputs, uuid_keys, Answering::Linked(Arc::new(links))))
 }
 
 /// Whether a plan's aggregates are directly over a JOIN.

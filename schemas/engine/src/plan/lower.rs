@@ -20,7 +20,9 @@ use crate::functions::{grouped, state_stamp};
 use crate::plan::columns::{Columns, Output, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named};
 use crate::plan::tile_function::tile_of;
-use crate::plan::{ColumnKind, OutputColumn, StateExpr, ValueColumn, ViewPlan, state_schema};
+use crate::plan::{
+    Answering, ColumnKind, MergedValues, OutputColumn, StateExpr, Use, ValueColumn, ViewPlan, decimals, state_schema, uuids,
+};
 use definitions::{StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::columns::{AS_OF, EVENTS, TILE};
@@ -28,6 +30,7 @@ use types::sql_types::timestamp_type;
 use types::tiles::{Level, Range};
 use types::{Error, Result};
 
+/// Lowers a SELECT with GROUP BY.
 pub(super) fn lower(
     view: &ViewDefinition,
     session: &SessionContext,
@@ -36,6 +39,62 @@ pub(super) fn lower(
     streams: Vec<Arc<StreamDefinition>>,
     all_streams: &[Arc<StreamDefinition>],
 ) -> Result<ViewPlan> {
+    let table = state_table(session, aggregate, &columns, all_streams)?;
+    let state_of = |usage: &Use| &table.states[usage.state];
+    let value_types: Vec<DataType> = columns.uses.iter().map(|usage| state_of(usage).aggregate.field().data_type().clone()).collect();
+    let schema = value_schema(&table.keys, columns.ranges.len(), &value_types);
+    let outputs = lower_outputs(&columns.outputs, &table.keys, &schema, session)?;
+    let uuid_keys = uuids::of_keys(aggregate, all_streams);
+    Ok(table.into_plan(view, streams, outputs, uuid_keys, Answering::Grouped(MergedValues { uses: columns.uses, schema })))
+}
+
+/// What is kept for a view, whichever way it is answered.
+pub(super) struct StateTable {
+    pub(super) keys: Vec<FieldRef>,
+    pub(super) states: Vec<StateExpr>,
+    ranges: Vec<Range>,
+    existence: usize,
+    ladder: Vec<Level>,
+    prepare: LogicalPlan,
+    schema: SchemaRef,
+    stamp: String,
+}
+
+impl StateTable {
+    pub(super) fn into_plan(
+        self,
+        view: &ViewDefinition,
+        streams: Vec<Arc<StreamDefinition>>,
+        columns: Vec<OutputColumn>,
+        uuid_keys: Vec<bool>,
+        answering: Answering,
+    ) -> ViewPlan {
+        ViewPlan {
+            view: view.name.clone(),
+            streams,
+            stamp: self.stamp,
+            keys: self.keys,
+            states: self.states,
+            ranges: self.ranges,
+            existence: self.existence,
+            columns,
+            answering,
+            ladder: self.ladder,
+            prepare: self.prepare,
+            uuid_keys,
+            state_schema: self.schema,
+            output_schema: OnceLock::new(),
+        }
+    }
+}
+
+/// Lowers the keys and aggregates of a SELECT to the states that are kept for them.
+pub(super) fn state_table(
+    session: &SessionContext,
+    aggregate: &Aggregate,
+    columns: &Columns,
+    all_streams: &[Arc<StreamDefinition>],
+) -> Result<StateTable> {
     let ladder = ladder_of(&columns.ranges);
     let carried = carry(&aggregate.input, all_streams)?;
     let complete = |state: &StateCall| complete_order(&place_hidden(&state.call, &carried)?, &carried);
@@ -43,33 +102,25 @@ pub(super) fn lower(
     let prepared = prepare(carried, aggregate, &calls, ladder[0])?;
     let keys = key_fields(&columns.keys, &prepared.plan)?;
     let states = lower_states(&columns.states, &calls, &prepared, session)?;
-    let state_schema = state_schema(&keys, &states);
-    refuse_repeated_fields(&state_schema)?;
-    let value_types: Vec<DataType> = columns.uses.iter().map(|usage| states[usage.state].aggregate.field().data_type().clone()).collect();
-    let value_schema = value_schema(&keys, columns.ranges.len(), &value_types);
-    let is_null = |usage: usize| columns.uses.get(usage).is_some_and(|usage| states[usage.state].nothing.is_null(0));
-    let outputs = lower_outputs(&columns.outputs, &keys, &value_schema, &is_null, session)?;
-    let formats: Vec<(&str, Vec<DataType>)> = states
-        .iter()
-        .map(|state| (state.function.as_str(), state.fields.iter().map(|field| field.data_type().clone()).collect()))
-        .collect();
-    Ok(ViewPlan {
-        view: view.name.clone(),
-        streams,
-        stamp: state_stamp(&formats),
-        keys,
-        states,
-        ranges: columns.ranges,
-        existence: columns.existence,
-        uses: columns.uses,
-        columns: outputs,
-        links: None,
-        ladder,
-        prepare: prepared.plan,
-        state_schema,
-        value_schema,
-        output_schema: OnceLock::new(),
-    })
+    let schema = state_schema(&keys, &states);
+    refuse_repeated_fields(&schema)?;
+    let stamp = stamp(&states, states_divide(&prepared.plan, &calls)?);
+    let (ranges, existence) = (columns.ranges.clone(), columns.existence);
+    Ok(StateTable { keys, states, ranges, existence, ladder, prepare: prepared.plan, schema, stamp })
+}
+
+/// Identifies the format of a view's states.
+fn stamp(states: &[StateExpr], divide: bool) -> String {
+    let types = |state: &StateExpr| state.fields.iter().map(|field| field.data_type().clone()).collect();
+    let formats: Vec<(&str, Vec<DataType>)> = states.iter().map(|state| (state.function.as_str(), types(state))).collect();
+    let divided = if divide { decimals::STAMP } else { "" };
+    format!("{}{divided}", state_stamp(&formats))
+}
+
+/// Whether what is kept depends on a division with a decimal: a key, a condition, an argument of an aggregate.
+fn states_divide(prepared: &LogicalPlan, calls: &[Expr]) -> Result<bool> {
+    let in_plan = prepared.exists(|node| Ok(node.expressions().iter().any(decimals::divides)))?;
+    Ok(in_plan || calls.iter().any(decimals::divides))
 }
 
 /// Returns the levels of a view's tiles: from its finest hop up to the longest tile that fits its longest window.
@@ -242,12 +293,10 @@ pub(super) fn value_schema(keys: &[FieldRef], ranges: usize, values: &[DataType]
     Arc::new(Schema::new(fields))
 }
 
-/// `is_null` returns whether a use's value over no events is NULL.
 pub(super) fn lower_outputs(
     outputs: &[Output],
     keys: &[FieldRef],
     value_schema: &SchemaRef,
-    is_null: &dyn Fn(usize) -> bool,
     session: &SessionContext,
 ) -> Result<Vec<OutputColumn>> {
     let logical: DFSchemaRef = Arc::new(DFSchema::try_from(value_schema.clone())?);
@@ -255,18 +304,14 @@ pub(super) fn lower_outputs(
         .iter()
         .map(|output| match output {
             Output::Key { group } => Ok(OutputColumn { field: keys[*group].clone(), kind: ColumnKind::Key(*group) }),
-            Output::Value { name, expr, uses, ranges, bare_count, sql, window, approximate } => {
-                // A single merged value cannot fail.
-                let is_plain =
-                    matches!((expr, &uses[..]), (Expr::Column(column), [usage]) if column.name == use_column(*usage) && is_null(*usage));
-                let guarded = guard(expr, ranges, *bare_count || is_plain)?;
+            Output::Value { name, expr, uses, ranges, bare, sql, window, approximate } => {
+                let guarded = if *bare { expr.clone() } else { guard(expr, ranges)? };
                 let expr = physical(&guarded, &logical, session)?;
                 let field = Arc::new(Field::new(name, expr.data_type(value_schema)?, true));
                 let value = ValueColumn {
                     expr,
                     uses: uses.clone(),
                     ranges: ranges.clone(),
-                    bare_count: *bare_count,
                     sql: sql.clone(),
                     window: window.clone(),
                     approximate: *approximate,
@@ -277,12 +322,9 @@ pub(super) fn lower_outputs(
         .collect()
 }
 
-/// Evaluates `expr` only where one of its ranges has events. Elsewhere the column is NULL (a bare count is 0 without a
-/// guard, and a plain value NULL).
-fn guard(expr: &Expr, ranges: &[usize], by_itself: bool) -> Result<Expr> {
-    if by_itself || ranges.is_empty() {
-        return Ok(expr.clone());
-    }
+/// Evaluates `expr` only where one of its ranges has events; elsewhere the column is NULL. An aggregate alone needs no
+/// guard: it cannot fail, and over no events it has its own value (0 for a count, else NULL).
+fn guard(expr: &Expr, ranges: &[usize]) -> Result<Expr> {
     let any = ranges.iter().map(|range| col(events_column(*range)).gt(lit(0i64))).reduce(Expr::or);
     match any {
         Some(any) => Ok(when(any, expr.clone()).end()?),

@@ -320,6 +320,9 @@ impl Visitor for Expressions<'_, '_> {
                         "as_of() above the aggregates, within() in a FILTER",
                     );
                 }
+                if is_aggregate_call(function, self.check.functions) {
+                    self.no_time_inside(function, &name);
+                }
                 self.order_sensitive(expr, function, &name);
             }
             _ => {}
@@ -329,6 +332,19 @@ impl Visitor for Expressions<'_, '_> {
 }
 
 impl Expressions<'_, '_> {
+    /// What an aggregate keeps is a function of its events: it is merged for any time that is asked.
+    fn no_time_inside(&mut self, aggregate: &ast::Function, name: &str) {
+        let mut calls = TimeCalls(Vec::new());
+        let _ = aggregate.visit(&mut calls);
+        for call in calls.0 {
+            self.check.refuse(
+                &call,
+                format!("as_of() inside {name}(): what an aggregate keeps of its events does not change with the time of the answer"),
+                "as_of() above the aggregates, as in as_of() - max(ts); or a window of events: FILTER (WHERE within(ts, '7d'))",
+            );
+        }
+    }
+
     fn order_sensitive(&mut self, expr: &Expr, function: &ast::Function, name: &str) {
         if name == "nth_value" {
             self.check.refuse(expr, "nth_value() needs its input sorted across layers", "array_agg(x ORDER BY ..)[n] or last_n(x, n)");
@@ -355,6 +371,20 @@ impl Expressions<'_, '_> {
     }
 }
 
+/// The calls of `as_of()`.
+struct TimeCalls(Vec<Expr>);
+
+impl Visitor for TimeCalls {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if matches!(expr, Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("as_of")) {
+            self.0.push(expr.clone());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// Whether an item contains an aggregate, by the names of the aggregates. If so, the view keeps states; otherwise it is
 /// inlined.
 fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
@@ -365,11 +395,8 @@ fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
     impl Visitor for Finder<'_> {
         type Break = ();
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if let Expr::Function(function) = expr
-                && function.over.is_none()
-            {
-                let name = function.name.to_string().to_lowercase();
-                self.found |= function.filter.is_some() || is_aggregate(&name, self.functions);
+            if let Expr::Function(function) = expr {
+                self.found |= is_aggregate_call(function, self.functions);
             }
             if self.found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
@@ -377,6 +404,11 @@ fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
     let mut finder = Finder { functions, found: false };
     let _ = item.visit(&mut finder);
     finder.found
+}
+
+fn is_aggregate_call(function: &ast::Function, functions: &Functions) -> bool {
+    let is_named = || is_aggregate(&function.name.to_string().to_lowercase(), functions);
+    function.over.is_none() && (function.filter.is_some() || is_named())
 }
 
 fn is_aggregate(name: &str, functions: &Functions) -> bool {

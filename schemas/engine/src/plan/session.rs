@@ -8,6 +8,7 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::functions::Functions;
+use crate::plan::decimals::QuotientsKeepDigits;
 use crate::plan::doubles::DoublesStay;
 use types::Result;
 
@@ -26,8 +27,8 @@ pub fn session_config() -> SessionConfig {
 
 /// Returns the base of all sessions. Settings that differ are applied on top of [`session_config`].
 pub fn session_builder() -> SessionStateBuilder {
-    let own: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(DoublesStay);
-    let rules = std::iter::once(own).chain(Analyzer::new().rules).collect();
+    let own: [Arc<dyn AnalyzerRule + Send + Sync>; 2] = [Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits)];
+    let rules = own.into_iter().chain(Analyzer::new().rules).collect();
     SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules)
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 
-use crate::plan::{ColumnKind, Use, ViewPlan};
+use crate::plan::{ColumnKind, MergedValues, Use, ViewPlan};
+use crate::states::kept::{KeptKey, cost_of, merge_kept};
 use crate::states::pieces::Pieces;
 use crate::states::ranges::merge;
 use crate::states::rows::KeyCodec;
@@ -16,9 +17,14 @@ use types::{Error, Result};
 /// The state that counts a range's events.
 const EVENTS_STATE: usize = 0;
 
+/// A key with no more values than this is cheap whatever is asked: its ranges are not looked at.
+const WITHOUT_A_LOOK: usize = 1_024;
+
 /// Returns the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at time `t`, in the
 /// order of `keys`, and whether each key has a row: an event in the view's longest window. A view without keys always
 /// has its row.
+///
+/// Errors: `Internal` for a view over a JOIN, whose edges are walked instead.
 pub fn answer(
     plan: &ViewPlan,
     codec: &KeyCodec,
@@ -27,27 +33,60 @@ pub fn answer(
     t: Micros,
     wanted: &[usize],
 ) -> Result<(RecordBatch, Vec<bool>)> {
+    answer_by(plan, codec, keys, t, wanted, |asked| merge(plan, pieces, keys.len(), t, asked))
+}
+
+/// Like [`answer`] for one key, of which these are all pieces: takes from `kept` what is kept, and keeps what was costly
+/// to merge.
+pub fn answer_kept(
+    plan: &ViewPlan,
+    codec: &KeyCodec,
+    key: &[u8],
+    pieces: &Pieces<'_>,
+    t: Micros,
+    wanted: &[usize],
+    kept: &KeptKey,
+) -> Result<(RecordBatch, Vec<bool>)> {
+    answer_by(plan, codec, &[key], t, wanted, |asked| merge_kept(plan, pieces, t, asked, kept))
+}
+
+/// Estimates what it costs to answer one key, of which these are all pieces: values, of some fifty nanoseconds each.
+pub fn cost_of_key(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, wanted: &[usize], kept: Option<&KeptKey>) -> Result<usize> {
+    let most = pieces.values(plan);
+    if most <= WITHOUT_A_LOOK {
+        return Ok(most);
+    }
+    cost_of(plan, pieces, t, &Need::for_columns(plan, plan.existence, wanted).asked(values_of(plan)?), kept)
+}
+
+fn answer_by(
+    plan: &ViewPlan,
+    codec: &KeyCodec,
+    keys: &[&[u8]],
+    t: Micros,
+    wanted: &[usize],
+    merge: impl FnOnce(&[Use]) -> Result<Vec<ArrayRef>>,
+) -> Result<(RecordBatch, Vec<bool>)> {
     let need = Need::for_columns(plan, plan.existence, wanted);
-    let asked: Vec<Use> = need
-        .ranges
-        .iter()
-        .map(|range| Use { state: EVENTS_STATE, range: *range })
-        .chain(need.uses.iter().map(|at| plan.uses[*at]))
-        .collect();
-    let mut values = Values::new(plan.value_schema(), keys.len());
-    values.set(0, codec.decode(keys.iter().copied())?);
-    values.set(plan.keys.len(), [Arc::new(TimestampMicrosecondArray::from_value(t, keys.len()).with_timezone("UTC")) as ArrayRef]);
+    let values = values_of(plan)?;
+    let mut row = Values::new(&values.schema, keys.len());
+    row.set(0, codec.decode(keys.iter().copied())?);
+    row.set(plan.keys.len(), [Arc::new(TimestampMicrosecondArray::from_value(t, keys.len()).with_timezone("UTC")) as ArrayRef]);
     let events_from = plan.keys.len() + 1;
     let places = need.ranges.iter().map(|range| events_from + range);
     let places = places.chain(need.uses.iter().map(|at| events_from + plan.ranges.len() + at));
-    for (place, merged) in places.zip(merge(plan, pieces, keys.len(), t, &asked)?) {
-        values.set(place, [merged]);
+    for (place, merged) in places.zip(merge(&need.asked(values))?) {
+        row.set(place, [merged]);
     }
-    let existence = values.get(events_from + plan.existence);
+    let existence = row.get(events_from + plan.existence);
     let existence = existence.and_then(|events| events.as_any().downcast_ref::<Int64Array>());
     let existence = existence.ok_or_else(|| Error::internal("the count of events changed its type"))?;
     let found = (0..keys.len()).map(|key| plan.keys.is_empty() || existence.value(key) > 0).collect();
-    Ok((values.project(plan, wanted)?, found))
+    Ok((row.project(plan, wanted)?, found))
+}
+
+fn values_of(plan: &ViewPlan) -> Result<&MergedValues> {
+    plan.values().ok_or_else(|| Error::internal("a linked view is answered by a walk").with("view", &plan.view))
 }
 
 /// The ranges and uses that the wanted columns need, each once and in order.
@@ -71,6 +110,12 @@ impl Need {
             list.dedup();
         }
         Need { ranges, uses }
+    }
+
+    /// What has to be merged: the events of each range, then the uses.
+    fn asked(&self, values: &MergedValues) -> Vec<Use> {
+        let events = self.ranges.iter().map(|range| Use { state: EVENTS_STATE, range: *range });
+        events.chain(self.uses.iter().map(|at| values.uses[*at])).collect()
     }
 }
 

@@ -20,12 +20,6 @@ pub(super) const GROUPS_AT_ONCE: usize = 4_096;
 /// The number of rows that are copied together for an accumulator.
 pub(super) const ROWS_AT_ONCE: usize = 16_384;
 
-/// Returns the merged values of these `uses` (indices into the plan's), a column each with one value per key, for a
-/// walk along edges.
-pub fn merged(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, uses: &[usize]) -> Result<Vec<ArrayRef>> {
-    merge(plan, pieces, keys, t, &uses.iter().map(|index| plan.uses[*index]).collect::<Vec<_>>())
-}
-
 /// Returns a state merged over one range, still as a state: its fields, with one row for each key that has rows in the
 /// range, and the row of each key.
 pub(crate) fn merged_states(
@@ -47,7 +41,7 @@ pub(crate) fn merged_states(
 
 /// Returns a column of values, one per key, for each use in `asked`. A key without rows has the aggregate's value over
 /// no rows.
-pub(super) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, asked: &[Use]) -> Result<Vec<ArrayRef>> {
+pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros, asked: &[Use]) -> Result<Vec<ArrayRef>> {
     let mut ranges: Vec<usize> = asked.iter().map(|usage| usage.range).collect();
     ranges.sort_unstable();
     ranges.dedup();
@@ -72,6 +66,11 @@ pub(super) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, t: Micros
         }
     }
     values.into_iter().map(|value| value.ok_or_else(|| Error::internal("a value was not merged"))).collect()
+}
+
+/// Returns the value of one state in a selection of one range and one key.
+pub(super) fn value_of_key(plan: &ViewPlan, state: usize, selection: &Selection, pieces: &Pieces<'_>) -> Result<ArrayRef> {
+    values_of(plan, state, selection, pieces, 1, 1)?.pop().ok_or_else(|| Error::internal("a value was not merged"))
 }
 
 /// Returns one state's values in each range of a selection.

@@ -29,7 +29,7 @@ pub struct KeyCodec {
 impl KeyCodec {
     /// The codec of a view's state rows.
     pub fn for_plan(plan: &ViewPlan) -> Result<Self> {
-        let nodes = plan.links.as_ref().map(|links| NodeCodec::new(&plan.keys, &links.layout).map(Box::new)).transpose()?;
+        let nodes = plan.links().map(|links| NodeCodec::new(&plan.keys, &links.layout).map(Box::new)).transpose()?;
         Ok(Self { nodes, ..Self::new(&plan.keys)? })
     }
 

@@ -9,8 +9,9 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, TimestampMicrosecondAr
 use arrow::compute::interleave;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
+use crate::plan::Use;
 use crate::plan::links::{ConditionIndex, EdgeKind, EdgeUseIndex, PairRange, Side};
-use crate::states::ranges::{merged, merged_states};
+use crate::states::ranges::{merge, merged_states};
 use crate::states::{Pieces, StateRows};
 use crate::walk::degree;
 use crate::walk::degree::Threshold;
@@ -90,7 +91,7 @@ impl<'a> EdgeSet<'a> {
         let uses = uses_of(walk, self.side)?;
         if walk.links.kind == EdgeKind::Liveness {
             for usage in uses {
-                let seen = self.found.last_seen(plan.state_offset(plan.uses[usage.0].state), self.len())?;
+                let seen = self.found.last_seen(plan.state_offset(walk.links.edge_uses[usage.0].state), self.len())?;
                 self.values.insert(usage, seen);
             }
             return Ok(());
@@ -98,8 +99,8 @@ impl<'a> EdgeSet<'a> {
         for rows in &self.found.rows {
             self.pieces.add(self.found.batches[rows.batch], rows.from..rows.to, rows.edge, rows.rolled_up);
         }
-        let indices: Vec<usize> = uses.iter().map(|usage| usage.0).collect();
-        let merged = merged(plan, &self.pieces, self.len(), walk.t, &indices)?;
+        let asked: Vec<Use> = uses.iter().map(|usage| walk.links.edge_uses[usage.0]).collect();
+        let merged = merge(plan, &self.pieces, self.len(), walk.t, &asked)?;
         self.values = uses.into_iter().zip(merged).collect();
         Ok(())
     }
@@ -184,7 +185,7 @@ impl<'a> EdgeSet<'a> {
     }
 }
 
-/// The edge plan's uses that a side's edges are asked for.
+/// The uses that a side's edges are asked for.
 fn uses_of(walk: &Walk<'_>, side: Side) -> Result<Vec<EdgeUseIndex>> {
     let mut uses = Vec::new();
     for range in &walk.links.ranges {

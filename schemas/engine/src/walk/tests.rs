@@ -89,7 +89,7 @@ impl World {
 
     fn ask_all(&self, devices: &[String]) -> Walked {
         let wanted: Vec<usize> = (0..self.plan.columns.len()).collect();
-        let links = self.plan.links.clone().unwrap();
+        let links = self.plan.links().cloned().unwrap();
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(devices.to_vec()))];
         Walk::new(&self.plan, &self.codec, &links, &self.run, NOW).rows(&groups, devices.len(), &wanted).unwrap()
     }
@@ -100,7 +100,7 @@ impl World {
 
     /// The far end of each path, and the columns in which it counts.
     fn paths(&self, device: &str, most: usize, of: Option<&str>) -> Vec<(String, Vec<String>)> {
-        let links = self.plan.links.clone().unwrap();
+        let links = self.plan.links().cloned().unwrap();
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
         let of = of.map(|name| self.plan.columns.iter().position(|column| column.field.name() == name).unwrap());
         let paths = Walk::new(&self.plan, &self.codec, &links, &self.run, NOW).paths(&groups, most, of).unwrap();
@@ -110,7 +110,7 @@ impl World {
     }
 
     fn near_edges(&self, device: &str) -> usize {
-        let links = self.plan.links.clone().unwrap();
+        let links = self.plan.links().cloned().unwrap();
         let walk = Walk::new(&self.plan, &self.codec, &links, &self.run, NOW);
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
         EdgeSet::gather(&walk, Side::Near, walk.keys_at(&groups, 1).unwrap().iter()).unwrap().len()
@@ -240,7 +240,7 @@ async fn a_walk_ends_between_two_batches_of_edges_when_it_is_told_to() {
     let created = (0..40).map(|at| (user(at), HUB.to_owned()));
     let logins = (0..40 * 9_000).map(|at| (user(at % 40), format!("d{at}")));
     let world = World::seen_just_before(&view("count(DISTINCT l.device) AS devices", ""), created, logins).await;
-    let links = world.plan.links.clone().unwrap();
+    let links = world.plan.links().cloned().unwrap();
     let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![HUB]))];
     let asked = AtomicUsize::new(0);
     let cancel_check = || match asked.fetch_add(1, Ordering::Relaxed) {
@@ -259,7 +259,7 @@ async fn a_walk_within_its_edges_answers_as_any_and_one_edge_less_is_over_budget
     let logins = [(user(0), "d0"), (user(0), "d1"), (user(1), "d2"), (user(2), "elsewhere")];
     let logins = logins.into_iter().map(|(user, device)| (user, device.to_owned()));
     let world = World::seen_just_before(&view("count(DISTINCT l.device) AS devices", ""), created, logins).await;
-    let links = world.plan.links.clone().unwrap();
+    let links = world.plan.links().cloned().unwrap();
     let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![HUB]))];
     let walk = Walk::new(&world.plan, &world.codec, &links, &world.run, NOW);
     let within = |budget: usize| walk.rows_within(budget, &groups, 1, &[0, 1]).unwrap();

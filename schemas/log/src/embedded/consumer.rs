@@ -1,7 +1,7 @@
 //! One worker's consumer: holds its share of the partitions by leases, and delivers their records in order.
 //!
-//! A single task does everything, so events are delivered in the order in which they happened. While it waits for the
-//! worker (a full queue, a reply) it keeps renewing its leases, for at most [`MAX_STALL`].
+//! A single task delivers, so events come in the order in which they happened. Its leases are renewed beside it
+//! ([`Renewing`]), also while it waits for the worker (a full queue, a reply), for at most [`MAX_STALL`].
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Clock;
-use super::lease::{Leases, RENEW_EVERY};
+use super::lease::Leases;
+use super::renewing::{Held, MAX_STALL, Renewing};
 use super::store::Store;
 use crate::{LogEvent, PartitionBounds, Subscription, TopicPartition, offsets_for, outside};
 use types::vector::Offset;
@@ -25,8 +26,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 /// How often to repeat that a partition is at its end.
 const AT_END_EVERY: Duration = Duration::from_millis(500);
-/// A worker that receives no event for this long loses its partitions (Kafka's max.poll.interval.ms).
-const MAX_STALL: Duration = Duration::from_secs(300);
 /// A log file that cannot be read for this long ends the consumer.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const RETRY_EVERY: Duration = Duration::from_millis(200);
@@ -41,9 +40,10 @@ pub(super) struct Worker {
     /// Counts this process's appends.
     pub(super) appended: watch::Receiver<u64>,
     pub(super) clock: Clock,
-    pub(super) held: BTreeMap<TopicPartition, i64>,
+    pub(super) held: Held,
+    pub(super) renewing: Renewing,
     pub(super) places: BTreeMap<TopicPartition, Place>,
-    pub(super) renewed: Option<Instant>,
+    /// When it was last looked whether partitions must change hands; `None` before the worker is a member.
     pub(super) looked: Option<Instant>,
 }
 
@@ -84,6 +84,7 @@ impl Worker {
     /// Runs until it is stopped, the worker no longer listens, or a permanent error occurs.
     pub(super) async fn run(mut self) {
         let ended = self.consume().await;
+        self.renewing.stop().await;
         if let Err(error) = self.leave().await {
             tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not released and will expire");
         }
@@ -112,10 +113,11 @@ impl Worker {
     }
 
     async fn step(&mut self) -> Result<(), End> {
-        if is_due(self.renewed, RENEW_EVERY) {
-            self.renew().await?;
-        } else if is_due(self.looked, LOOK_EVERY) {
-            self.look().await?;
+        self.renewing.is_active();
+        match self.looked {
+            None => self.share().await?,
+            looked if is_due(looked, LOOK_EVERY) => self.look().await?,
+            _ => {}
         }
         if !self.deliver().await? {
             self.idle().await?;
@@ -123,11 +125,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Renews the leases, then acts on the resulting plan.
-    async fn renew(&mut self) -> Result<(), End> {
+    /// Takes the worker's share of the partitions, or gives up what is above it.
+    async fn share(&mut self) -> Result<(), End> {
         let plan = self.leases.renew(&self.held, (self.clock)(), true).await.map_err(End::between_events)?;
-        self.renewed = Some(Instant::now());
-        self.looked = self.renewed;
+        self.looked = Some(Instant::now());
         if !plan.lost.is_empty() {
             self.lose(plan.lost).await?;
         }
@@ -144,7 +145,7 @@ impl Worker {
         self.looked = Some(Instant::now());
         let plan = self.leases.look(&self.held, (self.clock)()).await.map_err(End::between_events)?;
         if plan != Default::default() {
-            self.renew().await?;
+            self.share().await?;
         }
         Ok(())
     }
@@ -152,9 +153,10 @@ impl Worker {
     async fn take(&mut self, taken: Vec<(TopicPartition, i64)>) -> Result<(), End> {
         let partitions: Vec<TopicPartition> = taken.iter().map(|(source, _)| source.clone()).collect();
         self.held.extend(taken);
+        self.renewing.hold(&self.held);
         let (start, reply) = oneshot::channel();
         self.send(LogEvent::Assigned { partitions: partitions.clone(), start }).await?;
-        let starts = self.while_renewing(reply).await.map_err(|_| End::Closed)??;
+        let starts = self.wait_for(reply).await.map_err(|_| End::Closed)??;
         self.start_at(&partitions, starts).await
     }
 
@@ -164,7 +166,7 @@ impl Worker {
         }
         let (done, reply) = oneshot::channel();
         self.send(LogEvent::Revoked { partitions: partitions.clone(), done }).await?;
-        self.while_renewing(reply).await.map_err(|_| End::Closed)?;
+        self.wait_for(reply).await.map_err(|_| End::Closed)?;
         let released = self.forget(&partitions);
         if let Err(error) = self.leases.release(&released).await {
             tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not released and will expire");
@@ -177,14 +179,16 @@ impl Worker {
         self.forget(&partitions);
         let (kept, reply) = oneshot::channel();
         self.send(LogEvent::Lost { partitions, kept }).await?;
-        let starts = self.while_renewing(reply).await.map_err(|_| End::Closed)??;
+        let starts = self.wait_for(reply).await.map_err(|_| End::Closed)??;
         let held: Vec<TopicPartition> = self.held.keys().cloned().collect();
         self.start_at(&held, starts).await
     }
 
-    fn forget(&mut self, partitions: &[TopicPartition]) -> BTreeMap<TopicPartition, i64> {
+    fn forget(&mut self, partitions: &[TopicPartition]) -> Held {
         self.places.retain(|source, _| !partitions.contains(source));
-        self.held.extract_if(.., |source, _| partitions.contains(source)).collect()
+        let forgotten = self.held.extract_if(.., |source, _| partitions.contains(source)).collect();
+        self.renewing.hold(&self.held);
+        forgotten
     }
 
     /// Accepts the worker's offsets after checking that they are in the log.
@@ -241,27 +245,18 @@ impl Worker {
 
     async fn send(&mut self, event: LogEvent) -> Result<(), End> {
         let events = self.events.clone();
-        self.while_renewing(events.send(event)).await.map_err(|_| End::Closed)
+        self.wait_for(events.send(event)).await.map_err(|_| End::Closed)
     }
 
-    /// Waits for the worker while renewing the leases. The next [`Worker::renew`] notices a lost one.
-    async fn while_renewing<F: Future>(&mut self, waited_for: F) -> F::Output {
+    /// Waits for the worker.
+    async fn wait_for<F: Future>(&mut self, waited_for: F) -> F::Output {
+        self.renewing.is_active();
         let mut waited_for = pin!(waited_for);
-        let began = Instant::now();
-        loop {
-            tokio::select! {
-                biased;
-                output = &mut waited_for => return output,
-                _ = tokio::time::sleep(RENEW_EVERY) => {}
-            }
-            if began.elapsed() > MAX_STALL {
-                tracing::error!(worker = %self.subscription.worker, "the worker takes no events; its leases will expire");
-                return waited_for.await;
-            }
-            if let Err(error) = self.leases.renew(&self.held, (self.clock)(), false).await {
-                tracing::warn!(%error, worker = %self.subscription.worker, "leases of the log were not renewed");
-            }
+        if let Ok(output) = tokio::time::timeout(MAX_STALL, &mut waited_for).await {
+            return output;
         }
+        tracing::error!(worker = %self.subscription.worker, "the worker takes no events; its leases will expire");
+        waited_for.await
     }
 
     async fn leave(&mut self) -> Result<()> {

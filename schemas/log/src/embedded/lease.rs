@@ -121,6 +121,12 @@ impl Leases {
     /// In one transaction: marks this worker as alive, renews the leases it holds and takes those it should take.
     /// Returns the plan; the caller must still handle `lost` and `give_up`.
     pub(super) async fn renew(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros, take: bool) -> Result<Plan> {
+        let plan = self.renew_now(held, now, take).await;
+        self.store.renewals.note(&plan);
+        plan
+    }
+
+    async fn renew_now(&self, held: &BTreeMap<TopicPartition, i64>, now: Micros, take: bool) -> Result<Plan> {
         let until = now + LEASE.as_micros() as Micros;
         let mut write = self.store.write().await?;
         for topic in self.topics.keys() {

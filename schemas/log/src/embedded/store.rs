@@ -4,12 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
 use sqlx::{Executor, Sqlite, Transaction};
 
 use super::batch::{self, Batch};
 use crate::{Fetched, NewRecord, PartitionBounds, TopicPartition, outside};
+use types::connections;
 use types::durable::{make_folder, sync_folder};
+use types::outage::Attempts;
 use types::record::Record;
 use types::tiles::Micros;
 use types::vector::Offset;
@@ -51,6 +53,8 @@ const READ: &str = "
 pub(super) struct Store {
     writer: SqlitePool,
     readers: SqlitePool,
+    pub(super) appends: Attempts,
+    pub(super) renewals: Attempts,
 }
 
 #[derive(Debug, Clone)]
@@ -74,8 +78,9 @@ impl Store {
             .pragma("wal_autocheckpoint", "2000")
             .optimize_on_close(false, None);
         let writer = connect(&file).await.map_err(|error| in_folder(error, folder))?;
-        let readers = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(file.row_buffer_size(16));
-        let store = Store { writer, readers };
+        let readers = connections::pool::<Sqlite>(READERS).connect_lazy_with(file.row_buffer_size(16));
+        let (appends, renewals) = (Attempts::new("the log takes no records"), Attempts::new("the log's leases cannot be renewed"));
+        let store = Store { writer, readers, appends, renewals };
         store.make_tables().await.map_err(|error| in_folder(error, folder))?;
         sync_folder(folder).map_err(|error| in_folder(error.into(), folder))?;
         Ok(store)
@@ -264,7 +269,7 @@ fn chunks<'a, 'b>(mut records: &'a [&'b NewRecord]) -> Vec<&'a [&'b NewRecord]> 
 async fn connect(file: &SqliteConnectOptions) -> Result<SqlitePool> {
     let mut attempt = 0;
     loop {
-        let pool = SqlitePoolOptions::new().max_connections(1).acquire_timeout(BUSY_TIMEOUT * 2);
+        let pool = connections::pool::<Sqlite>(1).acquire_timeout(BUSY_TIMEOUT * 2);
         match pool.connect_with(file.clone()).await {
             Ok(pool) => return Ok(pool),
             Err(error) if attempt == 20 => return Err(failed(error)),

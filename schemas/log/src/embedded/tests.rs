@@ -258,6 +258,38 @@ async fn an_expired_lease_is_taken_over_and_its_sleeper_loses_its_work() {
     assert!((a.lost == 2 || a.refused_commits > 0) && b.lost == 0, "{a:?} {b:?}");
 }
 
+/// As when questions, or records, keep them busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_lease_is_lost_while_all_threads_of_its_worker_are_busy() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    // To this worker, the other one's leases expire two seconds after they were renewed.
+    let ahead = log_with_clock(&folder, wall_clock(3)).await;
+    log.create_topic("events", 2).await.unwrap();
+    let (catalog, threads) = (Arc::new(Catalog::default()), runtime());
+    let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
+
+    let a = threads.spawn(work(log.clone(), subscription("a", &["events"]), catalog.clone(), stop_a.clone()));
+    log.append("events", numbered(0, 100)).await.unwrap();
+    until("the first worker's records", || catalog.count() == 100).await;
+    let busy = [(); 2].map(|()| std::sync::mpsc::channel::<()>());
+    let busy = busy.map(|(release, released)| {
+        threads.spawn(async move { released.recv().is_err() });
+        release
+    });
+    let b = tokio::spawn(work(ahead, subscription("b", &["events"]), catalog.clone(), stop_b.clone()));
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    drop(busy);
+    log.append("events", numbered(100, 200)).await.unwrap();
+    until("all records", || catalog.count() == 200).await;
+    stop_a.cancel();
+    stop_b.cancel();
+    let (a, b) = (a.await.unwrap(), b.await.unwrap());
+    threads.shutdown_background();
+    assert_eq!(catalog.values(), values_of(0, 200));
+    assert_eq!((a.lost, a.refused_commits, b.lost, b.refused_commits), (0, 0, 0, 0), "{a:?} {b:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_outside_the_log_fails_and_names_the_range() {
     let folder = TempDir::new().unwrap();
@@ -330,4 +362,35 @@ async fn the_partitions_of_a_killed_worker_are_free_at_once() {
     stop.cancel();
     assert_eq!(worker.await.unwrap().assigned, 2);
     assert_eq!(std::fs::read_dir(folder.path().join("workers")).unwrap().count(), 0);
+}
+
+/// Leaves SQLite's connection room for this many more pages; as a full disk, it ends the transaction that needs more.
+async fn leave_room(log: &EmbeddedLog, pages: i64) {
+    let mut write = log.store.write().await.unwrap();
+    let (used,): (i64,) = sqlx::query_as("PRAGMA page_count").fetch_one(&mut *write).await.unwrap();
+    let limit = sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {}", used + pages));
+    sqlx::raw_sql(limit).execute(&mut *write).await.unwrap();
+    write.commit().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_without_room_takes_no_record_and_the_next_one_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 2).await.unwrap();
+    log.append("events", numbered(0, 10)).await.unwrap();
+    let before = log.bounds("events").await.unwrap();
+    for _ in 0..3 {
+        leave_room(&log, 2).await;
+        let error = log.append("events", numbered(10, 20_000)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("full"), "{error}");
+        assert_eq!(log.bounds("events").await.unwrap(), before, "all of an append or nothing");
+        assert_eq!(log.outages()[0].what, "the log takes no records");
+    }
+    // The connection that failed was closed, and its limit with it.
+    log.append("events", numbered(10, 20_000)).await.unwrap();
+    assert!(log.outages().is_empty());
+    let ends: i64 = log.bounds("events").await.unwrap().iter().map(|bounds| bounds.end.0).sum();
+    assert_eq!(ends, 20_000);
 }

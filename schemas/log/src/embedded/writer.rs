@@ -8,9 +8,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::Clock;
 use super::store::{self, Store};
 use crate::{NewRecord, partition_for, random_of};
-use types::failpoint;
 use types::vector::Offset;
-use types::{Error, Result};
+use types::{Error, Result, failpoint, threads};
 
 /// How many appends may wait, and about how many records one transaction takes.
 const QUEUE: usize = 256;
@@ -38,7 +37,7 @@ impl Writer {
     /// Starts the task. It increments `appended` after each transaction.
     pub(super) fn start(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>) -> Writer {
         let (requests, inbox) = mpsc::channel(QUEUE);
-        tokio::spawn(run(store, clock, appended, inbox));
+        threads::LOG.spawn(run(store, clock, appended, inbox));
         Writer { requests }
     }
 
@@ -62,6 +61,7 @@ async fn run(store: Arc<Store>, clock: Clock, appended: watch::Sender<u64>, mut 
             group.push(next);
         }
         let outcome = append_group(&store, &clock, &group).await;
+        store.appends.note(&outcome);
         appended.send_modify(|count| *count = count.wrapping_add(1));
         answer(group, outcome);
     }

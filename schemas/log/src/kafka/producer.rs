@@ -14,7 +14,7 @@ use super::client::{self, Reasons, lock};
 use super::settings::{self, Settings};
 use crate::{NewRecord, partition_for, random_of};
 use types::vector::Offset;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 /// How long to wait for a full queue.
 const QUEUE_FULL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,24 +36,32 @@ impl Appender {
         Appender { settings, client: Mutex::new(None) }
     }
 
-    /// Appends to a topic of `partitions` partitions and waits for every acknowledgement. After an error, some records
-    /// may still be in the log.
-    pub(super) async fn append(&self, topic: &str, partitions: u32, records: &[NewRecord], random: u64) -> Result<Vec<(i32, Offset)>> {
-        let client = self.client()?;
+    /// Appends to a topic of `partitions` partitions and waits for every outcome: each record's place, or why it was not
+    /// acknowledged.
+    pub(super) async fn append(&self, topic: &str, partitions: u32, records: &[NewRecord], random: u64) -> Vec<Result<(i32, Offset)>> {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(error) => return records.iter().map(|_| Err(error.copied())).collect(),
+        };
+        let mut outcomes: Vec<Option<Result<(i32, Offset)>>> = records.iter().map(|_| None).collect();
         let (sender, mut acks) = mpsc::unbounded_channel();
         for (index, record) in records.iter().enumerate() {
             let partition = partition_for(record, partitions, random_of(random, index));
-            self.send(&client, topic, partition, record, Box::new(Receipt { index, acks: sender.clone() })).await?;
+            let receipt = Box::new(Receipt { index, acks: sender.clone() });
+            if let Err(error) = self.send(&client, topic, partition, record, receipt).await {
+                let is_gone = error.kind() == ErrorKind::Unavailable;
+                outcomes[index] = Some(Err(error));
+                // The others would wait for as long.
+                if is_gone {
+                    break;
+                }
+            }
         }
         drop(sender);
-        let mut places = vec![(0, Offset::ZERO); records.len()];
-        let mut missing = records.len();
-        while missing > 0 {
-            let Some((index, outcome)) = acks.recv().await else { return Err(self.not_acknowledged(topic)) };
-            places[index] = outcome.map_err(|error| self.failed(&client, topic, error))?;
-            missing -= 1;
+        while let Some((index, outcome)) = acks.recv().await {
+            outcomes[index] = Some(outcome.map_err(|error| self.failed(&client, topic, error)));
         }
-        Ok(places)
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(self.not_acknowledged(topic)))).collect()
     }
 
     async fn send(&self, client: &Client, topic: &str, partition: i32, record: &NewRecord, receipt: Box<Receipt>) -> Result<()> {

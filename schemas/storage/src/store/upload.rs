@@ -57,12 +57,21 @@ impl UploadWriter {
 
     /// Appends content. After an error the upload cannot be finished.
     pub async fn write(&mut self, content: Bytes) -> Result<()> {
+        let written = self.append(content).await;
+        // A success shows only that the storage takes a part of the object.
+        if written.is_err() {
+            self.storage.writes.note(&written);
+        }
+        written
+    }
+
+    async fn append(&mut self, content: Bytes) -> Result<()> {
         self.checksum.update(&content);
         self.bytes += content.len() as i64;
         match &mut self.target {
             Target::Local(slot) => {
                 let opened = slot.take().ok_or_else(|| broken(&self.path))?;
-                *slot = Some(append(opened, content, &self.path).await?);
+                *slot = Some(append_to_file(opened, content, &self.path).await?);
                 Ok(())
             }
             Target::Buffered(buffer) if buffer.len() + content.len() <= MULTIPART_ABOVE_BYTES => {
@@ -94,7 +103,14 @@ impl UploadWriter {
     }
 
     /// Makes the object visible under its name, durably.
-    pub async fn finish(mut self) -> Result<Stored> {
+    pub async fn finish(self) -> Result<Stored> {
+        let attempts = self.storage.writes.clone();
+        let stored = self.publish().await;
+        attempts.note(&stored);
+        stored
+    }
+
+    async fn publish(mut self) -> Result<Stored> {
         let stored = Stored { bytes: self.bytes, checksum: self.checksum.clone().finalize() };
         match &mut self.target {
             Target::Local(slot) => {
@@ -157,7 +173,7 @@ async fn abort_parts(parts: WriteMultipart, path: String) {
     }
 }
 
-async fn append(opened: (File, PartialFile), content: Bytes, path: &str) -> Result<(File, PartialFile)> {
+async fn append_to_file(opened: (File, PartialFile), content: Bytes, path: &str) -> Result<(File, PartialFile)> {
     let written = tokio::task::spawn_blocking(move || {
         use std::io::Write;
         let (mut file, partial) = opened;

@@ -32,6 +32,14 @@ fn a_window_is_fewer_than_64_tiles() {
     }
 }
 
+#[test]
+fn all_time_and_what_has_no_left_edge_holds_an_event_for_ever() {
+    assert_eq!(Range::ALL.longest_stay(), None);
+    assert_eq!(Range::between(None, Duration::from_secs(DAY_S), None).longest_stay(), None);
+    let week = Range::trailing(Duration::from_secs(7 * DAY_S), None);
+    assert_eq!(week.longest_stay(), Some(Duration::from_secs(7 * DAY_S + 3_600)));
+}
+
 /// Tiles of the cover that begin at or before `t`; a stretch without a beginning is one.
 fn tiles_at(range: &Range, ladder: &[Level], t: Micros) -> usize {
     let tiles = |run: &TileRun| match (run.level.length_us(), run.from) {
@@ -59,6 +67,26 @@ proptest! {
         let moments = (0..3_600).map(|second| 490_000 * HOUR + second * SECOND);
         let most = moments.map(|t| tiles_at(&range, &ladder, t)).max().unwrap();
         prop_assert_eq!(most_tiles(&range, &ladder), most, "{:?}", range);
+    }
+}
+
+proptest! {
+    /// An event that is past its longest stay is in no range of that window any more, and no shorter stay would do.
+    #[test]
+    fn an_event_leaves_a_range_at_its_longest_stay_and_not_before(
+        t in -4_000_000_000_000_000i64..4_000_000_000_000_000,
+        window in 1u64..500 * DAY_S,
+        until in prop::option::of(1u64..500 * DAY_S),
+        hop in 0u8..6,
+        age in 0i64..50_000_000_000_000,
+    ) {
+        let hop = Level::from_code(hop).unwrap();
+        let range = Range { window: Some(Duration::from_secs(window)), until: until.map(Duration::from_secs), hop };
+        let stay = range.longest_stay().unwrap().as_micros() as Micros;
+        prop_assert!(age < stay || !range.at(t).contains(t - age), "{:?}", range);
+        // The moment at which the left edge is rounded down the most.
+        let latest = hop.floor(t) + window as Micros * SECOND + hop.length_us().unwrap() - 1;
+        prop_assert_eq!(range.at(latest).from, Some(latest - stay + 1), "{:?}", range);
     }
 }
 

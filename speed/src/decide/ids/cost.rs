@@ -25,7 +25,7 @@ pub struct DedupCost {
 
 impl DedupCost {
     /// Returns the cost of `ids` ids in the window, with this much memory for all partitions.
-    pub fn of(ids: u64, memory_bytes: u64) -> Self {
+    pub fn estimate(ids: u64, memory_bytes: u64) -> Self {
         let bytes = |centibytes: u64| ids.saturating_mul(centibytes) / 100;
         let in_tables = bytes(TABLE_CENTIBYTES);
         let (table_limit, filter_limit) = (memory_bytes / 8 * TABLE_EIGHTHS as u64, memory_bytes / 8 * FILTER_EIGHTHS as u64);

@@ -177,9 +177,14 @@ fn make_home(parent: &Path) -> std::result::Result<Home, (std::io::Error, PathBu
     let folder = parent.join(format!("{}-{}", std::process::id(), Uuid::new_v4().simple()));
     std::fs::create_dir(&folder).map_err(at(&folder))?;
     let lock = folder.join(LOCK);
-    let held = File::create(&lock).map_err(at(&lock))?;
-    held.lock().map_err(at(&lock))?;
-    Ok(Home { folder, _lock: held })
+    match File::create(&lock).and_then(|held| held.lock().map(|()| held)) {
+        Ok(held) => Ok(Home { folder, _lock: held }),
+        Err(error) => {
+            // Nobody removes a folder without a lock.
+            let _ = std::fs::remove_dir_all(&folder);
+            Err((error, lock))
+        }
+    }
 }
 
 /// Removes a folder if its lock is not held. What cannot be removed stays until the next start.

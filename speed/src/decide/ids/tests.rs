@@ -321,12 +321,12 @@ fn runs_of_one_level_are_merged_when_they_cannot_become_more() {
 
 #[test]
 fn a_window_costs_memory_up_to_the_setting_and_then_disk() {
-    let small = DedupCost::of(600_000, 256 << 20);
+    let small = DedupCost::estimate(600_000, 256 << 20);
     assert_eq!((small.memory_bytes, small.disk_bytes), (21_600_000, 0));
     assert!(small.is_full_speed(2 << 20));
-    let large = DedupCost::of(1_728_000_000, 256 << 20);
+    let large = DedupCost::estimate(1_728_000_000, 256 << 20);
     assert_eq!((large.memory_bytes, large.disk_bytes), (256 << 20, 51_840_000_000));
     assert!(large.full_speed_memory_bytes > 3_600_000_000 && large.full_speed_memory_bytes < 4_000_000_000);
-    let enough = DedupCost::of(1_728_000_000, large.full_speed_memory_bytes);
+    let enough = DedupCost::estimate(1_728_000_000, large.full_speed_memory_bytes);
     assert!(enough.memory_bytes <= large.full_speed_memory_bytes);
 }

@@ -8,6 +8,7 @@ use engine::functions::Functions;
 use engine::plan::planning_session;
 use event_log::{Consumer, Fetched, Log, NewRecord, Subscription};
 use storage::ObjectStorage;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::decide::DedupSettings;
@@ -102,7 +103,7 @@ async fn assigned(is_owned_elsewhere: bool) -> (Arc<Asked>, Result<Vec<(TopicPar
     let session = planning_session(&speed.functions).unwrap();
     let state = catalog.state().await.unwrap();
     let registry = Registry::load(&state, &speed.functions).await.unwrap();
-    let mut worker = Worker::new(&speed, &session, registry, state.revision).await.unwrap();
+    let mut worker = Worker::new(&speed, &session, registry, state.revision, CancellationToken::new()).await.unwrap();
     let source = |partition| TopicPartition { topic: "payments".into(), partition };
     let partitions: Vec<TopicPartition> = (0..PARTITIONS as i32).map(source).collect();
     let starts = worker.assign(&partitions).await;

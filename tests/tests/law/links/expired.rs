@@ -29,15 +29,15 @@ const LINKS: &str = "CREATE VIEW links WITH (windows = '7d') AS SELECT c.device,
     count(DISTINCT l.device) FILTER (WHERE within(c.ts, '7d') AND within(l.ts, '3d')) AS lately FROM account c JOIN login l ON c.u = l.u GROUP BY c.device";
 
 /// Adds an account and a login of a new user, at these times.
-async fn link(lab: &Harness, user: &str, accounts_at: Micros, logs_in_at: Micros) {
+async fn link(harness: &Harness, user: &str, accounts_at: Micros, logs_in_at: Micros) {
     for ((_, topic), (device, ts)) in STREAMS.iter().zip([("near", accounts_at), ("far", logs_in_at)]) {
         let record = format!(r#"{{"id":"{topic}{user}","ts":"{}","u":"{user}","device":"{device}-{user}"}}"#, format_timestamp(ts));
-        lab.append(topic, 1, vec![(Some(user.to_owned()), record)]).await.unwrap();
+        harness.append(topic, 1, vec![(Some(user.to_owned()), record)]).await.unwrap();
     }
 }
 
-async fn lab() -> Harness {
-    let lab = Harness::new().await.unwrap();
+async fn harness() -> Harness {
+    let harness = Harness::new().await.unwrap();
     let stream = |(name, topic): (&str, &str)| {
         format!(
             "CREATE STREAM {name} (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, u TEXT, device TEXT) \
@@ -48,22 +48,22 @@ async fn lab() -> Harness {
     let mut definitions: Vec<(DefinitionKind, &str, &str)> =
         STREAMS.iter().zip(&streams).map(|((name, _), sql)| (DefinitionKind::Stream, *name, &**sql)).collect();
     definitions.push((DefinitionKind::View, "links", LINKS));
-    lab.define(&definitions).await.unwrap();
-    link(&lab, "old", FIRST, FIRST + HOUR).await;
-    link(&lab, "late", FIRST + 4 * DAY, FIRST + 4 * DAY).await;
-    link(&lab, "new", FIRST + 10 * DAY, FIRST + 10 * DAY).await;
-    let worker = lab.worker("one", Duration::from_millis(100), None);
+    harness.define(&definitions).await.unwrap();
+    link(&harness, "old", FIRST, FIRST + HOUR).await;
+    link(&harness, "late", FIRST + 4 * DAY, FIRST + 4 * DAY).await;
+    link(&harness, "new", FIRST + 10 * DAY, FIRST + 10 * DAY).await;
+    let worker = harness.worker("one", Duration::from_millis(100), None);
     for (name, topic) in STREAMS {
-        lab.committed(name, topic).await.unwrap();
+        harness.committed(name, topic).await.unwrap();
     }
     worker.finish().await.unwrap();
-    lab
+    harness
 }
 
-async fn manifest(lab: &Harness) -> Manifest {
-    let state = lab.catalog.state().await.unwrap();
+async fn manifest(harness: &Harness) -> Manifest {
+    let state = harness.catalog.state().await.unwrap();
     let snapshot = state.snapshot("links", 1).unwrap();
-    read_manifest(&lab.storage, state.files.iter().find(|file| file.path == snapshot.manifest).unwrap()).await.unwrap()
+    read_manifest(&harness.storage, state.files.iter().find(|file| file.path == snapshot.manifest).unwrap()).await.unwrap()
 }
 
 /// Returns each device with its two numbers, and whether the archive had to be read.
@@ -81,21 +81,21 @@ async fn asked(node: &Node, as_of: Option<Micros>) -> (Vec<String>, bool) {
     (rows, from_archive)
 }
 
-fn verifier(lab: &Harness) -> Verifier {
-    let (catalog, storage, functions) = (lab.catalog.clone(), lab.storage.clone(), lab.functions.clone());
+fn verifier(harness: &Harness) -> Verifier {
+    let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
     Verifier { catalog, storage, functions, memory_limit: 64 << 20 }
 }
 
 /// The served rows are those of plain SQL, two of them.
-async fn verify(lab: &Harness, node: &Node) {
-    let report = verify_view(&verifier(lab), "links", &NodeServed(node.clone()), now()).await.unwrap();
+async fn verify(harness: &Harness, node: &Node) {
+    let report = verify_view(&verifier(harness), "links", &NodeServed(node.clone()), now()).await.unwrap();
     assert!(report.is_equal() && report.rows == 2, "{report:?}");
 }
 
-async fn expired_and_kept(lab: &Harness, t: Micros) -> (i64, i64) {
-    let verifier = verifier(lab);
-    let state = lab.catalog.state().await.unwrap();
-    let registry = Registry::load(&state, &lab.functions).await.unwrap();
+async fn expired_and_kept(harness: &Harness, t: Micros) -> (i64, i64) {
+    let verifier = verifier(harness);
+    let state = harness.catalog.state().await.unwrap();
+    let registry = Registry::load(&state, &harness.functions).await.unwrap();
     let line = ledger::view(&verifier, &state, registry.served("links").unwrap(), t).await.unwrap();
     assert!(line.balanced, "{line:?}");
     (line.expired, line.events)
@@ -103,40 +103,40 @@ async fn expired_and_kept(lab: &Harness, t: Micros) -> (i64, i64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_leaves_out_what_no_window_reaches_and_earlier_times_are_answered_without_it() {
-    let lab = lab().await;
+    let harness = harness().await;
     let t = FIRST + 10 * DAY;
-    assert_eq!(expired_and_kept(&lab, t).await, (0, 6));
+    assert_eq!(expired_and_kept(&harness, t).await, (0, 6));
 
-    lab.batch("links", RunTime::EventClock).await.unwrap();
+    harness.batch("links", RunTime::EventClock).await.unwrap();
     // The old account and its login are gone.
-    assert_eq!(manifest(&lab).await.rows, 4);
-    assert_eq!(expired_and_kept(&lab, t).await, (2, 4));
-    let node = lab.node(ServingClock::Event, None).await.unwrap();
+    assert_eq!(manifest(&harness).await.rows, 4);
+    assert_eq!(expired_and_kept(&harness, t).await, (2, 4));
+    let node = harness.node(ServingClock::Event, None).await.unwrap();
     let lately = vec!["near-late 1 0".to_owned(), "near-new 1 1".to_owned()];
     assert_eq!(asked(&node, None).await, (lately.clone(), false));
 
     // By a clock that is ahead the late link is gone as well. The events' own clock is behind that run's time.
-    lab.batch("links", RunTime::At(t + 5 * DAY)).await.unwrap();
+    harness.batch("links", RunTime::At(t + 5 * DAY)).await.unwrap();
     node.refresh().await.unwrap();
-    assert_eq!(manifest(&lab).await.rows, 2);
-    assert_eq!(expired_and_kept(&lab, t + 5 * DAY).await, (4, 2));
+    assert_eq!(manifest(&harness).await.rows, 2);
+    assert_eq!(expired_and_kept(&harness, t + 5 * DAY).await, (4, 2));
     assert_eq!(asked(&node, None).await, (lately.clone(), true));
     assert_eq!(asked(&node, Some(t + DAY / 2)).await, (lately, true));
-    verify(&lab, &node).await;
+    verify(&harness, &node).await;
     assert_eq!(asked(&node, Some(t + 5 * DAY)).await, (vec!["near-new 1 0".to_owned()], false));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_leaves_at_its_hop_with_no_event() {
-    let lab = lab().await;
+    let harness = harness().await;
     // Seven days and an hour after the late link's events, which are on a full hour.
     let leaves_at = FIRST + 4 * DAY + 7 * DAY + HOUR;
     let time = Arc::new(AtomicI64::new(leaves_at - 1));
     let clock = time.clone();
-    let node = lab.node_by(ServingClock::Wall, None, Arc::new(move || clock.load(Ordering::Relaxed))).await.unwrap();
+    let node = harness.node_by(ServingClock::Wall, None, Arc::new(move || clock.load(Ordering::Relaxed))).await.unwrap();
     for run in [false, true] {
         if run {
-            lab.batch("links", RunTime::At(FIRST + 10 * DAY)).await.unwrap();
+            harness.batch("links", RunTime::At(FIRST + 10 * DAY)).await.unwrap();
             node.refresh().await.unwrap();
         } else {
             assert_eq!(asked(&node, None).await, (vec!["near-late 1 0".to_owned(), "near-new 1 1".to_owned()], false));

@@ -70,7 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Rows = BTreeMap<Vec<String>, Vec<(String, String)>>;
 
 struct Installation {
-    lab: Harness,
+    harness: Harness,
     fresh: Fresh,
     node: Node,
     /// Each version's text and its number of keys.
@@ -85,20 +85,20 @@ struct Installation {
 
 impl Installation {
     async fn new(view: &View) -> Self {
-        let lab = Harness::new().await.unwrap();
+        let harness = Harness::new().await.unwrap();
         let sql = view.sql("v");
         let mut definitions: Vec<(DefinitionKind, &str, &str)> =
             NAMES.iter().zip(STREAMS).map(|(name, sql)| (DefinitionKind::Stream, *name, sql)).collect();
         definitions.extend(STAGING.iter().map(|(name, sql)| (DefinitionKind::View, *name, *sql)));
         definitions.push((DefinitionKind::View, "v", &sql));
-        lab.define(&definitions).await.unwrap();
+        harness.define(&definitions).await.unwrap();
         for name in NAMES {
-            lab.log.create_topic(name, PARTITIONS).await.unwrap();
+            harness.log.create_topic(name, PARTITIONS).await.unwrap();
         }
         let fresh = Fresh::default();
-        let node = lab.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+        let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
         let (accepted, known, ends, trace) = Default::default();
-        Self { lab, fresh, node, versions: vec![(sql, view.group.len())], accepted, known, ends, crashed: false, trace }
+        Self { harness, fresh, node, versions: vec![(sql, view.group.len())], accepted, known, ends, crashed: false, trace }
     }
 
     async fn take(&mut self, step: &Step) {
@@ -116,7 +116,7 @@ impl Installation {
             Step::Crash => self.work(false).await,
             Step::Run => self.run(RunTime::EventClock).await,
             Step::RunAhead(by) => self.run(RunTime::At(BASE + by)).await,
-            Step::RestartNode => self.node = self.lab.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
+            Step::RestartNode => self.node = self.harness.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
             Step::AsOf(before) => return self.check_scan(Some(BASE - before)).await,
             Step::Redefine(view) => self.redefine(view).await,
         }
@@ -124,7 +124,7 @@ impl Installation {
     }
 
     async fn run(&mut self, t: RunTime) {
-        self.lab.batch_within("v", t, LITTLE_MEMORY_BYTES).await.unwrap_or_else(|error| self.fail(&error));
+        self.harness.batch_within("v", t, LITTLE_MEMORY_BYTES).await.unwrap_or_else(|error| self.fail(&error));
         self.node.refresh().await.unwrap();
     }
 
@@ -135,7 +135,7 @@ impl Installation {
             headers: Vec::new(),
             partition_by: Some(Bytes::from(event.id.to_string())),
         };
-        let places = self.lab.log.append(NAMES[stream], events.iter().map(record).collect()).await.unwrap();
+        let places = self.harness.log.append(NAMES[stream], events.iter().map(record).collect()).await.unwrap();
         for ((partition, offset), event) in places.into_iter().zip(events) {
             self.ends.set(PartitionId::new(NAMES[stream], partition), offset.next());
             if self.known.insert((stream, partition, event.id)) {
@@ -146,7 +146,7 @@ impl Installation {
 
     /// Starts a worker that reads to the log's end and then commits or dies.
     async fn work(&mut self, commits: bool) {
-        let worker = self.lab.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
+        let worker = self.harness.worker("one", Duration::from_secs(3_600), Some(self.fresh.clone()));
         let began = Instant::now();
         while !self.node.read_view().unwrap().vector.covers(&self.ends) {
             if began.elapsed() > Duration::from_secs(30) || worker.task.is_finished() {
@@ -177,7 +177,7 @@ impl Installation {
         let (version, sql) = (self.versions.len() as u32, view.sql("v"));
         let status = DefinitionStatus::Building;
         let record = DefinitionRecord { kind: DefinitionKind::View, name: "v".into(), version, sql, status, created_at: 0 };
-        self.lab.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
+        self.harness.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
         self.node.refresh().await.unwrap();
     }
 

@@ -98,8 +98,8 @@ fn a_window_is_a_condition_on_both_event_times() {
         "SELECT c.device_id AS \"device_id\", \
          count(DISTINCT l.device_id) FILTER (WHERE (l.device_id <> c.device_id) AND {in_week}) AS \"linked_7d\", \
          count(DISTINCT l.device_id) FILTER (WHERE (l.device_id <> c.device_id) AND {in_month}) AS \"linked_30d\", \
-         CASE WHEN count(*) FILTER (WHERE {in_week}) > 0 THEN max(l.points) FILTER (WHERE {in_week}) END AS \"most_7d\", \
-         CASE WHEN count(*) FILTER (WHERE {in_month}) > 0 THEN max(l.points) FILTER (WHERE {in_month}) END AS \"most_30d\", \
+         max(l.points) FILTER (WHERE {in_week}) AS \"most_7d\", \
+         max(l.points) FILTER (WHERE {in_month}) AS \"most_30d\", \
          count(DISTINCT l.device_id) FILTER (WHERE c.ts >= {year} AND l.ts >= {month}) AS \"old\" \
          FROM create_account c JOIN login l ON c.user_id = l.user_id GROUP BY c.device_id \
          HAVING count(*) FILTER (WHERE c.__event_time >= {year} AND l.__event_time >= {month}) > 0"

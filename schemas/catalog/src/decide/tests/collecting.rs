@@ -36,13 +36,9 @@ fn state() -> CatalogState {
         revision: 7,
         definitions: vec![view(1, DefinitionStatus::Active)],
         checkpoints: (0..3).map(|n| checkpoint(10 + n as u128, n * 10, n * 10 + 10, NOW)).collect(),
-        files: vec![
-            snapshot_file("old", 1),
-            snapshot_file("new", 2),
-            states_file("s10", 10),
-            states_file("s20", 11),
-            states_file("s30", 12),
-        ],
+        files: [snapshot_file("old", 1), snapshot_file("new", 2), states_file("s10", 10), states_file("s20", 11), states_file("s30", 12)]
+            .into_iter()
+            .collect(),
         snapshots: vec![snapshot(2, "s/0:20")],
         runs: vec![run(2, RunStatus::Succeeded, "s/0:20"), run(1, RunStatus::Succeeded, "s/0:10")],
         ..CatalogState::default()
@@ -83,17 +79,17 @@ fn a_view_that_runs_often_does_not_keep_all_its_snapshots() {
     let mut state = state();
     state.snapshots[0].published_at = NOW - 60_000_000;
     state.runs = vec![ended(2, 1), ended(5, 6), ended(4, 11), ended(1, 16)];
-    state.files = vec![snapshot_file("new", 2), snapshot_file("6", 5), snapshot_file("11", 4), snapshot_file("16", 1)];
+    state.files = [snapshot_file("new", 2), snapshot_file("6", 5), snapshot_file("11", 4), snapshot_file("16", 1)].into_iter().collect();
     assert_eq!(marked_for_deletion(&state), ["16"], "replaced eleven minutes ago; that of eleven minutes ago was replaced six minutes ago");
     state.leases = vec![lease(NOW + 1, Some("s/0:10"))];
-    assert_eq!(marked_for_deletion(&state), Vec::<String>::new(), "a reader may stand on it");
+    assert_eq!(marked_for_deletion(&state), Vec::<String>::new(), "a reader may still use it");
 }
 
 #[test]
 fn a_running_run_keeps_its_files_and_its_cut() {
     let mut state = state();
     state.runs.push(run(3, RunStatus::Running, "s/0:10"));
-    state.files.push(snapshot_file("half written", 3));
+    state.files.extend([snapshot_file("half written", 3)]);
     assert_eq!(marked_for_deletion(&state), ["s10"]);
 }
 
@@ -101,8 +97,8 @@ fn a_running_run_keeps_its_files_and_its_cut() {
 fn a_failed_runs_files_are_collected_at_once() {
     let mut state = pinned("s/0:10", NOW + 1);
     state.runs.push(run(3, RunStatus::Failed, "s/0:30"));
-    state.files.push(snapshot_file("failed", 3));
-    assert_eq!(marked_for_deletion(&state), ["s10", "failed"]);
+    state.files.extend([snapshot_file("failed", 3)]);
+    assert_eq!(marked_for_deletion(&state), ["failed", "s10"]);
 }
 
 #[test]
@@ -124,7 +120,7 @@ fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
     let plan = retired(None);
     assert_eq!(
         (plan.withdraw.len(), plan.mark_for_deletion.as_slice()),
-        (1, ["old", "new", "s10", "s20", "s30"].map(String::from).as_slice())
+        (1, ["new", "old", "s10", "s20", "s30"].map(String::from).as_slice())
     );
     assert_eq!(retired(Some("s/0:20")).withdraw, [], "a reader may still serve from it");
     assert_eq!(retired(Some("s/0:30")).withdraw, [("v".into(), 1)]);
@@ -133,17 +129,17 @@ fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
 #[test]
 fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
     let old = NOW - 3 * DAY_US;
-    let mut state = CatalogState { files: vec![], ..state() };
-    state.checkpoints.iter_mut().for_each(|checkpoint| checkpoint.committed_at = old);
-    state.files.push(archive_file("old", 10, old));
-    state.files.push(archive_file("newest event is new", 11, NOW - DAY_US));
-    state.files.push(archive_file("after the cut", 12, old));
-    state.files.push(FileRecord { subject: Some("other".into()), ..archive_file("kept for ever", 10, old) });
+    let mut state = CatalogState { files: Files::default(), ..state() };
+    state.checkpoints.rewrite(|all| all.iter_mut().for_each(|checkpoint| checkpoint.committed_at = old));
+    state.files.extend([archive_file("old", 10, old)]);
+    state.files.extend([archive_file("newest event is new", 11, NOW - DAY_US)]);
+    state.files.extend([archive_file("after the cut", 12, old)]);
+    state.files.extend([FileRecord { subject: Some("other".into()), ..archive_file("kept for ever", 10, old) }]);
     let retention = BTreeMap::from([("s".into(), Duration::from_secs(2 * 24 * 60 * 60))]);
     assert_eq!(collectable(&state, &retention, NOW).mark_for_deletion, ["old"]);
     assert!(collectable(&state, &BTreeMap::new(), NOW).is_empty());
     // Old events that came in late: their duplicates may still come.
-    state.checkpoints[0].committed_at = NOW - DAY_US;
+    state.checkpoints.rewrite(|all| all[0].committed_at = NOW - DAY_US);
     assert!(collectable(&state, &retention, NOW).is_empty());
 }
 
@@ -151,9 +147,8 @@ fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
 fn a_checkpoint_is_forgotten_after_its_last_file() {
     let retention = BTreeMap::from([("s".into(), Duration::from_secs(24 * 60 * 60))]);
     let mut state = state();
-    state.checkpoints.iter_mut().for_each(|checkpoint| checkpoint.committed_at = NOW - 3 * DAY_US);
-    state.files.retain(|file| file.path == "s10");
-    state.files[0].marked_for_deletion = true;
+    state.checkpoints.rewrite(|all| all.iter_mut().for_each(|checkpoint| checkpoint.committed_at = NOW - 3 * DAY_US));
+    state.files = [FileRecord { marked_for_deletion: true, ..states_file("s10", 10) }].into_iter().collect();
     let plan = collectable(&state, &retention, NOW);
     assert_eq!(
         (plan.mark_for_deletion.as_slice(), plan.delete.as_slice(), plan.forget.as_slice()),
@@ -165,7 +160,7 @@ fn a_checkpoint_is_forgotten_after_its_last_file() {
 #[test]
 fn a_plan_becomes_two_commits() {
     let mut state = state();
-    state.files[0].marked_for_deletion = true;
+    state.files.extend([FileRecord { marked_for_deletion: true, ..snapshot_file("old", 1) }]);
     let plan = collectable(&state, &BTreeMap::new(), NOW);
     let mark_for_deletion = plan.marking_commit(id(1));
     assert_eq!(mark_for_deletion.expect, vec![Expect::Revision(7)]);
@@ -190,7 +185,7 @@ fn files_that_no_transaction_can_name_any_more_are_orphans() {
     let of = |name: &ObjectName, status| RunRecord { id: name.run().unwrap(), ..run(0, status, "s/0:1") };
     let state = CatalogState {
         orphaned_before: 50_000_000,
-        files: vec![file(&named.to_string(), FileKind::Archive)],
+        files: [file(&named.to_string(), FileKind::Archive)].into_iter().collect(),
         runs: vec![of(&under_way, RunStatus::Running), of(&failed, RunStatus::Failed)],
         ..CatalogState::default()
     };
@@ -209,15 +204,15 @@ proptest! {
         for n in 0..24i64 {
             let mut record = checkpoint(100 + n as u128, n / 2, n / 2 + 1, 0);
             record.ranges[0].partition.partition = (n % 2) as i32;
-            state.checkpoints.push(record);
-            state.files.push(states_file(&format!("states {n}"), 100 + n as u128));
+            state.checkpoints.extend([record]);
+            state.files.extend([states_file(&format!("states {n}"), 100 + n as u128)]);
         }
         for (n, cut) in cuts.iter().enumerate() {
             let version = n as u32 + 1;
             state.definitions.push(view(version, DefinitionStatus::Active));
             for (cut, run) in cut.iter().zip([n as u128 + 1]) {
                 state.snapshots.push(SnapshotRecord { version, cut: cut.clone(), ..snapshot(run, "") });
-                state.files.push(snapshot_file(&format!("snapshot {n}"), run));
+                state.files.extend([snapshot_file(&format!("snapshot {n}"), run)]);
             }
         }
         state.leases = pins.iter().map(|(pin, live)| LeaseRecord { pin: Some(pin.clone()), ..lease(NOW + i64::from(*live), None) }).collect();

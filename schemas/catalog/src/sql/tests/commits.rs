@@ -54,8 +54,8 @@ async fn a_checkpoint_advances_and_is_read_back(place: &Place) {
     let files = vec![FileRecord { checkpoint: Some(record.id), ..file("archive/a") }];
     let revision = place.catalog.commit(checkpoint_commit(record.clone(), files.clone(), &identities)).await.unwrap();
     let state = place.catalog.state().await.unwrap();
-    assert_eq!(state.checkpoints, vec![CheckpointRecord { revision, ..record }]);
-    assert_eq!(state.files, files);
+    assert_eq!(state.checkpoints, Checkpoints::from_iter([CheckpointRecord { revision, ..record }]));
+    assert_eq!(state.files, files.into_iter().collect());
     assert_eq!(state.vector(), "payments/0:4,payments/1:6".parse().unwrap());
     let first = &state.partitions[&partition(0)];
     assert_eq!((first.log_identity.as_str(), first.clock, first.max_event_time, first.complete_to), ("log-1", Some(4), Some(5), None));
@@ -142,9 +142,9 @@ async fn a_name_marked_for_deletion_is_refused(place: &Place) {
     let together = Commit { remove: vec![Remove::MarkForDeletion("b".into())], add: vec![Add::File(file("b"))], ..Commit::default() };
     conflict(place.catalog.commit(together).await);
     let state = place.catalog.state().await.unwrap();
-    assert_eq!(state.files, vec![FileRecord { bytes: 11, marked_for_deletion: true, ..file("a") }, file("b")]);
+    assert_eq!(state.files, Files::from_iter([FileRecord { bytes: 11, marked_for_deletion: true, ..file("a") }, file("b")]));
     place.catalog.commit(Commit { remove: vec![Remove::File("a".into())], ..Commit::default() }).await.unwrap();
-    assert_eq!(place.catalog.state().await.unwrap().files, vec![file("b")]);
+    assert_eq!(place.catalog.state().await.unwrap().files, Files::from_iter([file("b")]));
 }
 
 async fn an_unmet_version_or_revision_is_a_conflict(place: &Place) {

@@ -34,7 +34,7 @@ async fn damage_is_told_of_named_files_alone_and_gone_with_them(place: &Place) {
 async fn of_two_rebuilt_files_one_takes_the_damaged_ones_place(place: &Place) {
     let commit = checkpoint_of(0, 10);
     place.catalog.commit(commit).await.unwrap();
-    let damaged = place.catalog.state().await.unwrap().files[0].clone();
+    let damaged = place.catalog.state().await.unwrap().files.iter().next().unwrap().clone();
     place.catalog.commit(adds(vec![Add::Damage(damage(&damaged.path, "x"))])).await.unwrap();
     let rebuilt = |path: &str| FileRecord { path: path.into(), ..damaged.clone() };
     place.catalog.commit(replace_commit(Uuid::new_v4(), &damaged, rebuilt("one"))).await.unwrap();
@@ -87,6 +87,6 @@ async fn a_mark_is_replaced_by_the_next(place: &Place) {
     let mark = |number, offset| MarkRecord { partition: partition(number), offset: Offset(offset), timestamp: -4, checksum: u32::MAX };
     place.catalog.commit(adds(vec![Add::Mark(mark(0, 3)), Add::Mark(mark(1, 4))])).await.unwrap();
     place.catalog.commit(adds(vec![Add::Mark(mark(0, 7))])).await.unwrap();
-    let marks = place.another().await.state().await.unwrap().marks;
+    let marks = place.another().await.state().await.unwrap().marks.clone();
     assert_eq!(marks, BTreeMap::from([(partition(0), mark(0, 7)), (partition(1), mark(1, 4))]));
 }

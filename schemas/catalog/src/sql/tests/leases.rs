@@ -50,7 +50,7 @@ async fn a_zombie_of_an_expired_lease_changes_nothing(place: &Place) {
     conflict(place.catalog.begin_run(run("v"), vec![under(&zombie, 101)]).await);
     place.catalog.release_lease(&zombie).await.unwrap();
     let state = place.catalog.state().await.unwrap();
-    assert_eq!((state.leases, state.runs), (vec![held], vec![]));
+    assert_eq!((&state.leases, &state.runs), (&vec![held], &vec![]));
 }
 
 async fn a_released_lease_never_repeats_an_epoch(place: &Place) {

@@ -8,6 +8,7 @@ on_every_engine!(
     concurrent_first_openings_agree_on_one_identity,
     a_newer_format_is_refused,
     an_older_format_is_migrated,
+    a_commit_without_room_does_not_happen_and_the_next_one_does,
 );
 
 async fn an_opened_catalog_keeps_its_identity(place: &Place) {
@@ -124,4 +125,43 @@ async fn retried_commits_happen_once_while_connections_are_killed() {
     let state = place.catalog.state().await.unwrap();
     assert_eq!((state.revision, state.checkpoints.len() as i64), (step, step));
     place.remove().await;
+}
+
+/// Makes every commit of a checkpoint fail as on a full disk, or no longer.
+async fn fill_disk(place: &Place, is_full: bool) {
+    match (&place.engine, is_full) {
+        // Of the connection that writes: no page can be added to the file.
+        (Kind::File, true) => place.tamper("PRAGMA max_page_count = 1").await,
+        (Kind::Postgres { .. }, true) => {
+            let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$";
+            place.tamper(full).await;
+            place.tamper("CREATE TRIGGER full_disk BEFORE INSERT ON checkpoint EXECUTE FUNCTION full_disk()").await;
+        }
+        (Kind::Postgres { .. }, false) => place.tamper("DROP FUNCTION full_disk CASCADE").await,
+        _ => {}
+    }
+}
+
+/// SQLite ends a transaction by itself on a full disk, and its connection is of no use after that.
+async fn a_commit_without_room_does_not_happen_and_the_next_one_does(place: &Place) {
+    place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    // A database in memory has one connection for as long as it lives.
+    if place.engine == Kind::Memory {
+        return;
+    }
+    let before = place.catalog.state().await.unwrap();
+    for _ in 0..3 {
+        fill_disk(place, true).await;
+        let mut commit = checkpoint_of(10, 20);
+        commit.add.extend((0..2_000).map(|number| Add::File(file(&format!("archive/{number}")))));
+        let error = place.catalog.commit(commit).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(place.catalog.outages()[0].what, "the catalog cannot be written");
+        fill_disk(place, false).await;
+        assert_eq!(place.catalog.state().await.unwrap(), before);
+    }
+    place.catalog.commit(checkpoint_of(10, 20)).await.unwrap();
+    assert!(place.catalog.outages().is_empty());
+    assert_eq!(place.catalog.state().await.unwrap().vector().get(&partition(0)), Offset(20));
 }

@@ -1,5 +1,7 @@
 //! What is read: every record as it was written, and all of a state as of one moment.
 
+use std::sync::Arc;
+
 use super::*;
 use types::files::{FileKind, FileRecord};
 use types::vector::{Offset, PartitionId, Vector};
@@ -75,14 +77,14 @@ async fn every_record_is_read_back_as_it_was_written(place: &Place) {
         revision: 2,
         identity: place.catalog.identity().to_owned(),
         definitions,
-        files,
+        files: files.into_iter().collect(),
         snapshots,
         runs: vec![bare_run, full_run],
         leases,
         gaps,
         ..CatalogState::default()
     };
-    assert_eq!(place.another().await.state().await.unwrap(), expected);
+    assert_eq!(place.another().await.state().await.unwrap(), Arc::new(expected));
 }
 
 async fn a_record_of_the_same_key_is_replaced(place: &Place) {
@@ -110,7 +112,7 @@ async fn a_removed_record_is_gone(place: &Place) {
     // Its ranges went with it: the same id can be stored again.
     let again = CheckpointRecord { id, ..checkpoint(vec![range(0, 10, 12)]) };
     place.catalog.commit(adds(vec![Add::Checkpoint(again)])).await.unwrap();
-    assert_eq!(place.catalog.state().await.unwrap().checkpoints[0].ranges, vec![range(0, 10, 12)]);
+    assert_eq!(place.catalog.state().await.unwrap().checkpoints.first().unwrap().ranges, vec![range(0, 10, 12)]);
 }
 
 /// Two partitions move together, ten offsets a commit; a state that mixes two commits would show it.
@@ -130,7 +132,7 @@ async fn states_are_of_one_moment_while_commits_go_on(place: &Place) {
         assert_eq!(vector.get(&partition(1)), Offset(state.revision * 10));
         assert_eq!((state.checkpoints.len() as i64, state.files.len() as i64), (state.revision, state.revision));
         assert!(state.checkpoints.iter().all(|checkpoint| checkpoint.ranges.len() == 2));
-        assert!(state.checkpoints.is_sorted_by_key(|checkpoint| checkpoint.revision));
+        assert!(state.checkpoints.iter().is_sorted_by_key(|checkpoint| checkpoint.revision));
         assert!(state.revision >= last);
         seen += i64::from(state.revision > last);
         last = state.revision;
@@ -229,7 +231,7 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
         let whole = super::super::state::read(&mut session, None).await.unwrap();
         session.rollback().await.unwrap();
         assert_eq!(state, whole, "after step {step}");
-        assert!(state.files.is_sorted_by_key(|file| &file.path));
+        assert!(state.files.iter().is_sorted_by_key(|file| &file.path));
     }
     assert!(place.catalog.state().await.unwrap().checkpoints.len() > 2);
 }

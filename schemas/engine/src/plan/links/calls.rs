@@ -57,7 +57,6 @@ pub(super) fn parse(aggregate: &Aggregate, joined: &Joined, streams: &[Arc<Strea
         parsed.columns.push(Call {
             range,
             spelled: spelled(&call),
-            is_count: name == "count",
             approximate: is_approximate(name),
             state: position_or_push(&mut parsed.calls, call),
         });

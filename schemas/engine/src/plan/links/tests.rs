@@ -29,7 +29,7 @@ async fn plan(options: &str, select: &str) -> Result<Arc<ViewPlan>, String> {
 
 async fn linked(options: &str, select: &str) -> (Arc<ViewPlan>, Arc<LinkPlan>) {
     let plan = plan(options, select).await.unwrap();
-    let links = plan.links.clone().unwrap();
+    let links = plan.links().cloned().unwrap();
     (plan, links)
 }
 
@@ -98,6 +98,40 @@ async fn each_side_has_its_own_range_and_a_row_needs_the_longest_of_both() {
     let range = |near, far| PairRange { near: trailing(near), far: trailing(far) };
     assert_eq!(links.ranges, [range(7, 7), range(365, 1), range(365, 7)]);
     assert_eq!(links.existence.0, 2);
+}
+
+#[tokio::test]
+async fn events_of_each_side_count_for_as_long_as_its_own_windows() {
+    let hours = |hours: u64| Some(std::time::Duration::from_secs(hours * 3_600));
+    let (plan, _) = linked(
+        "WITH (windows = '7d')",
+        "SELECT c.device, count(DISTINCT l.device) AS devices, \
+         count(DISTINCT l.device) FILTER (WHERE within(c.ts, '365d') AND within(l.ts, '30d')) AS old_accounts \
+         FROM created c JOIN login l ON c.user_id = l.user_id GROUP BY c.device",
+    )
+    .await;
+    assert_eq!((plan.counts_for("created"), plan.counts_for("login")), (hours(366 * 24), hours(30 * 24 + 1)));
+    let (plan, _) = linked(
+        "",
+        "SELECT c.device, count(*) FILTER (WHERE within(c.ts, '365d') AND within(l.ts, '30d')) AS logins \
+         FROM created c JOIN login l ON c.user_id = l.user_id GROUP BY c.device",
+    )
+    .await;
+    assert_eq!((plan.counts_for("created"), plan.counts_for("login")), (hours(366 * 24), hours(366 * 24)), "tiles are kept for both");
+    let (plan, _) = linked(
+        "",
+        "SELECT a.ip, count(DISTINCT b.ip) FILTER (WHERE within(a.ts, '7d') AND within(b.ts, '1d')) AS ips \
+         FROM created a JOIN created b ON a.user_id = b.user_id GROUP BY a.ip",
+    )
+    .await;
+    assert_eq!(plan.counts_for("created"), hours(7 * 24 + 1), "one stream on both sides counts for the longer one");
+    let (plan, _) = linked(
+        "",
+        "SELECT c.device, count(DISTINCT l.device) FILTER (WHERE within(c.ts, '7d')) AS devices \
+         FROM created c JOIN login l ON c.user_id = l.user_id GROUP BY c.device",
+    )
+    .await;
+    assert_eq!((plan.counts_for("created"), plan.counts_for("login")), (hours(7 * 24 + 1), None));
 }
 
 fn trailing(days: u64) -> Range {

@@ -165,7 +165,7 @@ proptest! {
         sizes in vec(1..=MOST_OF_A_CHUNK, 1..9),
     ) {
         let plan = &PLANS[view];
-        let links = plan.links.as_ref().unwrap();
+        let links = plan.links().unwrap();
         let codec = KeyCodec::for_plan(plan).unwrap();
         let created: Vec<Event> = hub().chain(created).collect();
         let run = run(plan, &edges(plan, &codec, &created, &login), &sizes);

@@ -101,7 +101,10 @@ impl Column {
     }
 
     pub fn is_bare_count(&self) -> bool {
-        let counts = matches!(self.aggregate, Aggregate::Count | Aggregate::CountOf(..) | Aggregate::CountDistinct(..));
+        let counts = matches!(
+            self.aggregate,
+            Aggregate::Count | Aggregate::CountOf(..) | Aggregate::CountDistinct(..) | Aggregate::ApproxDistinct(..)
+        );
         counts && self.shape == Shape::Bare
     }
 

@@ -96,13 +96,13 @@ impl Installation {
 
     /// Checks that every archived event is filtered, expired or in the edges that are kept.
     pub(super) async fn check_ledger(&self) {
-        let state = self.lab.catalog.state().await.unwrap();
-        let registry = Registry::load(&state, &self.lab.functions).await.unwrap();
+        let state = self.harness.catalog.state().await.unwrap();
+        let registry = Registry::load(&state, &self.harness.functions).await.unwrap();
         let Some(live) = registry.served("v") else { return };
         let verifier = Verifier {
-            catalog: self.lab.catalog.clone(),
-            storage: self.lab.storage.clone(),
-            functions: self.lab.functions.clone(),
+            catalog: self.harness.catalog.clone(),
+            storage: self.harness.storage.clone(),
+            functions: self.harness.functions.clone(),
             memory_limit: 64 << 20,
         };
         let read_view = self.node.read_view().unwrap();

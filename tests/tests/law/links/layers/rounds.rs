@@ -118,13 +118,13 @@ fn what_cannot_be_read_of_the_join_before_is_walked_again() {
     run(async {
         let mut installation = hold(&neighbours(), apart(), Vec::new()).await;
         for file in installation.joined().files {
-            let path = installation.lab.path().join("storage").join(&file.path);
+            let path = installation.harness.path().join("storage").join(&file.path);
             assert!(path.exists(), "{}", path.display());
             std::fs::write(path, "no Parquet").unwrap();
         }
         // The materialised rows cannot be read while they are damaged, so the run is made without a check before it.
         installation.append(0, &[link(5, "B", "c").1]).await;
-        let worker = installation.lab.worker("one", Duration::from_secs(3_600), Some(installation.fresh.clone()));
+        let worker = installation.harness.worker("one", Duration::from_secs(3_600), Some(installation.fresh.clone()));
         while !installation.node.read_view().unwrap().vector.covers(&installation.ends) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -1,0 +1,84 @@
+//! Formats the measurements as tables.
+
+use std::time::Duration;
+
+use super::{HEALTH_P99_MS, HOT_P50_MS, Meanwhile, Options, Outcome, RUN_TO_IDLE};
+use crate::latencies::{self, Latencies, median_of};
+use crate::report::{Figure, Table, at_most, verdict};
+use crate::spread::Spread;
+
+pub(super) fn build(options: &Options, outcomes: &[Outcome], first: Duration) -> Table {
+    let mut rows =
+        vec![one_row("nothing", "the hot key, for the first time", Figure::milliseconds(Spread::from_values([first.as_secs_f64() * 1e3])))];
+    for outcome in outcomes {
+        let asked = [("/healthz", &outcome.health), ("another key", &outcome.other), ("the hot key", &outcome.hot)];
+        rows.extend(
+            asked.into_iter().filter(|(_, stretches)| !stretches.is_empty()).map(|(asked, stretches)| row(outcome, asked, stretches)),
+        );
+    }
+    let columns = ["meanwhile", "asked"].into_iter().chain(latencies::COLUMNS);
+    Table {
+        title: "Answers over HTTP beside a hot key, and beside batch runs".into(),
+        columns: columns.map(str::to_owned).collect(),
+        rows,
+        notes: vec![
+            format!(
+                "count(DISTINCT) of {} visitors of one key, beside {} events of {} other keys; {} stretches of {} s; figures: median (min - max)",
+                options.hot_events, options.other_events, options.keys, options.repeats, options.seconds
+            ),
+            "the hot key's clients ask again at once; /healthz and other keys are asked by one client each, every two milliseconds"
+                .to_owned(),
+            "clients, `up` and its batch runs share this machine's processors".to_owned(),
+        ],
+    }
+}
+
+fn one_row(meanwhile: &str, asked: &str, took: Figure) -> Vec<Figure> {
+    let absent = || Figure::Absent;
+    vec![Figure::text(meanwhile), Figure::text(asked), Figure::Count(1), absent(), took, absent(), absent(), absent()]
+}
+
+fn row(outcome: &Outcome, asked: &str, stretches: &[Latencies]) -> Vec<Figure> {
+    [Figure::text(text(outcome)), Figure::text(asked)].into_iter().chain(latencies::figures(stretches)).collect()
+}
+
+fn text(outcome: &Outcome) -> String {
+    match outcome.meanwhile {
+        Meanwhile::Nothing => "nothing".into(),
+        Meanwhile::Hot(clients) => format!("{clients} clients ask the hot key"),
+        Meanwhile::HotAndArriving(clients) => format!("{clients} clients ask the hot key, and its events arrive"),
+        Meanwhile::Runs => format!("{} batch runs in the same process", outcome.runs),
+    }
+}
+
+pub(super) fn aims(outcomes: &[Outcome]) -> Table {
+    let mut rows = Vec::new();
+    for outcome in outcomes {
+        rows.push(aim(outcome, "/healthz p99 ms", median_of(&outcome.health, 0.99), HEALTH_P99_MS));
+        if matches!(outcome.meanwhile, Meanwhile::Hot(_)) {
+            rows.push(aim(outcome, "hot key p50 ms", median_of(&outcome.hot, 0.5), HOT_P50_MS));
+        }
+    }
+    let p99 = |meanwhile: Meanwhile| {
+        let outcome = outcomes.iter().find(|outcome| outcome.meanwhile == meanwhile)?;
+        median_of(&outcome.other, 0.99)
+    };
+    let ratio = p99(Meanwhile::Runs).zip(p99(Meanwhile::Nothing)).map(|(busy, idle)| busy / idle);
+    rows.push(vec![
+        Figure::text("batch runs in the same process"),
+        Figure::text("another key p99, to that of nothing"),
+        Figure::number(RUN_TO_IDLE),
+        at_most(ratio, RUN_TO_IDLE),
+    ]);
+    Table {
+        title: "Aims".into(),
+        columns: ["meanwhile", "measured", "at most", "found"].map(str::to_owned).to_vec(),
+        rows,
+        notes: Vec::new(),
+    }
+}
+
+fn aim(outcome: &Outcome, measured: &str, found: Option<f64>, most: f64) -> Vec<Figure> {
+    let found = found.map_or(Figure::Absent, |found| Figure::text(format!("{found:.3}: {}", verdict(found <= most))));
+    vec![Figure::text(text(outcome)), Figure::text(measured), Figure::number(most), found]
+}

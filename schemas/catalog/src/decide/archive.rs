@@ -1,0 +1,41 @@
+//! Which archive files hold the events that are asked for: the one answer for runs, queries and the speed layer's start.
+//! `verify` does not use it, and reads every file.
+
+use std::sync::Arc;
+
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::vector::Vector;
+
+use crate::CatalogState;
+
+/// What is asked of the archive. A bound leaves out files in which no event is within it; a file that remains may hold
+/// other events too.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ArchiveBounds<'a> {
+    /// Only checkpoints entirely before this vector.
+    pub cut: Option<&'a Vector>,
+    /// Only events of this time or later.
+    pub oldest: Option<Micros>,
+    /// Only events of this time or earlier.
+    pub newest: Option<Micros>,
+}
+
+impl ArchiveBounds<'_> {
+    fn may_hold(&self, state: &CatalogState, file: &FileRecord) -> bool {
+        self.is_before_cut(state, file)
+            && self.oldest.is_none_or(|oldest| file.max_event_time.is_none_or(|last| last >= oldest))
+            && self.newest.is_none_or(|newest| file.min_event_time.is_none_or(|first| first <= newest))
+    }
+
+    fn is_before_cut(&self, state: &CatalogState, file: &FileRecord) -> bool {
+        let (Some(cut), Some(id)) = (self.cut, file.checkpoint) else { return true };
+        state.checkpoints.get(id).is_some_and(|checkpoint| checkpoint.is_within(cut))
+    }
+}
+
+/// Returns the archive files of these streams that may hold events within the bounds, ordered by path.
+pub fn archive_files<'s>(state: &'s CatalogState, streams: &[Arc<str>], bounds: ArchiveBounds<'_>) -> Vec<&'s FileRecord> {
+    let is_of_stream = |file: &&FileRecord| file.subject.as_ref().is_some_and(|stream| streams.contains(stream));
+    state.readable(FileKind::Archive).filter(is_of_stream).filter(|file| bounds.may_hold(state, file)).collect()
+}

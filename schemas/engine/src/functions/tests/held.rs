@@ -1,0 +1,141 @@
+//! What `last_n` and `count(DISTINCT ..)` say they hold is what they hold, with one key and with many: every limit rests
+//! on it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::functions_aggregate::expr_fn::count_distinct;
+use datafusion::logical_expr::{EmitTo, Expr, GroupsAccumulator, col};
+use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
+use datafusion::physical_expr::expressions::Column;
+
+use super::super::grouped;
+use super::{inputs, lowered};
+use crate::states::merge::groups_accumulator;
+
+thread_local! {
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+/// The system's allocator, with the bytes that each thread has allocated and not freed.
+struct Counted;
+
+#[global_allocator]
+static COUNTED: Counted = Counted;
+
+fn count(bytes: isize) {
+    LIVE.set(LIVE.get() + bytes);
+    PEAK.set(PEAK.get().max(LIVE.get()));
+}
+
+// SAFETY: everything is the system allocator's; counting allocates nothing.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Both exist for a moment.
+        count(size as isize);
+        count(-(layout.size() as isize));
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+const ROWS: usize = 8_192;
+const BATCHES: usize = 40;
+/// What no accumulator counts: a few empty lists, a schema.
+const SMALL: f64 = 32_768.0;
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("x", DataType::Utf8, true),
+        Field::new("ts", DataType::Int64, true),
+        Field::new("seq", DataType::Int64, false),
+    ]))
+}
+
+/// Values that recur after `different`, in no order of time.
+fn batch(number: usize, different: usize) -> RecordBatch {
+    let rows = || number * ROWS..(number + 1) * ROWS;
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from_iter_values(rows().map(|row| format!("a value {:08}", row % different)))),
+        Arc::new(Int64Array::from_iter_values(rows().map(|row| ((row * 7_919) % 1_000_003) as i64))),
+        Arc::new(Int64Array::from_iter_values(rows().map(|row| row as i64))),
+    ];
+    RecordBatch::try_new(schema(), columns).unwrap()
+}
+
+fn distinct() -> AggregateFunctionExpr {
+    let Expr::AggregateFunction(call) = grouped(count_distinct(col("x"))) else { panic!("no aggregate") };
+    AggregateExprBuilder::new(call.func, vec![Arc::new(Column::new("x", 0))]).schema(schema()).alias("x").distinct().build().unwrap()
+}
+
+/// Feeds an accumulator, and compares what it says with what is allocated: always at most a fifth more than it says; and
+/// what it says at the end is at most a fifth more than what it takes to hand its states on.
+fn check(name: &str, call: &AggregateFunctionExpr, keys: usize, different: usize) {
+    let call = Arc::new(call.clone());
+    let before = LIVE.get();
+    let mut accumulator: Box<dyn GroupsAccumulator> = groups_accumulator(&call).unwrap();
+    for number in 0..BATCHES {
+        let columns = inputs(&call, &batch(number, different));
+        let groups: Vec<usize> = (number * ROWS..(number + 1) * ROWS).map(|row| row % keys).collect();
+        accumulator.update_batch(&columns, &groups, None, keys.min((number + 1) * ROWS)).unwrap();
+        drop((columns, groups));
+        let (held, said) = ((LIVE.get() - before) as f64, accumulator.size() as f64);
+        assert!(held <= 1.2 * said + SMALL, "{name}, {keys} keys: {held} bytes are held, and {said} said, after batch {number}");
+    }
+    let said = accumulator.size() as f64;
+    PEAK.set(LIVE.get());
+    let states = accumulator.state(EmitTo::All).unwrap();
+    let held = (PEAK.get() - before) as f64;
+    assert!(states.iter().all(|state| state.len() == keys));
+    assert!(held <= 1.2 * said + SMALL, "{name}, {keys} keys: handing on takes {held} bytes, and {said} were said");
+    assert!(said <= 1.2 * held + SMALL, "{name}, {keys} keys: {said} bytes were said, and handing on takes {held}");
+}
+
+#[test]
+fn what_last_n_holds_is_what_it_says() {
+    let call = lowered("last_n(x, 20 ORDER BY ts, seq)", &schema());
+    for keys in [1, 100, 10_000, ROWS * BATCHES] {
+        check("last_n", &call, keys, 5_000);
+    }
+}
+
+#[test]
+fn what_distinct_holds_is_what_it_says() {
+    for (keys, different) in [(1, 100), (1, ROWS * BATCHES), (100, 5_000), (10_000, 100_000)] {
+        check("count(DISTINCT)", &distinct(), keys, different);
+    }
+}
+
+/// However many events a key has, twenty of them are kept.
+#[test]
+fn last_n_of_a_hot_key_stays_small() {
+    let call = Arc::new(lowered("last_n(x, 20 ORDER BY ts, seq)", &schema()));
+    let mut accumulator = groups_accumulator(&call).unwrap();
+    for number in 0..BATCHES {
+        accumulator.update_batch(&inputs(&call, &batch(number, 5_000)), &[0; ROWS], None, 1).unwrap();
+        assert!(accumulator.size() < 16 << 10, "{} bytes after batch {number}", accumulator.size());
+    }
+}

@@ -1,0 +1,54 @@
+//! A key's value from the text in a question, in any of the spellings that events may have.
+
+use arrow::array::StringArray;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::ScalarValue;
+
+use crate::events::spelling::{bytes, decimal, double, whole};
+use crate::events::{canonical_uuid, parse_boolean, parse_date, parse_timestamp};
+
+/// Reads a text as a value of a key's type, whatever its spelling. `is_uuid`: the texts of this key are UUIDs. `None` if
+/// the text means no value of the type; nothing is rounded.
+pub fn parse_key(text: &str, data_type: &DataType, is_uuid: bool) -> Option<ScalarValue> {
+    match data_type {
+        DataType::Utf8 if is_uuid => canonical_uuid(text.trim()).map(|uuid| ScalarValue::Utf8(Some(uuid.into_owned()))),
+        DataType::Utf8 => Some(ScalarValue::Utf8(Some(text.to_owned()))),
+        DataType::Binary => bytes(text).map(|bytes| ScalarValue::Binary(Some(bytes))),
+        other => plain_key(text.trim(), other),
+    }
+}
+
+fn plain_key(text: &str, data_type: &DataType) -> Option<ScalarValue> {
+    match data_type {
+        DataType::Boolean => parse_boolean(text).map(|truth| ScalarValue::Boolean(Some(truth))),
+        DataType::Date32 => parse_date(text).map(|days| ScalarValue::Date32(Some(days))),
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            parse_timestamp(text).ok().map(|time| ScalarValue::TimestampMicrosecond(Some(time), zone.clone()))
+        }
+        DataType::Decimal128(precision, scale) => {
+            decimal(text, *precision, *scale).map(|unscaled| ScalarValue::Decimal128(Some(unscaled), *precision, *scale))
+        }
+        integer if integer.is_integer() => ScalarValue::Decimal128(Some(whole(text)?), 38, 0).cast_to(integer).ok(),
+        DataType::Float64 => double(text).map(|value| ScalarValue::Float64(Some(value))),
+        other => exact_cast(text, other),
+    }
+}
+
+/// Arrow's reading of a text, for types that no column of a stream has but an expression can. Decimals with more digits
+/// than the type keeps are refused, not rounded.
+fn exact_cast(text: &str, to: &DataType) -> Option<ScalarValue> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let texts = StringArray::from(vec![text]);
+    let value = ScalarValue::try_from_array(&cast_with_options(&texts, to, &options).ok()?, 0).ok()?;
+    if let DataType::Decimal256(_, scale) = to {
+        let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction).trim_end_matches('0');
+        if fraction.len() > usize::try_from(*scale).unwrap_or(0) || text.contains(['e', 'E']) {
+            return None;
+        }
+    }
+    (!value.is_null()).then_some(value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! Changes the expressions of a plan by their types, before DataFusion's own coercion.
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+
+/// Changes every expression of the plan and of its subqueries, from the leaves up. `change` gets an expression and the
+/// columns that it can name. Columns keep their names.
+pub(super) fn each_expression(plan: LogicalPlan, change: &impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>) -> Result<LogicalPlan> {
+    Ok(plan.transform_up_with_subqueries(|node| in_node(node, change))?.data)
+}
+
+fn in_node(node: LogicalPlan, change: &impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>) -> Result<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&node.inputs());
+    if let LogicalPlan::TableScan(scan) = &node {
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+    }
+    let names = NamePreserver::new(&node);
+    let node = node.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let changed = expr.transform_up(|expr| change(expr, &schema))?;
+        Ok(changed.update_data(|expr| name.restore(expr)))
+    })?;
+    let has_changed = node.transformed;
+    // An expression, here or below, may have another type now.
+    node.map_data(|node| match node {
+        LogicalPlan::Values(values) if has_changed => LogicalPlanBuilder::values(values.values)?.build(),
+        other => other.recompute_schema(),
+    })
+}

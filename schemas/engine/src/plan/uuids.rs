@@ -1,0 +1,220 @@
+//! UUIDs among the texts. A UUID is stored as a text in one spelling ([`canonical_uuid`]), and SQL knows no other type
+//! for it. Here is found which columns of a plan hold UUIDs, and the texts that are compared with them get that
+//! spelling.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, JoinType, Result, ScalarValue};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan, TableScan};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::prelude::SessionContext;
+
+use crate::events::canonical_uuid;
+use crate::plan::ViewPlan;
+use crate::plan::columns::strip_alias;
+use crate::plan::hidden::strip_casts;
+use definitions::{ColumnType, StreamDefinition};
+
+/// The schema of tables that are named without one.
+const DEFAULT_SCHEMA: &str = "public";
+
+/// Tables with columns that hold UUIDs.
+#[derive(Debug, Clone, Default)]
+pub struct UuidColumns(BTreeMap<String, BTreeSet<String>>);
+
+impl UuidColumns {
+    pub fn of_streams<'a>(streams: impl IntoIterator<Item = &'a StreamDefinition>) -> Self {
+        let mut found = Self::default();
+        for stream in streams {
+            found.add_stream(stream);
+        }
+        found
+    }
+
+    /// Adds the stream as a table of its name.
+    pub fn add_stream(&mut self, stream: &StreamDefinition) {
+        let uuids = stream.columns.iter().filter(|column| column.column_type == ColumnType::Uuid);
+        self.add(&stream.name, uuids.map(|column| column.name.clone()));
+    }
+
+    /// Adds the keys of a view, which have these names in a table.
+    pub fn add_view(&mut self, table: &str, plan: &ViewPlan) {
+        let uuids = plan.answer_keys().iter().enumerate().filter(|(key, _)| plan.is_uuid(*key));
+        self.add(table, uuids.map(|(_, field)| field.name().clone()));
+    }
+
+    fn add(&mut self, table: &str, columns: impl Iterator<Item = String>) {
+        let columns: BTreeSet<String> = columns.collect();
+        if !columns.is_empty() {
+            self.0.insert(table.to_owned(), columns);
+        }
+    }
+
+    /// Has the session read the texts that are compared with these columns as UUIDs.
+    pub fn register(self, session: &SessionContext) -> Respelled {
+        let respelled = Respelled::default();
+        if !self.0.is_empty() {
+            session.add_analyzer_rule(Arc::new(UuidsHaveOneSpelling { columns: self, respelled: respelled.clone() }));
+        }
+        respelled
+    }
+
+    fn has(&self, scan: &TableScan, index: usize) -> bool {
+        let in_default_schema = scan.table_name.schema().is_none_or(|schema| schema == DEFAULT_SCHEMA);
+        let columns = self.0.get(scan.table_name.table()).filter(|_| in_default_schema);
+        columns.is_some_and(|columns| columns.contains(scan.projected_schema.field(index).name()))
+    }
+
+    /// Whether this column of the plan's output holds UUIDs of a table, unchanged.
+    fn hold(&self, plan: &LogicalPlan, index: usize) -> bool {
+        match plan {
+            LogicalPlan::TableScan(scan) => self.has(scan, index),
+            LogicalPlan::Projection(projection) => self.hold_value(&projection.input, &projection.expr[index]),
+            LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.get(index).is_some_and(|key| self.hold_value(&aggregate.input, key)),
+            LogicalPlan::Union(union) => union.inputs.iter().all(|input| self.hold(input, index)),
+            LogicalPlan::Join(join) => {
+                let left = join.left.schema().fields().len();
+                match join.join_type {
+                    JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => self.hold(&join.right, index),
+                    _ if index < left => self.hold(&join.left, index),
+                    JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => false,
+                    _ => self.hold(&join.right, index - left),
+                }
+            }
+            // A window function's columns are behind those of its input.
+            LogicalPlan::Window(window) => index < window.input.schema().fields().len() && self.hold(&window.input, index),
+            LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Distinct(Distinct::All(_)) => plan.inputs().first().is_some_and(|input| self.hold(input, index)),
+            _ => false,
+        }
+    }
+
+    fn hold_value(&self, input: &LogicalPlan, expr: &Expr) -> bool {
+        match strip_casts(strip_alias(expr)) {
+            Expr::Column(column) => self.hold_column(input, column),
+            _ => false,
+        }
+    }
+
+    fn hold_column(&self, input: &LogicalPlan, column: &Column) -> bool {
+        input.schema().maybe_index_of_column(column).is_some_and(|index| self.hold(input, index))
+    }
+
+    /// Whether an expression of this node is a column that holds UUIDs.
+    fn hold_in_node(&self, node: &LogicalPlan, expr: &Expr) -> bool {
+        let Expr::Column(column) = strip_casts(expr) else { return false };
+        if let LogicalPlan::TableScan(scan) = node {
+            return scan.projected_schema.maybe_index_of_column(column).is_some_and(|index| self.has(scan, index));
+        }
+        node.inputs().iter().any(|input| self.hold_column(input, column))
+    }
+}
+
+/// Whether a plan of a session had a text that was given another spelling.
+#[derive(Debug, Clone, Default)]
+pub struct Respelled(Arc<AtomicBool>);
+
+impl Respelled {
+    pub(super) fn happened(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a stamp says of a view with such a text: in an earlier release it was equal to no UUID.
+pub(super) const STAMP: &str = "; uuid spellings/2";
+
+/// Returns which keys of a view's aggregate are UUIDs, in the order of GROUP BY.
+pub(super) fn of_keys(aggregate: &Aggregate, streams: &[Arc<StreamDefinition>]) -> Vec<bool> {
+    let columns = UuidColumns::of_streams(streams.iter().map(|stream| &**stream));
+    aggregate.group_expr.iter().map(|key| columns.hold_value(&aggregate.input, key)).collect()
+}
+
+/// Runs after DataFusion's coercion: the texts are literals then, parameters included.
+#[derive(Debug)]
+struct UuidsHaveOneSpelling {
+    columns: UuidColumns,
+    respelled: Respelled,
+}
+
+impl AnalyzerRule for UuidsHaveOneSpelling {
+    fn name(&self) -> &str {
+        "uuids_have_one_spelling"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        Ok(plan.transform_up_with_subqueries(|node| self.in_node(node))?.data)
+    }
+}
+
+impl UuidsHaveOneSpelling {
+    fn in_node(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        // Few texts are UUIDs of another spelling, so that few columns are traced to their tables.
+        let is_meant = |expr: &Expr| expr.exists(|expr| Ok(other_spelling(expr).is_some())).unwrap_or(false);
+        if !node.expressions().iter().any(is_meant) {
+            return Ok(Transformed::no(node));
+        }
+        let (names, before) = (NamePreserver::new(&node), node.clone());
+        let is_uuid = |expr: &Expr| self.columns.hold_in_node(&before, expr);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let respelled = expr.transform_up(|expr| match respelled(&expr, &is_uuid) {
+                Some(changed) => {
+                    self.respelled.0.store(true, Ordering::Relaxed);
+                    Ok(Transformed::yes(changed))
+                }
+                None => Ok(Transformed::no(expr)),
+            })?;
+            Ok(respelled.update_data(|expr| name.restore(expr)))
+        })
+    }
+}
+
+/// Returns a comparison of a UUID with texts of another spelling, with theirs changed. `None`: there is nothing to change.
+fn respelled(expr: &Expr, is_uuid: &impl Fn(&Expr) -> bool) -> Option<Expr> {
+    let mut changed = expr.clone();
+    let compared: Vec<&mut Expr> = match &mut changed {
+        Expr::BinaryExpr(both) if both.op.supports_propagation() => vec![both.left.as_mut(), both.right.as_mut()],
+        Expr::InList(list) => std::iter::once(list.expr.as_mut()).chain(&mut list.list).collect(),
+        Expr::Between(between) => vec![between.expr.as_mut(), between.low.as_mut(), between.high.as_mut()],
+        Expr::Case(case) => {
+            let whens = case.when_then_expr.iter_mut().map(|(when, _)| when.as_mut());
+            case.expr.as_deref_mut().into_iter().chain(whens).collect()
+        }
+        _ => return None,
+    };
+    let others: Vec<Option<ScalarValue>> = compared.iter().map(|expr| other_spelling(expr)).collect();
+    let is_meant = others.iter().any(Option::is_some) && compared.iter().any(|expr| is_uuid(expr));
+    if !is_meant {
+        return None;
+    }
+    for (expr, canonical) in compared.into_iter().zip(others) {
+        if let Some(canonical) = canonical {
+            *expr = Expr::Literal(canonical, None);
+        }
+    }
+    Some(changed)
+}
+
+/// Returns the canonical spelling of a literal that is a UUID in another one.
+fn other_spelling(expr: &Expr) -> Option<ScalarValue> {
+    let Expr::Literal(value, _) = strip_casts(expr) else { return None };
+    let text = value.try_as_str()??;
+    let canonical = canonical_uuid(text.trim()).filter(|canonical| canonical != text)?.into_owned();
+    match value {
+        ScalarValue::LargeUtf8(_) => Some(ScalarValue::LargeUtf8(Some(canonical))),
+        ScalarValue::Utf8View(_) => Some(ScalarValue::Utf8View(Some(canonical))),
+        _ => Some(ScalarValue::Utf8(Some(canonical))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,18 @@
+//! Pools of database connections. A connection whose transaction did not end is closed and never used again.
+
+use sqlx::pool::PoolOptions;
+use sqlx::{Connection, Database};
+
+/// Returns the options of a pool of at most `connections` connections.
+///
+/// On some errors (a full disk) SQLite ends a transaction by itself, and the ROLLBACK that follows fails. sqlx then
+/// counts the transaction as open for as long as the connection lives, and refuses to begin another one.
+pub fn pool<DB: Database>(connections: u32) -> PoolOptions<DB> {
+    PoolOptions::<DB>::new().max_connections(connections).after_release(|connection, _| {
+        Box::pin(async move {
+            // A dropped transaction only queues its ROLLBACK: this waits for it.
+            connection.ping().await?;
+            Ok(!connection.is_in_transaction())
+        })
+    })
+}

@@ -1,0 +1,111 @@
+//! The process's groups of threads. Work of one kind has threads of its own, so that none waits for another: a lease is
+//! renewed while every other thread is busy, and a question comes before a batch run.
+//!
+//! | group | what it runs | niceness |
+//! |---|---|---|
+//! | (`main`'s) | HTTP: what takes less than a millisecond | 0 |
+//! | [`LEASES`] | renewals of leases | 0 |
+//! | [`LOG`] | appends to the embedded log | 0 |
+//! | [`SPEED`] | workers of the speed layer, and what reads the log for them | 0 |
+//! | [`QUESTIONS`] | questions that take longer, SQL, bodies with many events or keys | 5 |
+//! | [`RUNS`] | batch runs, loading and copying snapshots, collecting files | 10 |
+//!
+//! A nicer thread leaves a busy processor to the others: a thread of niceness 10 gets a tenth of what one of 0 gets, and
+//! the whole of an idle one. On other systems than Linux, where threads have no niceness, all are alike.
+//!
+//! All groups begin with the first work of one, and last as long as the process: what was opened on their threads (a
+//! connection) may be used from anywhere. They begin together because a thread inherits the niceness of the one that
+//! starts it.
+
+use std::future::Future;
+use std::num::NonZero;
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
+
+/// Planning recurses to the depth of a SELECT.
+const STACK_BYTES: usize = 8 << 20;
+
+pub static LEASES: Group = Group::new("leases", 0, Size::One);
+pub static LOG: Group = Group::new("log", 0, Size::One);
+pub static SPEED: Group = Group::new("speed", 0, Size::Processors);
+pub static QUESTIONS: Group = Group::new("questions", 5, Size::Processors);
+pub static RUNS: Group = Group::new("runs", 10, Size::Processors);
+
+/// Threads for one kind of work, with a tokio runtime of their own.
+#[derive(Debug)]
+pub struct Group {
+    name: &'static str,
+    niceness: i32,
+    size: Size,
+    /// `None` if the system refused the threads: the work is then done on the caller's runtime.
+    runtime: OnceLock<Option<Runtime>>,
+}
+
+static ALL: [&Group; 5] = [&LEASES, &LOG, &SPEED, &QUESTIONS, &RUNS];
+
+/// How many threads run a group's tasks. Those that may block come in addition.
+#[derive(Debug, Clone, Copy)]
+enum Size {
+    One,
+    Processors,
+}
+
+impl Group {
+    const fn new(name: &'static str, niceness: i32, size: Size) -> Self {
+        Self { name, niceness, size, runtime: OnceLock::new() }
+    }
+
+    /// Spawns a task on these threads. Like tokio's `spawn` it needs a runtime around it.
+    pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle().spawn(task)
+    }
+
+    /// Runs work that may block, on a thread of its own among these. What it spawns is spawned here too.
+    pub fn spawn_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        self.handle().spawn_blocking(work)
+    }
+
+    fn handle(&self) -> Handle {
+        for group in ALL {
+            group.runtime.get_or_init(|| group.start());
+        }
+        self.runtime.get().and_then(Option::as_ref).map_or_else(Handle::current, |runtime| runtime.handle().clone())
+    }
+
+    fn start(&self) -> Option<Runtime> {
+        let niceness = self.niceness;
+        let threads = match self.size {
+            Size::One => 1,
+            Size::Processors => available_parallelism().map_or(2, NonZero::get),
+        };
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(threads).thread_name(self.name).thread_stack_size(STACK_BYTES).enable_all();
+        builder.on_thread_start(move || be_nice(niceness)).build().ok()
+    }
+}
+
+/// Makes this thread this much nicer than the process's main thread.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn be_nice(by: i32) {
+    // SAFETY: these read and change numbers that the system keeps for a thread. Where it refuses, nothing changes.
+    unsafe {
+        let nice = libc::getpriority(libc::PRIO_PROCESS, libc::getpid() as libc::id_t) + by;
+        if libc::getpriority(libc::PRIO_PROCESS, 0) != nice {
+            libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn be_nice(_by: i32) {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+//! No query reads an older vector than one before it.
+//!
+//! Uncommitted work can be withdrawn: its worker lost a partition, or could not go on (a full disk). Its records are in
+//! the log, and the worker that reads them next makes the same decisions, so the earlier read view is still exact for its
+//! vector. A node keeps it until the present one covers that vector.
+
+use std::sync::{Mutex, PoisonError};
+
+use tracing::{info, warn};
+use types::vector::Vector;
+
+use crate::read_view::ReadView;
+
+/// The newest read view so far.
+#[derive(Debug, Default)]
+pub(super) struct Newest(Mutex<Option<ReadView>>);
+
+/// True if what was read before is read again, because what could be read now is behind it in a partition.
+pub fn is_kept(now: &Vector, before: &Vector) -> bool {
+    !now.covers(before)
+}
+
+impl Newest {
+    /// Returns what a query reads: `now`, or what was read before if `now` is older.
+    pub(super) fn of(&self, now: ReadView) -> ReadView {
+        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A snapshot that turned out to be damaged cannot be read again.
+        let before = newest.as_ref().filter(|before| !before.loaded.is_damaged());
+        let was_kept = before.is_some_and(|before| before.is_kept);
+        let view = match before {
+            Some(before) if is_kept(&now.vector, &before.vector) => ReadView { now: now.now, is_kept: true, ..before.clone() },
+            _ => now,
+        };
+        match (was_kept, view.is_kept) {
+            (false, true) => warn!("uncommitted work was withdrawn; answers stay as they were until it is read again"),
+            (true, false) => info!("answers go on: what was withdrawn is read again"),
+            _ => {}
+        }
+        // Dropped after the lock is let go: the last handle of a catalog state takes time.
+        let dropped = newest.replace(view.clone());
+        drop(newest);
+        drop(dropped);
+        view
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Requests that can take longer than a millisecond: their work leaves the threads that answer HTTP, so that `/healthz`
+//! and the lookups of others are answered meanwhile.
+
+use std::future::Future;
+
+use axum::response::Response;
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::{self, Stream};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+use types::{Error, threads};
+
+use super::problem::Problem;
+
+/// This many pieces of a body are made before they are sent.
+const MADE_AHEAD: usize = 2;
+
+/// Runs a request's work on the threads for longer questions. It is aborted when the request is.
+pub(super) async fn apart(work: impl Future<Output = Result<Response, Problem>> + Send + 'static) -> Result<Response, Problem> {
+    match AbortOnDropHandle::new(threads::QUESTIONS.spawn(work)).await {
+        Ok(outcome) => outcome,
+        Err(ended) => match ended.try_into_panic() {
+            // As if it had happened here.
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(cancelled) => Err(Error::from(cancelled).into()),
+        },
+    }
+}
+
+/// Makes the pieces of a body on those threads, a few ahead of what is sent. It stops when the client has gone.
+pub(super) fn made_apart<S>(pieces: S) -> impl Stream<Item = Result<Bytes, Error>> + Send + 'static
+where
+    S: Stream<Item = Result<Bytes, Error>> + Send + 'static,
+{
+    let (made, sent) = mpsc::channel(MADE_AHEAD);
+    let making = threads::QUESTIONS.spawn(async move {
+        let mut pieces = std::pin::pin!(pieces);
+        while let Some(piece) = pieces.next().await {
+            if made.send(piece).await.is_err() {
+                return;
+            }
+        }
+    });
+    let state = (sent, AbortOnDropHandle::new(making));
+    stream::unfold(state, |(mut sent, making)| async move { sent.recv().await.map(|piece| (piece, (sent, making))) })
+}
