@@ -6,6 +6,7 @@ use catalog::{CatalogState, RunRecord};
 use committed::registry::{LiveView, Registry};
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
+use engine::states::FailureSink;
 use storage::{Joined, Manifest, read_manifest};
 use tracing::info;
 use types::{Error, Result};
@@ -35,7 +36,7 @@ pub(crate) async fn attempt(
     let joined = attempt.write_join(state, &mut written).await?;
     let run = attempt.finished_record(&written);
     let manifest = attempt.manifest(&run, &mut written, joined, context);
-    publish(batch, &attempt.view, run, manifest, written.files, context).await
+    Box::pin(publish(batch, &attempt.view, run, manifest, written.files, context)).await
 }
 
 /// A run in progress: its inputs and its tools.
@@ -47,6 +48,7 @@ struct Attempt<'a> {
     buckets: u32,
     pool: Arc<PeakPool>,
     session: SessionContext,
+    failures: FailureSink,
     /// For a linked view: a second copy of its edges, to be walked.
     local_edges: Option<LocalEdges>,
 }
@@ -63,25 +65,25 @@ impl<'a> Attempt<'a> {
         let pool = Arc::new(PeakPool::new(batch.settings.memory_limit_bytes));
         let session = open_session(&batch.settings, &batch.storage, &batch.functions, pool.clone())?;
         let local_edges = LocalEdges::of_linked(batch.settings.temp_dir.clone(), &view, pool.clone());
-        Ok(Attempt { batch, run, view, inputs, buckets, pool, session, local_edges })
+        let failures = FailureSink::default();
+        Ok(Attempt { batch, run, view, inputs, buckets, pool, session, failures, local_edges })
     }
 
     /// Recomputes the states from the archive up to the cut, partitioned into buckets, unsorted.
     async fn recompute_states(&self) -> Result<Vec<BucketRows>> {
         let (storage, threads) = (&self.batch.storage, self.batch.settings.thread_count());
-        let source = |stream: &StreamDefinition| scan_archive(storage, stream, &self.inputs, threads);
+        let source = |stream: &StreamDefinition, columns: &[usize]| scan_archive(storage, stream, columns, &self.inputs, threads);
         let shuffle = ShuffleContext {
             plan: self.view.plan.clone(),
             floors: self.inputs.floors.clone(),
             edges_from: self.inputs.edges_from,
             codec: self.view.codec.clone(),
             buckets: self.buckets,
-            threads,
             temp_dir: self.batch.settings.temp_dir.clone(),
             pool: self.pool.clone(),
             limit_bytes: self.batch.settings.memory_limit_bytes,
         };
-        recompute(&shuffle, &self.session, &source).await
+        recompute(&shuffle, &self.session, &source, &self.failures).await
     }
 
     /// Sorts, merges and rolls up each bucket, and writes its file.
@@ -149,6 +151,7 @@ impl<'a> Attempt<'a> {
             events: run.events_read,
             expired: 0,
             rows: run.rows_written,
+            failures: self.failures.take(),
             joined,
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use catalog::{CatalogState, CheckpointRecord, Commit, Remove, give_up_commit, replace_commit};
 use committed::registry::{LiveView, Registry};
-use committed::segment::{SegmentSession, segment_rows};
+use committed::segment::{Segment, SegmentSession, segment_rows};
 use storage::{Section, SegmentRange, check_file, write_states_object};
 use tracing::{info, warn};
 use types::files::FileRecord;
@@ -83,26 +83,27 @@ impl Batch {
         for view in registry.views.iter().filter(|view| reads(view, checkpoint)) {
             let segment = match segment_rows(&self.storage, &session, view, state, checkpoint).await {
                 Ok(segment) => segment,
-                // The view's expressions fail on an event: the speed layer wrote no section for it either.
+                // The view is refused because of an event: the speed layer wrote no section for it either.
                 Err(error) if error.kind() == ErrorKind::Input => {
                     warn!(view = %view.name, checkpoint = %checkpoint.id, %error, "a view's states cannot be rebuilt; the others are");
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            sections.push(section(view, segment.rows.batch().clone()));
+            sections.push(section(view, segment));
         }
         Ok(sections)
     }
 }
 
-fn section(view: &LiveView, rows: arrow::array::RecordBatch) -> Section {
+fn section(view: &LiveView, segment: Segment) -> Section {
     Section {
         view: view.name.to_string(),
         version: view.version,
         stamp: view.plan.stamp.clone(),
         schema: view.plan.state_schema().clone(),
-        batches: vec![rows],
+        batches: vec![segment.rows.batch().clone()],
+        failures: segment.failures,
     }
 }
 

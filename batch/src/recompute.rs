@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
 use engine::events::plan_schema;
-use engine::plan::ViewPlan;
-use engine::states::{partial_exec, prepared_plan};
+use engine::states::{FailureSink, partial_exec, prepared_plan};
 use futures::TryStreamExt;
 use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use tokio::task::JoinSet;
@@ -21,6 +19,7 @@ use crate::decide::RunInputs;
 
 /// Turns archive rows into unsorted states by bucket. One key and tile may have several rows. An event goes directly to
 /// the finest tile that the snapshot keeps, because most events are older than the windows that need finer tiles.
+/// Events that fail go to `failures`.
 ///
 /// Under memory pressure Partial emits early what it has, and the partitioner spills. States are merged when they are
 /// written, in order and a few keys at a time. A second aggregation in between would have to hold what the partitioner
@@ -28,9 +27,11 @@ use crate::decide::RunInputs;
 pub(crate) async fn recompute(
     shuffle: &ShuffleContext,
     session: &SessionContext,
-    source: &(dyn Fn(&StreamDefinition) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
+    source: &(dyn Fn(&StreamDefinition, &[usize]) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
+    failures: &FailureSink,
 ) -> Result<Vec<BucketRows>> {
-    let partial = partial_plan(&shuffle.plan.kept_past(&shuffle.floors, &shuffle.edges_from)?, session, source, shuffle.threads).await?;
+    let plan = shuffle.plan.kept_past(&shuffle.floors, &shuffle.edges_from)?;
+    let partial: Arc<dyn ExecutionPlan> = partial_exec(&plan, prepared_plan(&plan, session, source, failures)?)?;
     let mut partitioning = JoinSet::new();
     for partition in 0..partial.output_partitioning().partition_count() {
         let mut states = partial.execute(partition, session.task_ctx())?;
@@ -52,33 +53,16 @@ pub(crate) async fn recompute(
     parts.into_iter().map(|parts| BucketRows::join(parts).ok_or_else(|| Error::internal("a plan has a partition"))).collect()
 }
 
-/// Scans the archived events of a stream up to the run's cut.
+/// Scans these columns of a stream's archived events up to the run's cut.
 pub(crate) fn scan_archive(
     storage: &ObjectStorage,
     stream: &StreamDefinition,
+    columns: &[usize],
     inputs: &RunInputs,
     threads: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let is_of_stream = |file: &&FileRecord| file.subject.as_deref() == Some(&*stream.name);
     let files: Vec<FileRecord> = inputs.files.iter().filter(is_of_stream).cloned().collect();
     let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: inputs.cut.clone() };
-    archive_plan(storage, &files, plan_schema(stream), &ranges, None, threads)
-}
-
-async fn partial_plan(
-    plan: &ViewPlan,
-    session: &SessionContext,
-    source: &(dyn Fn(&StreamDefinition) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
-    threads: usize,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let prepared = prepared_plan(plan, session, source).await?;
-    let prepared = if plan.links().is_some() { unordered(prepared, threads)? } else { prepared };
-    Ok(partial_exec(plan, prepared)?)
-}
-
-/// Removes the ordering of edges. The side of an edge is a constant within each stream, which DataFusion takes for an
-/// ordering of the groups. An aggregation over ordered input emits its groups a batch at a time and moves all remaining
-/// groups up each time. With millions of edges that took a fifth of a run.
-fn unordered(edges: Arc<dyn ExecutionPlan>, threads: usize) -> Result<Arc<dyn ExecutionPlan>> {
-    Ok(Arc::new(RepartitionExec::try_new(edges, Partitioning::RoundRobinBatch(threads))?))
+    archive_plan(storage, &files, plan_schema(stream), &ranges, Some(columns), threads)
 }

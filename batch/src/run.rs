@@ -40,7 +40,8 @@ impl Batch {
         };
         failpoint::hit("run.leased")?;
         let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
-        let outcome = self.recorded(&request, &RunContext { lease: &renewing, clock: &clock, progress }).await;
+        // In a box, as the attempt is: whoever awaits a run would carry all of it on the stack.
+        let outcome = Box::pin(self.recorded(&request, &RunContext { lease: &renewing, clock: &clock, progress })).await;
         let lease = renewing.stop().await;
         if let Err(error) = self.catalog.release_lease(&lease).await {
             warn!(view = %request.view, %error, "the lease of a run was not released and will expire");
@@ -51,7 +52,7 @@ impl Batch {
     /// Begins a record, attempts the run, and closes the record as succeeded or failed.
     async fn recorded(&self, request: &RunRequest, context: &RunContext<'_>) -> Result<RunRecord> {
         let (state, run) = self.begin(request, context).await?;
-        match attempt(self, &state, run.clone(), request.t, context).await {
+        match Box::pin(attempt(self, &state, run.clone(), request.t, context)).await {
             Ok(run) => Ok(run),
             Err(error) => {
                 let error = self.with_limit(with_help(error));

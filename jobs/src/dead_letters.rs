@@ -9,6 +9,9 @@
 //! A replay appends new records to the log; from there they are decided like all others. The old record stays a dead
 //! letter: the ledger accounts for its offset as one. The catalog records what was replayed, so a repeated replay sends
 //! nothing twice.
+//!
+//! The events on which a view fails are listed and exported in the same way ([`list_view`]). They are no dead letters: they
+//! are archived, and only that view leaves them out.
 
 use std::sync::Arc;
 
@@ -26,12 +29,14 @@ mod read;
 mod reason;
 mod recent;
 mod replay;
+mod view_errors;
 
 pub use export::{ExportSummary, export};
 pub use list::{Listed, Listing, ReasonCount, list};
 pub use reason::class as reason_class;
 pub use recent::{Recent, recent};
 pub use replay::{Refused, ReplayOptions, ReplaySummary, replay};
+pub use view_errors::{ViewError, ViewErrors, events_read, export_view, list_view};
 
 /// The header of a replayed record: `topic/partition/offset` of the original record.
 pub const REPLAYED_FROM: &str = "basestream-replayed-from";

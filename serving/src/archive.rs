@@ -13,11 +13,12 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, execute_stream};
 use definitions::StreamDefinition;
 use engine::events::plan_schema;
-use engine::states::{Gather, SortedRun, partial_exec, prepared_plan, state_rows_of};
+use engine::states::{FailureSink, Gather, SortedRun, partial_exec, prepared_plan, state_rows_of};
 use futures::TryStreamExt;
 use storage::{OffsetRanges, archive_plan};
 use types::Result;
 use types::columns::EVENT_TIME;
+use types::failures::Failures;
 use types::files::FileRecord;
 use types::tiles::Micros;
 use types::vector::Vector;
@@ -30,6 +31,8 @@ use crate::query_runtime::QueryRuntime;
 pub struct ArchiveLayer {
     pub run: SortedRun,
     pub vector: Vector,
+    /// The events that are left out, because the view fails on them.
+    pub failures: Failures,
     /// What it takes of the memory of all queries.
     _reservation: MemoryReservation,
 }
@@ -50,13 +53,14 @@ pub(crate) async fn archive_layer(
     let bounds = ArchiveBounds { cut: None, oldest: view.plan.oldest_kept(t), newest: as_of };
     let streams: Vec<Arc<str>> = view.plan.streams.iter().map(|stream| stream.name.clone()).collect();
     let files = archive_files(state, &streams, bounds);
-    let source = |stream: &StreamDefinition| -> Result<Arc<dyn ExecutionPlan>> {
+    let source = |stream: &StreamDefinition, columns: &[usize]| -> Result<Arc<dyn ExecutionPlan>> {
         let of_stream: Vec<FileRecord> =
             files.iter().filter(|file| file.subject.as_ref() == Some(&stream.name)).map(|file| (*file).clone()).collect();
         let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: vector.clone() };
-        archive_plan(storage, &of_stream, plan_schema(stream), &ranges, None, 2)
+        archive_plan(storage, &of_stream, plan_schema(stream), &ranges, Some(columns), 2)
     };
-    let prepared = prepared_plan(&view.plan, &session, &source).await?;
+    let failures = FailureSink::default();
+    let prepared = prepared_plan(&view.plan, &session, &source, &failures)?;
     let chosen = choose(prepared, as_of, key)?;
     let exec = partial_exec(&view.plan, Arc::new(CoalescePartitionsExec::new(chosen)))?;
     let mut stream = execute_stream(exec, session.task_ctx())?;
@@ -68,7 +72,7 @@ pub(crate) async fn archive_layer(
     }
     let rows = gather.finish()?;
     reservation.try_resize(rows.memory_bytes())?;
-    Ok(ArchiveLayer { run: SortedRun::in_memory(rows), vector, _reservation: reservation })
+    Ok(ArchiveLayer { run: SortedRun::in_memory(rows), vector, failures: failures.take(), _reservation: reservation })
 }
 
 /// Events at or before `as_of`, of one key, each when it is given.

@@ -179,10 +179,11 @@ impl Harness {
     pub(crate) async fn fresh(&self, partition: i32, events: &[String]) {
         let (start, batch) = self.batch(partition, events);
         let id = PartitionId::new("payments", partition);
-        let mut states = BTreeMap::new();
+        let (mut states, mut failures) = (BTreeMap::new(), BTreeMap::new());
         for view in &self.node.loaded().unwrap().registry.views {
-            let mut partial = Partial::new(view.plan.clone(), self.node.session()).await.unwrap();
+            let mut partial = Partial::new(view.plan.clone(), self.node.session()).unwrap();
             let made = partial.states("payments", std::slice::from_ref(&batch)).await.unwrap();
+            failures.insert((view.name.clone(), view.version), Arc::new(partial.take_failures()));
             states.insert((view.name.clone(), view.version), Arc::new(merge_rows(&view.plan, &view.codec, &made).unwrap()));
         }
         let times = batch.column_by_name("__event_time").unwrap();
@@ -191,6 +192,7 @@ impl Harness {
             start: Vector::from_iter([(id.clone(), Offset(start))]),
             end: Vector::from_iter([(id.clone(), Offset(start + events.len() as i64))]),
             states,
+            failures,
             max_event_time: BTreeMap::from([(self.stream.name.clone(), newest)]),
         };
         self.fresh.publish(layer, [(id, NOW + 1)]);
@@ -266,6 +268,7 @@ impl Harness {
             events: 0,
             expired: 0,
             rows,
+            failures: all.failures.clone(),
             joined: None,
         };
         let file = write_manifest(&self.storage, &manifest).await.unwrap();

@@ -7,6 +7,7 @@ use committed::registry::LiveView;
 use committed::segment::{Segment, SegmentSession, SegmentSource, segment_rows};
 use futures::{StreamExt, TryStreamExt};
 use storage::ObjectStorage;
+use types::failures::Failures;
 use types::vector::Vector;
 use types::{Error, Result};
 
@@ -21,6 +22,8 @@ pub use plan::{Checkpoints, LayerPlan, after_cut, layer_plan, next_merge};
 pub struct LayerRun {
     pub checkpoints: Checkpoints,
     pub run: Arc<SortedRun>,
+    /// The events that are not in the states, because the view fails on them.
+    pub failures: Arc<Failures>,
 }
 
 /// Where layers are read from, and what was found damaged on the way.
@@ -54,12 +57,13 @@ pub fn streams_of(view: &LiveView) -> Vec<Arc<str>> {
 }
 
 async fn load(from: &LayerSource<'_>, view: &LiveView, state: &CatalogState, checkpoint: &CheckpointRecord) -> Result<LayerRun> {
-    let Segment { rows, source, damaged } = segment_rows(from.storage, from.session, view, state, checkpoint).await?;
+    let Segment { rows, failures, source, damaged } = segment_rows(from.storage, from.session, view, state, checkpoint).await?;
     from.damaged.lock().unwrap_or_else(PoisonError::into_inner).extend(damaged);
     if source == SegmentSource::Archive {
         metrics::counter!("basestream_serving_segments_rebuilt_total", "view" => view.name.to_string()).increment(1);
     }
-    Ok(LayerRun { checkpoints: Checkpoints::from([checkpoint.id]), run: Arc::new(SortedRun::in_memory(rows)) })
+    let failures = Arc::new(failures);
+    Ok(LayerRun { checkpoints: Checkpoints::from([checkpoint.id]), run: Arc::new(SortedRun::in_memory(rows)), failures })
 }
 
 fn compact(view: &LiveView, mut layers: Vec<LayerRun>, state: &CatalogState) -> Result<Vec<LayerRun>> {
@@ -69,7 +73,10 @@ fn compact(view: &LiveView, mut layers: Vec<LayerRun>, state: &CatalogState) -> 
         // From the last: the places before stay what they are.
         let aged: Vec<LayerRun> = aged.into_iter().rev().map(|at| layers.swap_remove(at)).collect();
         let sets: Vec<&StateRows> = aged.iter().flat_map(|layer| layer.run.chunks()).collect();
+        let mut failures = Failures::default();
+        aged.iter().for_each(|layer| failures.extend(&layer.failures));
         layers.push(LayerRun {
+            failures: Arc::new(failures),
             checkpoints: aged.iter().flat_map(|layer| layer.checkpoints.iter().copied()).collect(),
             run: Arc::new(SortedRun::in_memory(merge_all(&view.plan, &view.codec, &sets)?)),
         });

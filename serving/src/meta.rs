@@ -6,6 +6,7 @@ use std::sync::Arc;
 use engine::events::format_timestamp;
 use engine::plan::ColumnKind;
 use serde::{Serialize, Serializer};
+use types::failures::Failures;
 use types::tiles::Micros;
 use types::vector::Vector;
 
@@ -38,6 +39,8 @@ pub struct Meta {
     pub degraded_reason: Option<String>,
     /// The columns asked whose aggregates are approximate.
     pub approximate: Vec<String>,
+    /// How many events the views asked leave out because they fail on them, see `system.view_errors`.
+    pub failed: u64,
     /// The kept tiles do not answer `t` (an `as_of` in the past, or a snapshot made for a later time): it was computed
     /// from the archive, exactly and more slowly.
     pub from_archive: bool,
@@ -71,6 +74,7 @@ impl Meta {
             degraded: degraded_reason.is_some(),
             degraded_reason,
             approximate,
+            failed: views.iter().flat_map(|asked| read_view.failures_of(asked.view)).map(Failures::count).sum(),
             from_archive: views.iter().any(|asked| asked.columns.is_some() && context.needs_archive(asked.view)),
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use catalog::CatalogState;
 use committed::registry::{LiveView, Registry, no_view};
 use engine::fresh::{FreshLayer, ViewVersion};
+use types::failures::Failures;
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 use types::{Error, ErrorKind, Result};
@@ -109,6 +110,13 @@ impl ReadView {
         self.fresh.iter().filter_map(move |layer| layer.states.get(&version))
     }
 
+    /// The events that a view leaves out because it fails on them, up to the read view's position.
+    pub fn failures_of<'a>(&'a self, view: &'a LoadedView) -> impl Iterator<Item = &'a Failures> + 'a {
+        let version = (view.live.name.clone(), view.live.version);
+        let fresh = self.fresh.iter().filter_map(move |layer| layer.failures.get(&version));
+        view.failures().chain(fresh.map(|failures| &**failures))
+    }
+
     /// The greatest event time of all accepted events of the view's streams, before WHERE.
     pub fn max_event_time(&self, view: &LiveView) -> Option<Micros> {
         let reads = |stream: &str| view.plan.reads(stream);
@@ -154,6 +162,13 @@ impl Loaded {
 }
 
 impl LoadedView {
+    /// The events that the view leaves out because it fails on them, part by part: the snapshot's, then those after its
+    /// cut.
+    pub fn failures(&self) -> impl Iterator<Item = &Failures> {
+        let of_snapshot = self.snapshot.iter().map(|snapshot| &snapshot.manifest.failures);
+        of_snapshot.chain(self.layers.iter().map(|layer| &*layer.failures))
+    }
+
     /// The snapshot, while some of it is not copied yet.
     pub(crate) fn copying(&self) -> Option<&SnapshotCopy> {
         self.snapshot.as_deref().filter(|copy| !copy.is_whole())

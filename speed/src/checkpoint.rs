@@ -142,7 +142,7 @@ impl Writing {
 }
 
 /// Writes one states object with a section for every live view that reads these streams, even if the view got no event.
-/// A view that failed on an event gets none: a reader recomputes a missing section.
+/// A view that is refused because of an event gets none: a reader recomputes a missing section.
 async fn write_states(sealed: &SealedEpoch, views: &[LiveView], storage: &ObjectStorage) -> Result<Option<FileRecord>> {
     let record = &sealed.record;
     let mut streams: Vec<Arc<str>> = record.ranges.iter().map(|range| range.partition.stream.clone()).collect();
@@ -159,6 +159,7 @@ async fn write_states(sealed: &SealedEpoch, views: &[LiveView], storage: &Object
             stamp: view.plan.stamp.clone(),
             schema: view.plan.state_schema().clone(),
             batches: vec![rows.batch().clone()],
+            failures: merged.failures.get(&(view.name.clone(), view.version)).map(|failures| (**failures).clone()).unwrap_or_default(),
         })
         .collect();
     if sections.is_empty() {

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::dead_letters::DeadLetters;
 use crate::decide::Decision;
 use crate::partition_state::{PartitionState, checkpoint_record};
-use crate::views::Views;
+use crate::views::{Computed, Views};
 
 mod tiers;
 
@@ -116,8 +116,8 @@ impl Epoch {
             }
         }
         self.open_rows = 0;
-        let states = views.states(&events).await;
-        let layer = FreshLayer { start, end, states, max_event_time };
+        let Computed { states, failures } = views.states(&events).await;
+        let layer = FreshLayer { start, end, states, failures, max_event_time };
         self.layers.push(Arc::new(layer.clone()));
         if let Some(fresh) = fresh {
             fresh.publish(layer, self.completeness());

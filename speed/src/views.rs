@@ -11,37 +11,62 @@ use engine::plan::ViewPlan;
 use engine::states::{KeyCodec, Partial, StateRows, merge_rows};
 use tracing::warn;
 use types::Result;
+use types::failures::Failures;
 
 pub(crate) struct Views {
     kept: Vec<Kept>,
 }
 
+/// What the views make of some events.
+#[derive(Default)]
+pub(crate) struct Computed {
+    pub(crate) states: BTreeMap<ViewVersion, Arc<StateRows>>,
+    pub(crate) failures: BTreeMap<ViewVersion, Arc<Failures>>,
+}
+
+impl Computed {
+    fn add(&mut self, view: &LiveView, rows: StateRows, failures: Failures) {
+        let version = (view.name.clone(), view.version);
+        if !failures.is_empty() {
+            self.failures.insert(version.clone(), Arc::new(failures));
+        }
+        self.states.insert(version, Arc::new(rows));
+    }
+}
+
 struct Kept {
     view: LiveView,
     partial: Partial,
-    /// True if it failed on an event of the epoch.
+    /// True if it could not be computed for an event of the epoch.
     fails: bool,
+    /// Whether failing events of the epoch were reported.
+    is_reported: bool,
 }
 
 impl Views {
     pub(crate) async fn new(registry: &Registry, session: &SessionContext) -> Result<Self> {
         let mut kept = Vec::with_capacity(registry.views.len());
         for view in &registry.views {
-            kept.push(Kept { view: view.clone(), partial: Partial::new(view.plan.clone(), session).await?, fails: false });
+            kept.push(Kept { view: view.clone(), partial: Partial::new(view.plan.clone(), session)?, fails: false, is_reported: false });
         }
         Ok(Self { kept })
     }
 
-    /// Returns the states that these events add, with an entry for each view version that reads one of the streams. A
-    /// view whose expressions fail on an event (a division by zero, a text that is no number) gets no states until the
-    /// next epoch; the other views continue.
-    pub(crate) async fn states(&mut self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> BTreeMap<ViewVersion, Arc<StateRows>> {
-        let mut made = BTreeMap::new();
+    /// Returns the states that these events add, with an entry for each view version that reads one of the streams, and
+    /// the events on which a view fails (a division by zero, a text that is no number). A view that cannot be computed,
+    /// as with `on_error = 'refuse'`, gets no states until the next epoch; the other views continue.
+    pub(crate) async fn states(&mut self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> Computed {
+        let mut made = Computed::default();
         for kept in self.kept.iter_mut().filter(|kept| !kept.fails && kept.reads_any(events)) {
             match kept.states(events).await {
-                Ok(rows) => drop(made.insert((kept.view.name.clone(), kept.view.version), Arc::new(rows))),
+                Ok(rows) => {
+                    let failures = kept.partial.take_failures();
+                    kept.report(&failures);
+                    made.add(&kept.view, rows, failures);
+                }
                 Err(error) => {
                     kept.fails = true;
+                    kept.partial.take_failures();
                     warn!(view = %kept.view.name, version = kept.view.version, %error, "a view failed on an event; the others continue");
                     metrics::counter!("basestream_speed_view_failures_total", "view" => kept.view.name.to_string()).increment(1);
                 }
@@ -50,9 +75,11 @@ impl Views {
         made
     }
 
-    /// Begins a new epoch: views that failed in the last one are tried again.
+    /// Begins a new epoch: views that failed in the last one are tried again, and failing events reported again.
     pub(crate) fn try_again(&mut self) {
-        self.kept.iter_mut().for_each(|kept| kept.fails = false);
+        for kept in &mut self.kept {
+            (kept.fails, kept.is_reported) = (false, false);
+        }
     }
 
     pub(crate) fn live(&self) -> Vec<LiveView> {
@@ -66,6 +93,15 @@ impl Views {
 }
 
 impl Kept {
+    fn report(&mut self, failures: &Failures) {
+        let Some(first) = failures.listed().next() else { return };
+        let (view, count) = (&*self.view.name, failures.count());
+        metrics::counter!("basestream_speed_failed_events_total", "view" => view.to_owned()).increment(count);
+        if !std::mem::replace(&mut self.is_reported, true) {
+            warn!(view, version = self.view.version, count, %first, "a view fails on events, which are left out of it");
+        }
+    }
+
     fn reads_any(&self, events: &BTreeMap<Arc<str>, Vec<RecordBatch>>) -> bool {
         self.view.plan.streams.iter().any(|stream| events.contains_key(&stream.name))
     }

@@ -19,7 +19,7 @@ fn partial_states(bencher: Bencher<'_, '_>) {
     let site = &*SITE;
     let events = site.events(0, layer());
     let stream = site.view.plan.streams[0].name.clone();
-    let mut partial = site.runtime.block_on(Partial::new(site.view.plan.clone(), &site.session())).expect("a plan");
+    let mut partial = Partial::new(site.view.plan.clone(), &site.session()).expect("a plan");
     bencher.counter(ItemsCount::new(layer())).bench_local(|| {
         let states = site.runtime.block_on(partial.states(&stream, std::slice::from_ref(&events))).expect("states");
         assert!(states.iter().any(|batch| batch.num_rows() > 0));
@@ -31,7 +31,7 @@ fn partial_states(bencher: Bencher<'_, '_>) {
 fn layers() -> Vec<StateRows> {
     let site = &*SITE;
     let stream = site.view.plan.streams[0].name.clone();
-    let mut partial = site.runtime.block_on(Partial::new(site.view.plan.clone(), &site.session())).expect("a plan");
+    let mut partial = Partial::new(site.view.plan.clone(), &site.session()).expect("a plan");
     let layer_of = |nth: u64| {
         let events = site.events(site.purchases.events / LAYERS * nth, layer());
         let states = site.runtime.block_on(partial.states(&stream, &[events])).expect("states");

@@ -164,6 +164,11 @@ fn meta_text(meta: &Meta) -> String {
             meta.unread.join(", ")
         ));
     }
+    match meta.failed {
+        0 => {}
+        1 => text.push_str(", without 1 event on which the view fails"),
+        failed => text.push_str(&format!(", without {failed} events on which the view fails")),
+    }
     if meta.from_archive {
         text.push_str(", computed from the archive");
     }

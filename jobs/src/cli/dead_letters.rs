@@ -13,7 +13,7 @@ use types::tiles::Micros;
 use types::vector::Offset;
 
 use super::{Context, Done, progress};
-use crate::dead_letters::{self, DamagedFile, ExportSummary, Listed, Listing, ReplayOptions, ReplaySummary, Selection};
+use crate::dead_letters::{self, DamagedFile, ExportSummary, Listed, Listing, ReplayOptions, ReplaySummary, Selection, ViewErrors};
 use crate::installation::{Installation, now};
 use crate::output::{one_line, table};
 
@@ -27,12 +27,14 @@ pub(super) struct DeadLettersArgs {
 enum DeadLettersCommand {
     /// Show the newest dead letters, and how many there are of each reason
     #[command(
-        after_help = "Examples:\n  basestream dead-letters list\n  basestream dead-letters list payments --since 2h --reason 'column amount'"
+        after_help = "Examples:\n  basestream dead-letters list\n  basestream dead-letters list payments --since 2h --reason 'column amount'\n  \
+            basestream dead-letters list --view velocity             # events on which the view fails"
     )]
     List(ListArgs),
     /// Write them as JSON lines, to read and to correct
     #[command(after_help = "Examples:\n  basestream dead-letters export payments --to dead.jsonl\n  \
-        basestream dead-letters export payments --to - | jq .reason\n\n\
+        basestream dead-letters export payments --to - | jq .reason\n  \
+        basestream dead-letters export --view velocity --to failing.jsonl\n\n\
         Keys and values are text, or base64 under key_base64 and value_base64.")]
     Export(ExportArgs),
     /// Append them to the log again, as new records
@@ -48,6 +50,9 @@ enum DeadLettersCommand {
 struct ListArgs {
     /// Only this stream
     stream: Option<String>,
+    /// Not dead letters: the events that this view leaves out because it fails on them
+    #[arg(long, value_name = "VIEW", conflicts_with_all = ["stream", "reason", "partition", "offset", "since"])]
+    view: Option<String>,
     #[command(flatten)]
     selection: SelectionArgs,
     /// How many are shown; all are counted
@@ -57,7 +62,11 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct ExportArgs {
-    stream: String,
+    #[arg(required_unless_present = "view")]
+    stream: Option<String>,
+    /// Not dead letters: the events that this view leaves out because it fails on them, each with its columns
+    #[arg(long, value_name = "VIEW", conflicts_with_all = ["stream", "reason", "partition", "offset", "since"])]
+    view: Option<String>,
     /// A file that does not exist yet; `-` is standard output
     #[arg(long, value_name = "FILE")]
     to: String,
@@ -113,6 +122,11 @@ pub(super) async fn dead_letters(context: &Context, args: DeadLettersArgs) -> Re
 
 async fn list(context: &Context, args: ListArgs) -> Result<Done> {
     let installation = context.installation().await?;
+    if let Some(view) = &args.view {
+        let errors = dead_letters::list_view(&installation, view, args.limit).await?;
+        context.output.print(&errors, || view_errors_text(&errors))?;
+        return Ok(Done::Success);
+    }
     let bar = bar(context, &installation, args.stream.as_deref()).await?;
     let listing =
         dead_letters::list(&installation, args.stream.as_deref(), &args.selection.into(), args.limit, |n| bar.set_position(n)).await;
@@ -124,18 +138,35 @@ async fn list(context: &Context, args: ListArgs) -> Result<Done> {
 
 async fn export(context: &Context, args: ExportArgs) -> Result<Done> {
     let installation = context.installation().await?;
-    let bar = bar(context, &installation, Some(&args.stream)).await?;
-    let summary = dead_letters::export(&installation, &args.stream, &args.selection.into(), &args.to, |n| bar.set_position(n)).await;
+    if let Some(view) = &args.view {
+        return export_view(context, &installation, view, &args.to).await;
+    }
+    let stream = args.stream.unwrap_or_default();
+    let bar = bar(context, &installation, Some(&stream)).await?;
+    let summary = dead_letters::export(&installation, &stream, &args.selection.into(), &args.to, |n| bar.set_position(n)).await;
     bar.finish_and_clear();
     let summary = summary?;
     if args.to == "-" {
         // Only the lines go to standard output.
         eprint!("{}", damaged_text(&summary.damaged));
     } else {
-        let value = json!({ "stream": args.stream, "file": args.to, "exported": summary.exported, "damaged": summary.damaged });
+        let value = json!({ "stream": stream, "file": args.to, "exported": summary.exported, "damaged": summary.damaged });
         context.output.print(&value, || export_text(&args.to, &summary))?;
     }
     Ok(done(&summary.damaged))
+}
+
+async fn export_view(context: &Context, installation: &Installation, view: &str, to: &str) -> Result<Done> {
+    let events = dead_letters::events_read(installation, view).await?;
+    let bar = progress::things(view, events, !context.output.json);
+    let summary = dead_letters::export_view(installation, view, to, |n| bar.set_position(n)).await;
+    bar.finish_and_clear();
+    let summary = summary?;
+    if to != "-" {
+        let value = json!({ "view": view, "file": to, "exported": summary.exported });
+        context.output.print(&value, || format!("{} events written to {to}", summary.exported))?;
+    }
+    Ok(Done::Success)
 }
 
 async fn replay(context: &Context, args: ReplayArgs) -> Result<Done> {
@@ -185,6 +216,26 @@ fn list_text(listing: &Listing) -> String {
         let _ = write!(text, "\n\n{}", table(&["count", "replayed", "stream", "reason"], rows));
     }
     text + &damaged_text(&listing.damaged)
+}
+
+fn view_errors_text(errors: &ViewErrors) -> String {
+    if errors.count == 0 {
+        return format!("{}: fails on no event", errors.view);
+    }
+    let rows = errors
+        .events
+        .iter()
+        .map(|event| vec![event.stream.to_string(), event.partition.to_string(), event.offset.to_string(), one_line(&event.reason)]);
+    let mut text = table(&["stream", "partition", "offset", "reason"], rows);
+    let shown = errors.events.len() as u64;
+    if shown < errors.count {
+        let _ = write!(
+            text,
+            "\n({shown} of {}; --limit shows more, and `dead-letters export --view {}` writes all)",
+            errors.count, errors.view
+        );
+    }
+    text
 }
 
 /// Formats a row for each dead letter, with long values on lines below it.

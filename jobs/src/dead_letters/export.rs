@@ -71,13 +71,13 @@ pub(super) fn none(stream: &str, selection: &Selection, read: u64) -> Error {
     error.with("help", format!("`basestream dead-letters list {stream}` shows them"))
 }
 
-enum Target {
+pub(super) enum Target {
     Output(OutputWriter),
     File { file: BufWriter<tempfile::NamedTempFile>, path: std::path::PathBuf },
 }
 
 impl Target {
-    fn open(to: &str) -> Result<Self> {
+    pub(super) fn open(to: &str) -> Result<Self> {
         if to == "-" {
             return Ok(Target::Output(OutputWriter::default()));
         }
@@ -90,14 +90,14 @@ impl Target {
         Ok(Target::File { file: BufWriter::new(file), path: path.to_owned() })
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             Target::Output(out) => out.write(bytes),
             Target::File { file, path } => file.write_all(bytes).map_err(|error| unwritable(path, error)),
         }
     }
 
-    fn finish(self) -> Result<()> {
+    pub(super) fn finish(self) -> Result<()> {
         let Target::File { file, path } = self else { return Ok(()) };
         let file = file.into_inner().map_err(|error| unwritable(&path, error.into_error()))?;
         file.as_file().sync_all().map_err(|error| unwritable(&path, error))?;

@@ -107,6 +107,34 @@ fn of_reason(reason: &str) -> Selection {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_view_leaves_out_is_listed_and_exported() {
+    let bench = Bench::new().await;
+    let definitions = [STREAM, "CREATE VIEW shares AS SELECT id, sum(100 / amount) AS share FROM pay GROUP BY id"];
+    bench.define(&definitions.join(";\n")).await;
+    let zero = br#"{"id":"z","ts":"2026-01-01T00:00:00Z","amount":0}"#;
+    bench.append(&[GOOD, zero, GOOD, zero]).await;
+    assert_eq!(bench.work().await, (4, 0));
+
+    let listed = list_view(&bench.installation, "shares", 1).await.unwrap();
+    assert_eq!((&*listed.view, listed.version, listed.count, listed.events.len()), ("shares", 1, 2, 1));
+    assert_eq!((&*listed.events[0].stream, listed.events[0].offset), ("pay", Offset(1)));
+    assert_eq!(listed.events[0].reason, "Arrow error: Divide by zero error");
+
+    let path = bench.path("failing.jsonl");
+    let exported = export_view(&bench.installation, "shares", path.to_str().unwrap(), |_| {}).await.unwrap();
+    assert_eq!(exported.exported, 2);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let offsets: Vec<i64> = lines.iter().map(|line| line["offset"].as_i64().unwrap()).collect();
+    assert_eq!(offsets, [1, 3]);
+    assert_eq!(lines[0]["event"], serde_json::json!({ "id": "z", "ts": "2026-01-01T00:00:00Z", "amount": 0 }));
+    assert_eq!(lines[0]["reason"], "Arrow error: Divide by zero error");
+
+    let unknown = list_view(&bench.installation, "no_such", 1).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_listed_newest_first_and_counted_by_reason() {
     let bench = Bench::new().await;
     bench.append(&[GOOD, NO_AMOUNT, TEXT_AMOUNT, b"\xff\xfe", NO_AMOUNT]).await;

@@ -188,11 +188,12 @@ pub async fn check_views(installation: &Installation, url: &str) -> Result<Vec<C
         checks.push(Check::new(report.is_equal(), what));
         let line = ledger::view(&verifier, &state, view, now()).await?;
         let what = format!(
-            "{}: {} archived = {} filtered + {} expired + {} in its states",
+            "{}: {} archived = {} filtered + {} expired + {} failed + {} in its states",
             line.view,
             thousands(line.archived),
             thousands(line.filtered),
             thousands(line.expired),
+            thousands(line.failed),
             thousands(line.events)
         );
         checks.push(Check::new(line.balanced, what));

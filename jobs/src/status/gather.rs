@@ -20,7 +20,7 @@ use types::vector::{Offset, PartitionId};
 use types::{Error, ErrorKind, Result};
 
 use super::RUNS;
-use super::problems::{Facts, Failing, RECENT_US, Refused, Service, Unreachable};
+use super::problems::{Facts, Failing, LeftOut, RECENT_US, Refused, Service, Unreachable};
 use crate::dead_letters::{Recent, recent};
 use crate::installation::{Installation, now};
 
@@ -83,7 +83,8 @@ impl Services {
         let node = node.unwrap_or_default();
         facts.refused = node.views_refused;
         // The node may belong to another installation.
-        if !self.catalog.as_ref().is_ok_and(|catalog| *catalog.identity() != *node.catalog) {
+        let is_ours = !self.catalog.as_ref().is_ok_and(|catalog| *catalog.identity() != *node.catalog);
+        if is_ours {
             facts.failing = node.outages;
         }
         match log {
@@ -97,8 +98,14 @@ impl Services {
             Err(error) => facts.unreachable.push(Unreachable { service: Service::Log, error: error.to_string() }),
         }
         match stored {
-            Ok(stored) => (facts.stamps, facts.dead_letters) = (stored.stamps, stored.dead_letters),
+            Ok(stored) => {
+                (facts.stamps, facts.left_out, facts.dead_letters) = (stored.stamps, stored.left_out, stored.dead_letters);
+            }
             Err(error) => facts.unreachable.push(Unreachable { service: Service::Storage, error: error.to_string() }),
+        }
+        if is_ours {
+            // The node knows what failed after the snapshots' cuts, too.
+            facts.left_out.extend(node.views_failing.into_iter().map(|failing| ((failing.view, failing.version), failing.left_out)));
         }
         (facts, runs)
     }
@@ -132,7 +139,8 @@ impl Services {
             Ok(catalog) => recent_dead_letters(catalog, storage, state, now).await,
             Err(_) => BTreeMap::new(),
         };
-        Ok(Stored { stamps: stamps(storage, state).await, dead_letters })
+        let (stamps, left_out) = published(storage, state).await;
+        Ok(Stored { stamps, left_out, dead_letters })
     }
 }
 
@@ -143,6 +151,16 @@ struct NodeSays {
     catalog: String,
     outages: Vec<Failing>,
     views_refused: Vec<Refused>,
+    #[serde(default)]
+    views_failing: Vec<FailingView>,
+}
+
+#[derive(Deserialize)]
+struct FailingView {
+    view: Arc<str>,
+    version: u32,
+    #[serde(flatten)]
+    left_out: LeftOut,
 }
 
 /// Asks the node at this address, ready or not; `None` if no node answers.
@@ -159,6 +177,7 @@ struct TopicSays {
 
 struct Stored {
     stamps: BTreeMap<ViewVersion, Result<String, String>>,
+    left_out: BTreeMap<ViewVersion, LeftOut>,
     dead_letters: BTreeMap<Arc<str>, Recent>,
 }
 
@@ -206,23 +225,34 @@ async fn waiting(
     found
 }
 
-/// Returns the stamp of each published snapshot, read from its manifest.
-async fn stamps(storage: &ObjectStorage, state: &CatalogState) -> BTreeMap<ViewVersion, Result<String, String>> {
-    let mut stamps = BTreeMap::new();
+/// Reads the manifest of each published snapshot: the stamp of its states, and the events that they leave out.
+async fn published(
+    storage: &ObjectStorage,
+    state: &CatalogState,
+) -> (BTreeMap<ViewVersion, Result<String, String>>, BTreeMap<ViewVersion, LeftOut>) {
+    let (mut stamps, mut left_out) = (BTreeMap::new(), BTreeMap::new());
     for snapshot in &state.snapshots {
         if !state.live(DefinitionKind::View).any(|view| view.name == snapshot.view && view.version == snapshot.version) {
             continue;
         }
         let file = state.files.get(&snapshot.manifest).filter(|file| file.kind == FileKind::Manifest);
-        let stamp = match file {
-            Some(file) => in_time("the object storage", read_manifest(storage, file)).await.map(|manifest| manifest.stamp),
+        let version = (snapshot.view.clone(), snapshot.version);
+        let manifest = match file {
+            Some(file) => in_time("the object storage", read_manifest(storage, file)).await,
             None => Err(Error::corrupt("the catalog names no such file").with("file", &snapshot.manifest)),
         };
-        if !stamp.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
-            stamps.insert((snapshot.view.clone(), snapshot.version), stamp.map_err(|error| error.to_string()));
+        match manifest {
+            Ok(manifest) => {
+                let first = manifest.failures.listed().next();
+                left_out
+                    .extend(first.map(|first| (version.clone(), LeftOut { failed: manifest.failures.count(), first: first.to_string() })));
+                stamps.insert(version, Ok(manifest.stamp));
+            }
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            Err(error) => drop(stamps.insert(version, Err(error.to_string()))),
         }
     }
-    stamps
+    (stamps, left_out)
 }
 
 /// Returns what became of the recent dead letters of each stream that has any.

@@ -74,6 +74,7 @@ pub enum Fault {
     RunOverdue,
     VersionUnbuilt,
     ViewRefused,
+    ViewErrors,
     RetentionShort,
     StatesOfAnotherFormat,
     DeadLetters,
@@ -106,6 +107,8 @@ pub struct Facts {
     pub unreachable: Vec<Unreachable>,
     /// Views that the node at `serving.http` could not load, if one answers.
     pub refused: Vec<Refused>,
+    /// Views that leave events out, by their published snapshots and by the node, if one of this installation answers.
+    pub left_out: BTreeMap<ViewVersion, LeftOut>,
     /// What fails in the node at `serving.http`, if one of this installation answers.
     pub failing: Vec<Failing>,
 }
@@ -126,6 +129,14 @@ pub struct Refused {
     pub view: Arc<str>,
     pub version: u32,
     pub error: String,
+}
+
+/// The events that a view leaves out because it fails on them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct LeftOut {
+    pub failed: u64,
+    /// The first of them, and why.
+    pub first: String,
 }
 
 /// A service that does not answer.

@@ -15,10 +15,10 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use definitions::{Definitions, StreamDefinition, ViewDefinition, parse};
+use definitions::{Definitions, OnError, StreamDefinition, ViewDefinition, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
-use engine::plan::{UuidColumns, asking_session_builder};
+use engine::plan::{Planned, Planner, UuidColumns, asking_session_builder, session_config};
 use futures::TryStreamExt;
 use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use types::files::{FileKind, FileRecord};
@@ -26,6 +26,7 @@ use types::vector::Vector;
 use types::{Error, Result};
 
 use super::Verifier;
+use super::left_out::LeftOut;
 use super::plain::{Moment, Plain, plain};
 
 /// One view over the archive of one catalog state.
@@ -37,6 +38,9 @@ pub struct Expected {
     archive: Archive,
     functions: Functions,
     memory_limit: usize,
+    left_out: LeftOut,
+    /// How many events are evaluated at once; absent: as many as usual.
+    batch_rows: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,7 +69,36 @@ impl Expected {
             archive: Archive { storage: verifier.storage.clone(), files: state.readable(FileKind::Archive).cloned().collect() },
             functions: verifier.functions.clone(),
             memory_limit: verifier.memory_limit,
+            left_out: LeftOut::default(),
+            batch_rows: None,
         })
+    }
+
+    /// Leaves out the events before `vector` on which the view fails: each evaluated alone, whatever the layers recorded.
+    pub async fn leave_out_failing(&mut self, vector: &Vector) -> Result<()> {
+        let session = session(&self.functions, self.memory_limit, None)?;
+        self.archive.storage.register(&session.runtime_env());
+        let planned = Planner::new(&self.definitions, self.functions.clone()).plan(&self.view).await;
+        let Ok(Planned::Kept(plan)) = planned else { return Ok(()) };
+        if plan.on_error == OnError::Skip {
+            let scan = |stream: &StreamDefinition, columns: &[usize]| {
+                ArchiveTable::new(&self.archive, stream, vector, &LeftOut::default())
+                    .plan(Some(columns), session.copied_config().target_partitions())
+            };
+            self.left_out = LeftOut::find(&plan, &session, &scan).await?;
+        }
+        Ok(())
+    }
+
+    /// How many events of a stream are left out.
+    pub fn left_out(&self, stream: &str) -> u64 {
+        self.left_out.count(stream)
+    }
+
+    /// Evaluates events one by one from now on. A condition such as `x <> 0 AND 1 / x > 2` holds for each event, and still
+    /// fails for many at once: DataFusion evaluates both sides for all of them. Returns false if it does so already.
+    pub fn one_by_one(&mut self) -> bool {
+        self.batch_rows.replace(1).is_none()
     }
 
     pub fn version(&self) -> u32 {
@@ -84,7 +117,7 @@ impl Expected {
 
     /// Returns the view as plain SQL.
     pub fn ask(&self, moment: Moment) -> Result<Plain> {
-        let session = session(&self.functions, self.memory_limit)?;
+        let session = session(&self.functions, self.memory_limit, None)?;
         let state = session.state();
         plain(&self.view, &self.definitions, &|name| state.aggregate_functions().contains_key(name), moment)
     }
@@ -114,11 +147,11 @@ impl Expected {
     }
 
     fn session(&self, vector: &Vector) -> Result<SessionContext> {
-        let session = session(&self.functions, self.memory_limit)?;
+        let session = session(&self.functions, self.memory_limit, self.batch_rows)?;
         self.archive.storage.register(&session.runtime_env());
         UuidColumns::of_streams(&self.definitions.streams).register(&session);
         for stream in &self.definitions.streams {
-            let table = ArchiveTable::new(&self.archive, stream, vector);
+            let table = ArchiveTable::new(&self.archive, stream, vector, &self.left_out);
             session.register_table(datafusion::common::TableReference::bare(&*stream.name), Arc::new(table))?;
         }
         Ok(session)
@@ -140,9 +173,10 @@ fn definitions(state: &CatalogState) -> Result<Definitions> {
 }
 
 /// Creates a session with the same dialect as all others, its own memory limit, and none of their plans.
-fn session(functions: &Functions, memory_limit: usize) -> Result<SessionContext> {
+fn session(functions: &Functions, memory_limit: usize, batch_rows: Option<usize>) -> Result<SessionContext> {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_limit))).build_arc()?;
-    let state = asking_session_builder().with_runtime_env(runtime).build();
+    let config = batch_rows.map_or_else(session_config, |rows| session_config().with_batch_size(rows));
+    let state = asking_session_builder().with_config(config).with_runtime_env(runtime).build();
     let session = SessionContext::new_with_state(state);
     functions.register(&session)?;
     Ok(session)
@@ -155,13 +189,20 @@ struct ArchiveTable {
     files: Vec<FileRecord>,
     schema: SchemaRef,
     ranges: OffsetRanges,
+    left_out: LeftOut,
 }
 
 impl ArchiveTable {
-    fn new(archive: &Archive, stream: &StreamDefinition, vector: &Vector) -> Self {
+    fn new(archive: &Archive, stream: &StreamDefinition, vector: &Vector, left_out: &LeftOut) -> Self {
         let files = archive.files.iter().filter(|file| file.subject.as_deref() == Some(&*stream.name)).cloned().collect();
         let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: vector.clone() };
-        Self { storage: archive.storage.clone(), files, schema: plan_schema(stream), ranges }
+        Self { storage: archive.storage.clone(), files, schema: plan_schema(stream), ranges, left_out: left_out.clone() }
+    }
+
+    fn plan(&self, columns: Option<&[usize]>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        let scan =
+            |columns: Option<&[usize]>| archive_plan(&self.storage, &self.files, self.schema.clone(), &self.ranges, columns, partitions);
+        self.left_out.without(&self.ranges.stream, &self.schema, columns, &scan)
     }
 }
 
@@ -182,8 +223,6 @@ impl TableProvider for ArchiveTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let partitions = session.config().target_partitions();
-        let columns = projection.map(Vec::as_slice);
-        Ok(archive_plan(&self.storage, &self.files, self.schema.clone(), &self.ranges, columns, partitions)?)
+        Ok(self.plan(projection.map(Vec::as_slice), session.config().target_partitions())?)
     }
 }

@@ -104,6 +104,25 @@ async fn a_view_without_keys_over_a_staging_view_is_verified() {
     }
 }
 
+#[tokio::test]
+async fn events_on_which_a_view_fails_are_on_neither_side_and_in_the_ledger() {
+    // In each partition and checkpoint one amount is 7.10.
+    let shares = "SELECT device, count(*) AS n, sum(amount / (amount - 7.10)) AS s FROM payments GROUP BY device";
+    let whole = "SELECT device, count(*) AS n FROM payments WHERE amount <> 7.10 AND amount / (amount - 7.10) > 1 GROUP BY device";
+    let world = filled(&[&format!("CREATE VIEW shares AS {shares}"), &format!("CREATE VIEW whole AS {whole}")]).await;
+    let state = world::state_of(&world).await;
+    let registry = committed::registry::Registry::load(&state, &world.verifier.functions).await.unwrap();
+    for (view, failed) in [("shares", 8), ("whole", 0)] {
+        let answer = world.states_answer(view, NOW).await.unwrap();
+        let report = verify_view(&world.verifier, view, &Fixed(Mutex::new(answer)), NOW).await.unwrap();
+        assert!(report.is_equal() && report.rows > 0, "{report:#?}");
+        assert_eq!(report.failed, failed, "{view}");
+        let line = crate::ledger::view(&world.verifier, &state, registry.served(view).unwrap(), NOW).await.unwrap();
+        assert!(line.balanced, "{line:#?}");
+        assert_eq!((line.archived, line.failed), (320, failed as i64), "{view}");
+    }
+}
+
 /// Forms that planning and rewriting could interpret differently.
 const SHAPES: [&str; 28] = [
     "WITH (windows = '1h, 7d', every = '1h') AS SELECT count(*) AS n, upper(device) AS who FROM payments GROUP BY 2",

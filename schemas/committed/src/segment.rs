@@ -16,6 +16,7 @@ use engine::functions::Functions;
 use engine::plan::session_builder;
 use engine::states::{Gather, Partial, StateRows, conform, merge_rows};
 use storage::{ObjectStorage, StatesObject, read_archive_as};
+use types::failures::Failures;
 use types::files::{FileKind, FileRecord};
 use types::{Error, ErrorKind, Result};
 
@@ -31,6 +32,8 @@ pub enum SegmentSource {
 pub struct Segment {
     /// Sorted and merged, at the view's finest level.
     pub rows: StateRows,
+    /// The events that are not in the states, because the view fails on them.
+    pub failures: Failures,
     pub source: SegmentSource,
     /// Why its states object could not be read.
     pub damaged: Option<Error>,
@@ -71,9 +74,9 @@ pub async fn segment_rows(
     let mut damaged = None;
     for file in files.iter().filter(|file| file.kind == FileKind::States) {
         match section(storage, view, file).await {
-            Ok(Some(batches)) => {
+            Ok(Some((batches, failures))) => {
                 let rows = merge_rows(&view.plan, &view.codec, &batches)?;
-                return Ok(Segment { rows, source: SegmentSource::States, damaged });
+                return Ok(Segment { rows, failures, source: SegmentSource::States, damaged });
             }
             Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
@@ -84,23 +87,29 @@ pub async fn segment_rows(
             }
         }
     }
-    let rows = from_archive(storage, session, view, &files).await?;
-    Ok(Segment { rows, source: SegmentSource::Archive, damaged })
+    let (rows, failures) = from_archive(storage, session, view, &files).await?;
+    Ok(Segment { rows, failures, source: SegmentSource::Archive, damaged })
 }
 
-async fn section(storage: &ObjectStorage, view: &LiveView, file: &FileRecord) -> Result<Option<Vec<RecordBatch>>> {
+async fn section(storage: &ObjectStorage, view: &LiveView, file: &FileRecord) -> Result<Option<(Vec<RecordBatch>, Failures)>> {
     let object = StatesObject::open(storage, file).await?;
     let Some(section) = object.section(&view.name, view.version) else { return Ok(None) };
     if section.stamp != view.plan.stamp {
         return Ok(None);
     }
     let batches = object.read_section(section).await?;
-    Ok(Some(batches.iter().map(|batch| conform(view.plan.state_schema(), batch)).collect::<Result<_>>()?))
+    let batches = batches.iter().map(|batch| conform(view.plan.state_schema(), batch)).collect::<Result<_>>()?;
+    Ok(Some((batches, section.failures.clone())))
 }
 
 /// Merges batch by batch as they arrive, so that memory holds the segment and not its events.
-async fn from_archive(storage: &ObjectStorage, session: &SegmentSession, view: &LiveView, files: &[&FileRecord]) -> Result<StateRows> {
-    let mut partial = Partial::new(view.plan.clone(), &session.context).await?;
+async fn from_archive(
+    storage: &ObjectStorage,
+    session: &SegmentSession,
+    view: &LiveView,
+    files: &[&FileRecord],
+) -> Result<(StateRows, Failures)> {
+    let mut partial = Partial::new(view.plan.clone(), &session.context)?;
     let mut gather = Gather::new(&view.plan, &view.codec, session.memory_limit_bytes);
     for stream in &view.plan.streams {
         let of_stream = |file: &&&FileRecord| file.kind == FileKind::Archive && file.subject.as_deref() == Some(&*stream.name);
@@ -111,5 +120,5 @@ async fn from_archive(storage: &ObjectStorage, session: &SegmentSession, view: &
             }
         }
     }
-    gather.finish()
+    Ok((gather.finish()?, partial.take_failures()))
 }

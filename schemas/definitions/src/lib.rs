@@ -152,9 +152,20 @@ pub struct ViewDefinition {
     pub precision: Option<Level>,
     /// For a view over a JOIN: a walk samples the neighbours of a node that has more than this many.
     pub max_degree: Option<u32>,
+    pub on_error: OnError,
     /// The statement's text.
     pub sql: String,
     pub origin: Origin,
+}
+
+/// What a view does with an event on which one of its expressions fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnError {
+    /// The event is left out of the view, recorded and counted.
+    #[default]
+    Skip,
+    /// The view is not answered until its definition is changed.
+    Refuse,
 }
 
 /// A window with the text its user wrote, which names the columns: `7d` gives `txns_7d`.

@@ -14,6 +14,7 @@ use crate::plan::ViewPlan;
 use crate::states::merge::merge_all;
 use crate::states::{KeyCodec, StateRows};
 use types::Result;
+use types::failures::Failures;
 use types::outage::{Attempts, Outage};
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
@@ -32,6 +33,8 @@ pub struct FreshLayer<S = StateRows> {
     /// Sorted and merged state rows. There is an entry, possibly without rows, for each view version that was kept and
     /// reads one of the layer's streams. Without an entry nothing is known about a view; see [`FreshLayer::covers`].
     pub states: BTreeMap<ViewVersion, Arc<S>>,
+    /// The events that are missing in the states, because the view fails on them. Most views have none.
+    pub failures: BTreeMap<ViewVersion, Arc<Failures>>,
     /// The greatest event time of the accepted events, per stream.
     pub max_event_time: BTreeMap<Arc<str>, Micros>,
 }
@@ -62,7 +65,14 @@ impl<S> Default for Fresh<S> {
 
 impl<S> Clone for FreshLayer<S> {
     fn clone(&self) -> Self {
-        Self { start: self.start.clone(), end: self.end.clone(), states: self.states.clone(), max_event_time: self.max_event_time.clone() }
+        let Self { start, end, states, failures, max_event_time } = self;
+        Self {
+            start: start.clone(),
+            end: end.clone(),
+            states: states.clone(),
+            failures: failures.clone(),
+            max_event_time: max_event_time.clone(),
+        }
     }
 }
 
@@ -224,7 +234,8 @@ impl FreshLayer {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.states.values().map(|rows| rows.memory_bytes()).sum()
+        let failures: usize = self.failures.values().map(|failures| failures.memory_bytes()).sum();
+        failures + self.states.values().map(|rows| rows.memory_bytes()).sum::<usize>()
     }
 }
 
@@ -234,6 +245,7 @@ impl<S> FreshLayer<S> {
     pub fn merge_by(layers: &[Arc<Self>], mut merge: impl FnMut(&ViewVersion, &[&S]) -> Option<S>) -> Self {
         let (mut start, mut end, mut max_event_time) = (Vector::new(), Vector::new(), BTreeMap::new());
         let mut sets: BTreeMap<ViewVersion, Vec<&S>> = BTreeMap::new();
+        let mut failures: BTreeMap<ViewVersion, Arc<Failures>> = BTreeMap::new();
         for layer in layers {
             for (partition, offset) in layer.start.iter() {
                 let earlier = if has(&start, partition) { start.get(partition).min(offset) } else { offset };
@@ -246,16 +258,19 @@ impl<S> FreshLayer<S> {
                 let known = max_event_time.entry(stream.clone()).or_insert(*time);
                 *known = (*time).max(*known);
             }
+            for (view, of_layer) in &layer.failures {
+                Arc::make_mut(failures.entry(view.clone()).or_default()).extend(of_layer);
+            }
             for (view, states) in &layer.states {
                 sets.entry(view.clone()).or_default().push(states);
             }
         }
         let merged = sets.into_iter().filter_map(|(view, states)| Some((view.clone(), Arc::new(merge(&view, &states)?))));
-        Self { states: merged.collect(), start, end, max_event_time }
+        Self { states: merged.collect(), failures, start, end, max_event_time }
     }
 
     /// False if the layer holds events of the view's streams that are missing in the view's states: the view was not
-    /// known when the layer was built, or its expressions failed on one of the events.
+    /// known when the layer was built, or it is refused because of one of the events.
     pub fn covers(&self, view: &ViewVersion, reads: impl Fn(&str) -> bool) -> bool {
         self.states.contains_key(view) || !self.start.iter().any(|(partition, _)| reads(&partition.stream))
     }

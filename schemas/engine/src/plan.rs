@@ -20,7 +20,7 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::plan::links::{EdgeKind, LinkPlan};
 use crate::plan::tile_function::kept_tiles;
-use definitions::StreamDefinition;
+use definitions::{OnError, StreamDefinition};
 use types::Result;
 use types::sql_types::timestamp_type;
 use types::tiles::EdgesFrom;
@@ -37,7 +37,7 @@ mod lower;
 mod refuse;
 mod rewrite;
 mod session;
-mod tile_function;
+pub(crate) mod tile_function;
 mod uuids;
 mod within;
 
@@ -64,6 +64,8 @@ pub struct ViewPlan {
     pub answering: Answering,
     /// The levels of the view's tiles, finest first.
     pub ladder: Vec<Level>,
+    /// What happens to an event on which an expression fails.
+    pub on_error: OnError,
     /// Identifies the format of the state rows; see [`crate::functions::state_stamp`].
     pub stamp: String,
     /// Maps events to keys, tile and arguments.

@@ -13,6 +13,7 @@ use crate::parquet_file::{ParquetOptions, ParquetUpload, newer_release};
 use crate::scan::{BatchStream, read_file};
 use crate::store::ObjectStorage;
 use types::columns::TILE;
+use types::failures::Failures;
 use types::files::FileRecord;
 use types::files::ObjectName;
 use types::tiles::EdgesFrom;
@@ -63,6 +64,10 @@ pub struct Manifest {
     pub expired: i64,
     /// State rows in all files.
     pub rows: i64,
+    /// The events that are not in the states, because the view fails on them. Events that are too old for the view's
+    /// windows may not have been read.
+    #[serde(default, skip_serializing_if = "Failures::is_empty")]
+    pub failures: Failures,
     /// The materialised join of a linked view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined: Option<Joined>,

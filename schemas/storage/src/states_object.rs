@@ -16,6 +16,7 @@ use crate::known_file::{damaged, known_to_be_there};
 use crate::parquet_file::newer_release;
 use crate::store::ObjectStorage;
 use types::columns::TILE;
+use types::failures::Failures;
 use types::files::FileRecord;
 use types::files::ObjectName;
 use types::tiles::Micros;
@@ -38,6 +39,8 @@ pub struct Section {
     pub stamp: String,
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
+    /// The events that are not in the states, because the view fails on them.
+    pub failures: Failures,
 }
 
 /// A section's position in its object, and what it holds.
@@ -54,6 +57,8 @@ pub struct SectionMeta {
     /// The least and the greatest value of the column `__tile`, if there are any.
     pub min_tile: Option<Micros>,
     pub max_tile: Option<Micros>,
+    #[serde(default, skip_serializing_if = "Failures::is_empty")]
+    pub failures: Failures,
 }
 
 /// The offsets `[start, end)` of a partition that an object's states cover.
@@ -79,7 +84,7 @@ struct Footer {
 /// magic          8 bytes   "BSSTATES"
 /// sections       one after the other, each an Arrow IPC file with LZ4-compressed buffers
 /// footer         JSON: {"format", "sections": [{"view", "version", "stamp", "offset", "length", "crc32", "rows",
-///                "min_tile", "max_tile"}], "ranges": [{"partition": {"stream", "partition"}, "start", "end"}]}
+///                "min_tile", "max_tile", "failures": {"count", "first": [{"partition", "offset", "reason"}]}}], "ranges": [{"partition": {"stream", "partition"}, "start", "end"}]}
 /// footer length  u32       in bytes
 /// footer crc32   u32       of the JSON
 /// magic          8 bytes   "BSSTATES"
@@ -178,6 +183,7 @@ fn encode(sections: &[Section], ranges: Vec<SegmentRange>) -> Result<(Bytes, i64
             rows: section.batches.iter().map(|batch| batch.num_rows() as u64).sum(),
             min_tile,
             max_tile,
+            failures: section.failures.clone(),
         });
     }
     let json = serde_json::to_vec(&footer)?;

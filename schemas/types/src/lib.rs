@@ -2,13 +2,15 @@
 //!
 //! An [`Error`] says what its caller can do. A [`vector`] says how far the log is read, and [`tiles`] how time is cut
 //! into buckets and windows. A [`record`] is what the log delivers. [`files`] names what the object storage holds, and
-//! [`columns`] names the columns that the system adds to a user's own. [`threads`] says which work runs on which threads.
+//! [`columns`] names the columns that the system adds to a user's own. [`failures`] are
+//! events that a view leaves out. [`threads`] says which work runs on which threads.
 
 pub mod columns;
 pub mod connections;
 pub mod durable;
 mod error;
 pub mod failpoint;
+pub mod failures;
 pub mod files;
 pub mod outage;
 pub mod record;

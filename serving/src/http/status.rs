@@ -8,12 +8,14 @@ use committed::registry::LiveView;
 use engine::fresh::ViewVersion;
 use serde_json::{Value, json};
 use types::Error;
+use types::failures::Failures;
 use types::outage::Outage;
 
 use super::App;
 use super::apart::apart;
 use super::input::Json;
 use super::problem::Problem;
+use crate::read_view::{LoadedView, ReadView};
 
 /// One file, nothing loaded from elsewhere: it works without a network.
 const PAGE: &str = include_str!("page.html");
@@ -40,6 +42,7 @@ pub(super) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) ->
     let refused =
         |((view, version), error): (&ViewVersion, &Error)| json!({ "view": view, "version": version, "error": error.to_string() });
     let refused: Vec<Value> = read_view.loaded.failed.iter().map(refused).collect();
+    let failing: Vec<Value> = read_view.loaded.views.values().filter_map(|view| failing_json(&read_view, view)).collect();
     let revision = read_view.loaded.state.revision;
     let is_whole = read_view.loaded.registry.views.iter().all(|view| read_view.loaded.refusal(&view.name).is_none());
     let status = match (outages.is_empty(), is_whole) {
@@ -56,6 +59,7 @@ pub(super) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) ->
         "outages": outages.iter().map(outage_json).collect::<Vec<_>>(),
         "views_not_loaded": missing,
         "views_refused": refused,
+        "views_failing": failing,
         "views_copying": copying,
     });
     Ok((code, Json(ready)).into_response())
@@ -68,6 +72,13 @@ fn allows_refused(query: Option<&str>) -> bool {
 
 fn outage_json(outage: &Outage) -> Value {
     json!({ "what": outage.what, "seconds": outage.lasting.as_secs(), "error": outage.error })
+}
+
+/// The events that a view leaves out; `None` if there are none.
+fn failing_json(read_view: &ReadView, view: &LoadedView) -> Option<Value> {
+    let first = read_view.failures_of(view).flat_map(Failures::listed).next()?;
+    let failed: u64 = read_view.failures_of(view).map(Failures::count).sum();
+    Some(json!({ "view": view.live.name, "version": view.live.version, "failed": failed, "first": first.to_string() }))
 }
 
 fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {

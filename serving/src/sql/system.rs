@@ -17,6 +17,7 @@ use event_log::Log;
 use futures::future::join_all;
 use tracing::warn;
 use types::Result;
+use types::failures::{Failure, Failures};
 use types::vector::{Offset, PartitionId, Vector};
 
 use crate::query_context::QueryContext;
@@ -32,11 +33,18 @@ pub(super) enum SystemTable {
     Partitions,
     Views,
     Handover,
+    ViewErrors,
 }
 
 impl SystemTable {
-    pub(super) const ALL: [SystemTable; 5] =
-        [SystemTable::Runs, SystemTable::Checkpoints, SystemTable::Partitions, SystemTable::Views, SystemTable::Handover];
+    pub(super) const ALL: [SystemTable; 6] = [
+        SystemTable::Runs,
+        SystemTable::Checkpoints,
+        SystemTable::Partitions,
+        SystemTable::Views,
+        SystemTable::Handover,
+        SystemTable::ViewErrors,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -45,6 +53,7 @@ impl SystemTable {
             SystemTable::Partitions => "partitions",
             SystemTable::Views => "views",
             SystemTable::Handover => "handover",
+            SystemTable::ViewErrors => "view_errors",
         }
     }
 
@@ -56,6 +65,7 @@ impl SystemTable {
             SystemTable::Partitions => partitions(&[])?,
             SystemTable::Views => views(&[])?,
             SystemTable::Handover => handover(&nothing)?,
+            SystemTable::ViewErrors => view_errors(&[])?,
         };
         Ok(Arc::new(Provider { table: self, schema: empty.schema(), log, context }))
     }
@@ -107,6 +117,7 @@ impl Provider {
             SystemTable::Partitions => partitions(&self.places().await),
             SystemTable::Views => views(&self.known_views()),
             SystemTable::Handover => handover(state),
+            SystemTable::ViewErrors => view_errors(&self.view_errors()),
         }
     }
 
@@ -136,6 +147,12 @@ impl Provider {
         ids.into_iter().map(place).collect()
     }
 
+    fn view_errors(&self) -> Vec<(LiveView, Failure)> {
+        let read_view = &self.context.read_view;
+        let of_view = |view| read_view.failures_of(view).flat_map(|part| part.listed()).map(|failure| (view.live.clone(), failure));
+        read_view.loaded.views.values().flat_map(of_view).collect()
+    }
+
     fn known_views(&self) -> Vec<KnownView<'_>> {
         let read_view = &self.context.read_view;
         let known = read_view.loaded.registry.views.iter().map(|live| {
@@ -154,6 +171,7 @@ impl Provider {
                     layers + read_view.fresh_of(live).map(|rows| rows.len()).sum::<usize>()
                 }),
                 layers: loaded.map(|loaded| loaded.layers.len()),
+                failed: loaded.map(|loaded| read_view.failures_of(loaded).map(Failures::count).sum()),
                 complete_to: read_view.complete_to_of(live),
             }
         });
@@ -250,6 +268,8 @@ struct KnownView<'a> {
     buckets: Option<(usize, usize)>,
     layers: Option<usize>,
     speed_rows: Option<usize>,
+    /// How many events it leaves out because it fails on them.
+    failed: Option<u64>,
     complete_to: Option<i64>,
 }
 
@@ -279,8 +299,21 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
         .integer("buckets_copied", rows, |view| view.buckets.map(|(local, _)| local as i64))
         .integer("layers", rows, |view| view.layers.map(|layers| layers as i64))
         .integer("speed_rows", rows, |view| view.speed_rows.map(|rows| rows as i64))
+        .integer("failed", rows, |view| view.failed.map(|failed| failed as i64))
         .time("complete_to", rows, |view| view.complete_to)
         .text("sql", rows, |view| Some(&view.live.definition.sql))
+        .batch()
+}
+
+/// The events that views leave out because they fail on them: the first of each part, see [`Failures`].
+fn view_errors(rows: &[(LiveView, Failure)]) -> Result<RecordBatch> {
+    Columns::default()
+        .text("view", rows, |(view, _)| Some(&view.name))
+        .integer("version", rows, |(view, _)| Some(view.version.into()))
+        .text("stream", rows, |(_, failure)| Some(&failure.partition.stream))
+        .integer("partition", rows, |(_, failure)| Some(failure.partition.partition.into()))
+        .integer("offset", rows, |(_, failure)| Some(failure.offset.0))
+        .text("reason", rows, |(_, failure)| Some(&failure.reason))
         .batch()
 }
 

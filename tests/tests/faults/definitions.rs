@@ -41,13 +41,37 @@ async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
     assert!(!worker.task.is_finished(), "the speed layer goes on");
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "counts"), ["a 2", "b 1"]);
-    assert_eq!(
-        node.read_view().unwrap().view("shares").map(|_| ()).unwrap_err().kind(),
-        ErrorKind::Unavailable,
-        "no answer, rather than a wrong one"
-    );
-    assert!(harness.batch("shares", RunTime::EventClock).await.is_err());
+    let failed = |node: &serving::Node| {
+        let read_view = node.read_view().unwrap();
+        let shares = read_view.view("shares").unwrap();
+        read_view.failures_of(shares).flat_map(|part| part.listed()).map(|failure| failure.to_string()).collect::<Vec<_>>()
+    };
+    let reason = ["the event at offset 0 of s/1 fails: Arrow error: Divide by zero error"];
+    assert_eq!((table(&node, "shares"), failed(&node)), (vec!["a 2".to_owned(), "b 10".to_owned()], reason.map(str::to_owned).to_vec()));
+    harness.batch("shares", RunTime::EventClock).await.unwrap();
     harness.batch("counts", RunTime::EventClock).await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!((table(&node, "shares"), failed(&node)), (vec!["a 2".to_owned(), "b 10".to_owned()], reason.map(str::to_owned).to_vec()));
+    worker.finish().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_refuses_is_not_answered_and_the_others_are() {
+    crate::show_logs();
+    let harness = Harness::new().await.unwrap();
+    let shares = "CREATE VIEW shares WITH (on_error = 'refuse') AS SELECT k, sum(10 / x) AS share FROM s GROUP BY k";
+    harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS), (View, "shares", shares)]).await.unwrap();
+    let fresh = Fresh::default();
+    let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+    let worker = harness.worker("one", Duration::from_millis(50), Some(fresh));
+    harness.append("s", 2, vec![event("a", 5, ""), event("a", 0, "")]).await.unwrap();
+    harness.committed("s", "s").await.unwrap();
+    assert!(!worker.task.is_finished(), "the speed layer goes on");
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "counts"), ["a 2"]);
+    let refused = node.read_view().unwrap().view("shares").map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "no answer, rather than a wrong one");
+    assert!(harness.batch("shares", RunTime::EventClock).await.is_err());
     worker.finish().await.unwrap();
 }
 

@@ -11,7 +11,11 @@ pub fn view() -> impl Strategy<Value = String> {
     let filter = prop::sample::select(vec!["", "WHERE x > 0", "WHERE k IS NOT NULL AND (d < 500 OR b)", "WHERE u <> '3'"]);
     let source = prop::sample::select(vec!["s", "(SELECT * FROM s WHERE j IS NOT NULL UNION ALL SELECT * FROM s WHERE j IS NULL) z", "c"]);
     let aggregates = prop::sample::subsequence(AGGREGATES.to_vec(), 1..6);
-    (windows, group, filter, source, aggregates).prop_map(|(windows, group, filter, source, aggregates)| {
+    let fails = prop::bool::weighted(0.2);
+    (windows, group, filter, source, aggregates, fails).prop_map(|(windows, group, filter, source, mut aggregates, fails)| {
+        if fails {
+            aggregates.push(FAILING);
+        }
         let mut sql = String::from("CREATE VIEW v ");
         if !windows.is_empty() {
             let _ = write!(sql, "WITH (windows = '{}') ", windows.join(", "));
@@ -31,6 +35,14 @@ pub fn view() -> impl Strategy<Value = String> {
         }
         sql
     })
+}
+
+/// An aggregate that fails on some events.
+const FAILING: &str = "sum(60 / j)";
+
+/// Whether a view fails on an event with this `j`, unless its WHERE leaves the event out.
+pub fn fails(sql: &str, j: Option<i32>) -> bool {
+    sql.contains(FAILING) && j == Some(0)
 }
 
 const AGGREGATES: [&str; 40] = [

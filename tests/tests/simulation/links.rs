@@ -54,12 +54,18 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> 
     let mut layers = Vec::new();
     for places in kept {
         let run = Arc::new(SortedRun::in_memory(edges(log, live, places)?));
-        layers.push(LayerRun { checkpoints: Checkpoints::default(), run });
+        layers.push(LayerRun { checkpoints: Checkpoints::default(), run, failures: Default::default() });
     }
     let mut on_top = Vec::new();
     for places in fresh {
         let states = BTreeMap::from([(version.clone(), Arc::new(edges(log, live, places)?))]);
-        on_top.push(Arc::new(FreshLayer { start: Vector::new(), end: Vector::new(), states, max_event_time: BTreeMap::new() }));
+        on_top.push(Arc::new(FreshLayer {
+            start: Vector::new(),
+            end: Vector::new(),
+            states,
+            failures: BTreeMap::new(),
+            max_event_time: BTreeMap::new(),
+        }));
     }
     let loaded = LoadedView { live: live.clone(), snapshot: None, lost: None, layers };
     let read_view = ReadView {

@@ -192,7 +192,7 @@ impl Worker {
         let open = std::mem::take(&mut self.open);
         let of = |view: &ViewVersion| open.iter().filter(|place| streams_of(&view.0).contains(&place.partition.stream)).cloned().collect();
         let states = self.views.iter().map(|view| (view.clone(), Arc::new(of(view)))).collect();
-        let layer = FreshLayer { start, end, states, max_event_time: BTreeMap::new() };
+        let layer = FreshLayer { start, end, states, failures: BTreeMap::new(), max_event_time: BTreeMap::new() };
         self.layers.push(Arc::new(layer.clone()));
         self.fresh.publish(layer, Vec::new());
         while let [.., older, newer] = self.layers.as_slice()

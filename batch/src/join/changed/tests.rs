@@ -56,7 +56,7 @@ impl World {
             }
         };
         let events = RecordBatch::try_new(schema.clone(), schema.fields().iter().map(|field| column(field.name())).collect()).unwrap();
-        let mut partial = Partial::new(self.view.plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
+        let mut partial = Partial::new(self.view.plan.clone(), &planning_session(&Functions::standard()).unwrap()).unwrap();
         let states = partial.states("login", &[events]).await.unwrap();
         let merged = merge_rows(&self.view.plan, &self.view.codec, &states).unwrap();
         let rolled_up = rollup(&self.view.plan, &merged, &self.view.plan.floors(t)).unwrap();

@@ -437,7 +437,25 @@ const CASES: &[Case] = &[
             "the view v (version 1) cannot be queried",
             "Divide by zero error",
             "every query of it fails; other views are served, and its events are archived",
-            "make its expressions total (`nullif`, `CASE`, `try_cast`) and run `basestream apply`; if a file is damaged, run `basestream repair`",
+            "make its expressions total (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` out, and run `basestream apply`; \
+             if a file is damaged, run `basestream repair`",
+        ],
+    ),
+    (
+        Fault::ViewErrors,
+        Severity::Warning,
+        |facts| {
+            let left_out = |failed| LeftOut { failed, first: "the event at offset 7 of pay/1 fails: Divide by zero error".into() };
+            facts.left_out.insert(("v".into(), 1), left_out(2));
+            // A version that was replaced.
+            facts.left_out.insert(("v".into(), 0), left_out(3));
+        },
+        [
+            "the view v (version 1) fails on 2 events",
+            "the event at offset 7 of pay/1 fails: Divide by zero error",
+            "they do not count in this view; they are archived, and count in the other views",
+            "`basestream dead-letters list --view v` lists them; if they should count, make the expressions total (`nullif`, `CASE`, \
+             `try_cast`) and run `basestream apply`",
         ],
     ),
     (

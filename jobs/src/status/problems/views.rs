@@ -1,21 +1,37 @@
-//! Problems of views: a node does not serve them, or events that they count are deleted.
+//! Problems of views: a node does not serve them, they leave events out, or events that they count are deleted.
 
 use catalog::DefinitionKind;
 use committed::registry::LiveView;
 
-use super::{Facts, Fault, Problem, Refused, Severity};
+use super::{Facts, Fault, LeftOut, Problem, Refused, Severity};
 use crate::check::retention::{ShortRetention, short_retentions_of};
 
 /// The node may belong to another installation: only views that this one has are reported.
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
-    let is_ours = |refused: &&Refused| {
-        let mut views = facts.state.live(DefinitionKind::View);
-        views.any(|view| view.name == refused.view && view.version == refused.version)
-    };
-    let mut found: Vec<Problem> = facts.refused.iter().filter(is_ours).map(not_served).collect();
+    let is_live =
+        |name: &str, version: u32| facts.state.live(DefinitionKind::View).any(|view| *view.name == *name && view.version == version);
+    let refused = facts.refused.iter().filter(|refused| is_live(&refused.view, refused.version));
+    let mut found: Vec<Problem> = refused.map(not_served).collect();
+    let left_out = facts.left_out.iter().filter(|((name, version), _)| is_live(name, *version));
+    found.extend(left_out.map(|((name, version), left_out)| failing(name, *version, left_out)));
     let registry = facts.registry.iter().flatten();
     found.extend(registry.flat_map(short_retentions_of).map(|(view, short)| forgotten(view, &short)));
     found
+}
+
+fn failing(view: &str, version: u32, left_out: &LeftOut) -> Problem {
+    let events = if left_out.failed == 1 { "event" } else { "events" };
+    Problem {
+        fault: Fault::ViewErrors,
+        severity: Severity::Warning,
+        what: format!("the view {view} (version {version}) fails on {} {events}", left_out.failed),
+        cause: left_out.first.clone(),
+        effect: "they do not count in this view; they are archived, and count in the other views".into(),
+        next_step: format!(
+            "`basestream dead-letters list --view {view}` lists them; if they should count, make the expressions total (`nullif`, `CASE`, \
+             `try_cast`) and run `basestream apply`"
+        ),
+    }
 }
 
 /// Definitions of a release that did not refuse them.
@@ -37,7 +53,9 @@ fn not_served(refused: &Refused) -> Problem {
         what: format!("the view {} (version {}) cannot be queried", refused.view, refused.version),
         cause: refused.error.clone(),
         effect: "every query of it fails; other views are served, and its events are archived".into(),
-        next_step: "make its expressions total (`nullif`, `CASE`, `try_cast`) and run `basestream apply`; if a file is damaged, run `basestream repair`"
-            .into(),
+        next_step:
+            "make its expressions total (`nullif`, `CASE`, `try_cast`) or leave `on_error = 'refuse'` out, and run `basestream apply`; \
+            if a file is damaged, run `basestream repair`"
+                .into(),
     }
 }

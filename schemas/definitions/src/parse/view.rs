@@ -11,12 +11,12 @@ use super::options::{Entry, Options};
 use super::statement::{Found, Head};
 use super::tokens::{Cursor, Place};
 use crate::durations::parse_duration;
-use crate::{Diagnostic, Diagnostics, NamedWindow, Origin, Schedule, ViewDefinition};
+use crate::{Diagnostic, Diagnostics, NamedWindow, OnError, Origin, Schedule, ViewDefinition};
 use types::sql_errors::parser_text;
 use types::suggest;
 use types::tiles::Level;
 
-const OPTIONS: [&str; 7] = ["windows", "every", "schedule", "timezone", "precision", "strategy", "max_degree"];
+const OPTIONS: [&str; 8] = ["windows", "every", "schedule", "timezone", "precision", "strategy", "max_degree", "on_error"];
 const PRECISIONS: [Level; 6] = [Level::Second1, Level::Seconds10, Level::Minute1, Level::Minutes5, Level::Hour1, Level::Day1];
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -33,6 +33,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     let precision = precision(&options, &windows, problems);
     check_strategy(&options, problems);
     let max_degree = options.whole_number("max_degree", problems);
+    let on_error = on_error(&options, problems);
     let (select_at, select) = select(&mut cursor, problems)?;
     if problems.len() > before {
         return None;
@@ -46,6 +47,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         schedule,
         precision,
         max_degree,
+        on_error,
         sql: head.sql,
         origin: Origin { file: None, line: head.line },
     };
@@ -205,6 +207,18 @@ fn refuse_coarse_precision(level: Level, length_us: Option<i64>, windows: &[Name
     if let Some(window) = windows.iter().find(shorter) {
         let message = format!("the precision {level} is coarser than the window '{}'", window.text);
         problems.push(entry.value_at.error(message).help("expected at most the length of the shortest window"));
+    }
+}
+
+fn on_error(options: &Options, problems: &mut Diagnostics) -> OnError {
+    match options.text("on_error", problems) {
+        None | Some(("skip", _)) => OnError::Skip,
+        Some(("refuse", _)) => OnError::Refuse,
+        Some((text, entry)) => {
+            let expected = "expected 'skip', which leaves an event out on which the SELECT fails, or 'refuse', which refuses the view";
+            problems.push(entry.value_at.error(format!("unknown on_error '{text}'")).help(expected));
+            OnError::Skip
+        }
     }
 }
 

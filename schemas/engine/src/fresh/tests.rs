@@ -7,6 +7,7 @@ fn layer(ranges: &[(i32, i64, i64)]) -> FreshLayer {
         start: ranges.iter().map(|(p, start, _)| (id(*p), Offset(*start))).collect(),
         end: ranges.iter().map(|(p, _, end)| (id(*p), Offset(*end))).collect(),
         states: BTreeMap::new(),
+        failures: BTreeMap::new(),
         max_event_time: BTreeMap::new(),
     }
 }

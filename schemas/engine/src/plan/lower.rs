@@ -80,6 +80,7 @@ impl StateTable {
             columns,
             answering,
             ladder: self.ladder,
+            on_error: view.on_error,
             prepare: self.prepare,
             uuid_keys,
             state_schema: self.schema,
@@ -140,33 +141,71 @@ fn ladder_of(ranges: &[Range]) -> Vec<Level> {
 
 struct Prepared {
     plan: LogicalPlan,
-    /// The input's columns, and their names in the prepared events.
-    names: Vec<(Column, String)>,
+    /// The inputs of the aggregates, and their columns in the prepared events.
+    names: Vec<(Expr, String)>,
 }
 
-/// Projects the Aggregate's input to keys, tile, the event's position, and the columns that its aggregates read.
+/// Projects the Aggregate's input to keys, tile, the event's position, and the inputs of its aggregates. Nothing that can
+/// fail on an event is left for the aggregation.
 fn prepare(input: LogicalPlan, aggregate: &Aggregate, calls: &[Expr], finest: Level) -> Result<Prepared> {
     let mut exprs: Vec<Expr> = aggregate.group_expr.iter().enumerate().map(|(i, key)| strip(key).alias(key_column(i))).collect();
     let event_time = Expr::Column(column_named(&input, EVENT_TIME)?);
     exprs.push(tile_of(finest).call(vec![event_time]).alias(TILE));
     let mut names = Vec::new();
     for name in HIDDEN {
-        let column = column_named(&input, name)?;
-        exprs.push(Expr::Column(column.clone()).alias(name));
+        let column = Expr::Column(column_named(&input, name)?);
+        exprs.push(column.clone().alias(name));
         names.push((column, name.to_owned()));
     }
-    // In the order of the input: the names are part of the state fields, and every process must plan the same.
-    let mut read: Vec<&Column> = calls.iter().flat_map(Expr::column_refs).collect();
-    read.sort_by_key(|column| input.schema().maybe_index_of_column(column));
-    for column in read {
-        if !names.iter().any(|(known, _)| known == column) {
+    for input in calls.iter().map(inputs_of).collect::<Result<Vec<_>>>()?.into_iter().flatten() {
+        if !names.iter().any(|(known, _)| *known == input) {
             let name = format!("a{}", names.len() - HIDDEN.len());
-            exprs.push(Expr::Column(column.clone()).alias(&name));
-            names.push((column.clone(), name));
+            exprs.push(input.clone().alias(&name));
+            names.push((input, name));
         }
     }
     let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?);
     Ok(Prepared { plan, names })
+}
+
+/// What an aggregate is computed from, in the order of its text: arguments, FILTER, ORDER BY. Constants are left out: an
+/// aggregate reads them when it is planned.
+fn inputs_of(call: &Expr) -> Result<Vec<Expr>> {
+    let mut inputs = Vec::new();
+    place_inputs(call, |input| {
+        inputs.push(input.clone());
+        Ok(input)
+    })?;
+    Ok(inputs)
+}
+
+/// Replaces each input of an aggregate but its constants. An argument is not evaluated where FILTER does not hold.
+fn place_inputs(call: &Expr, mut placed: impl FnMut(Expr) -> Result<Expr>) -> Result<Expr> {
+    let Expr::AggregateFunction(function) = call else { return Ok(call.clone()) };
+    let mut function = function.clone();
+    let params = &mut function.params;
+    let filter = params.filter.clone();
+    let mut place = |input: &mut Expr, filter: Option<&Expr>| -> Result<()> {
+        let input_alone = strip(input);
+        if input_alone.column_refs().is_empty() {
+            return Ok(());
+        }
+        *input = match (&input_alone, filter) {
+            (Expr::Column(_), _) | (_, None) => placed(input_alone)?,
+            (_, Some(filter)) => placed(when(strip(filter), input_alone).end()?)?,
+        };
+        Ok(())
+    };
+    for argument in &mut params.args {
+        place(argument, filter.as_deref())?;
+    }
+    if let Some(filter) = params.filter.as_deref_mut() {
+        place(filter, None)?;
+    }
+    for sort in &mut params.order_by {
+        place(&mut sort.expr, filter.as_deref())?;
+    }
+    Ok(Expr::AggregateFunction(function))
 }
 
 fn strip(expr: &Expr) -> Expr {
@@ -264,15 +303,12 @@ fn state_field(field: &Field, place: usize, sql: &str) -> FieldRef {
     Arc::new(Field::new(name, field.data_type().clone(), sql != EVENTS))
 }
 
-fn rename(call: &Expr, names: &[(Column, String)]) -> Result<Expr> {
-    let renamed = call.clone().transform_down(|node| match &node {
-        Expr::Column(column) => match names.iter().find(|(known, _)| known == column) {
-            Some((_, name)) => Ok(Transformed::yes(Expr::Column(Column::from_name(name)))),
-            None => Ok(Transformed::no(node)),
-        },
-        _ => Ok(Transformed::no(node)),
-    })?;
-    Ok(renamed.data)
+/// Replaces the inputs of a call by their columns in the prepared events.
+fn rename(call: &Expr, names: &[(Expr, String)]) -> Result<Expr> {
+    place_inputs(call, |input| match names.iter().find(|(known, _)| *known == input) {
+        Some((_, name)) => Ok(Expr::Column(Column::from_name(name))),
+        None => Err(Error::internal(format!("the prepared events lack {input}"))),
+    })
 }
 
 fn refuse_repeated_fields(schema: &Schema) -> Result<()> {

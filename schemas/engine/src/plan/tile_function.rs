@@ -26,13 +26,17 @@ fn named(name: String, floors: Floors) -> ScalarUDF {
     ScalarUDF::from(TileOf { floors, name, signature: Signature::exact(vec![timestamp_type()], Volatility::Immutable) })
 }
 
+pub(crate) fn is_tile_function(function: &ScalarUDF) -> bool {
+    (function.inner().as_ref() as &dyn Any).is::<TileOf>()
+}
+
 /// Returns the plan with each event assigned to the finest tile that is kept for it, instead of the finest of all.
 pub(super) fn kept_tiles(plan: &LogicalPlan, floors: &[(Level, Option<Micros>)]) -> Result<LogicalPlan> {
     let kept = Arc::new(kept_tile_of(floors));
     let rewritten = plan.clone().transform_down(|node| {
         node.map_expressions(|expr| {
             expr.transform_down(|expr| match expr {
-                Expr::ScalarFunction(mut call) if (call.func.inner().as_ref() as &dyn Any).is::<TileOf>() => {
+                Expr::ScalarFunction(mut call) if is_tile_function(&call.func) => {
                     call.func = kept.clone();
                     Ok(Transformed::yes(Expr::ScalarFunction(call)))
                 }

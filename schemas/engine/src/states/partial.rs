@@ -5,19 +5,16 @@ use std::sync::{Arc, Mutex};
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt8Array};
 use arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
-use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::datasource::provider_as_source;
-use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::memory::MemoryStream;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PhysicalExpr, PlanProperties,
 };
@@ -26,30 +23,32 @@ use futures::TryStreamExt;
 
 use crate::events::plan_schema;
 use crate::plan::ViewPlan;
+use crate::states::per_event::PerEvent;
+use crate::states::per_event_exec::{FailureSink, PerEventExec};
 use definitions::StreamDefinition;
 use types::columns::TILE;
+use types::failures::Failures;
 use types::tiles::{Level, Micros, finest_kept};
 use types::{Error, Result};
 
-/// Returns the physical plan from events to keys, tile and arguments. `source` returns the scan of each stream; its
-/// schema must have the columns of [`plan_schema`], and may have more.
-pub async fn prepared_plan(
+/// Returns the physical plan from events to keys, tile and the inputs of the aggregates ([`PerEvent`]). `source` returns
+/// the scan of a stream with these columns of [`plan_schema`](crate::events::plan_schema). Events that fail go to
+/// `failures`; with `on_error = 'refuse'` the first of them ends the execution.
+pub fn prepared_plan(
     plan: &ViewPlan,
     session: &SessionContext,
-    source: &(dyn Fn(&StreamDefinition) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
+    source: &(dyn Fn(&StreamDefinition, &[usize]) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
+    failures: &FailureSink,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let logical = plan.prepare.clone().transform_down(|node| match node {
-        LogicalPlan::TableScan(scan) => {
-            let name = scan.table_name.table();
-            let stream = plan.streams.iter().find(|stream| &*stream.name == name);
-            let stream = stream.ok_or_else(|| DataFusionError::Internal(format!("the plan scans an unknown stream {name}")))?;
-            let table = PlanTable { schema: plan_schema(stream), plan: source(stream)? };
-            let scan = LogicalPlanBuilder::scan(scan.table_name.clone(), provider_as_source(Arc::new(table)), None)?.build()?;
-            Ok(Transformed::yes(scan))
-        }
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(session.state().create_physical_plan(&logical.data).await?)
+    let mut scans: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
+    for per_event in PerEvent::plan(plan, session)? {
+        let input = source(&per_event.stream, &per_event.columns)?;
+        scans.push(Arc::new(PerEventExec::new(input, Arc::new(per_event), plan.on_error, failures.clone())));
+    }
+    match scans.as_slice() {
+        [one] => Ok(one.clone()),
+        _ => Ok(UnionExec::try_new(scans)?),
+    }
 }
 
 /// Partial aggregation over prepared events. Returns state rows in no particular order, with `__level` at the view's
@@ -95,34 +94,37 @@ pub struct Partial {
     exec: Arc<dyn ExecutionPlan>,
     slots: Vec<(Arc<str>, Slot)>,
     context: Arc<TaskContext>,
+    failures: FailureSink,
 }
 
 type Slot = Arc<Mutex<Vec<RecordBatch>>>;
 
 impl Partial {
-    pub async fn new(plan: Arc<ViewPlan>, session: &SessionContext) -> Result<Self> {
+    pub fn new(plan: Arc<ViewPlan>, session: &SessionContext) -> Result<Self> {
         let slots: Vec<(Arc<str>, Slot)> = plan.streams.iter().map(|stream| (stream.name.clone(), Slot::default())).collect();
-        let find = |stream: &StreamDefinition| -> Result<Arc<dyn ExecutionPlan>> {
+        let find = |stream: &StreamDefinition, columns: &[usize]| -> Result<Arc<dyn ExecutionPlan>> {
             let slot = slots.iter().find(|(name, _)| *name == stream.name).map(|(_, slot)| slot.clone());
-            Ok(Arc::new(SlotExec::new(plan_schema(stream), slot.unwrap_or_default())))
+            Ok(Arc::new(SlotExec::new(Arc::new(plan_schema(stream).project(columns)?), slot.unwrap_or_default())))
         };
-        let prepared = prepared_plan(&plan, session, &find).await?;
+        let failures = FailureSink::default();
+        let prepared = prepared_plan(&plan, session, &find, &failures)?;
         let exec = partial_exec(&plan, coalesced(prepared))?;
-        Ok(Self { exec, slots, context: session.task_ctx(), plan })
+        Ok(Self { exec, slots, context: session.task_ctx(), plan, failures })
     }
 
     pub fn plan(&self) -> &Arc<ViewPlan> {
         &self.plan
     }
 
+    /// Takes the events that failed since the last time.
+    pub fn take_failures(&self) -> Failures {
+        self.failures.take()
+    }
+
     /// Returns the states of these accepted events of one stream (batches of its event schema), unsorted.
     pub async fn states(&mut self, stream: &str, events: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
         let Some((_, slot)) = self.slots.iter().find(|(name, _)| &**name == stream) else { return Ok(Vec::new()) };
-        let definition = self.plan.streams.iter().find(|definition| &*definition.name == stream);
-        let definition = definition.ok_or_else(|| Error::internal(format!("the plan lost its stream {stream}")))?;
-        let schema = plan_schema(definition);
-        let narrowed = events.iter().map(|batch| narrow(batch, &schema)).collect::<Result<Vec<_>>>()?;
-        *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = narrowed;
+        *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = events.to_vec();
         // Each execution gets plans with fresh metrics, which would otherwise grow with every micro-batch.
         self.exec = reset_plan_states(self.exec.clone())?;
         let made: Vec<RecordBatch> = self.exec.execute(0, self.context.clone())?.try_collect().await?;
@@ -151,44 +153,6 @@ fn narrow(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(RecordBatch::try_new(schema.clone(), columns)?)
-}
-
-/// A table whose scan is an existing plan.
-#[derive(Debug)]
-struct PlanTable {
-    schema: SchemaRef,
-    plan: Arc<dyn ExecutionPlan>,
-}
-
-#[async_trait]
-impl TableProvider for PlanTable {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
-        _: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let input = self.plan.schema();
-        let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        let exprs = wanted
-            .into_iter()
-            .map(|index| {
-                let name = self.schema.field(index).name();
-                let column = Column::new(name, input.index_of(name)?);
-                Ok((Arc::new(column) as Arc<dyn PhysicalExpr>, name.clone()))
-            })
-            .collect::<DataFusionResult<Vec<_>>>()?;
-        Ok(Arc::new(datafusion::physical_plan::projection::ProjectionExec::try_new(exprs, self.plan.clone())?))
-    }
 }
 
 /// Returns the batches that are in its slot when it is executed.
@@ -247,7 +211,8 @@ impl ExecutionPlan for SlotExec {
     }
 
     fn execute(&self, _: usize, _: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
-        let batches = self.slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let events = self.slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let batches = events.iter().map(|batch| narrow(batch, &self.schema)).collect::<Result<_>>()?;
         Ok(Box::pin(MemoryStream::try_new(batches, self.schema.clone(), None)?))
     }
 }

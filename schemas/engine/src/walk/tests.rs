@@ -79,7 +79,7 @@ impl World {
         let project = Definitions { streams: streams.clone(), views: vec![view.clone()] };
         let Planned::Kept(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };
         let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
-        let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).await.unwrap();
+        let mut partial = Partial::new(plan.clone(), &planning_session(&Functions::standard()).unwrap()).unwrap();
         let mut states = partial.states("created", &[events(&streams[0], created)]).await.unwrap();
         states.extend(partial.states("login", &[events(&streams[1], login)]).await.unwrap());
         let rows = merge_rows(&plan, &codec, &states).unwrap();

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::*;
 use crate::{Section, write_archive, write_states_object};
 use types::ErrorKind;
+use types::failures::Failures;
 use types::files::ObjectName;
 
 fn batch(rows: i64) -> RecordBatch {
@@ -37,8 +38,14 @@ async fn the_damaged_bytes_of_a_large_file_and_the_damaged_section_of_an_object_
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("the checksum of its bytes ") && error.to_string().contains(&archive.path), "{error}");
 
-    let section =
-        |view: &str| Section { view: view.into(), version: 1, stamp: "x".into(), schema: batch(1).schema(), batches: vec![batch(100)] };
+    let section = |view: &str| Section {
+        view: view.into(),
+        version: 1,
+        stamp: "x".into(),
+        schema: batch(1).schema(),
+        batches: vec![batch(100)],
+        failures: Failures::default(),
+    };
     let name = ObjectName::States { checkpoint: Uuid::now_v7() };
     let states = write_states_object(&storage, &name, vec![section("one"), section("two")], vec![]).await.unwrap();
     check_file(&storage, &states, |_| {}).await.unwrap();

@@ -26,6 +26,7 @@ fn manifest(files: Vec<BucketFile>) -> Manifest {
         events: 21,
         expired: 1,
         rows: 18,
+        failures: Failures::default(),
         joined: None,
     }
 }

@@ -17,7 +17,7 @@ fn states(tiles: &[i64]) -> RecordBatch {
 
 fn section(view: &str, version: u32, tiles: &[&[i64]]) -> Section {
     let batches = tiles.iter().map(|tiles| states(tiles)).collect();
-    Section { view: view.into(), version, stamp: "stamp 1".into(), schema: states(&[]).schema(), batches }
+    Section { view: view.into(), version, stamp: "stamp 1".into(), schema: states(&[]).schema(), batches, failures: Failures::default() }
 }
 
 fn range() -> SegmentRange {

@@ -25,7 +25,7 @@ impl World {
         let plan = Arc::new(planned(VIEW));
         let codec = KeyCodec::for_plan(&plan).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let mut partial = runtime.block_on(Partial::new(plan.clone(), &session())).unwrap();
+        let mut partial = Partial::new(plan.clone(), &session()).unwrap();
         let mut states = |rows: &[(String, i64, Micros)]| {
             let states = runtime.block_on(partial.states("s", &[events(rows)])).unwrap();
             merge_rows(&plan, &codec, &states).unwrap()

@@ -68,7 +68,7 @@ impl World {
     fn new() -> World {
         let plan = Arc::new(planned(VIEW));
         let codec = KeyCodec::for_plan(&plan).unwrap();
-        let partial = RUNTIME.block_on(Partial::new(plan.clone(), &session())).unwrap();
+        let partial = Partial::new(plan.clone(), &session()).unwrap();
         World { plan, codec, partial, snapshot: None, committed: Vec::new(), fresh: Vec::new() }
     }
 

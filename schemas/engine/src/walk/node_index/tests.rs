@@ -89,7 +89,7 @@ fn batch(stream: &StreamDefinition, events: &[Event]) -> RecordBatch {
 
 fn edges(plan: &Arc<ViewPlan>, codec: &KeyCodec, created: &[Event], login: &[Event]) -> StateRows {
     let states = RUNTIME.block_on(async {
-        let mut partial = Partial::new(plan.clone(), &SESSION).await.unwrap();
+        let mut partial = Partial::new(plan.clone(), &SESSION).unwrap();
         let mut states = Vec::new();
         for stream in &plan.streams {
             let events = if &*stream.name == "created" { created } else { login };
