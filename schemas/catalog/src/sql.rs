@@ -4,6 +4,7 @@
 //! PostgreSQL, by `BEGIN IMMEDIATE` in SQLite. A state is read in one transaction that sees one point in time.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -96,14 +97,14 @@ impl Catalog {
 
     /// Reads everything, as of one point in time. States share what did not change between them.
     pub async fn state(&self) -> Result<Arc<CatalogState>> {
-        let state = self.within_limit(self.state_now()).await;
+        let state = self.within_limit(Box::pin(self.state_now())).await;
         self.reads.note(&state);
         state
     }
 
     /// Reads the revision of the last commit: a cheap way to detect changes.
     pub async fn revision(&self) -> Result<Revision> {
-        let revision = self.within_limit(self.engine.number(meta::REVISION)).await;
+        let revision = self.within_limit(Box::pin(self.engine.number(meta::REVISION))).await;
         self.reads.note(&revision);
         revision
     }
@@ -115,7 +116,7 @@ impl Catalog {
     pub async fn commit(&self, commit: Commit) -> Result<Revision> {
         let (before, after) = commit.failpoints().unzip();
         before.map_or(Ok(()), failpoint::hit)?;
-        let revision = self.within_limit(self.commit_now(&commit)).await;
+        let revision = self.within_limit(Box::pin(self.commit_now(&commit))).await;
         self.writes.note(&revision);
         let revision = revision?;
         after.map_or(Ok(()), failpoint::hit)?;
@@ -144,7 +145,7 @@ impl Catalog {
     /// Begins a batch run: reads the catalog and pins what it read, in one transaction that is ordered with all
     /// commits. Returns the state at that point and the run as stored: `Running`, with that state's vector as its cut.
     pub async fn begin_run(&self, run: RunRecord, expect: Vec<Expect>) -> Result<(Arc<CatalogState>, RunRecord)> {
-        self.within_limit(self.begin_run_now(run, &expect)).await
+        self.within_limit(Box::pin(self.begin_run_now(run, &expect))).await
     }
 
     /// Asks for a run of a view's version, which a scheduler carries out. A run that waits already is returned again.
@@ -161,14 +162,14 @@ impl Catalog {
 
     /// Returns how far `ingest` got in the file with this content.
     pub async fn ingest_progress(&self, stream: &str, fingerprint: &str) -> Result<Option<IngestRecord>> {
-        let mut session = self.engine.read().await?;
+        let mut session = Box::pin(self.engine.read()).await?;
         let found = ingest::get(&mut session, stream, fingerprint).await;
         session.finish(found).await
     }
 
     /// Returns which dead letters of a stream were replayed, ordered by partition and offset.
     pub async fn replays(&self, stream: &str) -> Result<Vec<ReplayRecord>> {
-        let mut session = self.engine.read().await?;
+        let mut session = Box::pin(self.engine.read()).await?;
         let found = replay::of_stream(&mut session, stream).await;
         session.finish(found).await
     }
@@ -176,14 +177,14 @@ impl Catalog {
     /// Returns how many files are marked for deletion, and since when the oldest is (0: for more than a day); `None` if
     /// no file is.
     pub async fn marked_for_deletion(&self) -> Result<Option<(i64, Micros)>> {
-        let mut session = self.engine.read().await?;
+        let mut session = Box::pin(self.engine.read()).await?;
         let found = file::marked_for_deletion(&mut session).await;
         session.finish(found).await
     }
 
     /// Returns the runs of one view, or of all, newest first.
     pub async fn runs(&self, view: Option<&str>, limit: usize) -> Result<Vec<RunRecord>> {
-        let mut session = self.engine.read().await?;
+        let mut session = Box::pin(self.engine.read()).await?;
         let found = run::history(&mut session, view, i64::try_from(limit).unwrap_or(i64::MAX)).await;
         session.finish(found).await
     }
@@ -194,7 +195,7 @@ impl Catalog {
     }
 
     async fn state_now(&self) -> Result<Arc<CatalogState>> {
-        let mut session = self.engine.read().await?;
+        let mut session = Box::pin(self.engine.read()).await?;
         let last = self.last_state();
         let state = state::read(&mut session, last.as_ref()).await;
         let state = session.finish(state).await?;
@@ -214,7 +215,7 @@ impl Catalog {
     }
 
     async fn commit_now(&self, commit: &Commit) -> Result<Revision> {
-        let mut session = self.engine.write().await?;
+        let mut session = Box::pin(self.engine.write()).await?;
         match apply(&mut session, commit, now_us()).await {
             Ok(Applied::Before(revision)) => session.rollback().await.map(|()| revision),
             Ok(Applied::Now(revision)) => session.finish(Ok(revision)).await,
@@ -223,13 +224,14 @@ impl Catalog {
     }
 
     async fn begin_run_now(&self, run: RunRecord, expect: &[Expect]) -> Result<(Arc<CatalogState>, RunRecord)> {
-        let mut session = self.engine.write().await?;
+        let mut session = Box::pin(self.engine.write()).await?;
         let begun = begin(&mut session, run, expect, self.last_state().as_ref()).await;
         session.finish(begun).await
     }
 
-    /// A server can disappear without an error, a file cannot (and a simulation's clock must not end a statement).
-    async fn within_limit<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    /// A server can disappear without an error, a file cannot (and a simulation's clock must not end a statement). The work is
+    /// in a box: the futures of sqlx take tens of kilobytes, and whoever awaits the catalog would carry them.
+    async fn within_limit<T, W: Future<Output = Result<T>>>(&self, work: Pin<Box<W>>) -> Result<T> {
         if !self.engine.is_remote() {
             return work.await;
         }

@@ -58,7 +58,7 @@ impl Catalog {
     }
 
     async fn lease(&self, name: &str) -> Result<Option<LeaseRecord>> {
-        let mut session = self.engine.read().await?;
+        let mut session = Box::pin(self.engine.read()).await?;
         let found = lease::get(&mut session, name).await;
         session.finish(found).await
     }
