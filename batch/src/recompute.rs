@@ -34,7 +34,7 @@ pub(crate) async fn recompute(
     let aggregate = |partition: usize| {
         let mut states = partial.execute(partition, session.task_ctx())?;
         let mut partitioner = BucketPartitioner::new(shuffle.clone());
-        Ok(async move {
+        Ok::<_, Error>(async move {
             while let Some(batch) = states.try_next().await? {
                 partitioner.push(&batch)?;
             }

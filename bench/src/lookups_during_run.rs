@@ -116,7 +116,7 @@ async fn wait_for_a_run(installed: &Installed, first: &RunRecord) -> Result<()> 
 impl Active {
     /// Errors if a run failed.
     fn between(records: &[RunRecord], began: Micros, ended: Micros) -> Result<Active> {
-        let mut active = Active { runs: 0, share: 0.0 };
+        let (mut runs, mut active) = (0, 0);
         for run in records {
             let Some(from) = run.started_at.map(|started| started.max(began)) else { continue };
             let to = run.ended_at.unwrap_or(ended).min(ended);
@@ -126,10 +126,10 @@ impl Active {
             if run.status == RunStatus::Failed {
                 return Err(Error::internal("a batch run failed").with("error", run.error.as_deref().unwrap_or_default()));
             }
-            active.runs += 1;
-            active.share += (to - from) as f64 / (ended - began) as f64;
+            runs += 1;
+            active += to - from;
         }
-        Ok(active)
+        Ok(Active { runs, share: active as f64 / (ended - began) as f64 })
     }
 }
 
