@@ -79,6 +79,7 @@ impl<'a> Attempt<'a> {
             edges_from: self.inputs.edges_from,
             codec: self.view.codec.clone(),
             buckets: self.buckets,
+            threads,
             temp_dir: self.batch.settings.temp_dir.clone(),
             pool: self.pool.clone(),
             limit_bytes: self.batch.settings.memory_limit_bytes,

@@ -41,6 +41,8 @@ pub(crate) struct ShuffleContext {
     pub(crate) edges_from: EdgesFrom,
     pub(crate) codec: Arc<KeyCodec>,
     pub(crate) buckets: u32,
+    /// The number of parallel aggregations.
+    pub(crate) threads: usize,
     /// The folder for files; the system's temporary folder if absent.
     pub(crate) temp_dir: Option<PathBuf>,
     pub(crate) pool: Arc<dyn MemoryPool>,

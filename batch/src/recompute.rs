@@ -32,25 +32,47 @@ pub(crate) async fn recompute(
 ) -> Result<Vec<BucketRows>> {
     let plan = shuffle.plan.kept_past(&shuffle.floors, &shuffle.edges_from)?;
     let partial: Arc<dyn ExecutionPlan> = partial_exec(&plan, prepared_plan(&plan, session, source, failures)?)?;
-    let mut partitioning = JoinSet::new();
-    for partition in 0..partial.output_partitioning().partition_count() {
+    let aggregate = |partition: usize| {
         let mut states = partial.execute(partition, session.task_ctx())?;
         let mut partitioner = BucketPartitioner::new(shuffle.clone());
-        partitioning.spawn(async move {
+        Ok::<_, Error>(async move {
             while let Some(batch) = states.try_next().await? {
                 partitioner.push(&batch)?;
             }
             drop(states);
             partitioner.finish()
-        });
-    }
+        })
+    };
+    let partitions = partial.output_partitioning().partition_count();
     let mut parts: Vec<Vec<BucketRows>> = (0..shuffle.buckets).map(|_| Vec::new()).collect();
-    while let Some(partitioned) = partitioning.join_next().await {
-        for (of_bucket, rows) in parts.iter_mut().zip(partitioned??) {
+    for partitioned in each_partition(partitions, shuffle.threads, aggregate).await? {
+        for (of_bucket, rows) in parts.iter_mut().zip(partitioned) {
             of_bucket.push(rows);
         }
     }
     parts.into_iter().map(|parts| BucketRows::join(parts).ok_or_else(|| Error::internal("a plan has a partition"))).collect()
+}
+
+/// Does the work of each partition in a task of its own, `threads` at a time. A partition's work begins when its turn
+/// comes: a view over several streams has more partitions than a run has threads, and each of them reads files.
+async fn each_partition<T, F>(partitions: usize, threads: usize, work: impl Fn(usize) -> Result<F>) -> Result<Vec<T>>
+where
+    F: Future<Output = Result<T>> + Send + 'static,
+    T: Send + 'static,
+{
+    let mut waiting = 0..partitions;
+    let (mut running, mut done) = (JoinSet::new(), Vec::with_capacity(partitions));
+    loop {
+        while running.len() < threads
+            && let Some(partition) = waiting.next()
+        {
+            running.spawn(work(partition)?);
+        }
+        match running.join_next().await {
+            Some(outcome) => done.push(outcome??),
+            None => return Ok(done),
+        }
+    }
 }
 
 /// Scans these columns of a stream's archived events up to the run's cut.
@@ -66,3 +88,6 @@ pub(crate) fn scan_archive(
     let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: inputs.cut.clone() };
     archive_plan(storage, &files, plan_schema(stream), &ranges, Some(columns), threads)
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,13 +9,18 @@ use crate::latencies::Latencies;
 mod http;
 mod library;
 
-pub use http::Http;
+pub use http::{Getting, Http};
 pub use library::Library;
 
 /// One client.
 pub trait Client: Send {
     /// Sends a query and waits for the answer. `nth` determines the query: it is different for each query of a run.
     fn ask(&mut self, nth: u64) -> Result<()>;
+
+    /// How long it waits after each answer.
+    fn pace(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 impl<F: FnMut(u64) -> Result<()> + Send> Client for F {
@@ -86,6 +91,7 @@ fn stretch(client: &mut dyn Client, nth: &mut u64, until: Instant) -> Result<Lat
         if Instant::now() >= until {
             return Ok(latencies);
         }
+        std::thread::sleep(client.pace());
     }
 }
 

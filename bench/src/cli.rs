@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use basestream_bench::purchases::{AGGREGATES, Purchases, SMALL_AGGREGATES};
-use basestream_bench::{batch, cost, freshness, hot, ingest, lookup, scan, start};
+use basestream_bench::{batch, cost, freshness, hot, ingest, lookup, lookups_during_run, scan, start};
 use clap::Args;
 
 use crate::Common;
@@ -194,6 +194,35 @@ impl Hot {
             keys: self.keys,
             clients: self.clients.clone(),
             rate: self.rate,
+            seconds: self.seconds,
+            repeats: self.repeats,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LookupsDuringRun {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[arg(long, default_value_t = lookups_during_run::Options::default().purchases.events)]
+    events: u64,
+    #[arg(long, default_value_t = lookups_during_run::Options::default().purchases.accounts)]
+    keys: u64,
+    /// Clients that look keys up
+    #[arg(long, default_value_t = lookups_during_run::Options::default().clients)]
+    clients: usize,
+    /// Length of each stretch of measuring
+    #[arg(long, default_value_t = lookups_during_run::Options::default().seconds)]
+    seconds: f64,
+    #[arg(long, default_value_t = lookups_during_run::Options::default().repeats)]
+    repeats: usize,
+}
+
+impl LookupsDuringRun {
+    pub(crate) fn options(&self) -> lookups_during_run::Options {
+        lookups_during_run::Options {
+            purchases: Purchases::with_size(self.events, self.keys),
+            clients: self.clients,
             seconds: self.seconds,
             repeats: self.repeats,
         }

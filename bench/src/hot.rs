@@ -1,16 +1,15 @@
-//! Measures what a hot key and a batch run cost everybody else: `/healthz` and the lookups of another key, while clients
-//! ask a key of a million events, while its events arrive, and while batch runs in the same process.
+//! Measures what a hot key costs everybody else: `/healthz` and the lookups of another key, while clients ask a key of a
+//! million events, and while its events arrive.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use types::{Error, Result};
 
 use crate::Programs;
-use crate::asking::Http;
+use crate::asking::{self, Getting, Http, Stretches};
+use crate::events::mix;
 use crate::feed::Feed;
 use crate::installed::Installed;
 use crate::latencies::Latencies;
@@ -53,15 +52,12 @@ impl Default for Options {
     }
 }
 
-/// The aims, in milliseconds and as a ratio.
+/// The aims, in milliseconds.
 const HEALTH_P99_MS: f64 = 5.0;
 const HOT_P50_MS: f64 = 5.0;
-const RUN_TO_IDLE: f64 = 5.0;
 
 /// Between two questions of those that are measured for what others cost them.
 const PACE: Duration = Duration::from_millis(2);
-/// Between two looks whether a run has ended.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// What goes on meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +67,6 @@ enum Meanwhile {
     Hot(usize),
     /// The same, while its events arrive.
     HotAndArriving(usize),
-    /// Batch runs, one after the other, in the process that answers.
-    Runs,
 }
 
 /// What was measured in one situation.
@@ -82,7 +76,6 @@ struct Outcome {
     other: Vec<Latencies>,
     /// Empty in the situations without clients of the hot key.
     hot: Vec<Latencies>,
-    runs: u64,
 }
 
 /// Runs the benchmark, and checks the hot key's answers. The installation goes to `folder`.
@@ -97,13 +90,13 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     let first = first_answer(&installed.http, options.hot_events)?;
     let most = options.clients.iter().copied().max().unwrap_or(1);
     let hot = options.clients.iter().map(|clients| Meanwhile::Hot(*clients));
-    let situations = [Meanwhile::Nothing].into_iter().chain(hot).chain([Meanwhile::HotAndArriving(most), Meanwhile::Runs]);
+    let situations = [Meanwhile::Nothing].into_iter().chain(hot).chain([Meanwhile::HotAndArriving(most)]);
     let mut outcomes = Vec::new();
     for meanwhile in situations {
         outcomes.push(measure(options, &installed, meanwhile).await?);
     }
     up.stop().await?;
-    let question = "What do a hot key and a batch run cost everybody else?".to_owned();
+    let question = "What does a hot key cost everybody else?".to_owned();
     let tables = vec![table::build(options, &outcomes, first), table::aims(&outcomes)];
     Ok(Report { benchmark: "hot".into(), question, context: context.end(), tables })
 }
@@ -133,107 +126,21 @@ async fn measure(options: &Options, installed: &Installed, meanwhile: Meanwhile)
     let (clients, rate) = match meanwhile {
         Meanwhile::Hot(clients) => (clients, 0),
         Meanwhile::HotAndArriving(clients) => (clients, options.rate),
-        Meanwhile::Nothing | Meanwhile::Runs => (0, 0),
+        Meanwhile::Nothing => (0, 0),
     };
     let feed = match rate {
         0 => None,
         _ => Some(Feed::start(installed.installation.log.clone(), Arriving { next: 0 }, rate).await?),
     };
-    let runs = (meanwhile == Meanwhile::Runs).then(|| Runs::start(&installed.http));
-    let hot = (0..clients).map(|_| Asking { address: installed.http.clone(), paths: vec![row_of(HOT)], pace: Duration::ZERO });
-    let others = (0..options.keys.min(1_000)).map(|nth| row_of(&other(nth * options.keys / options.keys.clamp(1, 1_000)))).collect();
-    let others = Asking { address: installed.http.clone(), paths: others, pace: PACE };
-    let health = Asking { address: installed.http.clone(), paths: vec!["/healthz".into()], pace: PACE };
-    let mut asking = vec![health, others];
-    asking.extend(hot);
-    let (seconds, repeats) = (options.seconds, options.repeats);
-    let measured = tokio::task::spawn_blocking(move || ask_all(asking, seconds, repeats)).await??;
-    let runs = runs.map_or(Ok(0), Runs::finish)?;
+    let (address, keys) = (&installed.http, options.keys.max(1));
+    let health = vec![Getting::connect(address, PACE, |_| "/healthz".to_owned())?];
+    let other = vec![Getting::connect(address, PACE, move |nth| row_of(&other(mix(23, nth) % keys)))?];
+    let hot = (0..clients).map(|_| Getting::connect(address, Duration::ZERO, |_| row_of(HOT))).collect::<Result<Vec<_>>>()?;
+    let stretches = Stretches { seconds: options.seconds, repeats: options.repeats };
+    let (health, other, hot) =
+        tokio::try_join!(asking::ask(stretches, health), asking::ask(stretches, other), asking::ask(stretches, hot))?;
     if let Some(feed) = feed {
         feed.stop().await?;
     }
-    let mut measured = measured.into_iter();
-    let (health, other) = (measured.next().unwrap_or_default(), measured.next().unwrap_or_default());
-    let mut hot = measured.next().unwrap_or_default();
-    for of_client in measured {
-        for (together, one) in hot.iter_mut().zip(&of_client) {
-            together.add_all(one)?;
-        }
-    }
-    Ok(Outcome { meanwhile, health, other, hot, runs })
-}
-
-/// One client that asks these paths in turns, and waits this long after each answer.
-struct Asking {
-    address: String,
-    paths: Vec<String>,
-    pace: Duration,
-}
-
-/// What each client measured, in stretches that begin and end together.
-fn ask_all(asking: Vec<Asking>, seconds: f64, repeats: usize) -> Result<Vec<Vec<Latencies>>> {
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        let clients: Vec<_> = asking.iter().map(|asking| scope.spawn(move || asking.stretches(began, seconds, repeats))).collect();
-        clients.into_iter().map(|client| client.join().unwrap_or_else(|_| Err(Error::internal("a client panicked")))).collect()
-    })
-}
-
-impl Asking {
-    fn stretches(&self, began: Instant, seconds: f64, repeats: usize) -> Result<Vec<Latencies>> {
-        let mut http = Http::connect(&self.address)?;
-        let mut paths = self.paths.iter().cycle();
-        let mut measured = Vec::new();
-        for stretch in 0..repeats.max(1) {
-            let until = began + Duration::from_secs_f64(seconds * (stretch + 1) as f64);
-            let mut latencies = Latencies::begin()?;
-            loop {
-                let asked = Instant::now();
-                http.get(paths.next().map_or("/healthz", String::as_str))?;
-                latencies.add(asked.elapsed());
-                if Instant::now() >= until {
-                    break;
-                }
-                std::thread::sleep(self.pace);
-            }
-            measured.push(latencies);
-        }
-        Ok(measured)
-    }
-}
-
-/// Asks for one batch run after the other.
-struct Runs {
-    stop: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<Result<u64>>,
-}
-
-impl Runs {
-    fn start(address: &str) -> Runs {
-        let (stop, address) = (Arc::new(AtomicBool::new(false)), address.to_owned());
-        let stopped = stop.clone();
-        let thread = std::thread::spawn(move || {
-            let mut http = Http::connect(&address)?;
-            let mut last = String::new();
-            let mut runs = 0;
-            while !stopped.load(Ordering::Relaxed) {
-                // A run that waits already is answered again: each new name is a run more.
-                let asked: Value = serde_json::from_slice(http.post(&format!("/v1/views/{VIEW}/runs"), "")?)
-                    .map_err(|error| Error::internal(error.to_string()))?;
-                let run = asked["run"].to_string();
-                if run != last {
-                    (last, runs) = (run, runs + 1);
-                }
-                std::thread::sleep(LOOK);
-            }
-            Ok(runs)
-        });
-        Runs { stop, thread }
-    }
-
-    /// Stops, and returns how many runs were asked for.
-    fn finish(self) -> Result<u64> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or_else(|_| Err(Error::internal("what asks for runs panicked")))
-    }
+    Ok(Outcome { meanwhile, health, other, hot })
 }

@@ -25,6 +25,7 @@ pub mod layer;
 pub mod links_batch;
 pub mod links_lookup;
 pub mod lookup;
+pub mod lookups_during_run;
 pub mod machine;
 pub mod payments;
 pub mod probe;

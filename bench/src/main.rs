@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use basestream_bench::{Programs, Report, batch, contest, cost, freshness, hot, ingest, links_batch, links_lookup, lookup, scan, start};
+use basestream_bench::{
+    Programs, Report, batch, contest, cost, freshness, hot, ingest, links_batch, links_lookup, lookup, lookups_during_run, scan, start,
+};
 use clap::{Args, Parser, Subcommand};
 use types::{Error, Result};
 
@@ -34,7 +36,7 @@ enum Command {
     Cost(cli::Cost),
     /// How soon an event counts, from its acknowledgement to a lookup
     Freshness(cli::Freshness),
-    /// What a hot key and a batch run cost everybody else: `/healthz` and other lookups meanwhile
+    /// What a hot key costs everybody else: `/healthz` and other lookups meanwhile
     Hot(cli::Hot),
     /// Events per second through the speed layer, from the embedded log and from Kafka
     Ingest(cli::Ingest),
@@ -44,6 +46,8 @@ enum Command {
     LinksLookup(LinksLookup),
     /// Point lookups of views over windows, in process and over HTTP, idle and under load; compared with Redis and PostgreSQL
     Lookup(cli::Lookup),
+    /// What batch runs in the same process cost lookups of random keys: idle, during runs, and the ratio
+    LookupsDuringRun(cli::LookupsDuringRun),
     /// SQL over a whole view: all of its windows and columns, and only a few of them
     Scan(cli::Scan),
     /// From the start of a killed process to its first answer
@@ -176,6 +180,10 @@ async fn run(cli: Cli) -> Result<()> {
             };
             let (folder, _kept) = folder(&args.common)?;
             show(&links_lookup::run(&options, &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::LookupsDuringRun(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&lookups_during_run::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Scan(args) => {
             let (folder, _kept) = folder(&args.common)?;

@@ -1,4 +1,4 @@
-//! Runs batch repeatedly, one process at a time, while something else is measured.
+//! Runs batch repeatedly while something else is measured: in processes of its own, or in one that serves.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use types::{Error, Result};
 
 use crate::Programs;
+use crate::asking::Http;
 
 const POLL: Duration = Duration::from_millis(20);
+/// Between two looks whether the run that was asked for has begun.
+const LOOK: Duration = Duration::from_millis(200);
 /// The time limit for a run that is active at the end.
 const END: Duration = Duration::from_secs(120);
 
@@ -20,7 +24,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Runs these views in turns.
+    /// Runs these views in turns, each run in a process of its own.
     pub fn start(programs: &Programs, config: PathBuf, views: Vec<String>) -> Runs {
         let (stop, basestream) = (Arc::new(AtomicBool::new(false)), programs.basestream.clone());
         let stopped = stop.clone();
@@ -42,7 +46,28 @@ impl Runs {
         Runs { stop, thread }
     }
 
-    /// Stops, and returns how many runs succeeded, including the last one.
+    /// Asks the process at this address for one run of a view after the other.
+    pub fn start_in(address: &str, view: &str) -> Runs {
+        let (stop, address, path) = (Arc::new(AtomicBool::new(false)), address.to_owned(), format!("/v1/views/{view}/runs"));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut http = Http::connect(&address)?;
+            let (mut last, mut begun) = (Value::Null, 0);
+            while !stopped.load(Ordering::Relaxed) {
+                // The answer names the run that waits. A new name means that the one before has begun.
+                let asked: Value = serde_json::from_slice(http.post(&path, "")?).map_err(|error| Error::internal(error.to_string()))?;
+                if asked["run"] != last {
+                    begun += u64::from(!last.is_null());
+                    last = asked["run"].clone();
+                }
+                std::thread::sleep(LOOK);
+            }
+            Ok(begun)
+        });
+        Runs { stop, thread }
+    }
+
+    /// Stops, and returns how many runs succeeded, including the last one; of runs in a process that serves, how many began.
     pub fn finish(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|_| Err(Error::internal("what runs batch panicked")))

@@ -19,6 +19,8 @@ mod hot;
 mod ingest;
 #[path = "tiny/lookup.rs"]
 mod lookup;
+#[path = "tiny/lookups_during_run.rs"]
+mod lookups_during_run;
 #[path = "tiny/scan.rs"]
 mod scan;
 #[path = "tiny/start.rs"]

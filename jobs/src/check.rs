@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use definitions::durations::{format_bytes, format_duration};
+use definitions::durations::{format_bytes, format_duration_parts};
 use definitions::settings::SpeedSettings;
 use definitions::{Definitions, Diagnostic, Diagnostics, Severity, StreamDefinition, ViewDefinition, parse};
 use engine::functions::Functions;
@@ -186,11 +186,11 @@ fn report_stream(stream: &StreamDefinition, dedup_memory: u64) -> StreamReport {
         columns: stream.columns.iter().map(column).collect(),
         event_time: stream.event_time.clone(),
         id: stream.id.clone(),
-        dedup_within: stream.dedup_within.map(format_duration),
+        dedup_within: stream.dedup_within.map(format_duration_parts),
         dedup_memory_bytes_at_1k_per_s: cost.map(|cost| cost.memory_bytes),
         dedup_disk_bytes_at_1k_per_s: cost.map(|cost| cost.disk_bytes),
         dedup_memory_wanted_bytes_at_1k_per_s: wanted,
-        retention: stream.retention.map(format_duration),
+        retention: stream.retention.map(format_duration_parts),
     }
 }
 

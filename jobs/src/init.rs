@@ -21,7 +21,7 @@ const GITIGNORE: &str = "/data/\n";
 /// What `apply` refuses to change later, and what it allows: see `apply::compatible`.
 const FINAL: &str = "
 final once applied: a stream's topic, event_time, id and key, and the types of its columns
-may change later:   columns added (nullable), dropped or made nullable, their paths, dedup_within, retention; views altogether";
+may change later:   columns added (nullable), dropped or made nullable, their paths, dedup_within, retention; everything about views";
 
 /// What `init` created.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -96,7 +96,7 @@ fn fitted(file: &Path, shape: Shape) -> Result<Template> {
         Some(_) => error,
         None => error.with("file", file.display()),
     })?;
-    let files = [format!("-- Guessed from the first records of {name}: look it over.\n{}", guessed.sql), view.sql];
+    let files = [format!("-- Guessed from the first records of {name}: review it.\n{}", guessed.sql), view.sql];
     let mut picked = picked(&stream, &view.why);
     picked.extend(guessed.types.iter().map(|said| format!("type        {said}")));
     Ok(Template {

@@ -60,7 +60,8 @@ pub(crate) async fn partitioned(view: &str, count: i64, pool: Arc<dyn MemoryPool
     let codec = Arc::new(KeyCodec::for_plan(&plan).unwrap());
     let floors = plan.ladder.iter().map(|level| (*level, None)).collect();
     let edges_from = EdgesFrom::default();
-    let shuffle = ShuffleContext { plan, floors, edges_from, codec, buckets: BUCKETS as u32, temp_dir: None, pool, limit_bytes: 1 << 30 };
+    let shuffle =
+        ShuffleContext { plan, floors, edges_from, codec, buckets: BUCKETS as u32, threads: 2, temp_dir: None, pool, limit_bytes: 1 << 30 };
     let events = payments(count, 50);
     let half = count as usize / 2;
     let mut parts = Vec::new();

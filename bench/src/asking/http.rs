@@ -9,6 +9,8 @@ use serde::Deserialize;
 use types::vector::Vector;
 use types::{Error, Result};
 
+use super::Client;
+
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Http {
@@ -81,6 +83,30 @@ impl Http {
             .map_err(|error| Error::internal(format!("an answer is not as expected: {error}")).with("asked", row))?;
         let events = Vector::from_token(&answer.meta.cut)?.iter().map(|(_, offset)| offset.0 as u64).sum();
         Ok((events, Instant::now()))
+    }
+}
+
+/// A client that gets one path after the other. The path is a function of the query's number.
+pub struct Getting<F> {
+    http: Http,
+    path: F,
+    pace: Duration,
+}
+
+impl<F: Fn(u64) -> String + Send + 'static> Getting<F> {
+    /// Connects. The client waits for `pace` after each answer.
+    pub fn connect(address: &str, pace: Duration, path: F) -> Result<Box<dyn Client>> {
+        Ok(Box::new(Getting { http: Http::connect(address)?, path, pace }))
+    }
+}
+
+impl<F: Fn(u64) -> String + Send> Client for Getting<F> {
+    fn ask(&mut self, nth: u64) -> Result<()> {
+        self.http.get(&(self.path)(nth)).map(drop)
+    }
+
+    fn pace(&self) -> Duration {
+        self.pace
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{HEALTH_P99_MS, HOT_P50_MS, Meanwhile, Options, Outcome, RUN_TO_IDLE};
+use super::{HEALTH_P99_MS, HOT_P50_MS, Meanwhile, Options, Outcome};
 use crate::latencies::{self, Latencies, median_of};
-use crate::report::{Figure, Table, at_most, verdict};
+use crate::report::{Figure, Table, verdict};
 use crate::spread::Spread;
 
 pub(super) fn build(options: &Options, outcomes: &[Outcome], first: Duration) -> Table {
@@ -18,7 +18,7 @@ pub(super) fn build(options: &Options, outcomes: &[Outcome], first: Duration) ->
     }
     let columns = ["meanwhile", "asked"].into_iter().chain(latencies::COLUMNS);
     Table {
-        title: "Answers over HTTP beside a hot key, and beside batch runs".into(),
+        title: "Answers over HTTP beside a hot key".into(),
         columns: columns.map(str::to_owned).collect(),
         rows,
         notes: vec![
@@ -28,7 +28,7 @@ pub(super) fn build(options: &Options, outcomes: &[Outcome], first: Duration) ->
             ),
             "the hot key's clients ask again at once; /healthz and other keys are asked by one client each, every two milliseconds"
                 .to_owned(),
-            "clients, `up` and its batch runs share this machine's processors".to_owned(),
+            "clients and `up` share this machine's processors".to_owned(),
         ],
     }
 }
@@ -47,7 +47,6 @@ fn text(outcome: &Outcome) -> String {
         Meanwhile::Nothing => "nothing".into(),
         Meanwhile::Hot(clients) => format!("{clients} clients ask the hot key"),
         Meanwhile::HotAndArriving(clients) => format!("{clients} clients ask the hot key, and its events arrive"),
-        Meanwhile::Runs => format!("{} batch runs in the same process", outcome.runs),
     }
 }
 
@@ -59,17 +58,6 @@ pub(super) fn aims(outcomes: &[Outcome]) -> Table {
             rows.push(aim(outcome, "hot key p50 ms", median_of(&outcome.hot, 0.5), HOT_P50_MS));
         }
     }
-    let p99 = |meanwhile: Meanwhile| {
-        let outcome = outcomes.iter().find(|outcome| outcome.meanwhile == meanwhile)?;
-        median_of(&outcome.other, 0.99)
-    };
-    let ratio = p99(Meanwhile::Runs).zip(p99(Meanwhile::Nothing)).map(|(busy, idle)| busy / idle);
-    rows.push(vec![
-        Figure::text("batch runs in the same process"),
-        Figure::text("another key p99, to that of nothing"),
-        Figure::number(RUN_TO_IDLE),
-        at_most(ratio, RUN_TO_IDLE),
-    ]);
     Table {
         title: "Aims".into(),
         columns: ["meanwhile", "measured", "at most", "found"].map(str::to_owned).to_vec(),

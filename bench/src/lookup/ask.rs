@@ -1,14 +1,14 @@
 //! Which clients ask for which keys.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use serving::Node;
 use types::Result;
 
-use crate::asking::{self, Client, Http, Library, Stretches};
+use crate::asking::{self, Client, Getting, Http, Library, Stretches};
 use crate::latencies::Latencies;
-use crate::purchases::question::KEY;
+use crate::purchases::question::{KEY, row_path};
 use crate::purchases::{Purchases, account_text};
 
 pub(super) struct Ask {
@@ -46,8 +46,8 @@ impl Ask {
 
     pub(super) async fn http(&self, address: &str) -> Result<Vec<Latencies>> {
         self.with(|| {
-            let (mut http, purchases, key) = (Http::connect(address)?, self.purchases.clone(), self.key());
-            Ok(Box::new(move |nth| http.get(&row_path(purchases.view(nth), &key(nth))).map(drop)))
+            let (purchases, key) = (self.purchases.clone(), self.key());
+            Getting::connect(address, Duration::ZERO, move |nth| row_path(purchases.view(nth), &key(nth)))
         })
         .await
     }
@@ -68,10 +68,6 @@ impl Ask {
 
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-pub(super) fn row_path(view: &str, key: &str) -> String {
-    format!("/v1/views/{view}/row?{KEY}={key}")
 }
 
 pub(super) fn rows_path(view: &str) -> String {

@@ -8,8 +8,9 @@ use serde_json::Value;
 use serving::{Keys, Node};
 use types::{Error, Result};
 
-use super::ask::{row_path, rows_body, rows_path};
+use super::ask::{rows_body, rows_path};
 use crate::asking::Http;
+use crate::purchases::question::row_path;
 use crate::purchases::truth::{hold, rows};
 use crate::purchases::{FOUR_WINDOWS, Purchases, VIEW, account_text};
 

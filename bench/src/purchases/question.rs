@@ -14,6 +14,11 @@ use crate::view::Dialect;
 
 pub const KEY: &str = "account_id";
 
+/// The path of a lookup of one account over HTTP.
+pub fn row_path(view: &str, account: &str) -> String {
+    format!("/v1/views/{view}/row?{KEY}={account}")
+}
+
 /// Five aggregates, each with its name.
 pub type Aggregates = [(&'static str, &'static str); 5];
 

@@ -1,4 +1,4 @@
--- Who logged in from a device from which this user logged in? A stream joined with itself.
+-- Who else logged in from a device that this user logged in from? A stream joined with itself.
 CREATE VIEW user_neighbours WITH (windows = '30d', every = '3h') AS
 SELECT mine.user_id,
        array_agg(DISTINCT theirs.user_id ORDER BY theirs.user_id) AS neighbours

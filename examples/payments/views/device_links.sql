@@ -1,4 +1,4 @@
--- From how many other devices did those log in who opened an account on this one? Fraud rings open many on one device, and hand them on.
+-- How many other devices do the users who opened an account on this one log in from? Fraud rings open many accounts on one device and pass them on.
 CREATE VIEW device_links WITH (windows = '7d, 30d', every = '3h', max_degree = 10000) AS
 SELECT c.device_id,
        count(DISTINCT l.device_id) FILTER (WHERE l.device_id <> c.device_id) AS linked_devices,

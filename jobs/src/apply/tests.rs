@@ -226,7 +226,7 @@ async fn a_retention_that_is_too_short_for_a_view_in_the_catalog_alone_is_refuse
     apply(&target, &definitions(&[&kept("30d"), &week]), &none, false, 1).await.unwrap();
 
     let error = apply(&target, &definitions(&[&kept("1d")]), &none, false, 2).await.unwrap_err();
-    let told = "view \"velocity\" (version 1): the stream \"pay\" keeps events for 1d, and the view counts them for 169h";
+    let told = "view \"velocity\" (version 1): the stream \"pay\" keeps events for 1d, and the view counts them for 7d 1h (its";
     assert!(error.kind() == ErrorKind::Input && error.message().starts_with(told), "{error}");
     assert_eq!(statuses(&catalog.state().await.unwrap(), "pay"), [(1, Active)], "nothing is changed");
     let state = catalog.state().await.unwrap();

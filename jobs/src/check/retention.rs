@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use committed::registry::{LiveView, Registry};
-use definitions::durations::format_duration;
+use definitions::durations::format_duration_parts;
 use definitions::{Diagnostic, StreamDefinition, ViewDefinition};
 use engine::plan::ViewPlan;
 use types::{Error, Result};
@@ -61,9 +61,9 @@ pub(crate) fn refuse_short_retentions(registry: &Registry) -> Result<()> {
 impl ShortRetention {
     /// What was found.
     pub(crate) fn found(&self) -> String {
-        let (stream, kept) = (&self.stream.name, format_duration(self.kept));
+        let (stream, kept) = (&self.stream.name, format_duration_parts(self.kept));
         let counted = match self.counted {
-            Some(counted) => format!("for {} (its longest window and the hop that the window begins at)", format_duration(counted)),
+            Some(counted) => format!("for {} (its longest window and the hop that the window begins at)", format_duration_parts(counted)),
             None => "for ever (all time)".to_owned(),
         };
         format!("the stream \"{stream}\" keeps events for {kept}, and the view counts them {counted}: events that count would be deleted")
@@ -77,7 +77,9 @@ impl ShortRetention {
         };
         let name = &self.stream.name;
         match self.counted {
-            Some(counted) => format!("retention = '{}' or longer for \"{name}\"{place}, or shorter windows", format_duration(counted)),
+            Some(counted) => {
+                format!("retention = '{}' or longer for \"{name}\"{place}, or shorter windows", format_duration_parts(counted))
+            }
             None => format!("no retention for \"{name}\"{place}, or a window for every aggregate"),
         }
     }

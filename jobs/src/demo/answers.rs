@@ -124,7 +124,7 @@ pub fn what_next(url: &str, folder: &Path, device: &str) -> String {
         "a page       {url}/\n\
          by key       curl '{url}/v1/views/device_velocity/row?device_id={device}'\n\
          SQL          curl {url}/v1/sql -H 'content-type: application/json' -d '{{\"query\": \"SELECT * FROM ring_candidates ORDER BY accounts_30d DESC LIMIT 3\"}}'\n\
-         links        curl '{url}/v1/views/device_links/row?device_id={device}&_paths=20'     (who links it with which devices)\n\
+         links        curl '{url}/v1/views/device_links/row?device_id={device}&_paths=20'     (which users link it to which devices)\n\
          both parts   curl {url}/v1/sql -H 'content-type: application/json' -d '{{\"query\": \"SELECT level, sum(events) FROM user_profile__speed GROUP BY level\"}}'\n\
          a batch run  basestream batch run user_profile {config}\n\
          the proof    basestream verify device_velocity --url {url} {config}\n\

@@ -107,7 +107,7 @@ pub async fn check_devices(client: &Client, truth: &Truth) -> Result<Check> {
     let wrong = known.iter().find(|(device, answer)| served.get(*device) != Some(answer));
     let total: i64 = known.values().map(|(_, cents)| cents).sum();
     let what = format!(
-        "{} devices: payments and sums are the generator's, {}.{:02} in all",
+        "{} devices: payments and sums equal those of the generator, {}.{:02} in all",
         thousands(known.len() as i64),
         thousands(total / 100),
         total % 100
@@ -154,7 +154,7 @@ pub async fn check_links(client: &Client, traffic: &Traffic) -> Result<Check> {
     let served: BTreeMap<String, (i64, i64)> = rows.iter().map(answer).collect();
     let links: i64 = known.values().map(|(_, linked)| linked).sum();
     let what =
-        format!("{} rings that share a device lead the query for the most linked ones, with all of their {links} links", known.len());
+        format!("{} rings that share a device come first among the most linked devices, with all of their {links} links", known.len());
     let wrong = known.iter().find(|(device, answer)| served.get(**device) != Some(answer));
     Ok(match wrong {
         Some((device, answer)) => {
@@ -211,7 +211,7 @@ pub async fn check_log(installation: &Installation) -> Result<Check> {
         }
     }
     let what = format!("log: {} records, each archived or dead-lettered as it was sent, or a duplicate", thousands(records as i64));
-    Ok(Check::new(wrong.is_empty(), if wrong.is_empty() { what } else { format!("{what}; not so in {}", wrong.join(", ")) }))
+    Ok(Check::new(wrong.is_empty(), if wrong.is_empty() { what } else { format!("{what}; except in {}", wrong.join(", ")) }))
 }
 
 fn verifier(installation: &Installation) -> Verifier {

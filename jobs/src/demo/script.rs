@@ -163,7 +163,7 @@ impl Script {
     }
 
     async fn show_links(&mut self, client: &Client) -> Result<()> {
-        self.narrator.step("Links: from which other devices did those log in who opened an account on this one?");
+        self.narrator.step("Links: which other devices do the users who opened an account on this one log in from?");
         self.narrator.say(format!("The rings that share a device, at the top of one query:  {}", answers::LINKS));
         self.narrator.block(&answers::links(client).await?);
         let ring = self.feed.pause().await.rings().iter().rev().find_map(|ring| ring.device().map(str::to_owned));

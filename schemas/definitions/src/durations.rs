@@ -1,6 +1,7 @@
 //! Durations and sizes as users write them: `10m`, `90d`, `500ms`; `256MiB`, `1GB`.
 //!
-//! Each is one whole number and one unit, so that the text is unambiguous and can name a column (`txns_90d`).
+//! Each is one whole number and one unit, so that the text is unambiguous and can name a column (`txns_90d`). What names
+//! no column, such as a `retention`, may have several parts: `31d 5m`.
 
 use std::time::Duration;
 
@@ -10,6 +11,32 @@ use types::{Error, Result};
 ///
 /// Refused: zero, fractions, combinations (`1h30m`), and more than 63 bits of microseconds (292,000 years).
 pub fn parse_duration(text: &str) -> Result<Duration> {
+    parse_one(text).map(|(duration, _)| duration)
+}
+
+/// Parses a duration of one or several parts, the longest unit first: `90d`, `31d 5m`, `1h 30m`.
+///
+/// Refused in addition to what [`parse_duration`] refuses in each part: a unit after one that is not longer.
+pub fn parse_duration_parts(text: &str) -> Result<Duration> {
+    let mut parts = text.split_whitespace();
+    let (mut total, mut unit_us) = parse_one(parts.next().unwrap_or_default())?;
+    for part in parts {
+        let (length, next_us) = parse_one(part)?;
+        if next_us >= unit_us {
+            let problem = format!("has '{part}' after a unit that is not longer");
+            return Err(wrong(text, "duration", &problem, "expected the longest unit first, such as '31d 5m'"));
+        }
+        total += length;
+        unit_us = next_us;
+    }
+    match i64::try_from(total.as_micros()) {
+        Ok(_) => Ok(total),
+        Err(_) => Err(too_long(text)),
+    }
+}
+
+/// Parses a number and its unit. Returns the unit's length in microseconds as well.
+fn parse_one(text: &str) -> Result<(Duration, u64)> {
     let (number, unit) = split(text, "duration", "a whole number and a unit (ms, s, m, h, d, w), such as '10m' or '90d'")?;
     let unit_us: u64 = match unit {
         "ms" => 1_000,
@@ -23,9 +50,13 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
     };
     match number.checked_mul(unit_us).filter(|us| i64::try_from(*us).is_ok()) {
         Some(0) => Err(wrong(text, "duration", "is zero", "expected more than zero")),
-        Some(us) => Ok(Duration::from_micros(us)),
-        None => Err(wrong(text, "duration", "is too long", "expected at most 106751991d")),
+        Some(us) => Ok((Duration::from_micros(us), unit_us)),
+        None => Err(too_long(text)),
     }
+}
+
+fn too_long(text: &str) -> Error {
+    wrong(text, "duration", "is too long", "expected at most 106751991d")
 }
 
 /// Parses a size in bytes: `512B`, `64KiB`, `256MiB`, `4GiB`, `1TiB`, and the decimal `kB`, `MB`, `GB`, `TB`.
@@ -55,10 +86,26 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64> {
     }
 }
 
+/// Units of formatted durations, in milliseconds.
+const UNITS: [(u128, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+
+/// Formats a duration so that [`parse_duration_parts`] reads it back, in the units that a person uses (`31d 5m`, `7d 1h`,
+/// `1s 500ms`). Anything finer than a millisecond is cut off.
+pub fn format_duration_parts(duration: Duration) -> String {
+    let mut ms = duration.as_millis();
+    let mut parts = Vec::new();
+    for (unit_ms, unit) in UNITS {
+        if ms >= unit_ms {
+            parts.push(format!("{}{unit}", ms / unit_ms));
+            ms %= unit_ms;
+        }
+    }
+    if parts.is_empty() { "0ms".to_owned() } else { parts.join(" ") }
+}
+
 /// Formats a duration so that [`parse_duration`] reads it back, in the largest unit that divides it (`90d`, `1h`,
 /// `1500ms`). Anything finer than a millisecond is cut off.
 pub fn format_duration(duration: Duration) -> String {
-    const UNITS: [(u128, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
     let ms = duration.as_millis();
     for (unit_ms, unit) in UNITS {
         if ms >= unit_ms && ms.is_multiple_of(unit_ms) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
-use super::durations::format_duration;
+use super::durations::format_duration_parts;
 use expression::Expression;
 use types::{Error, Result};
 
@@ -106,7 +106,7 @@ fn latest_not_after(next: impl Fn(i64) -> Option<i64>, since: i64, now: i64) -> 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Schedule::Every(length) => write!(f, "every {}", format_duration(*length)),
+            Schedule::Every(length) => write!(f, "every {}", format_duration_parts(*length)),
             Schedule::Cron { expression, timezone } => write!(f, "'{expression}' in {timezone}"),
         }
     }

@@ -40,6 +40,10 @@ pub use state_formats::state_stamp;
 pub use statistics::{poisson_sf, zscore};
 pub use top_k::{TOP_K, TOP_K_CAPACITY, top_k};
 
+/// The most bytes, and the most values, that an accumulator hands on at once: half of what an Arrow column holds, because
+/// one more batch may arrive before the size is checked.
+const MOST_AT_ONCE: usize = 1 << 30;
+
 /// A set of scalar and aggregate functions to plan with, in addition to DataFusion's. Cheap to clone.
 ///
 /// ```

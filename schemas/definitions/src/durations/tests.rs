@@ -30,6 +30,31 @@ fn a_wrong_duration_is_answered_with_what_was_found() {
 }
 
 #[test]
+fn a_duration_of_several_parts_is_read_and_written() {
+    let minutes = |text| parse_duration_parts(text).unwrap().as_secs() / 60;
+    for (text, expected) in [("31d 5m", 44_645), ("7d 1h", 169 * 60), ("1w 1d", 8 * 1440), (" 1h  30min ", 90), ("90d", 90 * 1440)] {
+        assert_eq!(minutes(text), expected, "{text}");
+    }
+    let written = |minutes: u64| format_duration_parts(Duration::from_secs(minutes * 60));
+    assert_eq!([61, 169 * 60, 721 * 60, 44_645, 91 * 1440].map(written), ["1h 1m", "7d 1h", "30d 1h", "31d 5m", "91d"]);
+    assert_eq!(format_duration_parts(Duration::from_millis(1_500)), "1s 500ms");
+}
+
+#[test]
+fn parts_out_of_order_and_what_is_wrong_in_one_part_are_refused() {
+    let error = |text| parse_duration_parts(text).unwrap_err().to_string();
+    let order = "expected the longest unit first, such as '31d 5m'";
+    assert_eq!(error("5m 31d"), format!("the duration '5m 31d' has '31d' after a unit that is not longer; {order}"));
+    assert_eq!(error("1h 60min 5m"), format!("the duration '1h 60min 5m' has '5m' after a unit that is not longer; {order}"));
+    assert_eq!(error("1d 0m"), "the duration '0m' is zero; expected more than zero");
+    assert_eq!(error("106751991d 23h"), "the duration '106751991d 23h' is too long; expected at most 106751991d");
+    for text in ["", " ", "1 h", "1h30m", "1h, 30m", "1h 30"] {
+        assert!(parse_duration_parts(text).is_err(), "{text}");
+    }
+    assert!(parse_duration("31d 5m").is_err(), "a text that may name a column has one part");
+}
+
+#[test]
 fn sizes_are_read_in_binary_and_decimal_units() {
     assert_eq!(parse_bytes("1B").unwrap(), 1);
     assert_eq!(parse_bytes("256MiB").unwrap(), 256 << 20);
@@ -46,6 +71,7 @@ proptest! {
     fn a_written_duration_is_read_back(ms in 1u64..100_000_000_000_000) {
         let duration = Duration::from_millis(ms);
         prop_assert_eq!(parse_duration(&format_duration(duration)).unwrap(), duration);
+        prop_assert_eq!(parse_duration_parts(&format_duration_parts(duration)).unwrap(), duration);
     }
 
     #[test]
@@ -56,6 +82,7 @@ proptest! {
     #[test]
     fn no_text_panics(text in any::<String>()) {
         let _ = parse_duration(&text);
+        let _ = parse_duration_parts(&text);
         let _ = parse_bytes(&text);
     }
 }

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 
 use super::tokens::{Cursor, Place};
 use crate::Diagnostics;
-use crate::durations::parse_duration;
+use crate::durations::parse_duration_parts;
 use types::suggest;
 
 /// The options of one list: known names, each at most once.
@@ -131,7 +131,7 @@ impl Options {
 
     pub(super) fn duration(&self, name: &str, problems: &mut Diagnostics) -> Option<(Duration, &Entry)> {
         let (text, entry) = self.text(name, problems)?;
-        match parse_duration(text) {
+        match parse_duration_parts(text) {
             Ok(duration) => Some((duration, entry)),
             Err(error) => {
                 problems.push(entry.value_at.error(error.message()));

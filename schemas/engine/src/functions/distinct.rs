@@ -22,6 +22,8 @@ use datafusion::physical_expr_common::binary_map::{ArrowBytesMap, OutputType};
 use types::Error;
 use types::sql_types::one_zero;
 
+use super::MOST_AT_ONCE;
+
 mod set;
 
 pub(crate) use set::DistinctSet;
@@ -101,10 +103,6 @@ fn is_ours(data_type: &DataType) -> bool {
     let other = !data_type.is_integer() && !matches!(data_type, DataType::Dictionary(_, _) | DataType::Null);
     other && RowConverter::supports_fields(&[SortField::new(data_type.clone())])
 }
-
-/// The most bytes, and the most values, that are emitted at once: half of what an Arrow list holds, because one more
-/// batch may arrive before the size is checked.
-const MOST_AT_ONCE: usize = 1 << 30;
 
 /// Each value gets a number when it first occurs. What was seen is a set of pairs of a group and a value's number.
 struct DistinctCounts {

@@ -14,14 +14,12 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility};
 
+use super::MOST_AT_ONCE;
 use super::calls::checked_bound;
 
 pub(crate) const LAST_N: &str = "last_n";
 /// The greatest `n`.
 pub(crate) const LAST_N_MAX: usize = 1000;
-/// The most bytes that are handed on at once: half of what an Arrow list holds, because one more batch may arrive before
-/// the size is checked.
-const MOST_AT_ONCE: usize = 1 << 30;
 
 /// `last_n(x, n [ORDER BY ..]) -> LIST<x>`: the last `n` values in the order of its ORDER BY, the very last first.
 ///

@@ -1,11 +1,10 @@
-//! What `last_n` and `count(DISTINCT ..)` say they hold is what they hold, with one key and with many: every limit rests
-//! on it.
+//! What our aggregates say they hold is what they hold, with one key and with many: every limit rests on it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::functions_aggregate::expr_fn::count_distinct;
 use datafusion::logical_expr::{EmitTo, Expr, GroupsAccumulator, col};
@@ -72,6 +71,7 @@ fn schema() -> SchemaRef {
         Field::new("x", DataType::Utf8, true),
         Field::new("ts", DataType::Int64, true),
         Field::new("seq", DataType::Int64, false),
+        Field::new("d", DataType::Decimal128(18, 2), true),
     ]))
 }
 
@@ -82,13 +82,15 @@ fn batch(number: usize, different: usize) -> RecordBatch {
         Arc::new(StringArray::from_iter_values(rows().map(|row| format!("a value {:08}", row % different)))),
         Arc::new(Int64Array::from_iter_values(rows().map(|row| ((row * 7_919) % 1_000_003) as i64))),
         Arc::new(Int64Array::from_iter_values(rows().map(|row| row as i64))),
+        Arc::new(Decimal128Array::from_iter_values(rows().map(|row| row as i128)).with_precision_and_scale(18, 2).unwrap()),
     ];
     RecordBatch::try_new(schema(), columns).unwrap()
 }
 
-fn distinct() -> AggregateFunctionExpr {
-    let Expr::AggregateFunction(call) = grouped(count_distinct(col("x"))) else { panic!("no aggregate") };
-    AggregateExprBuilder::new(call.func, vec![Arc::new(Column::new("x", 0))]).schema(schema()).alias("x").distinct().build().unwrap()
+fn distinct(column: &str) -> AggregateFunctionExpr {
+    let Expr::AggregateFunction(call) = grouped(count_distinct(col(column))) else { panic!("no aggregate") };
+    let argument = Column::new_with_schema(column, &schema()).unwrap();
+    AggregateExprBuilder::new(call.func, vec![Arc::new(argument)]).schema(schema()).alias(column).distinct().build().unwrap()
 }
 
 /// Feeds an accumulator, and compares what it says with what is allocated: always at most a fifth more than it says; and
@@ -125,8 +127,52 @@ fn what_last_n_holds_is_what_it_says() {
 #[test]
 fn what_distinct_holds_is_what_it_says() {
     for (keys, different) in [(1, 100), (1, ROWS * BATCHES), (100, 5_000), (10_000, 100_000)] {
-        check("count(DISTINCT)", &distinct(), keys, different);
+        check("count(DISTINCT)", &distinct("x"), keys, different);
     }
+}
+
+#[test]
+fn what_distinct_holds_of_integers_is_what_it_says() {
+    for keys in [1, 100, 10_000] {
+        check("count(DISTINCT), integers", &distinct("seq"), keys, ROWS * BATCHES);
+    }
+}
+
+/// One key has more different values than are counted exactly; of many keys each has one.
+#[test]
+fn what_top_k_holds_is_what_it_says() {
+    let call = lowered("top_k(x, 5)", &schema());
+    for keys in [1, 100, 10_000, ROWS * BATCHES] {
+        check("top_k", &call, keys, 5_000);
+    }
+}
+
+#[test]
+fn what_avg_holds_of_decimals_is_what_it_says() {
+    let call = lowered("avg(d)", &schema());
+    for keys in [1, 10_000, ROWS * BATCHES] {
+        check("avg", &call, keys, 5_000);
+    }
+}
+
+/// However groups are emitted, what is left is accounted.
+#[test]
+fn what_top_k_holds_after_some_groups_were_handed_on_is_what_it_says() {
+    let call = Arc::new(lowered("top_k(x, 5)", &schema()));
+    let before = LIVE.get();
+    let mut accumulator = groups_accumulator(&call).unwrap();
+    let groups: Vec<usize> = (0..ROWS).map(|row| row % 100).collect();
+    accumulator.update_batch(&inputs(&call, &batch(0, 5_000)), &groups, None, 100).unwrap();
+    drop(groups);
+    for groups in [40, 59] {
+        let emitted = accumulator.state(EmitTo::First(groups)).unwrap();
+        assert_eq!(emitted[0].len(), groups);
+        drop(emitted);
+        let (held, said) = ((LIVE.get() - before) as f64, accumulator.size() as f64);
+        assert!(held <= 1.2 * said + SMALL, "{held} bytes are held, and {said} said");
+    }
+    assert_eq!(accumulator.state(EmitTo::All).unwrap()[0].len(), 1);
+    assert!(accumulator.size() < 1_024, "{} bytes are said of no group", accumulator.size());
 }
 
 /// However many events a key has, twenty of them are kept.
