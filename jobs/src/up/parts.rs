@@ -40,7 +40,7 @@ impl Stage {
         match self {
             Stage::Http => "clients to read their responses",
             Stage::Speed => "the speed layer to commit its last checkpoint and to let its partitions go",
-            Stage::Jobs => "the batch run that is under way, which has five seconds to finish, to be recorded",
+            Stage::Jobs => "the batch run that is under way (after five seconds it is given up)",
             Stage::Node => "the serving node to give its pin back",
             Stage::Health => "clients that ask for health",
         }
