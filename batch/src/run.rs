@@ -1,5 +1,6 @@
 //! One batch run: acquires a lease, begins a record, makes the attempt, and closes the record however the attempt ends.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use catalog::{CatalogState, RunRecord, RunStatus, failure_commit, run_lease};
@@ -33,6 +34,20 @@ impl Batch {
     ///
     /// Errors: `Conflict` if another process is running the view.
     pub async fn run(&self, request: RunRequest, clock: Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        self.run_until(request, clock, progress, std::future::pending()).await
+    }
+
+    /// The same, but the run is given up when `given_up` ends: it is recorded as failed, and its lease is released, so
+    /// that any process may run the view again at once.
+    ///
+    /// Errors, beside those of [`Batch::run`]: `Unavailable` if it was given up.
+    pub async fn run_until(
+        &self,
+        request: RunRequest,
+        clock: Clock,
+        progress: &(dyn Fn(i64) + Send + Sync),
+        given_up: impl Future<Output = ()> + Send,
+    ) -> Result<RunRecord> {
         let name = run_lease(&request.view);
         let lease = self.catalog.acquire_lease(&name, &self.worker, self.settings.lease, clock(), None).await?;
         let Some(lease) = lease else {
@@ -40,8 +55,10 @@ impl Batch {
         };
         failpoint::hit("run.leased")?;
         let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
+        let under_way = UnderWay::begin(&request.view);
         // In a box, as the attempt is: whoever awaits a run would carry all of it on the stack.
-        let outcome = Box::pin(self.recorded(&request, &RunContext { lease: &renewing, clock: &clock, progress })).await;
+        let outcome = Box::pin(self.recorded(&request, &RunContext { lease: &renewing, clock: &clock, progress }, given_up)).await;
+        drop(under_way);
         let lease = renewing.stop().await;
         if let Err(error) = self.catalog.release_lease(&lease).await {
             warn!(view = %request.view, %error, "the lease of a run was not released and will expire");
@@ -50,9 +67,19 @@ impl Batch {
     }
 
     /// Begins a record, attempts the run, and closes the record as succeeded or failed.
-    async fn recorded(&self, request: &RunRequest, context: &RunContext<'_>) -> Result<RunRecord> {
+    async fn recorded(
+        &self,
+        request: &RunRequest,
+        context: &RunContext<'_>,
+        given_up: impl Future<Output = ()> + Send,
+    ) -> Result<RunRecord> {
         let (state, run) = self.begin(request, context).await?;
-        match Box::pin(attempt(self, &state, run.clone(), request.t, context)).await {
+        // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
+        let outcome = tokio::select! {
+            outcome = Box::pin(attempt(self, &state, run.clone(), request.t, context)) => outcome,
+            () = given_up => Err(Error::unavailable("the run was given up because its process stops; it is due again")),
+        };
+        match outcome {
             Ok(run) => Ok(run),
             Err(error) => {
                 let error = self.with_limit(with_help(error));
@@ -119,5 +146,22 @@ impl Batch {
         if let Err(error) = self.catalog.commit_with_retry(commit).await {
             warn!(run = %run.id, %error, "the failure of a run was not recorded");
         }
+    }
+}
+
+/// A run that this process carries out, as a metric.
+struct UnderWay(metrics::Gauge);
+
+impl UnderWay {
+    fn begin(view: &str) -> Self {
+        let runs = metrics::gauge!("basestream_batch_runs_under_way", "view" => view.to_owned());
+        runs.increment(1.0);
+        Self(runs)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
     }
 }

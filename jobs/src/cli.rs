@@ -161,7 +161,8 @@ fn run(cli: Cli, functions: Functions) -> Result<Done> {
     let runtime = runtime.map_err(|error| Error::from(error).with("while", "starting"))?;
     let context = Context { config: cli.global.config, output: Output { json: cli.global.json }, functions, warned: Once::new() };
     let done = runtime.block_on(dispatch(&context, cli.command));
-    runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+    // What still runs then is a question to a service whose answer nothing needs any more.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     done
 }
 

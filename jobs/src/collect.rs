@@ -35,26 +35,31 @@ pub async fn run(
     (clock, event_clock): (Clock, bool),
     stop: CancellationToken,
 ) {
-    for round in 1u64.. {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(every) => {}
-        }
-        match collect(&catalog, &storage, &functions, (&clock, event_clock)).await {
-            Ok(plan) if !plan.is_empty() => {
-                debug!(marked_for_deletion = plan.mark_for_deletion.len(), deleted = plan.delete.len(), "files collected")
+    let rounds = async {
+        for round in 1u64.. {
+            tokio::time::sleep(every).await;
+            match collect(&catalog, &storage, &functions, (&clock, event_clock)).await {
+                Ok(plan) if !plan.is_empty() => {
+                    debug!(marked_for_deletion = plan.mark_for_deletion.len(), deleted = plan.delete.len(), "files collected")
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Conflict => debug!("something was committed meanwhile; collecting later"),
+                Err(error) => warn!(%error, "collection failed; trying again later"),
             }
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Conflict => debug!("something was committed meanwhile; collecting later"),
-            Err(error) => warn!(%error, "collection failed; trying again later"),
-        }
-        if round % ROUNDS_PER_LISTING == 0 {
-            match collect_orphans(&catalog, &storage, &clock).await {
-                Ok(0) => {}
-                Ok(deleted) => info!(deleted, "orphans of writers that died were deleted"),
-                Err(error) => warn!(%error, "orphans could not be collected; trying again later"),
+            if round % ROUNDS_PER_LISTING == 0 {
+                match collect_orphans(&catalog, &storage, &clock).await {
+                    Ok(0) => {}
+                    Ok(deleted) => info!(deleted, "orphans of writers that died were deleted"),
+                    Err(error) => warn!(%error, "orphans could not be collected; trying again later"),
+                }
             }
         }
+    };
+    // A round takes long at a large catalog. It may be dropped at any point, as when the process dies: the next one does
+    // what was left.
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = rounds => {}
     }
 }
 

@@ -102,6 +102,7 @@ impl Installation {
             fresh,
             settings,
             clock: clock(),
+            progress: Default::default(),
         }
     }
 
@@ -136,6 +137,7 @@ impl Installation {
             clock: clock(),
             event_clock: self.settings.serving.clock == ClockKind::Event,
             tried: Default::default(),
+            looks: Default::default(),
         }
     }
 

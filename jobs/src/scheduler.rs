@@ -15,13 +15,17 @@ use types::{ErrorKind, Result};
 use uuid::Uuid;
 
 mod due;
+mod looks;
 mod rebuild_states;
 
 pub use due::{Due, due_runs};
+pub use looks::Looks;
 pub use rebuild_states::{Tried, rebuildable};
 
 /// How often the catalog is checked for due runs.
 const LOOK: Duration = Duration::from_secs(1);
+/// After a stop is asked for, a run in progress may take this long to finish. Then it is given up, and is due again.
+const RUN_FINISHES_WITHIN: Duration = Duration::from_secs(5);
 
 /// The scheduler of one process. Several may run: a lease per view ensures that only one of them runs it.
 pub struct Scheduler {
@@ -31,10 +35,12 @@ pub struct Scheduler {
     pub event_clock: bool,
     /// The damaged files that it tried to rebuild.
     pub tried: Tried,
+    /// Whether it can look for due runs.
+    pub looks: Looks,
 }
 
 impl Scheduler {
-    /// Runs what is due until `stop` is cancelled; a run in progress is finished first.
+    /// Runs what is due until `stop` is cancelled; a run in progress has some seconds to finish.
     pub async fn run(&self, stop: CancellationToken) -> Result<()> {
         let mut registry: Option<Registry> = None;
         loop {
@@ -52,12 +58,24 @@ impl Scheduler {
     /// another process may have done the rest meanwhile.
     pub async fn round(&self, registry: &mut Option<Registry>, stop: &CancellationToken) -> Result<()> {
         let mut had = BTreeSet::new();
-        while !stop.is_cancelled() && self.run_next(registry, &mut had).await? {}
-        Ok(())
+        loop {
+            // A look may take long at a large catalog, and all of it may be dropped: whoever looks next does the same.
+            let looked = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                looked = self.look(registry) => looked,
+            };
+            self.looks.note(&looked);
+            let due = looked?.into_iter().find(|due| had.insert((due.view.clone(), due.version)));
+            match due {
+                Some(due) => self.run_one(due, stop).await,
+                None => return Ok(()),
+            }
+        }
     }
 
-    /// Returns false if nothing is due except what already ran in this round.
-    async fn run_next(&self, registry: &mut Option<Registry>, had: &mut BTreeSet<(Arc<str>, u32)>) -> Result<bool> {
+    /// Returns the runs that are due. On the way it closes runs whose process died, and rebuilds damaged states.
+    async fn look(&self, registry: &mut Option<Registry>) -> Result<Vec<Due>> {
         let state = self.batch.catalog.state().await?;
         if registry.as_ref().is_none_or(|registry| registry.is_stale(&state)) {
             *registry = Some(Registry::load(&state, &self.batch.functions).await?);
@@ -67,13 +85,10 @@ impl Scheduler {
         if let Some(registry) = registry {
             self.tried.rebuild_states(&self.batch, &state, registry, now).await;
         }
-        let due = registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default();
-        let Some(next) = due.into_iter().find(|due| had.insert((due.view.clone(), due.version))) else { return Ok(false) };
-        self.run_one(next).await;
-        Ok(true)
+        Ok(registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default())
     }
 
-    async fn run_one(&self, due: Due) {
+    async fn run_one(&self, due: Due, stop: &CancellationToken) {
         let t = if self.event_clock { RunTime::EventClock } else { RunTime::At((self.clock)()) };
         info!(view = %due.view, attempt = due.attempt, reason = due.reason, "run is due");
         let request = RunRequest {
@@ -84,7 +99,11 @@ impl Scheduler {
             attempt: due.attempt,
             t,
         };
-        match self.batch.run(request, self.clock.clone(), &|_| {}).await {
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(RUN_FINISHES_WITHIN).await;
+        };
+        match self.batch.run_until(request, self.clock.clone(), &|_| {}, given_up).await {
             Ok(run) => info!(view = %run.view, run = %run.id, events = run.events_read, rows = run.rows_written, "run succeeded"),
             Err(error) if error.kind() == ErrorKind::Conflict => info!(view = %due.view, %error, "another process has this run"),
             Err(error) => warn!(view = %due.view, attempt = due.attempt, %error, "run failed"),

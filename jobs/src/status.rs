@@ -21,7 +21,8 @@ mod gather;
 pub mod problems;
 mod text;
 
-use gather::{Services, topics};
+use gather::Services;
+pub(crate) use gather::{PROBE, topics};
 use problems::{Ends, Facts, Problem, Refused, problems};
 
 /// How many ended runs of all views are listed.

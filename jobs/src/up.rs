@@ -4,16 +4,21 @@
 //! ```text
 //! start -> address bound -> definitions applied -> node loaded -> HTTP served
 //!       -> speed (shares its fresh layers with the node), scheduler, collector -> ready
-//! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node -> catalog
+//! stop  -> HTTP closed -> speed drained and checkpointed -> jobs finished -> node -> health -> catalog
 //! ```
+//!
+//! A process without a node answers HTTP about its health alone, if its setting names an address.
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use definitions::Definitions;
 use definitions::settings::ClockKind;
 use engine::fresh::Fresh;
 use metrics_exporter_prometheus::PrometheusHandle;
-use serving::http::{BoundListener, listen};
+use serving::http::{BoundListener, listen, serve_health};
+use speed::Progress;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -22,23 +27,32 @@ use types::{Error, Result, threads};
 
 use crate::collect;
 use crate::installation::{Installation, clock};
+use crate::scheduler::Looks;
 
+mod answers;
+mod health;
+mod lag;
 mod metrics;
 mod parts;
+mod process;
 mod shared;
 mod signals;
+mod waiting;
 
 pub use metrics::recorder;
 pub use signals::stop_on_signals;
 
+use answers::{Answers, ask};
+use health::{Health, Layer};
 use parts::{Parts, Stage};
+use waiting::Waiting;
 
 /// The options of `up` besides the settings.
 #[derive(Debug, Default)]
 pub struct UpOptions {
     /// Definitions to apply first; without them the catalog's definitions are run.
     pub definitions: Option<Definitions>,
-    /// Notified when everything runs.
+    /// Notified when everything runs; not by a process without HTTP.
     pub ready: Option<oneshot::Sender<Ready>>,
     /// Do not print a line when ready.
     pub quiet: bool,
@@ -61,45 +75,70 @@ impl Ready {
 /// Applies definitions and runs all layers until `stop` is cancelled; then shuts everything down in order. The first
 /// part that fails stops all, and its error is returned.
 pub async fn up(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let listener = bind_listener(&installation).await?;
-    apply(&installation, &options).await?;
+    installation.settings.without_effect_in_up().iter().for_each(|line| warn!("{line}"));
+    let listener = bind_listener("serving.http", &installation.settings.serving.http).await?;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
-    let ready = start_serving(&mut parts, &installation, listener, Some(fresh.clone())).await?;
-    start_speed(&mut parts, &installation, Some(fresh));
-    start_jobs(&mut parts, &installation);
-    announce("basestream", ready, options);
+    let starting = async {
+        apply(&installation, &options).await?;
+        start_serving(&mut parts, &installation, listener, Some(fresh.clone())).await
+    };
+    if let Some(ready) = unless_stopped(&stop, starting).await? {
+        start_speed(&mut parts, &installation, Some(fresh));
+        start_jobs(&mut parts, &installation);
+        announce("basestream", Some(ready), options);
+    }
     finish(installation, parts, &stop).await
 }
 
 /// Runs the speed layer alone: workers of the installation's group.
-pub async fn speed(installation: Installation, stop: CancellationToken) -> Result<()> {
+pub async fn speed(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
+    let listener = bind_optional_listener("speed.http", installation.settings.speed.http.as_deref()).await?;
+    apply(&installation, &options).await?;
     let mut parts = Parts::default();
-    start_upkeep(&mut parts);
+    let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
-    start_speed(&mut parts, &installation, None);
-    info!(worker = %installation.worker, "the speed layer is up");
+    let workers = start_speed(&mut parts, &installation, None);
+    let ready = listener.map(|listener| start_health(&mut parts, &installation, listener, recorder, Layer::Speed(workers)));
+    announce("basestream speed", ready, options);
     finish(installation, parts, &stop).await
 }
 
 /// Runs the serving layer alone: it answers from checkpoints and snapshots, and appends events to the log.
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
-    let listener = bind_listener(&installation).await?;
-    apply(&installation, &options).await?;
+    let listener = bind_listener("serving.http", &installation.settings.serving.http).await?;
     let mut parts = Parts::default();
-    let ready = start_serving(&mut parts, &installation, listener, None).await?;
-    announce("basestream serve", ready, options);
+    let starting = async {
+        apply(&installation, &options).await?;
+        start_serving(&mut parts, &installation, listener, None).await
+    };
+    if let Some(ready) = unless_stopped(&stop, starting).await? {
+        announce("basestream serve", Some(ready), options);
+    }
     finish(installation, parts, &stop).await
 }
 
 /// Runs the scheduler alone, with the collector.
-pub async fn scheduler(installation: Installation, stop: CancellationToken) -> Result<()> {
+pub async fn scheduler(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
+    let listener = bind_optional_listener("scheduler.http", installation.settings.scheduler.http.as_deref()).await?;
+    apply(&installation, &options).await?;
     let mut parts = Parts::default();
-    start_upkeep(&mut parts);
+    let recorder = start_upkeep(&mut parts);
     probe_storage(&installation);
-    start_jobs(&mut parts, &installation);
-    info!(worker = %installation.worker, "the scheduler is up");
+    let looks = start_jobs(&mut parts, &installation);
+    let ready = listener.map(|listener| start_health(&mut parts, &installation, listener, recorder, Layer::Scheduler(looks)));
+    announce("basestream scheduler", ready, options);
     finish(installation, parts, &stop).await
+}
+
+/// Starts something; `None` if `stop` came first, for a large catalog takes long to load. What is dropped then is as if
+/// the process had died.
+pub(crate) async fn unless_stopped<T>(stop: &CancellationToken, starting: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(None),
+        started = starting => started.map(Some),
+    }
 }
 
 async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
@@ -111,8 +150,15 @@ async fn apply(installation: &Installation, options: &UpOptions) -> Result<()> {
 
 /// Binds the address first, so an address in use is reported before any work starts. Clients that connect while the
 /// node is loading wait for it.
-async fn bind_listener(installation: &Installation) -> Result<BoundListener> {
-    listen(http_address(&installation.settings.serving.http).await?).await
+async fn bind_listener(setting: &str, address: &str) -> Result<BoundListener> {
+    listen(http_address(setting, address).await?).await.map_err(|error| error.with("setting", setting))
+}
+
+async fn bind_optional_listener(setting: &str, address: Option<&str>) -> Result<Option<BoundListener>> {
+    match address {
+        Some(address) => bind_listener(setting, address).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 async fn start_serving(parts: &mut Parts, installation: &Installation, listener: BoundListener, fresh: Option<Fresh>) -> Result<Ready> {
@@ -130,28 +176,81 @@ async fn start_serving(parts: &mut Parts, installation: &Installation, listener:
             Ok(())
         });
     }
+    let (source, log) = (lag::Source::Node(node.clone()), installation.log.clone());
+    parts.start(Stage::Node, "lag", |stop| async move {
+        lag::watch(source, log, Answers::default().log, stop).await;
+        Ok(())
+    });
     // Loading and copying snapshots may take as long as it likes: questions come first.
     parts.start(Stage::Node, "node", |stop| async move { Ok(threads::RUNS.spawn(async move { node.run(stop).await }).await?) });
     Ok(Ready { http })
 }
 
-async fn http_address(setting: &str) -> Result<SocketAddr> {
-    let wrong = || Error::input("the address for HTTP cannot be found").with("setting", "serving.http").with("found", setting);
-    let mut found = tokio::net::lookup_host(setting).await.map_err(|error| wrong().caused_by(error))?;
+async fn http_address(setting: &str, address: &str) -> Result<SocketAddr> {
+    let wrong = || Error::input("the address for HTTP cannot be found").with("setting", setting).with("found", address);
+    let mut found = tokio::net::lookup_host(address).await.map_err(|error| wrong().caused_by(error))?;
     found.next().ok_or_else(wrong)
 }
 
-fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) {
+/// Starts the HTTP of a process without a node, and what asks the services for it.
+fn start_health(
+    parts: &mut Parts,
+    installation: &Installation,
+    listener: BoundListener,
+    recorder: Option<PrometheusHandle>,
+    layer: Layer,
+) -> Ready {
+    let answers = Answers::default();
+    let (catalog, answered) = (installation.catalog.clone(), answers.catalog.clone());
+    let question = move || {
+        let catalog = catalog.clone();
+        async move { catalog.revision().await.map(drop) }
+    };
+    parts.start(Stage::Health, "catalog", |stop| async move {
+        ask(answered, question, stop).await;
+        Ok(())
+    });
+    let (storage, answered) = (installation.storage.clone(), answers.storage.clone());
+    let question = move || {
+        let storage = storage.clone();
+        async move { storage.probe().await }
+    };
+    parts.start(Stage::Health, "storage", |stop| async move {
+        ask(answered, question, stop).await;
+        Ok(())
+    });
+    // The scheduler needs no log.
+    if let Layer::Speed(_) = layer {
+        let (source, log, answered) = (lag::Source::Catalog(installation.catalog.clone()), installation.log.clone(), answers.log.clone());
+        parts.start(Stage::Health, "lag", |stop| async move {
+            lag::watch(source, log, answered, stop).await;
+            Ok(())
+        });
+    }
+    let (http, stopping) = (listener.address, parts.token(Stage::Health));
+    let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
+    let task = serve_health(Arc::new(health), recorder, listener, stopping);
+    parts.start(Stage::Health, "health", |_| async move { task.await? });
+    Ready { http }
+}
+
+/// Returns what each worker is doing.
+fn start_speed(parts: &mut Parts, installation: &Installation, fresh: Option<Fresh>) -> Vec<Progress> {
+    let mut workers = Vec::new();
     for speed in installation.speed_workers(fresh) {
+        workers.push(speed.progress.clone());
         // Each worker has its own thread, and what it spawns stays among the speed layer's: decoding would block the threads
         // that answer HTTP.
         let work = |stop| threads::SPEED.spawn_blocking(move || Handle::current().block_on(speed.run(stop)));
         parts.start(Stage::Speed, "speed", |stop| async move { work(stop).await? });
     }
+    workers
 }
 
-fn start_jobs(parts: &mut Parts, installation: &Installation) {
+/// Returns whether the scheduler can look for due runs.
+fn start_jobs(parts: &mut Parts, installation: &Installation) -> Looks {
     let scheduler = installation.scheduler();
+    let looks = scheduler.looks.clone();
     // A run takes what questions and the speed layer leave of the processors.
     parts.start(Stage::Jobs, "scheduler", |stop| async move { threads::RUNS.spawn(async move { scheduler.run(stop).await }).await? });
     let (catalog, storage, functions) = (installation.catalog.clone(), installation.storage.clone(), installation.functions.clone());
@@ -160,17 +259,18 @@ fn start_jobs(parts: &mut Parts, installation: &Installation) {
     parts.start(Stage::Jobs, "collector", move |stop| async move {
         Ok(threads::RUNS.spawn(async move { collect::run(catalog, storage, functions, every, (clock(), event_clock), stop).await }).await?)
     });
+    looks
 }
 
 /// Starts before any other part: metrics recorded before the recorder exists are lost.
 fn start_upkeep(parts: &mut Parts) -> Option<PrometheusHandle> {
-    let recorder = recorder()?;
+    let recorder = recorder();
     let kept = recorder.clone();
-    parts.start(Stage::Node, "metrics", |stop| async move {
+    parts.start(Stage::Health, "metrics", |stop| async move {
         metrics::upkeep(kept, stop).await;
         Ok(())
     });
-    Some(recorder)
+    recorder
 }
 
 /// Asks the object storage once: one that does not answer is logged by then, and not when a checkpoint needs it.
@@ -183,8 +283,12 @@ fn probe_storage(installation: &Installation) {
     });
 }
 
-/// `what` is the command that is up.
-fn announce(what: &str, ready: Ready, options: UpOptions) {
+/// `what` is the command that is up. One without HTTP is announced in the log alone.
+fn announce(what: &str, ready: Option<Ready>, options: UpOptions) {
+    let Some(ready) = ready else {
+        info!("{what} is up");
+        return;
+    };
     if !options.quiet {
         println!("{what} is up: {}", ready.url());
     }
@@ -196,7 +300,7 @@ fn announce(what: &str, ready: Ready, options: UpOptions) {
 
 async fn finish(installation: Installation, parts: Parts, stop: &CancellationToken) -> Result<()> {
     let outcome = parts.run(stop).await;
-    installation.close().await;
+    Waiting::begin().until("the catalog to end what is under way", installation.close()).await;
     outcome
 }
 

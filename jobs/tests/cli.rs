@@ -168,6 +168,17 @@ fn a_setting_without_effect_is_warned_of_once() {
 }
 
 #[test]
+fn the_address_of_a_separate_layer_is_warned_of_in_up() {
+    let project = Project::of_orders();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut up = command(&project.path(), &["up"]);
+    up.env("BASESTREAM__SPEED__HTTP", "127.0.0.1:0").env("BASESTREAM__SERVING__HTTP", taken.local_addr().unwrap().to_string());
+    let ended = up.stdin(Stdio::null()).output().unwrap();
+    assert_fails(&ended, 1, "setting: serving.http");
+    assert_fails(&ended, 1, "speed.http = \"127.0.0.1:0\" has no effect in `up`");
+}
+
+#[test]
 fn a_retention_that_is_too_short_for_a_view_is_refused_before_anything_is_written() {
     let project = Project::of_orders();
     assert_success(&project.run(&["apply"]));

@@ -36,6 +36,7 @@ use crate::node::Node;
 mod apart;
 mod events;
 mod guard;
+mod health;
 mod input;
 mod listing;
 mod problem;
@@ -43,6 +44,7 @@ mod query;
 mod status;
 mod views;
 
+pub use health::{Readiness, serve_health};
 use problem::Problem;
 
 /// A request's body may have this many bytes.

@@ -12,6 +12,7 @@ use types::Result;
 use types::tiles::Clock;
 
 use crate::decide::DedupSettings;
+use crate::progress::Progress;
 
 #[derive(Debug, Clone)]
 pub struct SpeedSettings {
@@ -41,11 +42,14 @@ pub struct Speed {
     pub fresh: Option<Fresh>,
     pub settings: SpeedSettings,
     pub clock: Clock,
+    /// What the worker is doing, for those who watch it.
+    pub progress: Progress,
 }
 
 impl Speed {
-    /// Takes note of whether its work can be committed, for the node of this process.
+    /// Takes note of whether its work can be committed, for those who watch it and for the node of this process.
     pub(crate) fn note<T>(&self, outcome: &Result<T>) {
+        self.progress.note(outcome);
         if let Some(fresh) = &self.fresh {
             fresh.note(outcome);
         }

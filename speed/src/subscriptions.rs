@@ -1,18 +1,19 @@
 //! Subscriptions: a sequence of them, each with a worker that begins from the catalog.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use committed::damage::{Finder, report_damage, with_help};
 use committed::registry::Registry;
 use datafusion::prelude::SessionContext;
 use engine::plan::planning_session;
-use event_log::Subscription;
+use event_log::{Consumer, Subscription};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use types::{Error, ErrorKind, Result};
 
 use crate::layer::Speed;
+use crate::progress::Activity;
 use crate::worker::{Ended, POLL_INTERVAL, Worker};
 
 impl Speed {
@@ -28,6 +29,7 @@ impl Speed {
                     warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; continuing from the catalog");
                     metrics::counter!("basestream_speed_restarts_total").increment(1);
                     self.note(&Err::<(), _>(error));
+                    self.progress.begin(Activity::Starting);
                     pause(&stop, POLL_INTERVAL).await;
                 }
                 Err(error) => return Err(self.report(error).await),
@@ -50,12 +52,30 @@ impl Speed {
 
     /// Runs one subscription, from joining to leaving.
     async fn follow(&self, session: &SessionContext, stop: &CancellationToken) -> Result<Ended> {
+        // Nothing is held before the group is joined: a stop need not wait for a catalog or a log that does not answer.
+        let joined = tokio::select! {
+            joined = self.join(session, stop) => joined?,
+            () = stop.cancelled() => return Ok(Ended::Stopped),
+        };
+        let Some((mut worker, consumer)) = joined else {
+            self.progress.begin(Activity::Idle);
+            pause(stop, POLL_INTERVAL).await;
+            return Ok(Ended::Resubscribe);
+        };
+        self.progress.begin(Activity::Joined { since: Instant::now() });
+        let ended = worker.run(consumer).await;
+        worker.withdraw().await;
+        ended
+    }
+
+    /// Joins the group; `None` if there is no stream to read.
+    async fn join<'a>(&'a self, session: &'a SessionContext, stop: &CancellationToken) -> Result<Option<(Worker<'a>, Consumer)>> {
         let state = self.catalog.state().await?;
         let registry = Registry::load(&state, &self.functions).await?;
         if registry.streams.is_empty() {
-            pause(stop, POLL_INTERVAL).await;
-            return Ok(Ended::Resubscribe);
+            return Ok(None);
         }
+        self.progress.begin(Activity::Starting);
         let mut topics: Vec<Arc<str>> = registry.streams.values().map(|stream| stream.definition.topic.clone()).collect();
         topics.sort();
         topics.dedup();
@@ -71,10 +91,8 @@ impl Speed {
             max_wait: Duration::from_millis(20),
         };
         let consumer = self.log.subscribe(subscription).await?;
-        let mut worker = Worker::new(self, session, registry, state.revision, stop.clone()).await?;
-        let ended = worker.run(consumer).await;
-        worker.withdraw().await;
-        ended
+        let worker = Worker::new(self, session, registry, state.revision, stop.clone()).await?;
+        Ok(Some((worker, consumer)))
     }
 }
 

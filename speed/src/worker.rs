@@ -14,6 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::decide::IdSpace;
 use crate::epoch::Epoch;
 use crate::layer::Speed;
+use crate::progress::Activity;
 use crate::views::Views;
 
 mod committing;
@@ -31,6 +32,16 @@ pub(crate) enum Ended {
     Stopped,
     /// Streams were added or dropped, or ownership was lost: begin again from the catalog.
     Resubscribe,
+}
+
+/// What an event means for the worker's loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Continue,
+    /// Another worker owns its partitions.
+    Lost,
+    /// It was asked to stop while it took partitions over.
+    Stop,
 }
 
 /// The worker of one subscription. Its own file only dispatches; the steps are in the files of its folder.
@@ -89,17 +100,22 @@ impl<'a> Worker<'a> {
                 self.checkpoint().await?;
                 return Ok(if stop.is_cancelled() { Ended::Stopped } else { Ended::Resubscribe });
             };
-            if self.handle(event).await? {
+            match self.handle(event).await? {
+                Next::Continue => {}
                 // Another worker owns our partitions: drop all uncommitted work and continue where the catalog says.
-                return Ok(Ended::Resubscribe);
+                Next::Lost => return Ok(Ended::Resubscribe),
+                // The consumer ends when it is dropped, and gives back what was being taken over.
+                Next::Stop => {
+                    self.checkpoint().await?;
+                    return Ok(Ended::Stopped);
+                }
             }
             self.maybe_flush(consumer.events.is_empty()).await?;
             resubscribe |= self.poll_definitions().await?;
         }
     }
 
-    /// Handles one event; returns true if ownership was lost.
-    async fn handle(&mut self, event: LogEvent) -> Result<bool> {
+    async fn handle(&mut self, event: LogEvent) -> Result<Next> {
         match event {
             LogEvent::Fetched(fetched) => {
                 metrics::counter!("basestream_speed_records_total", "topic" => fetched.source.topic.to_string())
@@ -107,12 +123,19 @@ impl<'a> Worker<'a> {
                 self.epoch.take(&fetched, Instant::now())?;
             }
             LogEvent::Assigned { partitions, start } => {
-                let offsets = self.assign(&partitions).await;
+                self.speed.progress.begin(Activity::TakingOver { partitions: partitions.len() });
+                let stop = self.stop.clone();
+                // Rereading the ids of a long `dedup_within` takes minutes.
+                let offsets = tokio::select! {
+                    offsets = self.assign(&partitions) => offsets,
+                    () = stop.cancelled() => return Ok(Next::Stop),
+                };
                 let failed = offsets.as_ref().err().map(Error::copied);
                 let _ = start.send(offsets);
                 if let Some(error) = failed {
                     return Err(error);
                 }
+                self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
             }
             LogEvent::Revoked { partitions, done } => {
                 failpoint::hit("speed.revoke")?;
@@ -120,6 +143,7 @@ impl<'a> Worker<'a> {
                 for partition in &partitions {
                     self.epoch.assigned.remove(partition);
                 }
+                self.speed.progress.begin(Activity::Reading { partitions: self.epoch.assigned.len() });
                 info!(worker = %self.speed.settings.worker, partitions = partitions.len(), "partitions let go");
                 let _ = done.send(());
             }
@@ -127,11 +151,11 @@ impl<'a> Worker<'a> {
                 let (worker, partitions) = (&self.speed.settings.worker, partitions.len());
                 warn!(%worker, partitions, "partitions were lost; all uncommitted work is dropped");
                 let _ = kept.send(Err(Error::conflict("the worker starts again from the catalog")));
-                return Ok(true);
+                return Ok(Next::Lost);
             }
             LogEvent::Failed(error) => return Err(error),
         }
-        Ok(false)
+        Ok(Next::Continue)
     }
 
     fn next_wake(&self) -> Duration {

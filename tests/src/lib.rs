@@ -101,6 +101,7 @@ impl Harness {
                 accept_gap: false,
             },
             clock: Arc::new(now),
+            progress: Default::default(),
         }
     }
 

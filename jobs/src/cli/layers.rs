@@ -8,14 +8,18 @@ use types::Result;
 use super::{Context, Done};
 use crate::check;
 use crate::demo::{DemoOptions, demo};
-use crate::up::{self, UpOptions, stop_on_signals};
+use crate::up::{self, UpOptions, stop_on_signals, unless_stopped};
+
+const UNTIL: &str = "Runs until Ctrl-C or SIGTERM, finishes what is under way (a batch run within five seconds), and exits 0. \
+    While that takes, it logs what it waits for; a second signal ends it at once, and nothing is lost by it. \
+    Several may run on the same URLs.";
 
 #[derive(Debug, Args)]
-#[command(after_help = "Runs until Ctrl-C or SIGTERM, finishes what is under way, and exits 0. Several may run on the same URLs.")]
+#[command(after_help = UNTIL)]
 pub(super) struct LayerArgs {}
 
 #[derive(Debug, Args)]
-#[command(after_help = "Runs until Ctrl-C or SIGTERM, finishes what is under way, and exits 0. Several may run on the same URLs.")]
+#[command(after_help = UNTIL)]
 pub(super) struct SpeedArgs {
     /// Continue where the log no longer has offsets that were never read, and record them as lost
     #[arg(long)]
@@ -44,7 +48,7 @@ pub(super) async fn up(context: &Context, args: SpeedArgs) -> Result<Done> {
     let settings = context.settings()?;
     let checked = check::check_project(&settings.project, &context.functions, crate::now()).await?;
     checked.diagnostics.clone().into_result()?;
-    let mut installation = context.installation().await?;
+    let Some(mut installation) = unless_stopped(&stop, context.installation()).await? else { return Ok(Done::Success) };
     installation.settings.speed.accept_gap = args.accept_gap;
     let options = UpOptions { definitions: Some(checked.definitions), quiet: context.output.json, ..UpOptions::default() };
     up::up(installation, options, stop).await?;
@@ -53,22 +57,26 @@ pub(super) async fn up(context: &Context, args: SpeedArgs) -> Result<Done> {
 
 pub(super) async fn speed(context: &Context, args: SpeedArgs) -> Result<Done> {
     let stop = stop_on_signals()?;
-    let mut installation = context.installation().await?;
+    let Some(mut installation) = unless_stopped(&stop, context.installation()).await? else { return Ok(Done::Success) };
     installation.settings.speed.accept_gap = args.accept_gap;
-    up::speed(installation, stop).await?;
+    let options = UpOptions { quiet: context.output.json, ..UpOptions::default() };
+    up::speed(installation, options, stop).await?;
     Ok(Done::Success)
 }
 
 pub(super) async fn serve(context: &Context, _: LayerArgs) -> Result<Done> {
     let stop = stop_on_signals()?;
+    let Some(installation) = unless_stopped(&stop, context.installation()).await? else { return Ok(Done::Success) };
     let options = UpOptions { quiet: context.output.json, ..UpOptions::default() };
-    up::serve(context.installation().await?, options, stop).await?;
+    up::serve(installation, options, stop).await?;
     Ok(Done::Success)
 }
 
 pub(super) async fn scheduler(context: &Context, _: LayerArgs) -> Result<Done> {
     let stop = stop_on_signals()?;
-    up::scheduler(context.installation().await?, stop).await?;
+    let Some(installation) = unless_stopped(&stop, context.installation()).await? else { return Ok(Done::Success) };
+    let options = UpOptions { quiet: context.output.json, ..UpOptions::default() };
+    up::scheduler(installation, options, stop).await?;
     Ok(Done::Success)
 }
 

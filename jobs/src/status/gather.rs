@@ -31,7 +31,7 @@ const NODE_WAIT: Duration = Duration::from_secs(1);
 /// Of at most this many partitions of one topic the first waiting record is read.
 const LOOKED_AT: usize = 32;
 /// A topic that does not exist: a log that says so has answered.
-const PROBE: &str = "status-probe";
+pub(crate) const PROBE: &str = "status-probe";
 
 /// The services of an installation, each opened or not.
 pub(super) struct Services {
@@ -195,7 +195,7 @@ async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: &Arc<str>, topic
 }
 
 /// Returns the topic of each live stream.
-pub(super) fn topics(state: &CatalogState) -> BTreeMap<Arc<str>, Arc<str>> {
+pub(crate) fn topics(state: &CatalogState) -> BTreeMap<Arc<str>, Arc<str>> {
     let streams = state.live(DefinitionKind::Stream);
     streams.filter_map(|record| Some((record.name.clone(), parse::parse_stream(&record.sql).ok()?.topic))).collect()
 }

@@ -1,4 +1,4 @@
-//! The metrics recorder of the process: installed once, on first use.
+//! The metrics recorder of the process: installed once, on first use. Its upkeep.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,6 +6,8 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+
+use super::process;
 
 /// Histogram buckets of every duration, in seconds: from a lookup to a long batch run.
 const SECONDS: [f64; 14] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 60.0, 600.0];
@@ -33,12 +35,17 @@ fn install() -> Option<PrometheusHandle> {
     }
 }
 
-/// Keeps the recorder's memory bounded until `stop` is cancelled.
-pub(crate) async fn upkeep(handle: PrometheusHandle, stop: CancellationToken) {
+/// Keeps the recorder's memory bounded, and the gauges of the process current, until `stop` is cancelled.
+pub(crate) async fn upkeep(recorder: Option<PrometheusHandle>, stop: CancellationToken) {
+    process::show_build();
     loop {
+        process::show_usage();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(UPKEEP) => handle.run_upkeep(),
+            () = tokio::time::sleep(UPKEEP) => {}
+        }
+        if let Some(recorder) = &recorder {
+            recorder.run_upkeep();
         }
     }
 }

@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use types::{Error, Result};
 
+use super::waiting::Waiting;
+
 /// When a part stops, relative to others: a stage has ended before the next one is asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
@@ -21,12 +23,39 @@ pub(crate) enum Stage {
     Jobs,
     /// The serving node, which the others depend on.
     Node,
+    /// What shows the health of a process without a node: it is asked also while the others stop.
+    Health,
 }
 
-const ORDER: [Stage; 4] = [Stage::Http, Stage::Speed, Stage::Jobs, Stage::Node];
+const ORDER: [Stage; 5] = [Stage::Http, Stage::Speed, Stage::Jobs, Stage::Node, Stage::Health];
 
 /// Clients that are still reading a response after this time are cut off: the layers behind must not wait for them.
-const HTTP_CLOSES_WITHIN: Duration = Duration::from_secs(10);
+const HTTP_CLOSES_WITHIN: Duration = Duration::from_secs(5);
+/// The same for clients that ask for health.
+const HEALTH_CLOSES_WITHIN: Duration = Duration::from_secs(1);
+
+impl Stage {
+    /// What a stop waits for in this stage.
+    fn waits_for(self) -> &'static str {
+        match self {
+            Stage::Http => "clients to read their responses",
+            Stage::Speed => "the speed layer to commit its last checkpoint and to let its partitions go",
+            Stage::Jobs => "the batch run that is under way (after five seconds it is given up)",
+            Stage::Node => "the serving node to give its pin back",
+            Stage::Health => "clients that ask for health",
+        }
+    }
+
+    /// How long to wait for clients. For parts it is waited until they have ended: whoever asked for the stop can end
+    /// it at any time.
+    fn patience(self) -> Duration {
+        match self {
+            Stage::Http => HTTP_CLOSES_WITHIN,
+            Stage::Health => HEALTH_CLOSES_WITHIN,
+            Stage::Speed | Stage::Jobs | Stage::Node => Duration::MAX,
+        }
+    }
+}
 
 type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -72,10 +101,11 @@ impl Parts {
             ended = self.next() => ended.map_or(Ok(()), ended_by_itself),
         };
         info!("stopping");
+        let mut waiting = Waiting::begin();
         for stage in ORDER {
             self.stops[stage as usize].cancel();
-            let patience = if stage == Stage::Http { HTTP_CLOSES_WITHIN } else { Duration::MAX };
-            outcome = match tokio::time::timeout(patience, self.ended(stage)).await {
+            let ended = tokio::time::timeout(stage.patience(), self.ended(stage));
+            outcome = match waiting.until(stage.waits_for(), ended).await {
                 Ok(result) => outcome.and(result),
                 Err(_) => {
                     warn!("a client keeps its request open; stopping without waiting for it");

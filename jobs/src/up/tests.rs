@@ -46,3 +46,77 @@ async fn an_address_that_is_taken_is_said_before_anything_works() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains(&taken.local_addr().unwrap().to_string()), "{error}");
 }
+
+/// An installation whose layers run separately, each with HTTP for its health.
+async fn separate(folder: &Path) -> Installation {
+    let text = "[speed]\nhttp = \"127.0.0.1:0\"\n[scheduler]\nhttp = \"127.0.0.1:0\"\n";
+    let settings = Settings::parse(text, &folder.join("basestream.toml"), &Variables::default()).unwrap();
+    Installation::open(&settings, Functions::standard()).await.unwrap()
+}
+
+/// Asks until the answer is as expected.
+async fn until(url: &str, is_expected: impl Fn(u16, &str) -> bool) -> String {
+    loop {
+        let answer = reqwest::get(url).await.unwrap();
+        let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
+        if is_expected(status, &text) {
+            return text;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_speed_layer_alone_is_ready_once_it_reads_all_partitions_and_shows_their_lag() {
+    let folder = tempfile::tempdir().unwrap();
+    let installation = separate(folder.path()).await;
+    let definitions = definitions().unwrap();
+    let topics = definitions.streams.len();
+    assert!(topics > 0);
+    let (sender, ready) = oneshot::channel();
+    let options = UpOptions { definitions: Some(definitions), ready: Some(sender), quiet: true };
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(speed(installation.clone(), options, stop.clone()));
+    let url = ready.await.unwrap().url();
+    assert_eq!(reqwest::get(format!("{url}/healthz")).await.unwrap().text().await.unwrap(), r#"{"status":"ok"}"#);
+    // Ready with some partitions, while another worker still waits for its own, is possible: all of them come.
+    let all = format!("\"partitions\":{}", topics * installation.settings.log.partitions as usize);
+    let ready = until(&format!("{url}/readyz"), |status, text| status == 200 && text.contains(&all)).await;
+    assert!(ready.contains("\"status\":\"ready\""), "{ready}");
+    let metrics = until(&format!("{url}/metrics"), |_, text| text.contains("basestream_partition_lag_records{")).await;
+    let of_the_process = ["basestream_process_resident_memory_bytes ", "basestream_process_open_fds "];
+    let of_all = ["basestream_build_info{", "basestream_outages "];
+    for shown in of_all.into_iter().chain(of_the_process.into_iter().filter(|_| cfg!(target_os = "linux"))) {
+        assert!(metrics.contains(shown), "{shown}\n{metrics}");
+    }
+    assert_eq!(reqwest::get(format!("{url}/v1/views")).await.unwrap().status().as_u16(), 404);
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    assert!(reqwest::get(url).await.is_err(), "nobody answers any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scheduler_alone_is_ready_once_it_knows_what_is_due() {
+    let folder = tempfile::tempdir().unwrap();
+    let installation = separate(folder.path()).await;
+    let (sender, ready) = oneshot::channel();
+    let options = UpOptions { ready: Some(sender), quiet: true, ..UpOptions::default() };
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(scheduler(installation, options, stop.clone()));
+    let url = ready.await.unwrap().url();
+    let ready = until(&format!("{url}/readyz"), |status, _| status == 200).await;
+    assert!(ready.contains("\"status\":\"ready\""), "{ready}");
+    stop.cancel();
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_of_the_speed_layer_that_is_taken_is_reported_with_its_setting() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut installation = separate(folder.path()).await;
+    installation.settings.speed.http = Some(taken.local_addr().unwrap().to_string());
+    let error = speed(installation, UpOptions::default(), CancellationToken::new()).await.unwrap_err();
+    assert_eq!((error.kind(), error.fact("setting")), (ErrorKind::Unavailable, Some("speed.http")), "{error}");
+    assert!(error.to_string().contains(&taken.local_addr().unwrap().to_string()), "{error}");
+}

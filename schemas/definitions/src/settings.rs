@@ -39,6 +39,7 @@ pub struct Settings {
     pub log: LogSettings,
     pub speed: SpeedSettings,
     pub batch: BatchSettings,
+    pub scheduler: SchedulerSettings,
     pub serving: ServingSettings,
 }
 
@@ -103,6 +104,10 @@ pub struct SpeedSettings {
     /// goes to files in `serving.cache_dir`. Default: `256MiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub dedup_memory: u64,
+    /// Where `basestream speed` answers `/healthz`, `/readyz` and `/metrics`, `host:port`. Default: absent or empty,
+    /// nowhere.
+    #[serde(deserialize_with = "fields::optional_address")]
+    pub http: Option<String>,
     /// `--accept-gap`: continue after offsets that the log no longer has. Given once, by a person, and never in a file.
     #[serde(skip)]
     pub accept_gap: bool,
@@ -128,6 +133,16 @@ pub struct BatchSettings {
     /// How often the scheduler deletes files that are no longer needed. Default: `1m`.
     #[serde(deserialize_with = "fields::duration")]
     pub collect_every: Duration,
+}
+
+/// `[scheduler]`: the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SchedulerSettings {
+    /// Where `basestream scheduler` answers `/healthz`, `/readyz` and `/metrics`, `host:port`. Default: absent or
+    /// empty, nowhere.
+    #[serde(deserialize_with = "fields::optional_address")]
+    pub http: Option<String>,
 }
 
 /// `[serving]`: the serving layer.
@@ -214,6 +229,16 @@ impl Settings {
         postgres.into_iter().collect()
     }
 
+    /// Returns a line for each setting that is given and changes nothing in `up`, whose layers have one HTTP server.
+    pub fn without_effect_in_up(&self) -> Vec<String> {
+        let addresses = [("speed", &self.speed.http), ("scheduler", &self.scheduler.http)];
+        let given = addresses.into_iter().filter_map(|(layer, address)| Some((layer, address.as_ref()?)));
+        let line = |(layer, address): (&str, &String)| {
+            format!("{layer}.http = \"{address}\" has no effect in `up`, which answers at serving.http; it is for `basestream {layer}`")
+        };
+        given.map(line).collect()
+    }
+
     /// Returns the folder of local copies: the configured one, or the project's.
     pub fn cache_dir(&self) -> PathBuf {
         self.serving.cache_dir.clone().unwrap_or_else(|| self.project.join("data").join("cache"))
@@ -251,6 +276,7 @@ impl Default for SpeedSettings {
             checkpoint_bytes: 256 << 20,
             max_future: Duration::from_secs(600),
             dedup_memory: 256 << 20,
+            http: None,
             accept_gap: false,
         }
     }

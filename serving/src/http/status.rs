@@ -6,6 +6,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X
 use axum::response::{IntoResponse, Response};
 use committed::registry::LiveView;
 use engine::fresh::ViewVersion;
+use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
 use types::Error;
 use types::failures::Failures;
@@ -87,10 +88,14 @@ fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {
 
 /// `GET /metrics`: as Prometheus reads them.
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    let outages = app.outages().len();
-    let handle = app.metrics.ok_or_else(|| Problem::plain(StatusCode::NOT_FOUND, "this process keeps no metrics"))?;
+    rendered(app.outages().len(), app.metrics).await
+}
+
+/// Renders all metrics of this process, of which `outages` is one.
+pub(super) async fn rendered(outages: usize, recorder: Option<PrometheusHandle>) -> Result<Response, Problem> {
+    let recorder = recorder.ok_or_else(|| Problem::plain(StatusCode::NOT_FOUND, "this process keeps no metrics"))?;
     metrics::gauge!("basestream_outages").set(outages as f64);
-    apart(async move { Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], handle.render()).into_response()) }).await
+    apart(async move { Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], recorder.render()).into_response()) }).await
 }
 
 /// `GET /`

@@ -7,6 +7,7 @@ mod definitions;
 mod documented;
 mod full_disk;
 mod gaps;
+mod given_up;
 mod heap;
 mod memory;
 mod random;

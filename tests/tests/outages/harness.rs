@@ -108,6 +108,7 @@ impl Engines {
                 dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: std::env::temp_dir().join("basestream-dedup") },
             },
             clock: Arc::new(now),
+            progress: Default::default(),
         };
         let stop = CancellationToken::new();
         let token = stop.clone();

@@ -18,7 +18,9 @@ fn start(parts: &mut Parts, stage: Stage, name: &'static str, ends: &Ends) {
 
 fn all(ends: &Ends) -> Parts {
     let mut parts = Parts::default();
-    for (stage, name) in [(Stage::Node, "node"), (Stage::Speed, "speed"), (Stage::Jobs, "scheduler"), (Stage::Http, "http")] {
+    let stages =
+        [(Stage::Health, "health"), (Stage::Node, "node"), (Stage::Speed, "speed"), (Stage::Jobs, "scheduler"), (Stage::Http, "http")];
+    for (stage, name) in stages {
         start(&mut parts, stage, name, ends);
     }
     parts
@@ -30,7 +32,7 @@ async fn parts_stop_in_the_order_of_their_stages() {
     let stop = CancellationToken::new();
     stop.cancel();
     all(&ends).run(&stop).await.unwrap();
-    assert_eq!(*ends.lock().unwrap(), ["http", "speed", "scheduler", "node"]);
+    assert_eq!(*ends.lock().unwrap(), ["http", "speed", "scheduler", "node", "health"]);
 }
 
 #[tokio::test]
@@ -41,7 +43,7 @@ async fn a_failing_part_stops_all_and_its_error_is_the_outcome() {
     let error = parts.run(&CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("second worker"), "{error}");
-    assert_eq!(ends.lock().unwrap().len(), 4, "the others ended in order");
+    assert_eq!(ends.lock().unwrap().len(), 5, "the others ended in order");
 }
 
 #[tokio::test]
@@ -51,7 +53,7 @@ async fn a_panicking_part_stops_all() {
     parts.start(Stage::Jobs, "collector", |_| async { panic!("on purpose") });
     let error = parts.run(&CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
-    assert_eq!(ends.lock().unwrap().len(), 4);
+    assert_eq!(ends.lock().unwrap().len(), 5);
 }
 
 #[tokio::test]

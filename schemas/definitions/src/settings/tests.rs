@@ -76,8 +76,24 @@ fn a_setting_that_changes_nothing_is_named() {
 }
 
 #[test]
+fn the_addresses_of_separate_layers_are_none_by_default_checked_as_all_addresses_and_named_where_they_change_nothing() {
+    let settings = parse("[speed]\nhttp = '127.0.0.1:8081'\n[scheduler]\nhttp = ''");
+    assert_eq!((settings.speed.http.as_deref(), &settings.scheduler.http), (Some("127.0.0.1:8081"), &None));
+    assert_eq!(settings.without_effect(), [""; 0]);
+    let expected = "speed.http = \"127.0.0.1:8081\" has no effect in `up`, which answers at serving.http; it is for `basestream speed`";
+    assert_eq!(settings.without_effect_in_up(), [expected]);
+    let settings = parse_with("", &[("BASESTREAM__SCHEDULER__HTTP", "host:1")]).unwrap();
+    assert_eq!((settings.speed.http, settings.scheduler.http.as_deref()), (None, Some("host:1")));
+    assert_eq!(
+        wrong("[scheduler]\nhttp = '8082'", &[]),
+        "2:8: error: found the address \"8082\"; expected host:port, such as \"127.0.0.1:8080\""
+    );
+}
+
+#[test]
 fn an_empty_file_gives_the_defaults() {
     let settings = parse("");
+    assert_eq!(settings.without_effect_in_up(), [""; 0]);
     assert_eq!(settings.without_effect(), [""; 0]);
     assert_eq!(settings, Settings::defaults(Path::new("/project")));
     assert_eq!(settings.storage.url.as_str(), "file:///project/data/storage");

@@ -1,18 +1,23 @@
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use committed::registry::Registry;
+use datafusion::prelude::SessionContext;
 use engine::functions::Functions;
 use engine::plan::planning_session;
-use event_log::{Consumer, Fetched, Log, NewRecord, Subscription};
+use event_log::{Consumer, Fetched, Log, LogEvent, NewRecord, Subscription};
 use storage::ObjectStorage;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::decide::DedupSettings;
 use crate::layer::{Speed, SpeedSettings};
+use crate::progress::Activity;
+use crate::worker::Next;
 
 const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL)
     WITH (topic = 'payments', format = 'json', event_time = 'ts', key = 'id')";
@@ -26,6 +31,8 @@ struct Asked {
     bounds: AtomicUsize,
     /// While the bounds are asked for, somebody else commits a position of partition 0 here.
     other_owner: Option<Catalog>,
+    /// It does not answer when it is asked for bounds.
+    is_silent: bool,
 }
 
 #[async_trait]
@@ -36,6 +43,9 @@ impl Log for Asked {
 
     async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
         self.bounds.fetch_add(1, Ordering::SeqCst);
+        if self.is_silent {
+            std::future::pending::<()>().await;
+        }
         let bounds = self.log.bounds(topic).await?;
         if let Some(catalog) = &self.other_owner {
             let identity = self.log.identity(topic).await?;
@@ -64,10 +74,9 @@ impl Log for Asked {
     }
 }
 
-/// Lets a worker take all partitions over; answers the log, and where they start.
-async fn assigned(is_owned_elsewhere: bool) -> (Arc<Asked>, Result<Vec<(TopicPartition, Offset)>>) {
-    let folder = tempfile::tempdir().unwrap();
-    let url = |name: &str| format!("file://{}", folder.path().join(name).display());
+/// A speed layer over a new log, and that log.
+async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -> (Arc<Asked>, Speed) {
+    let url = |name: &str| format!("file://{}", folder.join(name).display());
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
     let stream = DefinitionRecord {
         kind: DefinitionKind::Stream,
@@ -81,9 +90,9 @@ async fn assigned(is_owned_elsewhere: bool) -> (Arc<Asked>, Result<Vec<(TopicPar
     let log = event_log::open(&url("log"), &BTreeMap::new()).await.unwrap();
     log.create_topic("payments", PARTITIONS).await.unwrap();
     let other_owner = is_owned_elsewhere.then(|| catalog.clone());
-    let log = Arc::new(Asked { log, identities: AtomicUsize::new(0), bounds: AtomicUsize::new(0), other_owner });
+    let log = Arc::new(Asked { log, identities: AtomicUsize::new(0), bounds: AtomicUsize::new(0), other_owner, is_silent });
     let speed = Speed {
-        catalog: catalog.clone(),
+        catalog,
         storage: ObjectStorage::open(&url("storage")).unwrap(),
         log: log.clone(),
         functions: Functions::standard(),
@@ -95,18 +104,32 @@ async fn assigned(is_owned_elsewhere: bool) -> (Arc<Asked>, Result<Vec<(TopicPar
             checkpoint_bytes: 1 << 20,
             max_future: Duration::from_secs(600),
             partitions: PARTITIONS,
-            dedup: DedupSettings { memory_bytes: 1 << 20, folder: folder.path().join("dedup") },
+            dedup: DedupSettings { memory_bytes: 1 << 20, folder: folder.join("dedup") },
             accept_gap: false,
         },
         clock: Arc::new(|| 0),
+        progress: Default::default(),
     };
-    let session = planning_session(&speed.functions).unwrap();
-    let state = catalog.state().await.unwrap();
+    (log, speed)
+}
+
+async fn worker<'a>(speed: &'a Speed, session: &'a SessionContext, stop: &CancellationToken) -> Worker<'a> {
+    let state = speed.catalog.state().await.unwrap();
     let registry = Registry::load(&state, &speed.functions).await.unwrap();
-    let mut worker = Worker::new(&speed, &session, registry, state.revision, CancellationToken::new()).await.unwrap();
-    let source = |partition| TopicPartition { topic: "payments".into(), partition };
-    let partitions: Vec<TopicPartition> = (0..PARTITIONS as i32).map(source).collect();
-    let starts = worker.assign(&partitions).await;
+    Worker::new(speed, session, registry, state.revision, stop.clone()).await.unwrap()
+}
+
+fn all_partitions() -> Vec<TopicPartition> {
+    (0..PARTITIONS as i32).map(|partition| TopicPartition { topic: "payments".into(), partition }).collect()
+}
+
+/// Lets a worker take all partitions over; answers the log, and where they start.
+async fn assigned(is_owned_elsewhere: bool) -> (Arc<Asked>, Result<Vec<(TopicPartition, Offset)>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, speed) = speed_layer(folder.path(), is_owned_elsewhere, false).await;
+    let session = planning_session(&speed.functions).unwrap();
+    let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
+    let starts = worker.assign(&all_partitions()).await;
     (log, starts)
 }
 
@@ -124,4 +147,40 @@ async fn a_position_that_another_owner_commits_while_the_log_is_asked_is_not_tak
     let (_, starts) = assigned(true).await;
     // From where the catalog's state said, which the commit will refuse; and not "the log is shorter than the catalog".
     assert_eq!(starts.unwrap()[0].1, Offset::ZERO);
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_until_partitions_are_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, speed) = speed_layer(folder.path(), false, true).await;
+    let session = planning_session(&speed.functions).unwrap();
+    let stop = CancellationToken::new();
+    let mut worker = worker(&speed, &session, &stop).await;
+    let (start, started) = oneshot::channel();
+    let assigned = LogEvent::Assigned { partitions: all_partitions(), start };
+    let stopping = async {
+        while speed.progress.activity() != (Activity::TakingOver { partitions: PARTITIONS as usize }) {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+    };
+    let (next, ()) = tokio::join!(worker.handle(assigned), stopping);
+    assert_eq!(next.unwrap(), Next::Stop);
+    assert!(started.await.is_err(), "the consumer was told no start");
+}
+
+#[tokio::test]
+async fn a_worker_shows_what_it_is_doing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, speed) = speed_layer(folder.path(), false, false).await;
+    assert_eq!(speed.progress.activity(), Activity::Starting);
+    let session = planning_session(&speed.functions).unwrap();
+    let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
+    let (start, _started) = oneshot::channel();
+    assert_eq!(worker.handle(LogEvent::Assigned { partitions: all_partitions(), start }).await.unwrap(), Next::Continue);
+    assert_eq!(speed.progress.activity(), Activity::Reading { partitions: PARTITIONS as usize });
+    let (done, _is_done) = oneshot::channel();
+    let half = all_partitions().split_off(PARTITIONS as usize / 2);
+    assert_eq!(worker.handle(LogEvent::Revoked { partitions: half, done }).await.unwrap(), Next::Continue);
+    assert_eq!(speed.progress.activity(), Activity::Reading { partitions: PARTITIONS as usize / 2 });
 }

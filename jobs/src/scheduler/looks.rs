@@ -1,0 +1,30 @@
+//! Whether a scheduler can look for due runs, for those who watch it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use types::Result;
+
+/// The outcome of the last look. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Looks(Arc<Mutex<Option<String>>>);
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Some("due runs were not looked for yet".to_owned()))))
+    }
+}
+
+impl Looks {
+    /// Returns why the scheduler does not know what is due; `None` if it does.
+    pub fn hindrance(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    pub(super) fn note<T>(&self, looked: &Result<T>) {
+        *self.lock() = looked.as_ref().err().map(|error| format!("due runs cannot be looked for: {error}"));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,74 @@
+//! Whether the services answer, for a process that may need none of them for a while.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use types::outage::{Attempts, Outage};
+use types::{Error, Result};
+
+/// How often a service is asked: often enough that an outage does not end between two questions.
+const EVERY: Duration = Duration::from_secs(10);
+/// A service that has not answered after this time is noted, again and again until it does.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether each service answered the last question. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Answers {
+    pub(super) catalog: Attempts,
+    pub(super) storage: Attempts,
+    pub(super) log: Attempts,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self {
+            catalog: Attempts::new("the catalog does not answer"),
+            storage: Attempts::new("the object storage does not answer"),
+            log: Attempts::new("the log does not answer"),
+        }
+    }
+}
+
+impl Answers {
+    pub(super) fn outages(&self) -> Vec<Outage> {
+        [&self.catalog, &self.storage, &self.log].into_iter().filter_map(Attempts::outage).collect()
+    }
+}
+
+/// Asks a service every few seconds until `stop`, and notes its answers.
+pub(super) async fn ask<F: Future<Output = Result<()>>>(answers: Attempts, question: impl Fn() -> F, stop: CancellationToken) {
+    let rounds = async {
+        loop {
+            // It is noted, and nothing else needs the answer.
+            let _ = noted(&answers, question()).await;
+            tokio::time::sleep(EVERY).await;
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = rounds => {}
+    }
+}
+
+/// Awaits an answer and notes it. While there is none, that is noted.
+pub(super) async fn noted<T>(answers: &Attempts, question: impl Future<Output = Result<T>>) -> Result<T> {
+    noted_after(PATIENCE, answers, question).await
+}
+
+async fn noted_after<T>(patience: Duration, answers: &Attempts, question: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut question = pin!(question);
+    loop {
+        match tokio::time::timeout(patience, question.as_mut()).await {
+            Ok(answer) => {
+                answers.note(&answer);
+                return answer;
+            }
+            Err(_) => answers.note(&Err::<(), _>(Error::unavailable(format!("there is no answer after {patience:?}")))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+use super::*;
+
+#[tokio::test]
+async fn a_service_that_does_not_answer_is_an_outage_until_it_does() {
+    let answers = Answers::default();
+    // It answers once it was noted that it does not.
+    let question = async {
+        while answers.log.outage().is_none() {
+            tokio::task::yield_now().await;
+        }
+        let outage = answers.outages().remove(0);
+        assert_eq!((outage.what, outage.error.as_str()), ("the log does not answer", "there is no answer after 1ms"));
+        Ok(7)
+    };
+    assert_eq!(noted_after(Duration::from_millis(1), &answers.log, question).await.unwrap(), 7);
+    assert!(answers.outages().is_empty());
+}
+
+#[tokio::test]
+async fn a_service_that_fails_is_an_outage_with_its_error() {
+    let answers = Answers::default();
+    let refused = std::future::ready(Err::<(), _>(Error::unavailable("connection refused")));
+    assert!(noted(&answers.storage, refused).await.is_err());
+    let outages = answers.outages();
+    assert_eq!((outages[0].what, outages[0].error.as_str()), ("the object storage does not answer", "connection refused"));
+}

@@ -1,0 +1,104 @@
+//! The health of a process that runs one layer without a node: the speed layer, or the scheduler.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use serving::http::Readiness;
+use speed::{Activity, Progress};
+use tokio_util::sync::CancellationToken;
+use types::outage::Outage;
+use types::{Error, Result};
+
+use super::answers::Answers;
+use crate::installation::Installation;
+use crate::scheduler::Looks;
+
+/// A worker without a partition is a spare after this time: others have all of them. Those of a worker that died are
+/// assigned again sooner (`session.timeout.ms` on Kafka).
+const ASSIGNED_WITHIN: Duration = Duration::from_secs(30);
+
+/// What `/readyz` of such a process is answered from.
+pub(super) struct Health {
+    pub(super) installation: Installation,
+    pub(super) layer: Layer,
+    pub(super) answers: Answers,
+    pub(super) stopping: CancellationToken,
+}
+
+/// The layer that the process runs.
+pub(super) enum Layer {
+    /// With its workers.
+    Speed(Vec<Progress>),
+    Scheduler(Looks),
+}
+
+impl Readiness for Health {
+    fn outages(&self) -> Vec<Outage> {
+        let Installation { catalog, storage, log, .. } = &self.installation;
+        let mut outages = catalog.outages();
+        outages.extend(storage.outages());
+        outages.extend(self.answers.outages());
+        if let Layer::Speed(workers) = &self.layer {
+            outages.extend(log.outages());
+            // The workers fail together: the longest outage says it for all.
+            outages.extend(workers.iter().filter_map(Progress::outage).max_by_key(|outage| outage.lasting));
+        }
+        outages
+    }
+
+    fn ready(&self) -> Result<Value> {
+        let mut reasons: Vec<String> = self.stopping.is_cancelled().then(|| "the process is stopping".to_owned()).into_iter().collect();
+        reasons.extend(self.outages().iter().map(|outage| format!("{} ({} s: {})", outage.what, outage.lasting.as_secs(), outage.error)));
+        reasons.extend(self.layer.hindrances(Instant::now()));
+        if !reasons.is_empty() {
+            return Err(Error::unavailable(format!("{} is not ready: {}", self.layer.name(), reasons.join("; "))));
+        }
+        let catalog = self.installation.catalog.identity();
+        Ok(match &self.layer {
+            Layer::Speed(workers) => {
+                let partitions: usize = workers.iter().map(|worker| partitions(worker.activity())).sum();
+                json!({ "status": "ready", "catalog": catalog, "workers": workers.len(), "partitions": partitions })
+            }
+            Layer::Scheduler(_) => json!({ "status": "ready", "catalog": catalog }),
+        })
+    }
+}
+
+impl Layer {
+    fn name(&self) -> &'static str {
+        match self {
+            Layer::Speed(_) => "the speed layer",
+            Layer::Scheduler(_) => "the scheduler",
+        }
+    }
+
+    /// Returns what it does first, before it can do its work.
+    fn hindrances(&self, now: Instant) -> BTreeSet<String> {
+        match self {
+            Layer::Speed(workers) => workers.iter().filter_map(|worker| hindrance(worker.activity(), now)).collect(),
+            Layer::Scheduler(looks) => looks.hindrance().into_iter().collect(),
+        }
+    }
+}
+
+fn hindrance(activity: Activity, now: Instant) -> Option<String> {
+    match activity {
+        Activity::Starting => Some("a worker is joining its group".to_owned()),
+        Activity::Joined { since } => {
+            (now.saturating_duration_since(since) < ASSIGNED_WITHIN).then(|| "a worker waits for its partitions".to_owned())
+        }
+        Activity::TakingOver { partitions } => Some(format!("a worker is taking {partitions} partitions over")),
+        Activity::Idle | Activity::Reading { .. } => None,
+    }
+}
+
+fn partitions(activity: Activity) -> usize {
+    match activity {
+        Activity::Reading { partitions } => partitions,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

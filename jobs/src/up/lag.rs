@@ -1,0 +1,206 @@
+//! How far behind the log the process's sources are, as gauges: the lag of each partition, and the age of each view's
+//! answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::{Catalog, CatalogState, DefinitionKind};
+use event_log::{Log, PartitionBounds};
+use serving::{Node, ReadView};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+use types::Result;
+use types::outage::Attempts;
+use types::tiles::Micros;
+use types::vector::{Offset, PartitionId};
+
+use super::answers::noted;
+use crate::installation::now;
+use crate::status::{PROBE, topics};
+
+/// How often the log is asked where its partitions end.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Where partitions end, per stream. Without an entry the log did not say.
+type Ends = BTreeMap<Arc<str>, Vec<PartitionBounds>>;
+
+/// What is compared with the log.
+pub(super) enum Source {
+    /// A node: its answers have an age too.
+    Node(Node),
+    Catalog(Catalog),
+}
+
+/// Until `stop`, asks the log where its partitions end, notes in `answers` whether it said so, and sets the gauges.
+pub(super) async fn watch(source: Source, log: Arc<dyn Log>, answers: Attempts, stop: CancellationToken) {
+    let rounds = async {
+        let mut shown = Shown::default();
+        loop {
+            if let Err(error) = shown.round(&source, &*log, &answers).await {
+                debug!(%error, "the lag of the partitions is not known");
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = rounds => {}
+    }
+}
+
+/// The gauges that have a value, and what the ages are computed from.
+#[derive(Default)]
+struct Shown {
+    partitions: BTreeSet<PartitionId>,
+    views: BTreeSet<Arc<str>>,
+    counted: AllCounted,
+}
+
+impl Shown {
+    async fn round(&mut self, source: &Source, log: &dyn Log, answers: &Attempts) -> Result<()> {
+        // Positions first: what they have reached by then is compared with ends that are read later.
+        let (state, read_view) = match source {
+            Source::Node(node) => {
+                let read_view = node.read_view()?;
+                (read_view.loaded.state.clone(), Some(read_view))
+            }
+            Source::Catalog(catalog) => (catalog.state().await?, None),
+        };
+        let asked_at = now();
+        let mut ends = Ends::new();
+        let outcome = noted(answers, read_ends(log, &state, &mut ends)).await;
+        self.show_lags(lags(&state, &ends), outcome.is_ok());
+        if let Some(read_view) = read_view {
+            let ages = self.counted.ages(&Places::of_read_view(&read_view, &ends), &views(&read_view), asked_at);
+            self.show_ages(ages);
+        }
+        outcome
+    }
+
+    /// A partition that is gone has no lag. (A gauge keeps its last value.) `is_whole`: the log said of all partitions
+    /// where they end.
+    fn show_lags(&mut self, lags: BTreeMap<PartitionId, i64>, is_whole: bool) {
+        let set = |partition: &PartitionId, lag: i64| {
+            let (stream, number) = (partition.stream.to_string(), partition.partition.to_string());
+            metrics::gauge!("basestream_partition_lag_records", "stream" => stream, "partition" => number).set(lag as f64);
+        };
+        if is_whole {
+            self.partitions.iter().filter(|known| !lags.contains_key(*known)).for_each(|gone| set(gone, 0));
+            self.partitions.clear();
+        }
+        lags.iter().for_each(|(partition, lag)| set(partition, *lag));
+        self.partitions.extend(lags.into_keys());
+    }
+
+    fn show_ages(&mut self, ages: BTreeMap<Arc<str>, Micros>) {
+        let set = |view: &Arc<str>, age: Micros| {
+            metrics::gauge!("basestream_serving_answer_age_seconds", "view" => view.to_string()).set(age as f64 / 1e6);
+        };
+        self.views.iter().filter(|known| !ages.contains_key(*known)).for_each(|gone| set(gone, 0));
+        ages.iter().for_each(|(view, age)| set(view, *age));
+        self.views = ages.into_keys().collect();
+    }
+}
+
+/// Asks the log about the topic of each live stream. One that it says nothing of is left out, and is the error.
+async fn read_ends(log: &dyn Log, state: &CatalogState, ends: &mut Ends) -> Result<()> {
+    let topics = topics(state);
+    if topics.is_empty() {
+        // A log that knows no such topic has answered.
+        return log.bounds(PROBE).await.map(drop);
+    }
+    let mut outcome = Ok(());
+    for (stream, topic) in topics {
+        match log.bounds(&topic).await {
+            Ok(bounds) => {
+                ends.insert(stream, bounds);
+            }
+            Err(error) => outcome = Err(error),
+        }
+    }
+    outcome
+}
+
+/// Returns how many records of each partition are in the log and in no checkpoint.
+fn lags(state: &CatalogState, ends: &Ends) -> BTreeMap<PartitionId, i64> {
+    let partitions = ends.iter().flat_map(|(stream, bounds)| bounds.iter().map(move |bounds| (stream, bounds)));
+    let lag = |(stream, bounds): (&Arc<str>, &PartitionBounds)| {
+        let id = PartitionId::new(stream.clone(), bounds.partition);
+        let next = state.partitions.get(&id).map_or(Offset::ZERO, |known| known.next_offset).max(bounds.begin);
+        (id, (bounds.end.0 - next.0).max(0))
+    };
+    partitions.map(lag).collect()
+}
+
+/// What is known of each partition.
+#[derive(Debug, Default)]
+struct Places(BTreeMap<PartitionId, Place>);
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// The next offset that answers do not count.
+    position: Offset,
+    /// Where the log ended a moment later, if it said so.
+    end: Option<Offset>,
+    /// Every record that the log received before this is counted.
+    complete_to: Option<Micros>,
+    /// When its stream was defined.
+    defined_at: Micros,
+}
+
+impl Places {
+    fn of_read_view(read_view: &ReadView, ends: &Ends) -> Self {
+        let state = &read_view.loaded.state;
+        let mut places = BTreeMap::new();
+        for stream in state.live(DefinitionKind::Stream) {
+            let bounds = ends.get(&stream.name).into_iter().flatten();
+            let at_log = bounds.map(|bounds| (PartitionId::new(stream.name.clone(), bounds.partition), Some(bounds.end)));
+            let committed = state.partitions.keys().filter(|id| id.stream == stream.name).map(|id| (id.clone(), None));
+            for (id, end) in committed.chain(at_log) {
+                let known = state.partitions.get(&id).and_then(|known| known.complete_to);
+                let complete_to = read_view.complete_to.get(&id).copied().or(known);
+                let place = Place { position: read_view.vector.get(&id), end, complete_to, defined_at: stream.created_at };
+                places.insert(id, place);
+            }
+        }
+        Self(places)
+    }
+}
+
+/// Returns the served views, each with its streams.
+fn views(read_view: &ReadView) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
+    let registry = &read_view.loaded.registry;
+    let is_served = |name: &Arc<str>, version: u32| registry.served(name).is_some_and(|served| served.version == version);
+    let served = registry.views.iter().filter(|live| is_served(&live.name, live.version));
+    served.map(|live| (live.name.clone(), live.plan.streams.iter().map(|stream| stream.name.clone()).collect())).collect()
+}
+
+/// When the log was last asked while all of a partition's records were counted. While no record arrives, nothing else
+/// shows that answers are not old.
+#[derive(Debug, Default)]
+struct AllCounted(BTreeMap<PartitionId, Micros>);
+
+impl AllCounted {
+    /// Returns how old each view's answers are at `asked_at`, before the log was asked: every record that the log
+    /// received earlier than that is counted. Nothing for a view whose streams have no partition.
+    fn ages(&mut self, places: &Places, views: &BTreeMap<Arc<str>, Vec<Arc<str>>>, asked_at: Micros) -> BTreeMap<Arc<str>, Micros> {
+        for (id, place) in &places.0 {
+            if place.end.is_some_and(|end| end <= place.position) {
+                self.0.insert(id.clone(), asked_at);
+            }
+        }
+        let complete_to = |(id, place): (&PartitionId, &Place)| {
+            let complete_to = place.complete_to.max(self.0.get(id).copied());
+            complete_to.unwrap_or(place.defined_at)
+        };
+        let age = |(view, streams): (&Arc<str>, &Vec<Arc<str>>)| {
+            let oldest = places.0.iter().filter(|(id, _)| streams.contains(&id.stream)).map(complete_to).min()?;
+            Some((view.clone(), asked_at.saturating_sub(oldest).max(0)))
+        };
+        views.iter().filter_map(age).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

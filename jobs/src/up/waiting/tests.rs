@@ -1,0 +1,23 @@
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::*;
+
+#[tokio::test]
+async fn it_is_reported_again_and_again_what_a_stop_waits_for() {
+    let (reports, mut reported) = unbounded_channel();
+    // It ends with the third report, and would never end without.
+    let end = async {
+        for _ in 0..3 {
+            reported.recv().await.unwrap();
+        }
+        "ended"
+    };
+    let mut waiting = Waiting::reporting(Duration::from_millis(1));
+    assert_eq!(waiting.until_reporting(end, || reports.send(()).unwrap()).await, "ended");
+}
+
+#[tokio::test]
+async fn what_ends_at_once_is_not_reported() {
+    let mut waiting = Waiting::reporting(Duration::ZERO);
+    waiting.until_reporting(std::future::ready(()), || panic!("reported")).await;
+}

@@ -1,0 +1,65 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::http::listen;
+
+/// A process that is ready or not.
+#[derive(Default)]
+struct Process {
+    is_ready: AtomicBool,
+}
+
+impl Readiness for Process {
+    fn outages(&self) -> Vec<Outage> {
+        Vec::new()
+    }
+
+    fn ready(&self) -> Result<Value> {
+        match self.is_ready.load(Ordering::SeqCst) {
+            true => Ok(json!({ "status": "ready", "partitions": 4 })),
+            false => Err(Error::unavailable("the process is not ready: 4 partitions are being taken over")),
+        }
+    }
+}
+
+/// Sends a request over HTTP/1.0; returns the status, the lower-cased head and the body.
+async fn send(address: std::net::SocketAddr, method: &str, path: &str) -> (u16, String, Value) {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    connection.write_all(format!("{method} {path} HTTP/1.0\r\nhost: test\r\n\r\n").as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    connection.read_to_string(&mut reply).await.unwrap();
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    (head[9..12].parse().unwrap(), head.to_lowercase(), serde_json::from_str(body).unwrap())
+}
+
+#[tokio::test]
+async fn a_process_without_a_node_answers_its_health_and_why_it_is_not_ready() {
+    let process = Arc::new(Process::default());
+    let stop = CancellationToken::new();
+    let bound = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = bound.address;
+    let task = serve_health(process.clone(), None, bound, stop.clone());
+
+    assert_eq!(send(address, "GET", "/healthz").await.2, json!({"status": "ok"}));
+    let (status, head, problem) = send(address, "GET", "/readyz").await;
+    assert_eq!((status, &problem["type"]), (503, &json!("urn:basestream:problem:unavailable")));
+    assert_eq!(problem["detail"], "the process is not ready: 4 partitions are being taken over");
+    assert!(head.contains("content-type: application/problem+json"), "{head}");
+
+    process.is_ready.store(true, Ordering::SeqCst);
+    let (status, _, ready) = send(address, "GET", "/readyz").await;
+    assert_eq!((status, ready), (200, json!({"status": "ready", "partitions": 4})));
+
+    let (status, _, problem) = send(address, "GET", "/v1/views").await;
+    assert_eq!((status, &problem["detail"]), (404, &json!("there is no such path: expected /healthz, /readyz or /metrics")));
+    assert_eq!(send(address, "POST", "/readyz").await.0, 405);
+    assert_eq!(send(address, "GET", "/metrics").await.2["detail"], "this process keeps no metrics");
+
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    assert!(TcpStream::connect(address).await.is_err(), "nobody answers any more");
+}
