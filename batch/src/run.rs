@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use catalog::{CatalogState, RunRecord, RunStatus, failure_commit, run_lease};
+use catalog::{CatalogState, DefinitionKind, RunRecord, RunStatus, dropped_commit, failure_commit, run_lease};
 use committed::damage::{Finder, report_damage, with_help};
 use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
@@ -66,7 +66,7 @@ impl Batch {
         outcome
     }
 
-    /// Begins a record, attempts the run, and closes the record as succeeded or failed.
+    /// Begins a record, attempts the run, and closes the record as succeeded, failed or dropped.
     async fn recorded(
         &self,
         request: &RunRequest,
@@ -83,7 +83,10 @@ impl Batch {
             Ok(run) => Ok(run),
             Err(error) => {
                 let error = self.with_limit(with_help(error));
-                self.close_as_failed(&state, run, &error, context).await;
+                match self.is_dropped(&run).await {
+                    true => self.close_as_dropped(run, context).await,
+                    false => self.close_as_failed(&state, run, &error, context).await,
+                }
                 Err(error)
             }
         }
@@ -133,6 +136,22 @@ impl Batch {
                 error.with("help", format_args!("raise `memory_limit` in [batch], which is {limit_mib} MiB"))
             }
             _ => error,
+        }
+    }
+
+    /// Whether the run's version was dropped while it ran; false if that cannot be known.
+    async fn is_dropped(&self, run: &RunRecord) -> bool {
+        let is_live =
+            |state: Arc<CatalogState>| state.live(DefinitionKind::View).any(|view| view.name == run.view && view.version == run.version);
+        self.catalog.state().await.is_ok_and(|state| !is_live(state))
+    }
+
+    async fn close_as_dropped(&self, run: RunRecord, context: &RunContext<'_>) {
+        metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "dropped").increment(1);
+        info!(view = %run.view, version = run.version, run = %run.id, "the run ended: its version was dropped while it was built");
+        let commit = dropped_commit(Uuid::now_v7(), run.clone(), &self.worker, (context.clock)());
+        if let Err(error) = self.catalog.commit_with_retry(commit).await {
+            warn!(run = %run.id, %error, "the end of a run was not recorded");
         }
     }
 

@@ -144,6 +144,14 @@ impl Checked {
         self
     }
 
+    /// Reports one view alone; `None` for a view that does not exist or could not be planned. The mistakes are still
+    /// those of all definitions.
+    pub fn of_view(mut self, view: &str) -> Option<Self> {
+        self.streams.clear();
+        self.views.retain(|report| &*report.view == view);
+        (!self.views.is_empty()).then_some(self)
+    }
+
     /// Returns what `explain` shows for one view; `None` for a view that keeps nothing or does not exist.
     pub fn explain(&self, view: &str) -> Option<Explanation> {
         self.plans.iter().find(|plan| &*plan.view == view).map(|plan| explain(plan))

@@ -27,14 +27,16 @@ mod repair;
 mod status;
 mod verify;
 
-const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Start with your own file:
   basestream init shop --from orders.csv && cd shop
+  basestream check
   basestream apply
-  basestream ingest orders ../orders.csv
   basestream up
 
-Meanwhile, in another terminal:
+Meanwhile, in a second terminal:
+  cd shop
+  basestream ingest orders ../orders.csv
   basestream lookup orders_by_customer customer_id=00001
   basestream query 'SELECT * FROM orders_by_customer LIMIT 10'
   basestream verify orders_by_customer

@@ -31,6 +31,7 @@ mod guess;
 mod input;
 mod json_lines;
 mod layout;
+mod numbers;
 mod parquet_rows;
 mod quotes;
 mod read;
@@ -39,6 +40,7 @@ mod survey;
 
 pub use guess::{Guessed, guess_stream};
 pub use input::{Format, Input, Shape};
+pub use numbers::NumberFormat;
 pub use survey::{Survey, survey};
 
 use appending::{Stopped, append_records, until_saved};
@@ -60,10 +62,7 @@ pub trait Progress: Send + Sync {
 /// How to read an input.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// If absent, chosen by the file's name; standard input is JSON lines.
-    pub format: Option<Format>,
-    /// The delimiter of CSV; guessed from the header if absent.
-    pub delimiter: Option<u8>,
+    pub shape: Shape,
     /// Also append records that are not events of the stream. They become dead letters.
     pub produce_invalid: bool,
     /// The maximum number of records of one append.
@@ -74,7 +73,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { format: None, delimiter: None, produce_invalid: false, batch_records: 5_000, patience: PATIENCE }
+        Self { shape: Shape::default(), produce_invalid: false, batch_records: 5_000, patience: PATIENCE }
     }
 }
 
@@ -117,7 +116,8 @@ pub struct Summary {
 
 /// Appends all records of an input to a stream's topic, which must exist.
 ///
-/// Errors: `Input` if the file is not of its format or lacks a NOT NULL column; nothing is appended then. After a later
+/// Errors: `Input` if the file is not of its format, lacks a NOT NULL column, or writes numbers in a format that the
+/// options do not name; nothing is appended then. After a later
 /// error what was acknowledged stays in the log and is remembered, so a repeat continues from there.
 pub async fn ingest(
     log: &dyn Log,
@@ -129,12 +129,15 @@ pub async fn ingest(
 ) -> Result<Summary> {
     let begun = Instant::now();
     let in_file = |error: Error| if error.context().iter().any(|(key, _)| *key == "file") { error } else { error.with("file", input) };
-    let format = input.format(options.format)?;
-    let records = input.open(format, options.delimiter, &stream).map_err(in_file)?;
+    let format = input.format(options.shape.format)?;
+    let records = input.open(format, options.shape, &stream).map_err(in_file)?;
+    if format == Format::Csv && options.shape.numbers.is_none() {
+        numbers::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
+    }
     let taken = Taken::find(progress, &stream, input, format).await?;
     let (Place { done, left_out }, ahead) = (taken.place, taken.ahead.clone());
     let left_out = match options.produce_invalid && left_out > 0 {
-        true => Some(LeftOut { records: input.open(format, options.delimiter, &stream).map_err(in_file)?, count: left_out as u64 }),
+        true => Some(LeftOut { records: input.open(format, options.shape, &stream).map_err(in_file)?, count: left_out as u64 }),
         false => None,
     };
     let reading = Reading {

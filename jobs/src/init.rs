@@ -7,7 +7,7 @@ use definitions::{ColumnType, StreamDefinition, parse};
 use serde::Serialize;
 use types::{Error, Result};
 
-use crate::ingest::{Format, Shape, guess_stream};
+use crate::ingest::{Format, Guessed, Shape, guess_stream};
 
 mod first_view;
 
@@ -54,6 +54,7 @@ pub fn init(folder: &Path, from: Option<&Path>, shape: Shape) -> Result<Initiali
             files: [STREAM.into(), VIEW.into()],
             event_clock: false,
             picked: Vec::new(),
+            shape,
         },
     };
     let mut made = Initialised {
@@ -72,7 +73,7 @@ pub fn init(folder: &Path, from: Option<&Path>, shape: Shape) -> Result<Initiali
     made.put(&format!("streams/{}.sql", template.stream), stream)?;
     made.put(&format!("views/{}.sql", template.view), view)?;
     made.put(".gitignore", GITIGNORE)?;
-    made.next = next(folder, from, shape, &made);
+    made.next = next(folder, from, template.shape, &made);
     Ok(made)
 }
 
@@ -84,6 +85,8 @@ struct Template {
     files: [String; 2],
     event_clock: bool,
     picked: Vec<String>,
+    /// How the file is read.
+    shape: Shape,
 }
 
 fn fitted(file: &Path, shape: Shape) -> Result<Template> {
@@ -92,13 +95,13 @@ fn fitted(file: &Path, shape: Shape) -> Result<Template> {
     let guessed = guess_stream(file, shape, if stem.is_empty() { "events" } else { stem })?;
     let stream =
         parse::parse_stream(&guessed.sql).map_err(|error| Error::internal("the guessed stream does not parse").caused_by(error))?;
+    let shape = Shape { numbers: guessed.numbers.or(shape.numbers), ..shape };
     let view = first_view(&stream, file, shape).map_err(|error| match error.fact("file") {
         Some(_) => error,
         None => error.with("file", file.display()),
     })?;
-    let files = [format!("-- Guessed from the first records of {name}: review it.\n{}", guessed.sql), view.sql];
-    let mut picked = picked(&stream, &view.why);
-    picked.extend(guessed.types.iter().map(|said| format!("type        {said}")));
+    let files = [comment(&name, &guessed) + &guessed.sql, view.sql];
+    let picked = picked(&stream, &guessed, &view.why);
     Ok(Template {
         stream: stream.name.to_string(),
         view: view.name,
@@ -106,21 +109,50 @@ fn fitted(file: &Path, shape: Shape) -> Result<Template> {
         files,
         event_clock: view.event_clock,
         picked,
+        shape,
     })
 }
 
-fn picked(stream: &StreamDefinition, why_key: &str) -> Vec<String> {
-    let id = match &stream.id {
-        Some(id) => format!("{id}, different in each record that was read: duplicates are detected by it"),
-        None => "none, because no column identifies events: duplicates are counted like all other events".into(),
+/// Returns the comment above the stream.
+fn comment(file: &str, guessed: &Guessed) -> String {
+    let read = if guessed.is_whole { "all" } else { "the first" };
+    let mut lines = vec![format!("-- Guessed from {read} {} records of {file}: review it.", guessed.records)];
+    if let Some(numbers) = guessed.numbers {
+        lines.push(format!("-- The file writes numbers as {numbers}: ingest it with --numbers \"{numbers}\"."));
+    }
+    if let Some(id) = &guessed.proposed_id {
+        lines.push(format!("-- Proposal: id = '{id}', if no two events have the same {id}."));
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn picked(stream: &StreamDefinition, guessed: &Guessed, why_key: &str) -> Vec<String> {
+    let records = guessed.records;
+    let id = match (&stream.id, &guessed.proposed_id) {
+        (Some(id), _) => format!("{id}, different in each of the {records} records that were read: duplicates are detected by it"),
+        (None, Some(id)) => format!(
+            "none; proposed is {id}, different in each of the {records} records that were read: add id = '{id}' if it is in all events"
+        ),
+        (None, None) => "none, because no column identifies events: duplicates are counted like all other events".into(),
     };
     let spread = if stream.id.is_some() { "by id" } else { "at random" };
-    vec![
+    let not_null = match guessed.is_whole {
+        true => format!("columns without a null in all {records} records of the file; records with one will be dead letters"),
+        false => format!("{} alone, because the file has more than the {records} records that were read", stream.event_time),
+    };
+    let mut picked = vec![
         format!("event_time  {}, the first column with a time in each record", stream.event_time),
         format!("id          {id}"),
         format!("key         none: records are spread over partitions {spread}"),
         format!("GROUP BY    {why_key}"),
-    ]
+        format!("NOT NULL    {not_null}"),
+    ];
+    picked.extend(guessed.types.iter().map(|said| format!("type        {said}")));
+    picked
+        .extend(guessed.numbers.iter().map(|numbers| format!("numbers     written as {numbers}; `ingest` has to be given that, as below")));
+    picked.extend(guessed.doubts.iter().map(|said| format!("numbers     {said}")));
+    picked.extend(guessed.zones.iter().map(|said| format!("zone        {said}")));
+    picked
 }
 
 impl Initialised {
@@ -160,20 +192,22 @@ impl Initialised {
 }
 
 fn next(folder: &Path, from: Option<&Path>, shape: Shape, made: &Initialised) -> Vec<String> {
-    let mut commands = Vec::new();
-    if folder != Path::new("") && folder != Path::new(".") {
-        commands.push(format!("cd {}", shell_word(&folder.to_string_lossy())));
-    }
+    let is_here = folder == Path::new("") || folder == Path::new(".");
+    let enter = (!is_here).then(|| format!("cd {}", shell_word(&folder.to_string_lossy())));
     let file = match from {
         Some(file) => shell_word(&from_anywhere(file).to_string_lossy()) + &options(shape),
         None => "events.jsonl".into(),
     };
     let key = if made.example_key.is_empty() { String::new() } else { format!(" {}", shell_word(&made.example_key)) };
+    let mut commands: Vec<String> = enter.iter().cloned().collect();
     commands.extend([
         "basestream check".to_owned(),
         "basestream apply".to_owned(),
+        "basestream up                 # all layers, until Ctrl-C; continue in a second terminal".to_owned(),
+    ]);
+    commands.extend(enter);
+    commands.extend([
         format!("basestream ingest {} {file}", made.stream),
-        "basestream up                 # all layers, until Ctrl-C; run the commands below in another terminal".to_owned(),
         format!("basestream lookup {}{key}", made.view),
         format!("basestream query 'SELECT * FROM {} LIMIT 10'", made.view),
         format!("basestream verify {}", made.view),
@@ -199,7 +233,8 @@ fn options(shape: Shape) -> String {
         b'\t' => " --delimiter tab".to_owned(),
         byte => format!(" --delimiter {}", shell_word(&char::from(byte).to_string())),
     });
-    format.unwrap_or_default().to_owned() + &delimiter.unwrap_or_default()
+    let numbers = shape.numbers.map(|numbers| format!(" --numbers {}", shell_word(numbers.example())));
+    [format.map(str::to_owned), delimiter, numbers].into_iter().flatten().collect()
 }
 
 fn shell_word(text: &str) -> String {

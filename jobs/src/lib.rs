@@ -5,7 +5,7 @@
 //! with its own functions.
 //!
 //! ```text
-//! init -> check -> plan, apply -> ingest -> up (speed, scheduler, serve) -> lookup, query -> verify, status
+//! init -> check -> plan, apply -> up (speed, scheduler, serve) -> ingest -> lookup, query -> verify, status
 //! ```
 
 pub mod apply;

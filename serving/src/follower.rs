@@ -58,6 +58,8 @@ pub struct NodeSettings {
     pub lease: Duration,
     /// What all SQL queries under way may hold in memory together; past it they spill into the cache folder.
     pub memory_limit_bytes: usize,
+    /// How long an SQL query over HTTP may take until its answer, or the first part of a stream, is ready.
+    pub query_timeout: Duration,
 }
 
 /// A cheap-to-clone handle.
@@ -147,6 +149,10 @@ impl Follower {
 
     pub(crate) fn loaded(&self) -> Option<Arc<Loaded>> {
         self.0.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn settings(&self) -> &NodeSettings {
+        &self.0.settings
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {

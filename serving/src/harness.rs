@@ -70,6 +70,7 @@ fn node_settings(cache: &Path, views: WantedViews) -> NodeSettings {
         poll: Duration::from_millis(20),
         lease: Duration::from_secs(30),
         memory_limit_bytes: 64 << 20,
+        query_timeout: Duration::from_secs(30),
     }
 }
 
@@ -95,6 +96,12 @@ impl Harness {
     /// Another node, which loads these views alone and has no fresh layers.
     pub(crate) async fn node_of(&self, views: WantedViews) -> Node {
         let settings = node_settings(&self.folder.path().join("another"), views);
+        Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).await.unwrap()
+    }
+
+    /// Another node, which stops queries over HTTP after this time.
+    pub(crate) async fn node_with_query_timeout(&self, query_timeout: Duration) -> Node {
+        let settings = NodeSettings { query_timeout, ..node_settings(&self.folder.path().join("brief"), WantedViews::All) };
         Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).await.unwrap()
     }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use event_log::Log;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -47,6 +47,7 @@ mod views;
 pub use health::{Readiness, serve_health};
 use problem::Problem;
 
+const SQL_PATH: &str = "/v1/sql";
 /// A request's body may have this many bytes.
 const MAX_BODY_BYTES: usize = 16 << 20;
 /// This many appends may be under way; more are answered with 429.
@@ -125,7 +126,7 @@ pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>) 
         .route("/v1/views/{view}/row", get(views::row))
         .route("/v1/views/{view}/rows", post(views::rows))
         .route("/v1/views/{view}/runs", post(views::ask_run))
-        .route("/v1/sql", post(query::query))
+        .route(SQL_PATH, post(query::query))
         .route("/v1/streams", get(listing::streams))
         .route("/v1/streams/{stream}/events", post(events::append))
         .fallback(async || {
@@ -133,7 +134,7 @@ pub fn routes(node: Node, log: Arc<dyn Log>, metrics: Option<PrometheusHandle>) 
         })
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(from_fn(guard::guard))
+        .layer(from_fn_with_state(node.query_timeout(), guard::guard))
         .with_state(App::new(node, log, metrics))
 }
 

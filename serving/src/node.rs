@@ -2,6 +2,7 @@
 //! SQL ([`crate::sql`]).
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use catalog::Catalog;
 use datafusion::prelude::SessionContext;
@@ -120,6 +121,11 @@ impl Node {
 
     pub fn session(&self) -> &SessionContext {
         self.0.follower.session()
+    }
+
+    /// How long a query over HTTP may take.
+    pub(crate) fn query_timeout(&self) -> Duration {
+        self.0.follower.settings().query_timeout
     }
 
     /// Lets `system.partitions` show the log's ends. The first log stays.

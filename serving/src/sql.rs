@@ -6,7 +6,7 @@
 //! | `<view>` | its answer: a lookup where WHERE names every key, else a scan of what the SELECT names |
 //! | `<view>__batch`, `<view>__speed` | the kept states: the snapshot's, and those after its cut |
 //! | `<linked view>__batch` | its join as of the snapshot's cut; the kept edges, of all layers, are `<linked view>__edges` |
-//! | `<stream>` | the accepted events up to the committed vector, where the whole query stands then |
+//! | `<stream>` | the accepted events up to the committed vector, where the whole query stands then; `*` has no system columns |
 //! | `system.*` | `runs`, `checkpoints`, `partitions`, `views`, `handover` |
 
 use std::sync::Arc;
@@ -39,6 +39,7 @@ mod system;
 mod tables;
 mod used;
 mod view;
+mod wildcards;
 
 pub use statement::{parse_as_of, views_read};
 
@@ -91,9 +92,10 @@ async fn begin(
     params: Vec<serde_json::Value>,
 ) -> Result<QueryResponse> {
     let timer = Timer(Instant::now());
-    let asked = statement::read(sql)?;
+    let mut asked = statement::read(sql)?;
     let session = runtime.session()?;
     let named = tables::tables_named(&read_view, &session.state(), &asked.statement)?;
+    wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { read_view.committed() } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of, &named.views)?;

@@ -160,6 +160,7 @@ impl Harness {
             poll: Duration::from_millis(50),
             lease: Duration::from_secs(30),
             memory_limit_bytes: 256 << 20,
+            query_timeout: Duration::from_secs(30),
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, now).await
     }

@@ -43,6 +43,16 @@ async fn a_sound_project_shows_columns_hops_states_and_the_next_runs() {
 }
 
 #[tokio::test]
+async fn one_view_is_reported_alone() {
+    let other = VIEW.replace("velocity", "others");
+    let checked = check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("views/others.sql", &other)]).await;
+    let text = checked.clone().of_view("velocity").unwrap().text();
+    assert!(text.starts_with("view velocity") && text.ends_with("1 stream and 2 views: no errors"), "{text}");
+    assert!(!text.contains("others") && !text.contains("stream pay"), "{text}");
+    assert!(checked.of_view("nothing").is_none());
+}
+
+#[tokio::test]
 async fn a_long_window_is_told_with_its_disk_and_a_warning_past_the_setting() {
     let checked = check(&[("streams/pay.sql", &STREAM.replace("10m", "1d"))]).await.with_dedup_memory(64 << 20);
     let text = checked.text();

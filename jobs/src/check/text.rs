@@ -24,7 +24,9 @@ pub(super) fn checked(checked: &Checked) -> String {
     if !found.is_empty() {
         let _ = writeln!(text, "{found}\n");
     }
-    let _ = write!(text, "{} and {}: no errors", count(checked.streams.len(), "stream"), count(checked.views.len(), "view"));
+    let definitions = &checked.definitions;
+    let (streams, views) = (count(definitions.streams.len(), "stream"), count(definitions.views.len(), "view"));
+    let _ = write!(text, "{streams} and {views}: no errors");
     text
 }
 

@@ -9,11 +9,11 @@ use engine::plan::explain::Explanation;
 use serde_json::json;
 use types::{Error, Result};
 
-use super::ingest::{FormatArg, delimiter};
+use super::ingest::{FormatArg, delimiter, numbers};
 use super::{Context, Done};
 use crate::apply::{Changes, DiffLine, What, checked_records, kind_name, plan_changes};
 use crate::check::{Checked, check_project};
-use crate::ingest::Shape;
+use crate::ingest::{NumberFormat, Shape};
 use crate::installation::now;
 use crate::output::table;
 
@@ -34,11 +34,19 @@ pub(super) struct InitArgs {
     /// The delimiter of CSV [default: guessed from the header]
     #[arg(long, value_name = "CHAR", value_parser = delimiter, requires = "from")]
     delimiter: Option<u8>,
+    /// How a CSV file writes numbers: 1,234.56 or 1.234,56 or "1 234,56" or "1'234.56" [default: guessed]
+    #[arg(long, value_name = "EXAMPLE", value_parser = numbers, requires = "from")]
+    numbers: Option<NumberFormat>,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  basestream check\n  basestream check --config shop/basestream.toml --json")]
-pub(super) struct CheckArgs {}
+#[command(
+    after_help = "Examples:\n  basestream check\n  basestream check device_velocity\n  basestream check --config shop/basestream.toml --json"
+)]
+pub(super) struct CheckArgs {
+    /// Report this view alone; mistakes are listed wherever they are
+    view: Option<String>,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  basestream plan")]
@@ -65,15 +73,20 @@ pub(super) struct ExplainArgs {
 }
 
 pub(super) fn init(context: &Context, args: InitArgs) -> Result<Done> {
-    let shape = Shape { format: args.format.map(Into::into), delimiter: args.delimiter };
+    let shape = Shape { format: args.format.map(Into::into), delimiter: args.delimiter, numbers: args.numbers };
     let made = crate::init::init(&args.folder, args.from.as_deref(), shape)?;
     context.output.print(&made, || made.text())?;
     Ok(Done::Success)
 }
 
-pub(super) async fn check(context: &Context, _: CheckArgs) -> Result<Done> {
-    let checked = checked(context).await?;
+pub(super) async fn check(context: &Context, args: CheckArgs) -> Result<Done> {
+    let mut checked = checked(context).await?;
     let ok = !checked.diagnostics.has_errors();
+    // A view with a mistake has no report.
+    if let (Some(view), true) = (&args.view, ok) {
+        let unknown = unknown_view(&checked, view);
+        checked = checked.of_view(view).ok_or(unknown)?;
+    }
     let value = json!({ "ok": ok, "diagnostics": checked.diagnostics, "streams": checked.streams, "views": checked.views });
     context.output.print(&value, || checked.text())?;
     Ok(if ok { Done::Success } else { Done::Found })
@@ -133,6 +146,10 @@ fn no_explanation(checked: &Checked, view: &str) -> Error {
     if let Err(error) = checked.diagnostics.clone().into_result() {
         return error;
     }
+    unknown_view(checked, view)
+}
+
+fn unknown_view(checked: &Checked, view: &str) -> Error {
     let streams = checked.definitions.streams.iter().map(|stream| &*stream.name);
     no_view(view, checked.plans.iter().map(|plan| &*plan.view), streams).with("of", "the project's files")
 }

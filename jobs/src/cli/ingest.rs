@@ -7,7 +7,7 @@ use serde::Serialize;
 use types::Result;
 
 use super::{Context, Done, progress};
-use crate::ingest::{Format, Input, Options, Summary};
+use crate::ingest::{Format, Input, NumberFormat, Options, Shape, Summary};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream ingest orders orders.csv\n  basestream ingest orders day1.jsonl.gz day2.parquet\n  \
@@ -26,6 +26,9 @@ pub(super) struct IngestArgs {
     /// The delimiter of CSV [default: guessed from the header]
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     delimiter: Option<u8>,
+    /// How a CSV file writes numbers: 1,234.56 or 1.234,56 or "1 234,56" or "1'234.56" [default: 1234.56]
+    #[arg(long, value_name = "EXAMPLE", value_parser = numbers)]
+    numbers: Option<NumberFormat>,
     /// Also send records that are not events of the stream: they become dead letters
     #[arg(long)]
     produce_invalid: bool,
@@ -70,8 +73,7 @@ struct RejectedReport {
 pub(super) async fn ingest(context: &Context, args: IngestArgs) -> Result<Done> {
     let installation = context.installation().await?;
     let options = Options {
-        format: args.format.map(Format::from),
-        delimiter: args.delimiter,
+        shape: Shape { format: args.format.map(Format::from), delimiter: args.delimiter, numbers: args.numbers },
         produce_invalid: args.produce_invalid,
         ..Options::default()
     };
@@ -141,4 +143,8 @@ pub(super) fn delimiter(text: &str) -> Result<u8, String> {
             _ => Err("expected one character, or \\t".into()),
         },
     }
+}
+
+pub(super) fn numbers(text: &str) -> Result<NumberFormat, String> {
+    text.parse().map_err(|error: types::Error| error.message().to_owned())
 }

@@ -14,6 +14,7 @@ use engine::events::{Interval, format_date, format_timestamp};
 use types::tiles::Micros;
 
 use super::cell::{write_cell, write_string};
+use super::numbers::NumberFormat;
 
 const DAY_US: Micros = 86_400_000_000;
 
@@ -136,7 +137,7 @@ fn write_text(text: &str, column_type: Option<&ColumnType>, out: &mut Vec<u8>) -
     match column_type {
         // Unlike in a CSV file, the empty string is not null here.
         None | Some(ColumnType::Text) => write_string(text, out),
-        Some(column_type) => return write_cell(column_type, text, out),
+        Some(column_type) => return write_cell(column_type, NumberFormat::Plain, text, out),
     }
     Ok(true)
 }

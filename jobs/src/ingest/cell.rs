@@ -5,13 +5,23 @@ use definitions::ColumnType;
 use engine::events::{TimeError, parse_boolean, parse_date, parse_timestamp};
 use serde_json::value::RawValue;
 
+use super::numbers::NumberFormat;
+
 /// Appends the JSON of `text` to `out`. Returns false for null (the empty text), and appends nothing.
 ///
-/// Errors: what was found and expected, for a JSON column only; there any string would be accepted.
-pub(super) fn write_cell(column_type: &ColumnType, text: &str, out: &mut Vec<u8>) -> Result<bool, String> {
+/// Errors: what was found and expected, where the decoder would accept a string: in a JSON column, and for a number that
+/// is not in the format `numbers`.
+pub(super) fn write_cell(column_type: &ColumnType, numbers: NumberFormat, text: &str, out: &mut Vec<u8>) -> Result<bool, String> {
     let trimmed = text.trim();
     if text.is_empty() || (trimmed.is_empty() && *column_type != ColumnType::Text) {
         return Ok(false);
+    }
+    let is_number = matches!(column_type, ColumnType::Int | ColumnType::BigInt | ColumnType::Decimal { .. } | ColumnType::Double);
+    if is_number && numbers != NumberFormat::Plain {
+        let plain = numbers.plain(trimmed);
+        let plain = plain.ok_or_else(|| format!("found {}, expected a number written as {numbers}", shortened(trimmed)))?;
+        write_number(&plain, out);
+        return Ok(true);
     }
     match column_type {
         ColumnType::Text => write_string(text, out),

@@ -11,6 +11,7 @@ use types::{Error, Result};
 use super::cell::{write_cell, write_string};
 use super::input::{Source, broken};
 use super::layout::Layout;
+use super::numbers::NumberFormat;
 use super::quotes::Watched;
 use super::records::{InputRecord, Records};
 
@@ -24,6 +25,7 @@ pub(super) struct CsvFile {
 
 pub(super) struct CsvRows {
     file: CsvFile,
+    numbers: NumberFormat,
     layout: Layout,
     bytes_done: Arc<AtomicU64>,
     row: ByteRecord,
@@ -59,10 +61,10 @@ impl CsvFile {
 }
 
 impl CsvRows {
-    pub(super) fn new(source: Source, delimiter: Option<u8>, stream: &StreamDefinition) -> Result<Self> {
+    pub(super) fn new(source: Source, delimiter: Option<u8>, numbers: NumberFormat, stream: &StreamDefinition) -> Result<Self> {
         let file = CsvFile::open(source.reader, delimiter)?;
         let layout = Layout::new(stream, &file.names, |index| !file.names[index].is_empty())?;
-        Ok(Self { file, layout, bytes_done: source.bytes_done, row: ByteRecord::new(), value_bytes: 256 })
+        Ok(Self { file, numbers, layout, bytes_done: source.bytes_done, row: ByteRecord::new(), value_bytes: 256 })
     }
 
     /// Writes the row's record, or returns why it is none.
@@ -76,7 +78,7 @@ impl CsvRows {
             let text =
                 std::str::from_utf8(bytes).map_err(|error| format!("found invalid UTF-8 at byte {} of the cell", error.valid_up_to()))?;
             match column_type {
-                Some(column_type) => write_cell(column_type, text, out),
+                Some(column_type) => write_cell(column_type, self.numbers, text, out),
                 None if text.is_empty() => Ok(false),
                 None => {
                     write_string(text, out);

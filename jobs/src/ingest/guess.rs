@@ -10,10 +10,11 @@ mod sample;
 mod seen;
 mod without_time;
 
-use names::{column_name, path_text};
-use sample::Sampled;
+use names::{column_name, path_text, words};
+use sample::{Sample, Sampled};
 
 use super::input::Shape;
+use super::numbers::NumberFormat;
 
 /// How many records are sampled.
 const SAMPLE_RECORDS: usize = 1_000;
@@ -25,11 +26,24 @@ pub struct Guessed {
     pub sql: String,
     /// Types that may turn out too narrow, with the values they were guessed from: `amount DECIMAL(18,4), final: ..`.
     pub types: Vec<String>,
+    /// How many records were read.
+    pub records: usize,
+    /// The columns were guessed from all records of the file.
+    pub is_whole: bool,
+    /// How the file writes its numbers, if not plainly; `ingest` needs it too.
+    pub numbers: Option<NumberFormat>,
+    /// Columns whose numbers can be read in two ways, each with how they are read.
+    pub doubts: Vec<String>,
+    /// Columns whose times have no zone, each with what is assumed.
+    pub zones: Vec<String>,
+    /// Without an id: a column that may be one.
+    pub proposed_id: Option<String>,
 }
 
 /// Guesses a CREATE STREAM called `name` that fits the first 1,000 records of a JSON lines, CSV or Parquet file.
 ///
-/// Columns that are never null are NOT NULL; nested objects become columns with paths. The event time is the first
+/// If these are all records of the file, columns that are never null are NOT NULL; otherwise only the event time is.
+/// Nested objects become columns with paths. The event time is the first
 /// TIMESTAMPTZ column without nulls, else the first DATE column without nulls. The id is a column with a name typical
 /// of event ids whose values are all different. Whole numbers are BIGINT. Decimals get two more places than were found,
 /// because a type is final.
@@ -40,16 +54,28 @@ pub fn guess_stream(path: &Path, shape: Shape, name: &str) -> Result<Guessed> {
         true => error,
         false => error.with("file", path.display()),
     };
-    let sampled = sample::read(path, shape, SAMPLE_RECORDS).map_err(in_file)?;
-    if sampled.is_empty() {
+    let sample = sample::read(path, shape, SAMPLE_RECORDS).map_err(in_file)?;
+    if sample.columns.is_empty() {
         return Err(in_file(Error::input("the file holds no records to guess a stream from")));
     }
-    let columns = columns(sampled);
+    let Sample { columns, records, is_whole, numbers } = sample;
+    let columns = guesses(columns);
     let name = column_name(name, &[]);
     let Some(event_time) = event_time(&columns) else {
+        let shape = Shape { numbers: numbers.format.or(shape.numbers), ..shape };
         return Err(in_file(without_time::refusal(path, shape, columns).unwrap_or_else(|error| error)));
     };
-    Ok(Guessed { sql: statement(&name, &columns, event_time, id(&columns, &name)), types: final_types(&columns) })
+    let id = id(&columns, &name);
+    Ok(Guessed {
+        sql: statement(&name, &columns, event_time, id, is_whole),
+        types: final_types(&columns),
+        records,
+        is_whole,
+        numbers: numbers.format,
+        doubts: numbers.doubts,
+        zones: zones(&columns, event_time),
+        proposed_id: if id.is_none() { proposed_id(&columns, records) } else { None },
+    })
 }
 
 /// A guessed column.
@@ -60,6 +86,7 @@ struct Guess {
     unit: Option<TimeUnit>,
     nullable: bool,
     all_distinct: bool,
+    is_without_zone: bool,
     /// How many of its values are strings with a time, and with a date.
     times: usize,
     dates: usize,
@@ -70,7 +97,7 @@ struct Guess {
     places: Option<usize>,
 }
 
-fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
+fn guesses(sampled: Vec<Sampled>) -> Vec<Guess> {
     let mut guesses: Vec<Guess> = Vec::new();
     for column in sampled {
         let taken: Vec<&str> = guesses.iter().map(|guess| guess.name.as_str()).collect();
@@ -90,6 +117,7 @@ fn columns(sampled: Vec<Sampled>) -> Vec<Guess> {
             unit,
             nullable: column.nullable,
             all_distinct: column.seen.all_distinct(),
+            is_without_zone: column.is_without_zone,
             times: column.seen.times(),
             dates: column.seen.dates(),
             values: column.seen.values(),
@@ -152,16 +180,58 @@ fn id<'a>(columns: &'a [Guess], stream: &str) -> Option<&'a Guess> {
     names.find_map(|name| columns.iter().filter(fits).find(|column| column.name == name))
 }
 
-fn statement(name: &str, columns: &[Guess], event_time: &Guess, id: Option<&Guess>) -> String {
+/// Fewer records say little about whether a column is different in each.
+const RECORDS_FOR_AN_ID: usize = 100;
+/// Words at the end of names that may identify an event.
+const ID_WORDS: [&str; 10] = ["id", "uuid", "guid", "number", "no", "nr", "nummer", "key", "ref", "reference"];
+
+/// Returns the column most likely to be an id that has no typical name. It is for the user to decide: an id that comes
+/// again makes duplicates of different events.
+fn proposed_id(columns: &[Guess], records: usize) -> Option<String> {
+    let likelihood = |column: &Guess| {
+        let ends_like_one = words(&column.name).last().is_some_and(|word| ID_WORDS.contains(&word.as_str()));
+        match column.column_type {
+            ColumnType::Uuid => 3,
+            ColumnType::Text | ColumnType::Int | ColumnType::BigInt if ends_like_one => 2,
+            ColumnType::Text => 1,
+            _ => 0,
+        }
+    };
+    let unique = columns.iter().filter(|column| !column.nullable && column.all_distinct && records >= RECORDS_FOR_AN_ID);
+    // The first of equally likely columns.
+    let likeliest = unique.rev().map(|column| (likelihood(column), column)).max_by_key(|(likelihood, _)| *likelihood);
+    likeliest.filter(|(likelihood, _)| *likelihood > 0).map(|(_, column)| column.name.clone())
+}
+
+/// Returns what is assumed of times without a zone, and of days as times.
+fn zones(columns: &[Guess], event_time: &Guess) -> Vec<String> {
+    let said = columns.iter().filter_map(|column| {
+        let first = column.first.as_deref().unwrap_or_default();
+        match column.column_type {
+            ColumnType::TimestampTz if column.is_without_zone => {
+                Some(format!("{} has times without a zone, such as {first}: they are read as UTC", column.name))
+            }
+            ColumnType::Date if column.name == event_time.name => {
+                Some(format!("{} has days, such as {first}: an event's time is the beginning of its day in UTC", column.name))
+            }
+            _ => None,
+        }
+    });
+    said.collect()
+}
+
+/// `is_whole`: the columns were guessed from all records, so that what is never null is NOT NULL.
+fn statement(name: &str, columns: &[Guess], event_time: &Guess, id: Option<&Guess>, is_whole: bool) -> String {
     let name_width = columns.iter().map(|column| column.name.len()).max().unwrap_or(0);
-    let lines: Vec<String> = columns.iter().map(|column| column_line(column, name_width)).collect();
+    let is_not_null = |column: &Guess| column.name == event_time.name || (is_whole && !column.nullable);
+    let lines: Vec<String> = columns.iter().map(|column| column_line(column, is_not_null(column), name_width)).collect();
     let id = id.map(|id| format!(", id = '{}'", id.name)).unwrap_or_default();
     let columns = lines.join(",\n");
     format!("CREATE STREAM {name} (\n{columns}\n) WITH (topic = '{name}', format = 'json', event_time = '{}'{id});\n", event_time.name)
 }
 
-fn column_line(column: &Guess, name_width: usize) -> String {
-    let not_null = if column.nullable { "" } else { " NOT NULL" };
+fn column_line(column: &Guess, is_not_null: bool, name_width: usize) -> String {
+    let not_null = if is_not_null { " NOT NULL" } else { "" };
     let mut options = Vec::new();
     if column.path != [column.name.as_str()] {
         options.push(format!("path = '{}'", path_text(&column.path).replace('\'', "''")));

@@ -12,6 +12,7 @@ use types::{Error, Result};
 
 use super::csv_rows::CsvRows;
 use super::json_lines::JsonLines;
+use super::numbers::NumberFormat;
 use super::parquet_rows::ParquetRows;
 use super::records::Records;
 
@@ -38,6 +39,8 @@ pub struct Shape {
     pub format: Option<Format>,
     /// The delimiter of CSV; guessed from the header if absent.
     pub delimiter: Option<u8>,
+    /// How a CSV file writes numbers: plainly if absent, as far as that is certain.
+    pub numbers: Option<NumberFormat>,
 }
 
 /// A byte stream, and what is known about it.
@@ -72,11 +75,12 @@ impl Input {
         }
     }
 
-    /// Opens the input as records of a stream.
-    pub(super) fn open(&self, format: Format, delimiter: Option<u8>, stream: &StreamDefinition) -> Result<Box<dyn Records>> {
+    /// Opens the input as records of a stream. `shape` is about CSV: its format is already chosen.
+    pub(super) fn open(&self, format: Format, shape: Shape, stream: &StreamDefinition) -> Result<Box<dyn Records>> {
+        let numbers = shape.numbers.unwrap_or(NumberFormat::Plain);
         match (format, self) {
             (Format::JsonLines, _) => Ok(Box::new(JsonLines::new(self.source()?)?)),
-            (Format::Csv, _) => Ok(Box::new(CsvRows::new(self.source()?, delimiter, stream)?)),
+            (Format::Csv, _) => Ok(Box::new(CsvRows::new(self.source()?, shape.delimiter, numbers, stream)?)),
             (Format::Parquet, Input::File(path)) => Ok(Box::new(ParquetRows::new(open_file(path)?, stream)?)),
             (Format::Parquet, Input::Stdin) => Err(Error::input("Parquet cannot be read from standard input: give a file")),
         }

@@ -102,7 +102,7 @@ where
 }
 
 /// Returns, for each column of the stream, the index of the file's column that fills it.
-fn match_columns(stream: &StreamDefinition, names: &[String]) -> Result<Vec<Option<usize>>> {
+pub(super) fn match_columns(stream: &StreamDefinition, names: &[String]) -> Result<Vec<Option<usize>>> {
     let mut sources: Vec<Option<usize>> = stream.columns.iter().map(|column| by_name(column, names)).collect();
     for (index, column) in stream.columns.iter().enumerate() {
         if sources[index].is_some() {

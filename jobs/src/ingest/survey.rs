@@ -28,7 +28,7 @@ pub struct Survey {
 /// Decodes up to `limit` records and skips those that are not events of the stream.
 pub fn survey(path: &Path, shape: Shape, stream: Arc<StreamDefinition>, limit: u64) -> Result<Survey> {
     let input = Input::File(path.to_path_buf());
-    let mut records = input.open(input.format(shape.format)?, shape.delimiter, &stream)?;
+    let mut records = input.open(input.format(shape.format)?, shape, &stream)?;
     let mut seen: Vec<Column> = stream.columns.iter().map(|_| Column::default()).collect();
     let decoder = Decoder::new(stream)?;
     let mut survey = Survey::default();

@@ -227,6 +227,25 @@ async fn csv_rows_that_are_wrong_are_told_with_their_lines() {
 }
 
 #[tokio::test]
+async fn numbers_of_another_format_are_refused_until_it_is_named_and_read_exactly_then() {
+    let mut bench = Bench::new(PAYMENTS);
+    let path = bench.write("p.csv", "event_id;ts;amount\na;2024-05-01;6.027,90\nb;2024-05-01;5\nc;2024-05-01;1.234\n");
+    let error = bench.ingest(&path).await.unwrap_err();
+    assert_eq!(error.message(), "the numbers of the column \"amount\" are not written as 1234.56: found 6.027,90");
+    assert_eq!(error.fact("expected"), Some("--numbers \"1.234,56\""));
+    assert!(bench.log.values().is_empty(), "nothing was appended");
+
+    bench.options.shape.numbers = Some(NumberFormat::PointComma);
+    assert_eq!(bench.ingest(&path).await.unwrap().records, 3);
+    let amounts: Vec<String> = bench.log.values().iter().map(|value| value.split("\"amount\":").nth(1).unwrap().to_owned()).collect();
+    assert_eq!(amounts, ["6027.90}", "5}", "1234}"]);
+
+    let rejected = bench.ingest(&bench.write("q.csv", "event_id;ts;amount\nd;2024-05-01;12.34\n")).await.unwrap();
+    assert_eq!((rejected.records, rejected.left_out), (0, 1));
+    assert!(rejected.first_rejected[0].error.ends_with("found \"12.34\", expected a number written as 1.234,56"), "{rejected:?}");
+}
+
+#[tokio::test]
 async fn compressed_files_are_read_through_all_their_members() {
     let bench = Bench::new(PAYMENTS);
     let gz = |text: &str| {

@@ -67,7 +67,8 @@ async fn a_key_whose_values_come_again_goes_before_one_that_is_nearly_unique() {
     let text = made.text();
     for expected in [
         "  event_time  ts, the first column with a time in each record\n",
-        "  id          id, different in each record",
+        "  id          id, different in each of the 40 records that were read",
+        "  NOT NULL    columns without a null in all 40 records of the file",
         "  GROUP BY    country, with 2 different values in 40 records\n",
         "  basestream lookup visits_by_country country=fr\n",
         "final once applied: a stream's topic, event_time, id and key, and the types of its columns\n",
@@ -161,7 +162,7 @@ fn the_command_to_ingest_names_the_file_without_steps_up_and_what_was_said_of_it
     let root = std::fs::canonicalize(folder.path()).unwrap();
     std::fs::create_dir(root.join("w")).unwrap();
     std::fs::write(root.join("a.txt"), "user|ts\nu|2024-05-01\nu|2024-05-02\n").unwrap();
-    let shape = Shape { format: Some(Format::Csv), delimiter: Some(b'|') };
+    let shape = Shape { format: Some(Format::Csv), delimiter: Some(b'|'), numbers: None };
     let made = init(&root.join("p"), Some(&root.join("w/../a.txt")), shape).unwrap();
     let expected = format!("basestream ingest a {}/a.txt --format csv --delimiter '|'", root.display());
     assert!(made.next.contains(&expected), "{:?}", made.next);
@@ -178,4 +179,46 @@ fn a_file_with_a_stray_quote_makes_no_project() {
     assert!(error.message().starts_with("the quote opened on line 1502 is closed in the middle of a cell on line 1503"), "{error}");
     assert!(error.fact("file").is_some_and(|file| file.ends_with("a.csv")), "{error}");
     assert!(!folder.path().join("p").exists());
+}
+
+#[tokio::test]
+async fn a_file_with_german_numbers_and_times_without_a_zone_says_so_and_how_to_ingest_it() {
+    let row = |i: u32| format!("c{};2024-05-01 10:00;B-{i};{}.027,90\n", i % 9, 1 + i % 9);
+    let csv = "customer_id;ts;beleg_nr;revenue\n".to_owned() + &(0..100).map(row).collect::<String>();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sales.csv");
+    std::fs::write(&file, csv).unwrap();
+    let project = folder.path().join("p");
+    let made = init(&project, Some(&file), Shape::default()).unwrap();
+    assert_eq!(sound(&project).await, "customer_id");
+    let text = made.text();
+    for expected in [
+        "\n  numbers     written as 1.234,56; ",
+        "\n  zone        ts has times without a zone, such as 2024-05-01 10:00: they are read as UTC\n",
+        "\n  id          none; proposed is beleg_nr, different in each of the 100 records that were read: add id = 'beleg_nr' if",
+        "/sales.csv --numbers 1.234,56\n",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let stream = std::fs::read_to_string(project.join("streams/sales.sql")).unwrap();
+    assert!(stream.starts_with("-- Guessed from all 100 records of sales.csv: review it.\n"), "{stream}");
+    assert!(stream.contains("\n-- The file writes numbers as 1.234,56: ingest it with --numbers \"1.234,56\".\n"), "{stream}");
+    assert!(stream.contains("\n-- Proposal: id = 'beleg_nr', if no two events have the same beleg_nr.\n"), "{stream}");
+    assert!(stream.contains("revenue      DECIMAL(18,4) NOT NULL"), "{stream}");
+}
+
+#[test]
+fn the_layers_are_started_before_the_file_is_ingested_as_in_the_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = folder.path().join("p");
+    let made = init(&project, None, Shape::default()).unwrap();
+    let enter = format!("cd {}", project.display());
+    let commands: Vec<&str> = made.next.iter().map(|command| command.split('#').next().unwrap().trim()).collect();
+    let expected = ["basestream check", "basestream apply", "basestream up", enter.as_str(), "basestream ingest transactions events.jsonl"];
+    assert_eq!((commands[0], &commands[1..6]), (&*enter, &expected[..]));
+    let pages = [include_str!("../../../README.md"), include_str!("../../../docs/start.md"), crate::cli::EXAMPLES];
+    for page in pages {
+        let (up, ingest) = (page.find("basestream up").unwrap(), page.find("basestream ingest").unwrap());
+        assert!(up < ingest, "{page}");
+    }
 }

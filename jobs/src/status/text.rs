@@ -143,5 +143,6 @@ fn run_word(status: RunStatus) -> &'static str {
         RunStatus::Running => "running",
         RunStatus::Succeeded => "succeeded",
         RunStatus::Failed => "failed",
+        RunStatus::Dropped => "dropped",
     }
 }

@@ -108,6 +108,8 @@ pub enum RunStatus {
     Running,
     Succeeded,
     Failed,
+    /// Ended without a snapshot because its version was dropped meanwhile: nothing went wrong.
+    Dropped,
 }
 
 /// One batch run. Its cut is pinned while it is `Running`.

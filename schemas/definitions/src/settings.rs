@@ -160,6 +160,10 @@ pub struct ServingSettings {
     /// Memory for queries (bytes). Default: `2GiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub memory_limit: u64,
+    /// How long an SQL query over HTTP may take until its answer, or the first part of a stream, is ready. Default:
+    /// `30s`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub query_timeout: Duration,
     /// How long a node's pin lives without being renewed: the files that a dead node used are kept for this time.
     /// Default: `60s`.
     #[serde(deserialize_with = "fields::duration")]
@@ -305,6 +309,7 @@ impl Default for ServingSettings {
             postgres: None,
             clock: ClockKind::Wall,
             memory_limit: 2 << 30,
+            query_timeout: Duration::from_secs(30),
             lease: Duration::from_secs(60),
             cache_dir: None,
         }

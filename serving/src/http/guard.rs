@@ -3,25 +3,28 @@
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use definitions::durations::format_duration;
 use futures::FutureExt;
 
+use super::SQL_PATH;
 use super::problem::Problem;
 
-/// A request is answered (a stream begun) in this time.
+/// A request other than a query is answered in this time.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-pub(super) async fn guard(request: Request, next: Next) -> Response {
+/// `query_timeout`: a query is answered (a stream begun) in this time.
+pub(super) async fn guard(State(query_timeout): State<Duration>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
     let response = if is_from_another_site(&request) {
         let detail = "the request came from a page of another site: only pages of this server and programs may write";
         Problem::plain(StatusCode::FORBIDDEN, detail).into_response()
     } else {
-        answered(&path, request, next).await
+        answered(&path, query_timeout, request, next).await
     };
     let status = response.status().as_u16().to_string();
     metrics::counter!("basestream_serving_http_requests_total", "path" => path.clone(), "status" => status).increment(1);
@@ -29,15 +32,24 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
-async fn answered(path: &str, request: Request, next: Next) -> Response {
-    match tokio::time::timeout(TIME_LIMIT, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
+async fn answered(path: &str, query_timeout: Duration, request: Request, next: Next) -> Response {
+    let is_query = path == SQL_PATH;
+    let limit = if is_query { query_timeout } else { TIME_LIMIT };
+    match tokio::time::timeout(limit, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
         Ok(Ok(response)) => response,
         Ok(Err(_panic)) => {
             tracing::error!(path, "a request panicked");
             Problem::plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error: see the server's log").into_response()
         }
         Err(_) => {
-            let detail = format!("not answered within {} s: request less, or try again", TIME_LIMIT.as_secs());
+            let limit = format_duration(limit);
+            let detail = match is_query {
+                true => format!(
+                    "the query was stopped after {limit}, the setting serving.query_timeout: select less, raise the setting, \
+                     or use `basestream query`, which has no limit"
+                ),
+                false => format!("not answered within {limit}: request less, or try again"),
+            };
             Problem::plain(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
         }
     }

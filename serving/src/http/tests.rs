@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use types::files::FileKind;
 
 use crate::harness::{Harness, event};
+use crate::node::Node;
 
 struct Client {
     harness: Harness,
@@ -26,11 +27,16 @@ struct Reply {
 impl Client {
     async fn new() -> Client {
         let harness = Harness::filled().await;
+        let node = harness.node.clone();
+        Client::of_node(harness, node).await
+    }
+
+    async fn of_node(harness: Harness, node: Node) -> Client {
         harness.log.create_topic("payments", 2).await.unwrap();
         let stop = CancellationToken::new();
         let listener = super::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
         let address = listener.address;
-        let task = super::serve(harness.node.clone(), harness.log.clone(), None, listener, stop.clone());
+        let task = super::serve(node, harness.log.clone(), None, listener, stop.clone());
         Client { harness, address, stop, task }
     }
 
@@ -349,6 +355,19 @@ async fn mistakes_are_answered_as_problems() {
     }
     let detail = client.get("/v1/views/velocity/row?devise=a").await.problem().1;
     assert_eq!(detail, "\"devise\" is not a key column of the view: expected device TEXT");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_takes_too_long_is_stopped_and_names_the_setting() {
+    let harness = Harness::filled().await;
+    let node = harness.node_with_query_timeout(Duration::from_millis(50)).await;
+    let client = Client::of_node(harness, node).await;
+    // Ten thousand million rows.
+    let slow = "SELECT sum(a.x + b.x) FROM range(1, 100001) AS a (x) CROSS JOIN range(1, 100001) AS b (x)";
+    let (status, detail) = client.post("/v1/sql", &json!({ "query": slow }).to_string()).await.problem();
+    assert_eq!(status, 503);
+    assert!(detail.starts_with("the query was stopped after 50ms, the setting serving.query_timeout: "), "{detail}");
+    assert_eq!(client.get("/v1/views/velocity/row?device=a").await.status, 200, "the setting is about queries alone");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -167,7 +167,7 @@ const QUERIES: [(&str, &str); 4] = [
     ("scan", "SELECT * FROM counts"),
     ("lookup", "SELECT * FROM counts WHERE k = 'b'"),
     ("archive", "SET as_of = 'EARLIER'; SELECT * FROM counts"),
-    ("events", "SELECT * FROM s"),
+    ("events", "SELECT *, __event_time, __source, __partition, __offset, __timestamp, __key, __value, __headers FROM s"),
 ];
 
 #[derive(Debug, Clone, Copy)]

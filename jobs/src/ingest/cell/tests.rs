@@ -4,7 +4,7 @@ use super::*;
 
 fn cell(column_type: ColumnType, text: &str) -> Option<String> {
     let mut out = Vec::new();
-    write_cell(&column_type, text, &mut out).unwrap().then(|| String::from_utf8(out).unwrap())
+    write_cell(&column_type, NumberFormat::Plain, text, &mut out).unwrap().then(|| String::from_utf8(out).unwrap())
 }
 
 #[test]
@@ -23,6 +23,22 @@ fn numbers_stay_their_text_and_looser_ones_become_strings() {
     assert_eq!(cell(ColumnType::Double, "1e5"), Some("1e5".into()));
     assert_eq!(cell(ColumnType::Double, ".5"), Some("0.5".into()));
     assert_eq!(cell(ColumnType::Double, "NaN"), Some("\"NaN\"".into()));
+}
+
+#[test]
+fn numbers_of_a_format_become_plain_ones_and_others_are_refused() {
+    let decimal = ColumnType::Decimal { precision: 18, scale: 2 };
+    let german = |column_type: &ColumnType, text: &str| {
+        let mut out = Vec::new();
+        write_cell(column_type, NumberFormat::PointComma, text, &mut out).map(|_| String::from_utf8(out).unwrap())
+    };
+    assert_eq!(german(&decimal, " 6.027,90 "), Ok("6027.90".into()));
+    assert_eq!(german(&ColumnType::BigInt, "1.234"), Ok("1234".into()));
+    assert_eq!(german(&ColumnType::Double, "-0,5"), Ok("-0.5".into()));
+    assert_eq!(german(&decimal, ""), Ok(String::new()));
+    assert_eq!(german(&ColumnType::Text, "1.234"), Ok("\"1.234\"".into()));
+    // The decoder would read the string as 12.34.
+    assert_eq!(german(&decimal, "12.34"), Err("found \"12.34\", expected a number written as 1.234,56".into()));
 }
 
 #[test]
@@ -50,7 +66,10 @@ fn json_and_arrays_are_taken_as_they_stand() {
     assert_eq!(cell(ColumnType::Json, r#"{"a": 1}"#), Some(r#"{"a": 1}"#.into()));
     assert_eq!(cell(ints(), "[1, 2]"), Some("[1, 2]".into()));
     assert_eq!(cell(ints(), "{1,2}"), Some("\"{1,2}\"".into()));
-    assert_eq!(write_cell(&ColumnType::Json, "{\"a\":", &mut Vec::new()), Err("found \"{\"a\":\", expected JSON text".into()));
+    assert_eq!(
+        write_cell(&ColumnType::Json, NumberFormat::Plain, "{\"a\":", &mut Vec::new()),
+        Err("found \"{\"a\":\", expected JSON text".into())
+    );
 }
 
 proptest! {
@@ -66,7 +85,7 @@ proptest! {
         let types = [ColumnType::Text, ColumnType::Boolean, ColumnType::Int, ColumnType::Double, ColumnType::TimestampTz, ColumnType::Json, array];
         for column_type in types {
             let mut out = Vec::new();
-            if let Ok(true) = write_cell(&column_type, &text, &mut out) {
+            if let Ok(true) = write_cell(&column_type, NumberFormat::Plain, &text, &mut out) {
                 prop_assert!(is_json(std::str::from_utf8(&out).unwrap()));
             } else {
                 prop_assert!(out.is_empty());

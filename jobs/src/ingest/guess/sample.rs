@@ -1,5 +1,6 @@
 //! Samples the first records of a file, column by column.
 
+use std::borrow::Cow;
 use std::io::BufRead;
 use std::path::Path;
 
@@ -16,6 +17,7 @@ use crate::ingest::arrow_json::{simplified, write_value};
 use crate::ingest::csv_rows::CsvFile;
 use crate::ingest::input::{Format, Input, Shape, broken, open_file};
 use crate::ingest::json_lines::an_array;
+use crate::ingest::numbers::{ColumnNumbers, Detected, NumberFormat, detect};
 use crate::ingest::parquet_rows;
 
 /// A column of a file.
@@ -29,19 +31,32 @@ pub(super) struct Sampled {
     pub(super) known_type: Option<ColumnType>,
     /// The file has only text values.
     pub(super) from_text: bool,
+    /// Its times have no zone: the file's type says so, or a value does.
+    pub(super) is_without_zone: bool,
+}
+
+/// The first records of a file.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) columns: Vec<Sampled>,
+    pub(super) records: usize,
+    /// The file has no more records.
+    pub(super) is_whole: bool,
+    /// How a CSV file writes numbers.
+    pub(super) numbers: Detected,
 }
 
 /// Reads up to `limit` records; returns no columns if there are no records. Members whose names cannot be in a path are
 /// left out.
-pub(super) fn read(path: &Path, shape: Shape, limit: usize) -> Result<Vec<Sampled>> {
+pub(super) fn read(path: &Path, shape: Shape, limit: usize) -> Result<Sample> {
     let input = Input::File(path.to_path_buf());
-    let mut columns = match input.format(shape.format)? {
+    let mut sample = match input.format(shape.format)? {
         Format::JsonLines => json_lines(&input, limit)?,
-        Format::Csv => csv(&input, shape.delimiter, limit)?,
+        Format::Csv => csv(&input, shape, limit)?,
         Format::Parquet => parquet(path, limit)?,
     };
-    columns.retain(|column| column.path.iter().all(|name| !name.is_empty() && !name.contains('"')));
-    Ok(columns)
+    sample.columns.retain(|column| column.path.iter().all(|name| !name.is_empty() && !name.contains('"')));
+    Ok(sample)
 }
 
 /// Objects nested deeper than this stay JSON, and so do those with more members: their names are values.
@@ -57,13 +72,18 @@ struct Member {
     children: Vec<(String, Member)>,
 }
 
-fn json_lines(input: &Input, limit: usize) -> Result<Vec<Sampled>> {
+fn json_lines(input: &Input, limit: usize) -> Result<Sample> {
     let mut root = Member::default();
+    let mut is_whole = true;
     for (index, line) in input.source()?.reader.lines().enumerate() {
         let line = line.map_err(|error| broken(index as u64, error))?;
         let text = line.trim_start_matches('\u{feff}').trim();
         if text.is_empty() {
             continue;
+        }
+        if root.objects == limit {
+            is_whole = false;
+            break;
         }
         let wrong = || Error::input("the line is not one JSON object").with("line", index + 1);
         if text.starts_with('[') {
@@ -74,16 +94,13 @@ fn json_lines(input: &Input, limit: usize) -> Result<Vec<Sampled>> {
         }
         let value: &RawValue = serde_json::from_str(text).map_err(|error| wrong().caused_by(error))?;
         root.add(value.get(), 0);
-        if root.objects == limit {
-            break;
-        }
     }
     let mut columns = Vec::new();
     let records = root.objects;
     for (name, member) in root.children {
         member.list(vec![name], records, &mut columns);
     }
-    Ok(columns)
+    Ok(Sample { columns, records, is_whole, numbers: Detected::default() })
 }
 
 impl Member {
@@ -122,7 +139,7 @@ impl Member {
         if self.objects > 0 {
             self.seen.add_json("{}");
         }
-        columns.push(Sampled { path, seen: self.seen, nullable, known_type: None, from_text: false });
+        columns.push(Sampled { path, seen: self.seen, nullable, known_type: None, from_text: false, is_without_zone: false });
     }
 }
 
@@ -151,36 +168,58 @@ impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
     }
 }
 
-fn csv(input: &Input, delimiter: Option<u8>, limit: usize) -> Result<Vec<Sampled>> {
-    let mut file = CsvFile::open(input.source()?.reader, delimiter)?;
-    let sampled =
-        |name: &String| Sampled { path: vec![name.clone()], seen: Seen::default(), nullable: false, known_type: None, from_text: true };
-    let mut columns: Vec<Sampled> = file.names.iter().map(sampled).collect();
+fn csv(input: &Input, shape: Shape, limit: usize) -> Result<Sample> {
+    let mut file = CsvFile::open(input.source()?.reader, shape.delimiter)?;
+    let mut rows: Vec<ByteRecord> = Vec::new();
     let mut row = ByteRecord::new();
-    let mut rows = 0;
-    while rows < limit && file.read(&mut row)? {
-        rows += 1;
-        for (index, column) in columns.iter_mut().enumerate() {
-            match row.get(index).filter(|cell| !cell.is_empty()) {
-                Some(cell) => column.seen.add_cell(&String::from_utf8_lossy(cell)),
-                None => column.nullable = true,
+    while rows.len() < limit && file.read(&mut row)? {
+        rows.push(row.clone());
+    }
+    // A fault after the sample is found when the file is read.
+    let is_whole = rows.len() < limit || !file.read(&mut row).unwrap_or(true);
+    if rows.is_empty() {
+        return Ok(Sample { columns: Vec::new(), records: 0, is_whole, numbers: Detected::default() });
+    }
+    let cells = |index: usize| rows.iter().map(move |row| row.get(index).filter(|cell| !cell.is_empty()).map(String::from_utf8_lossy));
+    let numbers = match shape.numbers {
+        Some(format) => Detected { format: Some(format), doubts: Vec::new() },
+        None => detect(&file.names.iter().enumerate().map(|(index, name)| column_numbers(name, cells(index))).collect::<Vec<_>>()),
+    };
+    let format = numbers.format.unwrap_or(NumberFormat::Plain);
+    let columns = file.names.iter().enumerate().map(|(index, name)| {
+        let (mut seen, mut nullable) = (Seen::default(), false);
+        for cell in cells(index) {
+            match cell {
+                Some(cell) => seen.add_cell(&cell, format),
+                None => nullable = true,
             }
         }
-    }
-    Ok(if rows > 0 { columns } else { Vec::new() })
+        let is_without_zone = seen.is_without_zone();
+        Sampled { path: vec![name.clone()], seen, nullable, known_type: None, from_text: true, is_without_zone }
+    });
+    Ok(Sample { columns: columns.collect(), records: rows.len(), is_whole, numbers })
 }
 
-fn parquet(path: &Path, limit: usize) -> Result<Vec<Sampled>> {
+fn column_numbers<'a>(name: &str, cells: impl Iterator<Item = Option<Cow<'a, str>>>) -> ColumnNumbers {
+    let mut column = ColumnNumbers::new(name);
+    cells.flatten().filter(|cell| !cell.trim().is_empty()).for_each(|cell| column.add(&cell));
+    column
+}
+
+fn parquet(path: &Path, limit: usize) -> Result<Sample> {
     let builder = parquet_rows::open(open_file(path)?)?;
     let fields = builder.schema().fields().clone();
-    let mut columns = Vec::new();
+    let total = builder.metadata().file_metadata().num_rows();
+    let (mut columns, mut records) = (Vec::new(), 0);
     for batch in builder.with_batch_size(limit).build().map_err(parquet_rows::unreadable)?.take(1) {
         let batch = batch.map_err(parquet_rows::unreadable)?;
+        records = batch.num_rows();
         for (field, array) in fields.iter().zip(batch.columns()) {
             sample_array(field, &[simplified(array)?], &[], &mut columns)?;
         }
     }
-    Ok(columns)
+    let is_whole = usize::try_from(total).is_ok_and(|total| total <= records);
+    Ok(Sample { columns, records, is_whole, numbers: Detected::default() })
 }
 
 /// Samples a field. `arrays` are the field's own, innermost last, after the structures that contain it.
@@ -193,7 +232,9 @@ fn sample_array(field: &Field, arrays: &[ArrayRef], above: &[String], columns: &
         }
         return Ok(());
     }
-    let mut column = Sampled { path, seen: Seen::default(), nullable: false, known_type: known_type(field.data_type()), from_text: false };
+    let is_without_zone = matches!(field.data_type(), DataType::Timestamp(_, None));
+    let known_type = known_type(field.data_type());
+    let mut column = Sampled { path, seen: Seen::default(), nullable: false, known_type, from_text: false, is_without_zone };
     let mut json = Vec::new();
     for row in 0..array.len() {
         json.clear();

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::names::{names_a_time, words};
 use crate::ingest::cell::{is_json, is_json_number, time_text};
+use crate::ingest::numbers::NumberFormat;
 
 /// A summary of a column's values.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(super) struct Seen {
     /// Counts of the strings.
     dates: usize,
     times: usize,
+    /// Of the times, those of a CSV file without a zone.
+    without_zone: usize,
     uuids: usize,
     /// Strings that are numbers with a decimal point.
     decimals: usize,
@@ -52,6 +55,10 @@ impl Seen {
     /// Returns how many strings are times.
     pub(super) fn times(&self) -> usize {
         self.times
+    }
+
+    pub(super) fn is_without_zone(&self) -> bool {
+        self.without_zone > 0
     }
 
     pub(super) fn dates(&self) -> usize {
@@ -93,21 +100,27 @@ impl Seen {
         }
     }
 
-    /// Adds a CSV cell that is not empty.
-    pub(super) fn add_cell(&mut self, cell: &str) {
+    /// Adds a CSV cell that is not empty, of a file that writes numbers like this.
+    pub(super) fn add_cell(&mut self, cell: &str, numbers: NumberFormat) {
         let text = cell.trim();
+        let number = match numbers {
+            NumberFormat::Plain => Some(text.to_owned()),
+            _ => numbers.plain(text),
+        };
         self.distinct.insert(cell.to_string());
         self.first.get_or_insert_with(|| text.to_owned());
         if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
             self.booleans += 1;
-        } else if is_json_number(text) {
-            self.add_number(text);
+        } else if let Some(number) = number.filter(|number| is_json_number(number)) {
+            self.add_number(&number);
         } else if text.starts_with('{') && is_json(text) {
             self.objects += 1;
         } else if text.starts_with('[') && is_json(text) {
             self.add_array(text);
         } else {
-            self.add_text(text, parse_date(text).is_none() && time_text(text).is_some());
+            let is_time = parse_date(text).is_none() && time_text(text).is_some();
+            self.without_zone += usize::from(is_time && !text.ends_with(" UTC") && parse_timestamp(text).is_err());
+            self.add_text(text, is_time);
         }
     }
 

@@ -193,7 +193,73 @@ fn a_time_in_another_form_is_named_with_what_to_do() {
 #[test]
 fn a_format_and_a_delimiter_that_are_told_are_used() {
     let (_folder, path) = file("p.txt", "user|ts|note\nu1|2024-05-01|a,b,c\n");
-    let shape = Shape { format: Some(crate::ingest::Format::Csv), delimiter: Some(b'|') };
+    let shape = Shape { format: Some(crate::ingest::Format::Csv), delimiter: Some(b'|'), numbers: None };
     let parsed = parse_stream(&guess_stream(&path, shape, "p").unwrap().sql).unwrap();
     assert_eq!(parsed.columns.len(), 3);
+}
+
+fn guess_of(name: &str, content: &str) -> Guessed {
+    let (_folder, path) = file(name, content);
+    guess_stream(&path, Shape::default(), "payments").unwrap()
+}
+
+fn types(guessed: &Guessed) -> Vec<String> {
+    let parsed = parse_stream(&guessed.sql).unwrap();
+    parsed.columns.iter().map(|column| format!("{} {}", column.name, column.column_type)).collect()
+}
+
+#[test]
+fn numbers_are_guessed_in_the_format_of_their_file() {
+    let german =
+        guess_of("p.csv", "ts;price;units;lat;ip\n2024-05-01;1.234,56;7;52.52;192.168.1.20\n2024-05-01;5,5;1.000;13.4;192.168.1.21\n");
+    assert_eq!(german.numbers, Some(NumberFormat::PointComma));
+    assert_eq!(types(&german), ["ts DATE", "price DECIMAL(18,4)", "units BIGINT", "lat TEXT", "ip TEXT"]);
+    assert_eq!(german.doubts, ["lat: numbers that are not written as 1.234,56: read as TEXT"]);
+
+    let in_doubt = guess_of("p.csv", "ts;price\n2024-05-01;1,234\n");
+    assert_eq!((in_doubt.numbers, types(&in_doubt)), (None, vec!["ts DATE".into(), "price TEXT".into()]));
+    assert_eq!(in_doubt.doubts.len(), 1);
+    let (_folder, path) = file("p.csv", "ts;price\n2024-05-01;1,234\n");
+    let named = guess_stream(&path, Shape { numbers: Some(NumberFormat::CommaPoint), ..Shape::default() }, "payments").unwrap();
+    assert_eq!((types(&named), named.doubts.len()), (vec!["ts DATE".into(), "price BIGINT".into()], 0));
+
+    let plain = guess_of("p.csv", "ts,price\n2024-05-01,12.50\n");
+    assert_eq!((plain.numbers, plain.doubts.len()), (None, 0));
+}
+
+#[test]
+fn not_null_is_said_only_of_a_file_that_was_read_whole() {
+    let rows = |count: usize| (0..count).map(|i| format!("{{\"ts\":\"2024-05-01T12:00:00Z\",\"x\":{i}}}\n")).collect::<String>();
+    let csv = |count: usize| "ts,x\n".to_owned() + &(0..count).map(|i| format!("2024-05-01,{i}\n")).collect::<String>();
+    for (name, whole, longer) in [("p.jsonl", rows(1_000), rows(1_001)), ("p.csv", csv(1_000), csv(1_001))] {
+        let (whole, longer) = (guess_of(name, &whole), guess_of(name, &longer));
+        assert_eq!((whole.is_whole, whole.records, longer.is_whole, longer.records), (true, 1_000, false, 1_000), "{name}");
+        assert_eq!(whole.sql.matches("NOT NULL").count(), 2, "{}", whole.sql);
+        let parsed = parse_stream(&longer.sql).unwrap();
+        assert!(!parsed.columns[0].nullable && parsed.columns[1].nullable, "the event time alone: {}", longer.sql);
+    }
+}
+
+#[test]
+fn a_column_that_is_different_in_each_record_is_proposed_as_the_id() {
+    let rows = |count: usize| {
+        let row = |i: usize| format!("2024-05-01,note {i},R-{i},{i},{}\n", i % 7);
+        "ts,note,beleg_nr,seconds,shop\n".to_owned() + &(0..count).map(row).collect::<String>()
+    };
+    let guessed = guess_of("p.csv", &rows(100));
+    assert_eq!(guessed.proposed_id.as_deref(), Some("beleg_nr"));
+    assert_eq!(parse_stream(&guessed.sql).unwrap().id, None, "it is for the user to decide");
+    assert_eq!(guess_of("p.csv", &rows(99)).proposed_id, None, "too few records say little");
+    let with_id = rows(100).replace("beleg_nr", "event_id");
+    assert_eq!(guess_of("p.csv", &with_id).proposed_id, None, "a typical name is taken");
+}
+
+#[test]
+fn what_is_assumed_of_times_without_a_zone_is_said() {
+    let guessed = guess_of("p.csv", "day,at,sent\n2024-05-01,2024-05-01 10:00,2024-05-01T10:00:00Z\n");
+    assert_eq!(guessed.zones, ["at has times without a zone, such as 2024-05-01 10:00: they are read as UTC"]);
+    let days = guess_of("p.csv", "day,n\n2024-05-01,1\n");
+    assert_eq!(days.zones, ["day has days, such as 2024-05-01: an event's time is the beginning of its day in UTC"]);
+    let zoned = guess_of("p.csv", "at\n2024-05-01T10:00:00+02:00\n");
+    assert!(zoned.zones.is_empty());
 }

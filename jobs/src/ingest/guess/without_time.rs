@@ -29,10 +29,10 @@ pub(super) fn refusal(path: &Path, shape: Shape, columns: Vec<Guess>) -> Result<
         guess.column_type = if guess.times >= guess.dates { ColumnType::TimestampTz } else { ColumnType::Date };
     }
     guess.nullable = false;
-    let sql = statement("guessed", std::slice::from_ref(&guess), &guess, None);
+    let sql = statement("guessed", std::slice::from_ref(&guess), &guess, None, true);
     let stream = parse_stream(&sql).map_err(|error| Error::internal("the guessed stream does not parse").caused_by(error))?;
     let input = Input::File(path.to_path_buf());
-    let mut records = input.open(input.format(shape.format)?, shape.delimiter, &stream)?;
+    let mut records = input.open(input.format(shape.format)?, shape, &stream)?;
     let decoder = Decoder::new(stream.into())?;
     while let Some(record) = records.next()? {
         let wrong = record.error.clone().or_else(|| decoder.decode(Some(&record.value)).err().map(|error| error.to_string()));

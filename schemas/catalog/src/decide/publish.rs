@@ -71,10 +71,18 @@ pub fn run_lease(view: &str) -> String {
 /// Returns the commit that closes a run as failed and takes its lease from `owner`, so that work in progress there can
 /// no longer publish. It is refused if the run has ended otherwise.
 pub fn failure_commit(id: Uuid, run: RunRecord, owner: &str, error: String, now: Micros) -> Commit {
-    let expect = vec![Expect::Running { run: run.id }];
-    let remove = vec![Remove::Lease { name: run_lease(&run.view), owner: owner.to_owned() }];
-    let failed = RunRecord { status: RunStatus::Failed, ended_at: Some(now), error: Some(error), ..run };
-    Commit { id, expect, add: vec![Add::Run(failed)], remove, ..Commit::default() }
+    closing_commit(id, RunRecord { status: RunStatus::Failed, ended_at: Some(now), error: Some(error), ..run }, owner)
+}
+
+/// The same for a run that could not publish because its version was dropped: it did not fail.
+pub fn dropped_commit(id: Uuid, run: RunRecord, owner: &str, now: Micros) -> Commit {
+    closing_commit(id, RunRecord { status: RunStatus::Dropped, ended_at: Some(now), error: None, ..run }, owner)
+}
+
+fn closing_commit(id: Uuid, closed: RunRecord, owner: &str) -> Commit {
+    let expect = vec![Expect::Running { run: closed.id }];
+    let remove = vec![Remove::Lease { name: run_lease(&closed.view), owner: owner.to_owned() }];
+    Commit { id, expect, add: vec![Add::Run(closed)], remove, ..Commit::default() }
 }
 
 /// Returns the abandoned runs (running, without an unexpired lease on their view), each with the commit that closes it.

@@ -6,11 +6,12 @@ use super::session::{Row, Session, values, word_of};
 use crate::{Revision, RunRecord, RunStatus};
 use types::Result;
 
-const STATUSES: [(RunStatus, &str); 4] = [
+const STATUSES: [(RunStatus, &str); 5] = [
     (RunStatus::Requested, "requested"),
     (RunStatus::Running, "running"),
     (RunStatus::Succeeded, "succeeded"),
     (RunStatus::Failed, "failed"),
+    (RunStatus::Dropped, "dropped"),
 ];
 
 /// How many ended runs of each view a state holds; the history has all of them.

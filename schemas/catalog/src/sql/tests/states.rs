@@ -156,7 +156,7 @@ async fn a_run_begins_on_the_state_it_pins(place: &Place) {
 }
 
 async fn a_run_that_has_ended_does_not_begin_again(place: &Place) {
-    for ended in [RunStatus::Succeeded, RunStatus::Failed] {
+    for ended in [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Dropped] {
         let asked_for = run("v");
         place.catalog.commit(adds(vec![Add::Run(asked_for.clone())])).await.unwrap();
         let (_, begun) = place.catalog.begin_run(asked_for.clone(), vec![]).await.unwrap();

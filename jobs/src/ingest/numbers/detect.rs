@@ -1,0 +1,141 @@
+//! Finds the format in which a CSV file writes its numbers.
+
+use csv::ByteRecord;
+use definitions::{ColumnType, StreamDefinition};
+use types::{Error, Result};
+
+use super::NumberFormat::{self, ApostrophePoint, CommaPoint, Plain, PointComma, SpaceComma};
+use crate::ingest::csv_rows::CsvFile;
+use crate::ingest::input::Input;
+use crate::ingest::layout::match_columns;
+
+/// How many rows show the format of a file.
+const ROWS: usize = 1_000;
+
+/// What the cells of one column show of the format of their numbers.
+#[derive(Debug, Clone)]
+pub(in crate::ingest) struct ColumnNumbers {
+    name: String,
+    /// The formats in which every cell so far is a number.
+    formats: Vec<NumberFormat>,
+    /// A cell that a plain number could not be, or that another format would read as another number.
+    telling: Option<String>,
+    /// Whether a cell has a mark that is not in doubt: texts such as `192.168.100.120` or `030 123 456` have none.
+    is_number: bool,
+}
+
+impl ColumnNumbers {
+    pub(in crate::ingest) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), formats: NumberFormat::ALL.to_vec(), telling: None, is_number: false }
+    }
+
+    /// Adds a cell that is not empty.
+    pub(in crate::ingest) fn add(&mut self, cell: &str) {
+        let cell = cell.trim();
+        self.formats.retain(|format| format.parts(cell).is_some());
+        if self.formats.is_empty() || cell.bytes().all(|byte| byte.is_ascii_digit()) {
+            return;
+        }
+        for format in &self.formats {
+            let Some(parts) = format.parts(cell) else { continue };
+            let has_groups = parts.groups.len() > 1;
+            if *format != Plain && (has_groups || (parts.fraction.is_some() && format.decimal_mark() == ',')) {
+                self.telling.get_or_insert_with(|| cell.to_owned());
+            }
+            self.is_number |= parts.fraction.is_some() || (has_groups && matches!(format, CommaPoint | ApostrophePoint));
+        }
+    }
+
+    /// Whether the column holds numbers, and none of them are plain.
+    fn is_decisive(&self) -> bool {
+        !self.formats.is_empty() && !self.formats.contains(&Plain) && self.is_number
+    }
+
+    fn fits(&self, format: NumberFormat) -> bool {
+        self.formats.contains(&format)
+    }
+}
+
+/// Refuses a CSV file whose first rows write the numbers of a column in another format than the plain one. Otherwise its
+/// records would be left out one by one, or some of them read as other numbers. What cannot be read twice, such as
+/// standard input, is not looked at.
+pub(in crate::ingest) fn refuse_other_formats(input: &Input, delimiter: Option<u8>, stream: &StreamDefinition) -> Result<()> {
+    if input.bytes_total().is_none() {
+        return Ok(());
+    }
+    let mut file = CsvFile::open(input.source()?.reader, delimiter)?;
+    let sources = match_columns(stream, &file.names)?;
+    let is_number = |of: &ColumnType| matches!(of, ColumnType::Int | ColumnType::BigInt | ColumnType::Decimal { .. } | ColumnType::Double);
+    let numbers = stream.columns.iter().zip(sources).filter(|(column, _)| is_number(&column.column_type));
+    let mut columns: Vec<(usize, ColumnNumbers)> =
+        numbers.filter_map(|(column, source)| Some((source?, ColumnNumbers::new(&column.name)))).collect();
+    let mut row = ByteRecord::new();
+    for _ in 0..ROWS {
+        // What cannot be read is reported when the records before it are in the log.
+        if !file.read(&mut row).unwrap_or(false) {
+            break;
+        }
+        for (source, column) in &mut columns {
+            if let Some(cell) = row.get(*source).filter(|cell| !cell.trim_ascii().is_empty()) {
+                column.add(&String::from_utf8_lossy(cell));
+            }
+        }
+    }
+    match columns.iter().find(|(_, column)| column.is_decisive()) {
+        Some((_, column)) => {
+            let formats: Vec<String> = column.formats.iter().map(|format| format!("--numbers \"{format}\"")).collect();
+            let found = column.telling.as_deref().unwrap_or_default();
+            Err(Error::input(format!("the numbers of the column \"{}\" are not written as {Plain}: found {found}", column.name))
+                .with("expected", formats.join(" or ")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The format of a file's numbers, and what cannot be known from them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in crate::ingest) struct Detected {
+    /// `None` for plain numbers, and where nothing can be known.
+    pub(in crate::ingest) format: Option<NumberFormat>,
+    /// What the user should look at, for each column.
+    pub(in crate::ingest) doubts: Vec<String>,
+}
+
+/// Finds the one format in which a file's columns are numbers.
+pub(in crate::ingest) fn detect(columns: &[ColumnNumbers]) -> Detected {
+    let decisive: Vec<&ColumnNumbers> = columns.iter().filter(|column| column.is_decisive()).collect();
+    let common: Vec<NumberFormat> =
+        NumberFormat::ALL.into_iter().filter(|format| decisive.iter().all(|column| column.fits(*format))).collect();
+    if decisive.is_empty() {
+        return Detected { format: None, doubts: columns.iter().filter_map(doubt_of_plain).collect() };
+    }
+    match common.as_slice() {
+        // `12,5` is the same number in both.
+        [format] | [format @ PointComma, SpaceComma] => {
+            let others = columns.iter().filter(|column| column.fits(Plain) && !column.fits(*format));
+            let doubts = others.map(|column| format!("{}: numbers that are not written as {format}: read as TEXT", column.name)).collect();
+            Detected { format: Some(*format), doubts }
+        }
+        _ => Detected { format: None, doubts: decisive.iter().map(|column| doubt_of_decisive(column)).collect() },
+    }
+}
+
+/// `1.234` alone is a plain number, or one with a point between thousands.
+fn doubt_of_plain(column: &ColumnNumbers) -> Option<String> {
+    let telling = column.telling.as_deref().filter(|_| column.fits(Plain) && column.fits(PointComma))?;
+    let (plain, grouped) = (Plain.plain(telling)?, PointComma.plain(telling)?);
+    (plain != grouped)
+        .then(|| format!("{}: {telling} is read as {plain}; if it is {grouped}, say so with --numbers {PointComma}", column.name))
+}
+
+/// `1,234` alone, or a column that contradicts another.
+fn doubt_of_decisive(column: &ColumnNumbers) -> String {
+    let telling = column.telling.as_deref().unwrap_or_default();
+    let readings: Vec<String> = column
+        .formats
+        .iter()
+        .filter(|format| **format != SpaceComma || !column.fits(PointComma))
+        .filter_map(|format| Some(format!("{} with --numbers \"{format}\"", format.plain(telling)?)))
+        .collect();
+    format!("{}: {telling} is read as TEXT; it is {}", column.name, readings.join(", "))
+}
