@@ -14,7 +14,7 @@ use super::SQL_PATH;
 use super::problem::Problem;
 
 /// A request other than a query is answered in this time.
-const TIME_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// `query_timeout`: a query is answered (a stream begun) in this time.
 pub(super) async fn guard(State(query_timeout): State<Duration>, request: Request, next: Next) -> Response {

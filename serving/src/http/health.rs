@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -62,7 +62,7 @@ fn routes(app: App) -> Router {
         .route("/metrics", get(metrics))
         .fallback(async || Problem::plain(StatusCode::NOT_FOUND, "there is no such path: expected /healthz, /readyz or /metrics"))
         .method_not_allowed_fallback(problem::no_such_method)
-        .layer(from_fn(guard::guard))
+        .layer(from_fn_with_state(guard::TIME_LIMIT, guard::guard))
         .with_state(app)
 }
 

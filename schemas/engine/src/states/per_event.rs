@@ -35,6 +35,8 @@ use crate::plan::tile_function::is_tile_function;
 
 /// A failing batch of at most this many events is evaluated one by one.
 const ONE_BY_ONE: usize = 64;
+/// The greatest length of a reason.
+const REASON_CHARACTERS: usize = 300;
 
 /// What a view computes for each event of one stream.
 #[derive(Debug)]
@@ -160,8 +162,16 @@ impl PerEvent {
         let [partition, offset] = self.position;
         let partition = event.column(partition).as_primitive::<Int32Type>().value(0);
         let offset = event.column(offset).as_primitive::<Int64Type>().value(0);
-        let reason = error.find_root().strip_backtrace();
+        let reason = shortened(&error.find_root().strip_backtrace());
         Failure { partition: PartitionId::new(self.stream.name.clone(), partition), offset: Offset(offset), reason }
+    }
+}
+
+/// A cast's error repeats the value that it found, which can be as long as an event.
+fn shortened(reason: &str) -> String {
+    match reason.char_indices().nth(REASON_CHARACTERS) {
+        Some((end, _)) => format!("{} ..", &reason[..end]),
+        None => reason.to_owned(),
     }
 }
 

@@ -103,6 +103,17 @@ fn a_failure_says_where_and_why() {
 }
 
 #[test]
+fn a_reason_is_short_however_long_the_value_is() {
+    let plan = planned("CREATE VIEW v AS SELECT sum(CAST(k AS BIGINT)) AS v FROM s");
+    let mut partial = Partial::new(Arc::new(plan), &session()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(partial.states("s", &[events(&[("\u{1F600}".repeat(100_000), 1, 0)])])).unwrap();
+    let reason = partial.take_failures().listed().next().unwrap().reason;
+    assert!(reason.starts_with("Arrow error: Cast error") && reason.ends_with("\u{1F600} .."), "{reason}");
+    assert_eq!(reason.chars().count(), REASON_CHARACTERS + 3);
+}
+
+#[test]
 fn a_view_that_refuses_ends_at_the_event() {
     let plan = planned("CREATE VIEW v WITH (on_error = 'refuse') AS SELECT k, sum(100 / x) AS v FROM s GROUP BY k");
     let mut partial = Partial::new(Arc::new(plan), &session()).unwrap();
