@@ -166,8 +166,8 @@ fn meta_text(meta: &Meta) -> String {
     }
     match meta.failed {
         0 => {}
-        1 => text.push_str(", without 1 event on which the view fails"),
-        failed => text.push_str(&format!(", without {failed} events on which the view fails")),
+        1 => text.push_str(", 1 event left out because the view fails on it"),
+        failed => text.push_str(&format!(", {failed} events left out because the view fails on them")),
     }
     if meta.from_archive {
         text.push_str(", computed from the archive");

@@ -50,7 +50,7 @@ enum DeadLettersCommand {
 struct ListArgs {
     /// Only this stream
     stream: Option<String>,
-    /// Not dead letters: the events that this view leaves out because it fails on them
+    /// List the events that this view leaves out because it fails on them, instead of dead letters
     #[arg(long, value_name = "VIEW", conflicts_with_all = ["stream", "reason", "partition", "offset", "since"])]
     view: Option<String>,
     #[command(flatten)]
@@ -64,7 +64,7 @@ struct ListArgs {
 struct ExportArgs {
     #[arg(required_unless_present = "view")]
     stream: Option<String>,
-    /// Not dead letters: the events that this view leaves out because it fails on them, each with its columns
+    /// Export the events that this view leaves out because it fails on them, with their columns, instead of dead letters
     #[arg(long, value_name = "VIEW", conflicts_with_all = ["stream", "reason", "partition", "offset", "since"])]
     view: Option<String>,
     /// A file that does not exist yet; `-` is standard output

@@ -83,7 +83,7 @@ fn verify_text(report: &Report, log: &[LogReport]) -> String {
         let _ = write!(text, "\n  {} rows have more links than max_degree: compared by the bound of an estimate", report.crowded);
     }
     if report.failed > 0 {
-        let _ = write!(text, "\n  {} events are on neither side: the view fails on each of them alone", report.failed);
+        let _ = write!(text, "\n  left out on both sides because the view fails on them: {} events", report.failed);
     }
     for gap in &report.gaps {
         let _ = write!(text, "\n  accepted as lost: {gap}");

@@ -43,6 +43,7 @@ files!(
     spellings,
     functions,
     numbers,
+    view_errors,
     refused_definitions,
     refused_queries,
 );

@@ -165,6 +165,11 @@ impl Rewriter<'_> {
             Some(filter) => self.replace_within(filter)?,
             None => None,
         };
+        if let Some(filter) = call.filter.as_deref().cloned()
+            && !sides.is_joined()
+        {
+            guard_inputs(call, &filter)?;
+        }
         let edge = if own.is_some() { None } else { sides.condition(otherwise, t) };
         self.reaches.push(own.unwrap_or_else(|| otherwise.clone()));
         if let Some(edge) = edge {
@@ -214,6 +219,34 @@ impl Rewriter<'_> {
         let condition = span.condition(&time.to_string(), t).unwrap_or_else(|| "true".to_owned());
         Ok((sides.of_time(time)?, span, parse_expr(&condition)?))
     }
+}
+
+/// Evaluates the inputs of an aggregate only where its FILTER holds. DataFusion evaluates them for all rows, and
+/// `sum(x / y) FILTER (WHERE y <> 0)` would fail.
+fn guard_inputs(call: &mut Function, filter: &Expr) -> Result<()> {
+    let guard = |input: &mut Expr| -> Result<()> {
+        let reads = visit_expressions(input, |expr| match expr {
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+        if reads.is_break() && !matches!(input, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
+            *input = parse_expr(&format!("CASE WHEN {filter} THEN {input} END"))?;
+        }
+        Ok(())
+    };
+    if let FunctionArguments::List(list) = &mut call.args {
+        for argument in &mut list.args {
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(input)) = argument {
+                guard(input)?;
+            }
+        }
+        for clause in &mut list.clauses {
+            if let FunctionArgumentClause::OrderBy(order) = clause {
+                order.iter_mut().try_for_each(|item| guard(&mut item.expr))?;
+            }
+        }
+    }
+    call.within_group.iter_mut().try_for_each(|item| guard(&mut item.expr))
 }
 
 /// Breaks ties: the event's place is added at the end of the ORDER BY of aggregates that read their input in order.

@@ -215,7 +215,7 @@ fn on_error(options: &Options, problems: &mut Diagnostics) -> OnError {
         None | Some(("skip", _)) => OnError::Skip,
         Some(("refuse", _)) => OnError::Refuse,
         Some((text, entry)) => {
-            let expected = "expected 'skip', which leaves an event out on which the SELECT fails, or 'refuse', which refuses the view";
+            let expected = "expected 'skip' (leave an event out if the SELECT fails on it) or 'refuse' (refuse the view)";
             problems.push(entry.value_at.error(format!("unknown on_error '{text}'")).help(expected));
             OnError::Skip
         }

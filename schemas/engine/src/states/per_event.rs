@@ -1,7 +1,7 @@
 //! What a view computes for each event: its WHEREs, its keys and tile, and the inputs of its aggregates.
 //!
 //! An event *fails* if one of these expressions fails on it alone, as a division by zero does. It is left out of the
-//! view. A batch in which an expression fails is halved until single events remain, so that the outcome is a function
+//! view. A failing batch is halved, and one of a few events is evaluated event by event, so that the outcome is a function
 //! of the event and the view's version, however events are batched.
 
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl PerEvent {
         self.evaluate_halves(events, &mut made, failed)?;
         match made.as_slice() {
             [one] => Ok(one.clone()),
-            many => Ok(concat_batches(&self.output, many)?),
+            many => concat_batches(&self.output, many).map_err(ours),
         }
     }
 
@@ -143,7 +143,7 @@ impl PerEvent {
     fn evaluate_whole(&self, events: &RecordBatch) -> DataFusionResult<Vec<RecordBatch>> {
         let mut made = Vec::with_capacity(self.branches.len());
         for branch in &self.branches {
-            let mut batch = events.project(&branch.columns)?;
+            let mut batch = events.project(&branch.columns).map_err(ours)?;
             for step in &branch.steps {
                 if batch.num_rows() == 0 {
                     break;
@@ -152,7 +152,7 @@ impl PerEvent {
             }
             if batch.num_rows() > 0 {
                 let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-                made.push(RecordBatch::try_new_with_options(self.output.clone(), batch.columns().to_vec(), &options)?);
+                made.push(RecordBatch::try_new_with_options(self.output.clone(), batch.columns().to_vec(), &options).map_err(ours)?);
             }
         }
         Ok(made)
@@ -188,12 +188,13 @@ impl Step {
         match self {
             Step::Filter(predicate) => {
                 let mask = predicate.evaluate(batch)?.into_array(rows)?;
-                Ok(filter_record_batch(batch, mask.as_boolean())?)
+                let mask = mask.as_boolean_opt().ok_or_else(|| ours("a condition is not BOOLEAN"))?;
+                filter_record_batch(batch, mask).map_err(ours)
             }
             Step::Project(exprs, schema) => {
                 let columns = exprs.iter().map(|expr| expr.evaluate(batch)?.into_array(rows)).collect::<DataFusionResult<Vec<_>>>()?;
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+                RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(ours)
             }
         }
     }
@@ -213,24 +214,24 @@ fn compares(operator: Operator) -> bool {
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom | And | Or)
 }
 
-/// Whether an event's values can be the cause. A limit or a bug is not left out with an event.
+/// Whether an event's values can be the cause. What the machine lacks is not left out with an event, nor what is wrong in
+/// this module, which has errors of the kind `Internal`.
 fn is_of_events(error: &DataFusionError) -> bool {
     match error.find_root() {
-        DataFusionError::Execution(_) => true,
-        DataFusionError::External(error) => error.downcast_ref::<Error>().is_some_and(|error| error.kind() == ErrorKind::Input),
-        DataFusionError::ArrowError(error, _) => matches!(
-            **error,
-            ArrowError::DivideByZero
-                | ArrowError::ArithmeticOverflow(_)
-                | ArrowError::CastError(_)
-                | ArrowError::ParseError(_)
-                | ArrowError::ComputeError(_)
-                | ArrowError::InvalidArgumentError(_)
-                | ArrowError::JsonError(_)
-                | ArrowError::OffsetOverflowError(_)
-        ),
-        _ => false,
+        DataFusionError::ResourcesExhausted(_)
+        | DataFusionError::IoError(_)
+        | DataFusionError::ObjectStore(_)
+        | DataFusionError::ParquetError(_)
+        | DataFusionError::ExecutionJoin(_) => false,
+        DataFusionError::ArrowError(error, _) => !matches!(**error, ArrowError::IoError(..) | ArrowError::MemoryError(_)),
+        DataFusionError::External(error) => error.downcast_ref::<Error>().is_none_or(|error| error.kind() == ErrorKind::Input),
+        _ => true,
     }
+}
+
+/// Whatever fails beside the view's own expressions.
+fn ours(error: impl std::fmt::Display) -> DataFusionError {
+    Error::internal(format!("the events of a view are not of its plan: {error}")).into()
 }
 
 /// Collects the scans below a node. `above` are the steps over it, the last one first.
