@@ -6,7 +6,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
 use engine::events::plan_schema;
-use engine::states::{FailureSink, partial_exec, prepared_plan};
+use engine::states::{EventSource, FailureSink, partial_exec, prepared_plan};
 use futures::TryStreamExt;
 use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use tokio::task::JoinSet;
@@ -27,7 +27,7 @@ use crate::decide::RunInputs;
 pub(crate) async fn recompute(
     shuffle: &ShuffleContext,
     session: &SessionContext,
-    source: &(dyn Fn(&StreamDefinition, &[usize]) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
+    source: &EventSource<'_>,
     failures: &FailureSink,
 ) -> Result<Vec<BucketRows>> {
     let plan = shuffle.plan.kept_past(&shuffle.floors, &shuffle.edges_from)?;

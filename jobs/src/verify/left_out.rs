@@ -10,9 +10,8 @@ use datafusion::physical_expr::expressions::{BinaryExpr, col, in_list, lit, not}
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, execute_stream};
 use datafusion::prelude::SessionContext;
-use definitions::StreamDefinition;
 use engine::plan::ViewPlan;
-use engine::states::PerEvent;
+use engine::states::{EventSource, PerEvent};
 use futures::TryStreamExt;
 use types::Result;
 use types::columns::{OFFSET, PARTITION};
@@ -22,11 +21,12 @@ use types::vector::{Offset, PartitionId};
 #[derive(Debug, Clone, Default)]
 pub(super) struct LeftOut(Arc<BTreeMap<PartitionId, Vec<Offset>>>);
 
-type Scan<'a> = dyn Fn(&StreamDefinition, &[usize]) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync + 'a;
+/// Scans these columns of a stream, or all.
+type Scan<'a> = dyn Fn(Option<&[usize]>) -> Result<Arc<dyn ExecutionPlan>> + 'a;
 
 impl LeftOut {
     /// Evaluates the view's expressions for each event of its streams.
-    pub(super) async fn find(plan: &ViewPlan, session: &SessionContext, scan: &Scan<'_>) -> Result<LeftOut> {
+    pub(super) async fn find(plan: &ViewPlan, session: &SessionContext, scan: &EventSource<'_>) -> Result<LeftOut> {
         let mut found: BTreeMap<PartitionId, Vec<Offset>> = BTreeMap::new();
         for per_event in PerEvent::plan(plan, session)?.iter().filter(|per_event| per_event.can_fail()) {
             let mut events = execute_stream(scan(&per_event.stream, &per_event.columns)?, session.task_ctx())?;
@@ -47,7 +47,7 @@ impl LeftOut {
         stream: &str,
         schema: &SchemaRef,
         columns: Option<&[usize]>,
-        scan: &dyn Fn(Option<&[usize]>) -> Result<Arc<dyn ExecutionPlan>>,
+        scan: &Scan<'_>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if self.count(stream) == 0 {
             return scan(columns);

@@ -31,13 +31,15 @@ use types::failures::Failures;
 use types::tiles::{Level, Micros, finest_kept};
 use types::{Error, Result};
 
-/// Returns the physical plan from events to keys, tile and the inputs of the aggregates ([`PerEvent`]). `source` returns
-/// the scan of a stream with these columns of [`plan_schema`](crate::events::plan_schema). Events that fail go to
-/// `failures`; with `on_error = 'refuse'` the first of them ends the execution.
+/// Returns the scan of a stream, with these columns of [`plan_schema`].
+pub type EventSource<'a> = dyn Fn(&StreamDefinition, &[usize]) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync + 'a;
+
+/// Returns the physical plan from events to keys, tile and the inputs of the aggregates ([`PerEvent`]). Events that fail go
+/// to `failures`; with `on_error = 'refuse'` the first of them ends the execution.
 pub fn prepared_plan(
     plan: &ViewPlan,
     session: &SessionContext,
-    source: &(dyn Fn(&StreamDefinition, &[usize]) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync),
+    source: &EventSource<'_>,
     failures: &FailureSink,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let mut scans: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
