@@ -105,7 +105,9 @@ impl Scheduler {
         };
         match self.batch.run_until(request, self.clock.clone(), &|_| {}, given_up).await {
             Ok(run) => info!(view = %run.view, run = %run.id, events = run.events_read, rows = run.rows_written, "run succeeded"),
-            Err(error) if error.kind() == ErrorKind::Conflict => info!(view = %due.view, %error, "another process has this run"),
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                info!(view = %due.view, %error, "the run was not published: another process has it, or its version was dropped")
+            }
             Err(error) => warn!(view = %due.view, attempt = due.attempt, %error, "run failed"),
         }
     }

@@ -220,7 +220,7 @@ fn list_text(listing: &Listing) -> String {
 
 fn view_errors_text(errors: &ViewErrors) -> String {
     if errors.count == 0 {
-        return format!("{}: fails on no event", errors.view);
+        return format!("{}: fails on no event up to the last checkpoint", errors.view);
     }
     let rows = errors
         .events

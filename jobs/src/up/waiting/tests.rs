@@ -3,7 +3,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use super::*;
 
 #[tokio::test]
-async fn it_is_reported_again_and_again_what_a_stop_waits_for() {
+async fn a_stop_reports_every_few_seconds_what_it_waits_for() {
     let (reports, mut reported) = unbounded_channel();
     // It ends with the third report, and would never end without.
     let end = async {
