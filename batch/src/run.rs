@@ -56,7 +56,7 @@ impl Batch {
         failpoint::hit("run.leased")?;
         let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
         let under_way = UnderWay::begin(&request.view);
-        // In a box, as the attempt is: whoever awaits a run would carry all of it on the stack.
+        // Boxed, like the attempt: the future is large, and would take that much of the stack in every caller.
         let outcome = Box::pin(self.recorded(&request, &RunContext { lease: &renewing, clock: &clock, progress }, given_up)).await;
         drop(under_way);
         let lease = renewing.stop().await;

@@ -59,7 +59,7 @@ impl Scheduler {
     pub async fn round(&self, registry: &mut Option<Registry>, stop: &CancellationToken) -> Result<()> {
         let mut had = BTreeSet::new();
         loop {
-            // A look may take long at a large catalog, and all of it may be dropped: whoever looks next does the same.
+            // Reading a large catalog may take long. It can be dropped at any point, since it changes nothing.
             let looked = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),

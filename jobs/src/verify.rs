@@ -112,7 +112,7 @@ impl Report {
 pub async fn verify_view(verifier: &Verifier, view: &str, served: &dyn Served, now: Micros) -> Result<Report> {
     let started = Instant::now();
     let pin = Pin::take(&verifier.catalog, now).await?;
-    // In a box, like its parts: whoever awaits it would carry all of it on the stack.
+    // Boxed, like its parts: the future is large, and would take that much of the stack in every caller.
     let outcome = Box::pin(verify_pinned(verifier, view, served, started)).await;
     pin.release().await;
     outcome

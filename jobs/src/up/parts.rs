@@ -46,8 +46,7 @@ impl Stage {
         }
     }
 
-    /// How long to wait for clients. For parts it is waited until they have ended: whoever asked for the stop can end
-    /// it at any time.
+    /// How long to wait for clients. There is no limit for the other parts: a second signal ends the process at once.
     fn patience(self) -> Duration {
         match self {
             Stage::Http => HTTP_CLOSES_WITHIN,

@@ -1,4 +1,4 @@
-//! Reports what a stop waits for: whoever asked for it decides whether to wait longer.
+//! Reports what a stop waits for, so that the user can decide whether to wait longer.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,7 +20,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// A stop that was asked for now.
+    /// Begins at a request to stop.
     pub(super) fn begin() -> Self {
         Self::reporting(EVERY)
     }

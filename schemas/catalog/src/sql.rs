@@ -229,8 +229,9 @@ impl Catalog {
         session.finish(begun).await
     }
 
-    /// A server can disappear without an error, a file cannot (and a simulation's clock must not end a statement). The work is
-    /// in a box: the futures of sqlx take tens of kilobytes, and whoever awaits the catalog would carry them.
+    /// Limits the time for an answer, of a server alone: it can disappear without an error, which a file cannot, and a
+    /// simulation's clock must not end a statement. The work is boxed, because the futures of sqlx take tens of
+    /// kilobytes, which every caller would otherwise need on its stack.
     async fn within_limit<T, W: Future<Output = Result<T>>>(&self, work: Pin<Box<W>>) -> Result<T> {
         if !self.engine.is_remote() {
             return work.await;
