@@ -59,7 +59,8 @@ impl Scheduler {
     pub async fn round(&self, registry: &mut Option<Registry>, stop: &CancellationToken) -> Result<()> {
         let mut had = BTreeSet::new();
         loop {
-            // Reading a large catalog may take long. It can be dropped at any point, since it changes nothing.
+            // Reading a large catalog may take long. It can be dropped at any point: each write is one transaction, and the next
+            // round does what is left.
             let looked = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
