@@ -96,7 +96,11 @@ impl BucketPartitioner {
 
     /// Adds a batch of Partial's output.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        let rows = kept_rows_of(&self.shuffle.plan, batch, &self.shuffle.floors)?;
+        self.push_rows(kept_rows_of(&self.shuffle.plan, batch, &self.shuffle.floors)?)
+    }
+
+    /// Adds state rows.
+    pub(crate) fn push_rows(&mut self, rows: RecordBatch) -> Result<()> {
         let keys = &rows.columns()[..self.shuffle.plan.keys.len()];
         let places = self.shuffle.codec.places(keys, rows.num_rows())?;
         for row in 0..rows.num_rows() {

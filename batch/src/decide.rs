@@ -33,35 +33,36 @@ pub enum RunTime {
     EventClock,
 }
 
-/// What a run reads, and what it keeps.
+/// Up to where a run reads, and what it keeps.
 pub(crate) struct RunInputs {
     pub(crate) cut: Vector,
     pub(crate) t: Micros,
     pub(crate) floors: Floors,
     pub(crate) edges_from: EdgesFrom,
-    pub(crate) files: Vec<FileRecord>,
     pub(crate) max_event_time: Option<Micros>,
 }
 
 impl RunInputs {
     pub(crate) fn at_cut(state: &CatalogState, run: &RunRecord, view: &LiveView, t: RunTime) -> Result<RunInputs> {
         let cut = run.cut.clone().ok_or_else(|| Error::internal("a run began without a cut"))?;
-        let streams: Vec<Arc<str>> = view.plan.streams.iter().map(|stream| stream.name.clone()).collect();
-        let max_event_time = max_event_time(state, &streams);
+        let max_event_time = max_event_time(state, &streams_of(view));
         let t = match t {
             RunTime::At(t) => t,
             RunTime::EventClock => max_event_time.unwrap_or_default(),
         };
-        let floors = view.plan.floors(t);
-        let bounds = ArchiveBounds { cut: Some(&cut), oldest: view.plan.oldest_kept(t), newest: None };
-        let files = archive_files(state, &streams, bounds).into_iter().cloned().collect();
-        Ok(RunInputs { cut, t, floors, edges_from: view.plan.edges_from(t), files, max_event_time })
+        Ok(RunInputs { cut, t, floors: view.plan.floors(t), edges_from: view.plan.edges_from(t), max_event_time })
     }
 
-    /// The number of events in the files.
-    pub(crate) fn events(&self) -> i64 {
-        self.files.iter().map(|file| file.rows).sum()
+    /// The archive's files that hold what a recomputation reads.
+    pub(crate) fn archive(&self, state: &CatalogState, view: &LiveView) -> Vec<FileRecord> {
+        let bounds = ArchiveBounds { cut: Some(&self.cut), oldest: view.plan.oldest_kept(self.t), newest: None };
+        archive_files(state, &streams_of(view), bounds).into_iter().cloned().collect()
     }
+}
+
+/// The streams that a view reads.
+pub(crate) fn streams_of(view: &LiveView) -> Vec<Arc<str>> {
+    view.plan.streams.iter().map(|stream| stream.name.clone()).collect()
 }
 
 /// Returns the greatest event time of these streams that the catalog records.
@@ -70,7 +71,7 @@ fn max_event_time(state: &CatalogState, streams: &[Arc<str>]) -> Option<Micros> 
     of_view.filter_map(|partition| partition.max_event_time).max()
 }
 
-/// Returns the number of buckets of a snapshot: a power of two, at most 256.
+/// Returns the number of buckets for states of this many events: a power of two, at most 256.
 pub(crate) fn bucket_count(events: i64, events_per_bucket: u64) -> u32 {
     (events.max(0) as u64 / events_per_bucket.max(1) + 1).next_power_of_two().min(256) as u32
 }

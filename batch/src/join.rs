@@ -99,7 +99,8 @@ impl Join {
     fn follows(&self, before: &Manifest) -> bool {
         let plan = &self.view.plan;
         before.stamp == plan.stamp
-            && before.bucket_count == self.edges.buckets.parts()
+            && before.deltas.is_empty()
+            && before.base.bucket_count == self.edges.buckets.parts()
             && self.keys_shown().is_some()
             && !names_time(plan, &self.links)
     }
@@ -107,7 +108,7 @@ impl Join {
     /// Returns what changed since the snapshot `before`. `None` if too much changed.
     async fn changed_since(&self, before: &Manifest, t: Micros) -> Result<Option<AllChanged>> {
         let mut all = AllChanged::default();
-        let parts = stream::iter((0..self.edges.buckets.parts()).map(|part| self.changed_in(part, before.file_of(part), t)));
+        let parts = stream::iter((0..self.edges.buckets.parts()).map(|part| self.changed_in(part, before.base.file_of(part), t)));
         let mut parts = std::pin::pin!(parts.buffered(self.threads));
         let mut count = 0;
         while let Some(Changed { near, far }) = parts.try_next().await? {

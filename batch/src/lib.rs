@@ -1,28 +1,36 @@
-//! The batch layer: recomputes views from the archive and publishes them as snapshots.
+//! The batch layer: makes views' snapshots and publishes them.
 //!
-//! A run pins one catalog state, recomputes its view's states from the archive up to that state's vector (the *cut*),
-//! and publishes them in one transaction. A failed run never disturbs the snapshot that is served.
+//! A run pins one catalog state, makes its view's states up to that state's vector (the *cut*), and publishes them in
+//! one transaction. A failed run never disturbs the snapshot that is served. A first run, and any run that has to,
+//! recomputes from the archive; the others add what was committed since the last cut.
 //!
 //! ```text
-//! archive --Partial--> states by bucket --sort, merge, rollup--> buckets --publish--> snapshot
+//! archive --Partial--> states by bucket --sort, merge, rollup--> base --publish--> snapshot
 //!                                   (a linked view's edges --walk--> its join, materialised --^)
+//!
+//! checkpoints since the last cut --segments--> states by bucket --sort, merge, rollup--> delta --publish--> snapshot
+//!                                               (earlier tiers, where that is due, merged into one --^)
 //! ```
 //!
 //! In reading order:
 //!
 //! - `layer`: what all runs share.
-//! - `run`: a lease (`lease`) and a record around an `attempt`, which lists the steps.
-//! - `decide`: what a run reads; `session` and `memory` limit its memory.
-//! - `recompute`: states by bucket (`bucket_partitioner`).
+//! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: what that works with.
+//! - `basis`: from what a run makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
+//! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`).
+//! - `increment`: the states since the last cut, and the tiers that are merged.
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `join`: the materialised join of a linked view.
 //! - `publish`: the manifest and the transaction.
 //! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
 
 mod attempt;
+mod basis;
 mod bucket_partitioner;
 mod bucket_sort;
 mod decide;
+mod full;
+mod increment;
 mod join;
 mod layer;
 mod lease;
@@ -32,6 +40,7 @@ mod rebuild_states;
 mod recompute;
 mod run;
 mod session;
+mod snapshot;
 mod write;
 
 pub use decide::{RunTime, switch_version, version_to_run};

@@ -1,12 +1,12 @@
 //! Publishes a snapshot: writes its manifest, then commits one transaction that checks the run's lease and that the cut
 //! moves backwards in no partition.
 
-use catalog::{Commit, DefinitionStatus, RunRecord, RunStatus, SnapshotRecord, publish_commit};
+use catalog::{Commit, DefinitionStatus, RunRecord, RunStatus, SnapshotFiles, SnapshotRecord, publish_commit, skipped_commit};
 use committed::registry::LiveView;
 use storage::{Manifest, write_manifest};
 use tracing::info;
-use types::files::FileRecord;
 use types::{ErrorKind, Result};
+use uuid::Uuid;
 
 use crate::decide::switch_version;
 use crate::layer::{Batch, RunContext};
@@ -14,13 +14,13 @@ use crate::layer::{Batch, RunContext};
 /// How often a switch of versions is retried after another commit got in between.
 const SWITCH_ATTEMPTS: usize = 20;
 
-/// Publishes `files` as the view's snapshot and returns the run's record, marked as succeeded.
+/// Publishes the snapshot that consists of `files` and returns the run's record, marked as succeeded.
 pub(crate) async fn publish(
     batch: &Batch,
     view: &LiveView,
     mut run: RunRecord,
     manifest: Manifest,
-    files: Vec<FileRecord>,
+    mut files: SnapshotFiles,
     context: &RunContext<'_>,
 ) -> Result<RunRecord> {
     let manifest_file = write_manifest(&batch.storage, &manifest).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn publish(
         manifest: manifest_file.path.clone(),
         published_at: (context.clock)(),
     };
-    let files = files.into_iter().chain([manifest_file]).collect();
+    files.written.push(manifest_file);
     let commit = publish_commit(run.clone(), snapshot, files, &context.lease.current(), (context.clock)());
     match view.status {
         DefinitionStatus::Building => publish_and_switch(batch, commit, view).await?,
@@ -43,6 +43,16 @@ pub(crate) async fn publish(
     info!(view = %run.view, version = run.version, run = %run.id, events = run.events_read, rows = run.rows_written, "run published");
     metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "succeeded").increment(1);
     Ok(run)
+}
+
+/// Ends a run that found nothing new.
+pub(crate) async fn skip(batch: &Batch, run: RunRecord, context: &RunContext<'_>) -> Result<RunRecord> {
+    let now = (context.clock)();
+    let ended = RunRecord { status: RunStatus::Skipped, ended_at: Some(now), ..run };
+    batch.catalog.commit_with_retry(skipped_commit(Uuid::now_v7(), ended.clone(), now)).await?;
+    info!(view = %ended.view, version = ended.version, run = %ended.id, "run skipped: the snapshot holds everything up to its cut");
+    metrics::counter!("basestream_batch_runs_total", "view" => ended.view.to_string(), "outcome" => "skipped").increment(1);
+    Ok(ended)
 }
 
 /// Publishes the first snapshot of a version that was being built, and switches to that version.

@@ -15,7 +15,6 @@ use types::vector::Vector;
 use types::{Error, Result};
 
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows, ShuffleContext};
-use crate::decide::RunInputs;
 
 /// Turns archive rows into unsorted states by bucket. One key and tile may have several rows. An event goes directly to
 /// the finest tile that the snapshot keeps, because most events are older than the windows that need finer tiles.
@@ -75,17 +74,17 @@ where
     }
 }
 
-/// Scans these columns of a stream's archived events up to the run's cut.
+/// Scans these columns of a stream's archived events up to the cut.
 pub(crate) fn scan_archive(
     storage: &ObjectStorage,
     stream: &StreamDefinition,
     columns: &[usize],
-    inputs: &RunInputs,
+    (files, cut): (&[FileRecord], &Vector),
     threads: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let is_of_stream = |file: &&FileRecord| file.subject.as_deref() == Some(&*stream.name);
-    let files: Vec<FileRecord> = inputs.files.iter().filter(is_of_stream).cloned().collect();
-    let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: inputs.cut.clone() };
+    let files: Vec<FileRecord> = files.iter().filter(is_of_stream).cloned().collect();
+    let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: cut.clone() };
     archive_plan(storage, &files, plan_schema(stream), &ranges, Some(columns), threads)
 }
 

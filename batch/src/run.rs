@@ -10,10 +10,10 @@ use types::tiles::{Clock, Micros};
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
-use crate::attempt::attempt;
 use crate::decide::{RunTime, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
+use crate::snapshot::make_snapshot;
 
 /// The parameters of a run.
 #[derive(Debug, Clone)]
@@ -27,10 +27,12 @@ pub struct RunRequest {
     pub attempt: u32,
     /// The view's time `t`: windows are pruned as of it.
     pub t: RunTime,
+    /// Recomputes from the archive, whatever the view's strategy.
+    pub full: bool,
 }
 
 impl Batch {
-    /// Runs one view and returns the record of the run.
+    /// Runs one view and returns the record of the run: succeeded, or skipped if there is nothing new.
     ///
     /// Errors: `Conflict` if another process is running the view.
     pub async fn run(&self, request: RunRequest, clock: Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
@@ -76,7 +78,7 @@ impl Batch {
         let (state, run) = self.begin(request, context).await?;
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {
-            outcome = Box::pin(attempt(self, &state, run.clone(), request.t, context)) => outcome,
+            outcome = Box::pin(make_snapshot(self, &state, run.clone(), (request.t, request.full), context)) => outcome,
             () = given_up => Err(Error::unavailable("the run was given up because its process stops; it is due again")),
         };
         match outcome {
@@ -120,6 +122,7 @@ impl Batch {
             started_at: Some(now),
             ended_at: None,
             cut: None,
+            strategy: None,
             events_read: 0,
             rows_written: 0,
             bytes_written: 0,

@@ -1,10 +1,10 @@
-//! Writes the files of a snapshot from states by bucket: whole keys at a time, each with its coarser tiles rolled up.
+//! Writes the files of a tier from states by bucket: whole keys at a time, each with its coarser tiles.
 
 use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
 use engine::plan::ViewPlan;
-use engine::states::{KeyCodec, StateRows, rollup};
+use engine::states::{KeyCodec, StateRows, merge_rolled_up, rollup};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, BucketWriter, ObjectStorage};
 use tokio::sync::mpsc;
@@ -23,7 +23,16 @@ const PART_OF_SHARE: usize = 8;
 /// The upper bound for sorting in memory: Arrow counts the bytes of texts and keys in 31 bits.
 const MOST_IN_MEMORY_BYTES: usize = 512 << 20;
 
-/// The files of a snapshot, as recorded in the manifest and the catalog.
+/// What the rows to be written are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// States of events, each at one level: the coarser ones are rolled up from them.
+    OfEvents,
+    /// Rows of tiers, at all levels.
+    OfTiers,
+}
+
+/// The files of a tier, as recorded in the manifest and the catalog.
 #[derive(Default)]
 pub(crate) struct Written {
     pub(crate) buckets: Vec<BucketFile>,
@@ -41,6 +50,7 @@ pub(crate) struct SnapshotWriter {
     pub(crate) codec: Arc<KeyCodec>,
     pub(crate) version: u32,
     pub(crate) run: Uuid,
+    pub(crate) rows: Rows,
     pub(crate) floors: Floors,
     pub(crate) limit_bytes: usize,
     /// The number of buckets that are processed in parallel.
@@ -117,16 +127,23 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Merges the rows and adds the coarser levels. `None` if the floors leave no row.
+    /// Merges the rows, at all levels. `None` if the floors leave no row.
     fn finished(&self, sorted: &StateRows) -> Result<Option<StateRows>> {
-        let rolled_up = rollup(&self.plan, sorted, &self.floors)?;
+        let rolled_up = match self.rows {
+            Rows::OfEvents => rollup(&self.plan, sorted, &self.floors)?,
+            Rows::OfTiers => merge_rolled_up(&self.plan, sorted, &self.floors)?,
+        };
         Ok((!rolled_up.is_empty()).then_some(rolled_up))
     }
 
     async fn open(&self, bucket: u32, local: Option<&LocalEdges>) -> Result<OpenBucket> {
         let metadata = vec![("stamp".to_owned(), self.plan.stamp.clone())];
         let schema = self.plan.state_schema().clone();
-        let name = ObjectName::Bucket { view: self.plan.view.clone(), version: self.version, run: self.run, bucket };
+        let (view, version, run) = (self.plan.view.clone(), self.version, self.run);
+        let name = match self.rows {
+            Rows::OfEvents => ObjectName::Bucket { view, version, run, bucket },
+            Rows::OfTiers => ObjectName::Merged { view, version, run, bucket },
+        };
         let writer = BucketWriter::begin(&self.storage, (name, bucket), schema, metadata).await?;
         Ok(OpenBucket { writer, local: local.map(|local| local.begin(bucket)).transpose()?, rows: 0 })
     }

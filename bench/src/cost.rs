@@ -89,6 +89,6 @@ async fn measure(options: &Options, programs: &Programs, folder: &Path, case: Ca
 
 fn batch_run(options: &Options, programs: &Programs, project: &Project) -> Result<Used> {
     let mut command = Command::new(&programs.basestream);
-    command.args(["batch", "run", VIEW, "--json", "--config"]).arg(project.config());
+    command.args(["batch", "run", VIEW, "--full", "--json", "--config"]).arg(project.config());
     Ok(child::run(&mut command, &Limits { time: options.timeout, memory_bytes: MEMORY })?.used)
 }

@@ -32,7 +32,7 @@ impl Runs {
             let mut succeeded = 0;
             for view in views.iter().cycle() {
                 let mut command = Command::new(&basestream);
-                command.args(["batch", "run", view, "--json", "--log-level", "error", "--config"]).arg(&config);
+                command.args(["batch", "run", view, "--full", "--json", "--log-level", "error", "--config"]).arg(&config);
                 let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
                 if until_its_end(child, &stopped)? {
                     succeeded += 1;

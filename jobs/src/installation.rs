@@ -230,10 +230,20 @@ impl Installation {
         crate::ingest::ingest(&*self.log, &remembered, definition, input, options, on_progress).await
     }
 
-    /// Recomputes a view now and publishes its snapshot; `progress` is called with the events read. Errors: `Conflict`
-    /// if another process is running it.
+    /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the rows written.
+    /// The run is skipped if there is nothing new. Errors: `Conflict` if another process is running it.
     pub async fn run_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        let request = RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: self.run_time() };
+        self.run(view, false, progress).await
+    }
+
+    /// The same, but recomputes from the archive whatever the view's strategy.
+    pub async fn recompute_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        self.run(view, true, progress).await
+    }
+
+    async fn run(&self, view: &str, full: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        let request =
+            RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: self.run_time(), full };
         self.batch().run(request, clock(), progress).await
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batch::{Batch, RunRequest, RunTime};
-use catalog::{CatalogState, RunRecord, abandoned};
+use catalog::{CatalogState, RunRecord, RunStatus, abandoned};
 use committed::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -99,12 +99,14 @@ impl Scheduler {
             scheduled_for: due.scheduled_for,
             attempt: due.attempt,
             t,
+            full: false,
         };
         let given_up = async {
             stop.cancelled().await;
             tokio::time::sleep(RUN_FINISHES_WITHIN).await;
         };
         match self.batch.run_until(request, self.clock.clone(), &|_| {}, given_up).await {
+            Ok(run) if run.status == RunStatus::Skipped => info!(view = %run.view, run = %run.id, "run skipped: nothing is new"),
             Ok(run) => info!(view = %run.view, run = %run.id, events = run.events_read, rows = run.rows_written, "run succeeded"),
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 info!(view = %due.view, %error, "the run was not published: another process has it, or its version was dropped")

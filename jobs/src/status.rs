@@ -10,6 +10,7 @@ use engine::events::format_timestamp;
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
 use serde::Serialize;
+use types::Strategy;
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 
@@ -96,6 +97,7 @@ pub struct RunReport {
     pub ended_at: Option<String>,
     pub seconds: Option<f64>,
     pub cut: Option<Vector>,
+    pub strategy: Option<Strategy>,
     pub events_read: i64,
     pub rows_written: i64,
     pub bytes_written: i64,
@@ -247,6 +249,7 @@ impl RunReport {
             ended_at: time(run.ended_at),
             seconds: run.started_at.zip(run.ended_at).map(|(from, to)| (to - from) as f64 / 1e6),
             cut: run.cut.clone(),
+            strategy: run.strategy,
             events_read: run.events_read,
             rows_written: run.rows_written,
             bytes_written: run.bytes_written,

@@ -1,5 +1,7 @@
-//! A node's local copy of a snapshot: one mapped file per bucket, fetched once, checked against the manifest, dropped with its run.
-//! Rows are found in the buckets that are there while the others still come; a bucket that is not there is an error, never no rows.
+//! A node's local copy of a snapshot: one mapped file per bucket of each tier, fetched once, checked against the
+//! manifest. A tier that the next snapshot names too is not fetched again; its files go with the last copy that has it.
+//! Rows are found in the buckets that are there while the others still come; a bucket that is not there is an error,
+//! never no rows.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,9 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::array::BinaryArray;
 use committed::registry::LiveView;
 use engine::states::{SortedRun, bucket_of};
-use storage::{Manifest, ObjectStorage};
+use futures::future::try_join_all;
+use storage::{Manifest, ObjectStorage, Tier};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use types::{Error, Result};
 
 use buckets::CopiedBuckets;
@@ -23,78 +26,135 @@ mod buckets;
 #[derive(Debug)]
 pub struct SnapshotCopy {
     pub manifest: Manifest,
-    buckets: Arc<CopiedBuckets>,
+    /// As in the manifest.
+    tiers: Vec<Arc<TierCopy>>,
     is_followed: AtomicBool,
+    /// Ends the fetching in the background.
+    dropped: CancellationToken,
+    _guard: DropGuard,
+}
+
+/// One tier of a snapshot. The copies of successive snapshots may share it.
+#[derive(Debug)]
+struct TierCopy {
+    tier: Tier,
+    buckets: Arc<CopiedBuckets>,
+}
+
+/// A run of state rows that has keys of one part of a scan.
+pub(crate) struct PartRun<'s> {
+    pub(crate) run: &'s SortedRun,
+    /// Whether all its keys are of that part.
+    pub(crate) is_of_part: bool,
 }
 
 impl SnapshotCopy {
-    /// Fetches and maps all of it.
-    pub async fn open(storage: &ObjectStorage, manifest: Manifest, live: &LiveView, cache: &Path) -> Result<Self> {
-        let copy = Self::begin(storage, manifest, live, cache);
+    /// Fetches and maps all of it, but for what `before` has.
+    pub async fn open(
+        storage: &ObjectStorage,
+        manifest: Manifest,
+        live: &LiveView,
+        cache: &Path,
+        before: Option<&SnapshotCopy>,
+    ) -> Result<Self> {
+        let copy = Self::begin(storage, manifest, live, cache, before);
         copy.fetch_all().await?;
         Ok(copy)
     }
 
-    /// With nothing fetched yet.
-    pub fn begin(storage: &ObjectStorage, manifest: Manifest, live: &LiveView, cache: &Path) -> Self {
-        let buckets = Arc::new(CopiedBuckets::new(storage, &manifest, live, cache));
-        Self { manifest, buckets, is_followed: AtomicBool::new(false) }
+    /// With nothing fetched yet, but for what `before` has.
+    pub fn begin(storage: &ObjectStorage, manifest: Manifest, live: &LiveView, cache: &Path, before: Option<&SnapshotCopy>) -> Self {
+        let copied = |tier: &Tier| {
+            let known = before.iter().flat_map(|before| &before.tiers);
+            known.into_iter().find(|known| known.tier == *tier && known.buckets.damage().is_none()).cloned()
+        };
+        let copy = |tier: &Tier| {
+            copied(tier).unwrap_or_else(|| {
+                let buckets = CopiedBuckets::new(storage, (&manifest, tier), live, cache);
+                Arc::new(TierCopy { tier: tier.clone(), buckets: Arc::new(buckets) })
+            })
+        };
+        let tiers = manifest.tiers().map(copy).collect();
+        let dropped = CancellationToken::new();
+        Self { tiers, is_followed: AtomicBool::new(false), _guard: dropped.clone().drop_guard(), dropped, manifest }
     }
 
-    /// The run that holds a key's rows, if any does.
+    /// The runs that may hold a key's rows, one of each tier.
     ///
-    /// Errors: `Unavailable` where it was not fetched yet.
-    pub fn bucket_of(&self, key: &[u8]) -> Result<&SortedRun> {
-        self.bucket(self.number_of(key))
+    /// Errors: `Unavailable` where one was not fetched yet.
+    pub fn runs_of(&self, key: &[u8]) -> impl Iterator<Item = Result<&SortedRun>> {
+        self.tiers.iter().map(|tier| tier.bucket(tier.number_of(key)).ok_or_else(|| self.not_there()))
     }
 
-    /// One bucket; likewise.
-    pub fn bucket(&self, number: u32) -> Result<&SortedRun> {
-        self.buckets.get(number).ok_or_else(|| self.not_there())
+    /// The number of parts in which a scan reads it.
+    pub fn parts(&self) -> u32 {
+        self.tiers.iter().map(|tier| tier.tier.bucket_count).max().unwrap_or(1)
     }
 
-    /// All buckets; likewise.
-    pub fn buckets(&self) -> Result<&[Arc<SortedRun>]> {
-        self.buckets.whole().ok_or_else(|| self.not_there())
+    /// The runs that hold keys of one of [`SnapshotCopy::parts`]: the keys that hash to it. Errors: likewise.
+    pub(crate) fn runs_of_part(&self, part: u32) -> Result<Vec<PartRun<'_>>> {
+        let parts = self.parts();
+        let mut runs = Vec::with_capacity(self.tiers.len());
+        for tier in &self.tiers {
+            let count = tier.tier.bucket_count;
+            // As hashes are taken modulo the count, a part's keys are in one bucket where the count divides the parts.
+            let numbers = if parts.is_multiple_of(count) { part % count..part % count + 1 } else { 0..count };
+            for number in numbers {
+                let run = tier.bucket(number).ok_or_else(|| self.not_there())?;
+                runs.push(PartRun { run, is_of_part: count == parts });
+            }
+        }
+        Ok(runs)
+    }
+
+    /// All runs; likewise.
+    pub fn runs(&self) -> Result<Vec<&SortedRun>> {
+        let of_tiers = self.tiers.iter().map(|tier| tier.buckets.whole().ok_or_else(|| self.not_there()));
+        Ok(of_tiers.collect::<Result<Vec<_>>>()?.into_iter().flatten().map(|run| &**run).collect())
     }
 
     /// True when every bucket is here.
     pub fn is_whole(&self) -> bool {
-        self.buckets.whole().is_some()
+        self.tiers.iter().all(|tier| tier.buckets.whole().is_some())
     }
 
     /// How many of how many files are here.
     pub fn local(&self) -> (usize, usize) {
-        self.buckets.local()
+        let counts = self.tiers.iter().map(|tier| tier.buckets.local());
+        counts.fold((0, 0), |sum, (local, of)| (sum.0 + local, sum.1 + of))
     }
 
     /// What is wrong with a bucket that was fetched and is not what the manifest says.
     pub fn damage(&self) -> Option<&Error> {
-        self.buckets.damage()
+        self.tiers.iter().find_map(|tier| tier.buckets.damage())
     }
 
     /// Waits for the buckets of these encoded keys.
     ///
     /// Errors: `Corrupt` where one is damaged, which [`SnapshotCopy::damage`] says from then on; others may pass.
     pub async fn fetch(&self, keys: &BinaryArray) -> Result<()> {
-        let wanted: BTreeSet<u32> = keys.iter().flatten().map(|key| self.number_of(key)).collect();
-        self.buckets.fetch(wanted).await
+        let of_tiers = self.tiers.iter().map(|tier| {
+            let wanted: BTreeSet<u32> = keys.iter().flatten().map(|key| tier.number_of(key)).collect();
+            tier.buckets.fetch(wanted)
+        });
+        try_join_all(of_tiers.collect::<Vec<_>>()).await.map(drop)
     }
 
     /// Waits for every bucket; likewise.
     pub async fn fetch_all(&self) -> Result<()> {
-        self.buckets.fetch_all().await
+        fetch_all(&self.all_buckets()).await
     }
 
     /// Sees to it, from the first call on, that every bucket comes, until `stop`. `damaged` hears when one cannot.
     pub fn fetch_in_background(&self, damaged: &Arc<Notify>, stop: &CancellationToken) {
         if !self.is_whole() && !self.is_followed.swap(true, Ordering::Relaxed) {
-            tokio::spawn(background::fetch_all(self.buckets.clone(), damaged.clone(), stop.clone()));
+            let copy = background::Fetching { view: self.manifest.view.clone(), tiers: self.all_buckets(), dropped: self.dropped.clone() };
+            tokio::spawn(background::fetch_all(copy, damaged.clone(), stop.clone()));
         }
     }
 
-    fn number_of(&self, key: &[u8]) -> u32 {
-        bucket_of(key, self.manifest.bucket_count)
+    fn all_buckets(&self) -> Vec<Arc<CopiedBuckets>> {
+        self.tiers.iter().map(|tier| tier.buckets.clone()).collect()
     }
 
     fn not_there(&self) -> Error {
@@ -104,10 +164,25 @@ impl SnapshotCopy {
     }
 }
 
-impl Drop for SnapshotCopy {
+impl TierCopy {
+    fn bucket(&self, number: u32) -> Option<&SortedRun> {
+        self.buckets.get(number)
+    }
+
+    fn number_of(&self, key: &[u8]) -> u32 {
+        bucket_of(key, self.tier.bucket_count)
+    }
+}
+
+impl Drop for TierCopy {
     fn drop(&mut self) {
         self.buckets.give_up();
     }
+}
+
+/// Waits for every bucket of these tiers.
+async fn fetch_all(tiers: &[Arc<CopiedBuckets>]) -> Result<()> {
+    try_join_all(tiers.iter().map(|tier| tier.fetch_all())).await.map(drop)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use engine::fresh::{Fresh, FreshLayer};
 use engine::functions::Functions;
 use engine::states::{Partial, bucket_of, merge_rows, rollup};
 use event_log::Log;
-use storage::{BucketWriter, MANIFEST_FORMAT, Manifest, ObjectStorage, write_archive, write_manifest};
+use storage::{BucketWriter, MANIFEST_FORMAT, Manifest, ObjectStorage, Tier, write_archive, write_manifest};
 use types::files::FileRecord;
 use types::files::ObjectName;
 use types::record::Record;
@@ -266,12 +266,13 @@ impl Harness {
             run,
             cut: state.vector(),
             stamp: live.plan.stamp.clone(),
-            bucket_count: BUCKETS,
-            files,
+            base: Tier { bucket_count: BUCKETS, files },
+            deltas: Vec::new(),
             floors,
             edges_from: Default::default(),
             max_event_time: read_view.max_event_time(&live),
             made_at: NOW,
+            recomputed_at: None,
             events: 0,
             expired: 0,
             rows,

@@ -15,7 +15,7 @@ use engine::states::{SortedRun, StateRows, merge_all};
 
 mod plan;
 
-pub use plan::{Checkpoints, LayerPlan, after_cut, layer_plan, next_merge};
+pub use plan::{Checkpoints, LayerPlan, layer_plan, next_merge};
 
 /// States of some checkpoints, sorted.
 #[derive(Debug, Clone)]

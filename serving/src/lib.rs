@@ -39,7 +39,7 @@ pub use answerer::{StateSource, scan, scan_parts};
 pub use archive::ArchiveLayer;
 pub use copy::SnapshotCopy;
 pub use follower::{NodeSettings, WantedViews, clean_cache, is_kept};
-pub use layers::{Checkpoints, LayerPlan, LayerRun, after_cut, layer_plan, next_merge};
+pub use layers::{Checkpoints, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use meta::Meta;
 pub use node::Node;

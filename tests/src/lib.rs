@@ -125,6 +125,15 @@ impl Harness {
 
     /// Runs a batch within a memory limit. A small limit gives a snapshot several buckets even for few events.
     pub async fn batch_within(&self, view: &str, t: batch::RunTime, memory_limit_bytes: usize) -> Result<RunRecord> {
+        self.run((view, t), memory_limit_bytes, false).await
+    }
+
+    /// Runs a batch that recomputes from the archive.
+    pub async fn recompute(&self, view: &str, t: batch::RunTime) -> Result<RunRecord> {
+        self.run((view, t), 256 << 20, true).await
+    }
+
+    async fn run(&self, (view, t): (&str, batch::RunTime), memory_limit_bytes: usize, full: bool) -> Result<RunRecord> {
         let events_per_bucket = if memory_limit_bytes < 256 << 20 { FEW_EVENTS } else { batch::EVENTS_PER_BUCKET };
         let batch = batch::Batch {
             catalog: self.catalog.clone(),
@@ -139,7 +148,7 @@ impl Harness {
             },
             worker: "harness".into(),
         };
-        let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t };
+        let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t, full };
         batch.run(request, Arc::new(now), &|_| {}).await
     }
 

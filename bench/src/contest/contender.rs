@@ -201,7 +201,7 @@ fn polars(site: &Site<'_>, outcome: &Outcome, expressions: &Value) -> Value {
 
 fn batch_run(site: &Site<'_>, memory_bytes: u64) -> Command {
     let mut command = Command::new(&site.programs.basestream);
-    command.args(["batch", "run", site.view, "--json", "--log-level", "batch=info", "--log-format", "json", "--config"]);
+    command.args(["batch", "run", site.view, "--full", "--json", "--log-level", "batch=info", "--log-format", "json", "--config"]);
     command.arg(&site.installed.config);
     command.env("BASESTREAM__BATCH__MEMORY_LIMIT", format!("\"{}MiB\"", memory_bytes >> 20));
     command

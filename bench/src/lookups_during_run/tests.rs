@@ -13,6 +13,7 @@ fn record(started_at: Option<Micros>, ended_at: Option<Micros>, status: RunStatu
         started_at,
         ended_at,
         cut: None,
+        strategy: None,
         events_read: 0,
         rows_written: 0,
         bytes_written: 0,

@@ -34,7 +34,7 @@ pub fn create_view(name: &str, windows: &[Window], aggregates: &Aggregates) -> S
     let texts: Vec<&str> = windows.iter().map(|window| window.text).collect();
     let columns: Vec<String> = aggregates.iter().map(|(alias, aggregate)| format!("{aggregate} AS {alias}")).collect();
     format!(
-        "CREATE VIEW {name} WITH (windows = '{}') AS\nSELECT {KEY}, {}\nFROM {STREAM} GROUP BY {KEY};\n",
+        "CREATE VIEW {name} WITH (windows = '{}', strategy = 'full') AS\nSELECT {KEY}, {}\nFROM {STREAM} GROUP BY {KEY};\n",
         texts.join(", "),
         columns.join(", ")
     )

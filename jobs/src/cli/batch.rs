@@ -14,7 +14,7 @@ pub(super) struct BatchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BatchCommand {
-    /// Recompute a view now and publish its snapshot
+    /// Run a view now and publish its snapshot
     #[command(after_help = "Example:\n  basestream batch run device_velocity\n\n\
         A version that is being built is run first, and served from then on. Definitions are not applied: see `basestream apply`.")]
     Run {
@@ -40,11 +40,15 @@ pub(super) async fn batch(context: &Context, args: BatchArgs) -> Result<Done> {
     }
 }
 
-async fn run(context: &Context, view: &str, _full: bool) -> Result<Done> {
+async fn run(context: &Context, view: &str, full: bool) -> Result<Done> {
     let installation = context.installation().await?;
     let bar = progress::counter(view, !context.output.json);
     let shown = bar.clone();
-    let run = installation.run_view(view, &move |events| shown.set_position(events.max(0) as u64)).await;
+    let progress = move |rows: i64| shown.set_position(rows.max(0) as u64);
+    let run = match full {
+        true => installation.recompute_view(view, &progress).await,
+        false => installation.run_view(view, &progress).await,
+    };
     bar.finish_and_clear();
     let report = RunReport::from_run(&run?);
     context.output.print(&report, || runs_text(std::slice::from_ref(&report)))?;

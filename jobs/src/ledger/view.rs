@@ -129,7 +129,7 @@ async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, (sna
     let rolled_up = cover(span, &live.plan.ladder);
     let finest = if live.plan.finest() == Level::All { rolled_up.clone() } else { cover(span, &live.plan.ladder[..1]) };
     let mut sum = 0;
-    for bucket in snapshot.iter().flat_map(|manifest| &manifest.files) {
+    for bucket in snapshot.iter().flat_map(|manifest| manifest.state_files()) {
         let mut batches = read_bucket(&verifier.storage, bucket).await?;
         while let Some(batch) = batches.try_next().await? {
             sum += events_in(&live.plan, &batch, &rolled_up)?;

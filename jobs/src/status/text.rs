@@ -6,6 +6,7 @@ use super::problems::{Problem, Severity};
 use super::{PartitionStatus, RunReport, Status, ViewStatus, status_word};
 use crate::output::table;
 use crate::readers::Reader;
+use types::Strategy;
 
 pub(super) fn status(status: &Status) -> String {
     let mut parts = Vec::new();
@@ -118,7 +119,7 @@ fn view(view: &ViewStatus) -> Vec<String> {
 }
 
 pub(super) fn runs(runs: &[RunReport]) -> String {
-    let header = ["run", "view", "version", "status", "started", "seconds", "events", "rows", "bytes", "peak memory", "error"];
+    let header = ["run", "view", "version", "status", "started", "seconds", "strategy", "events", "rows", "bytes", "peak memory", "error"];
     let rows = runs.iter().map(|run| {
         vec![
             run.run.clone(),
@@ -127,6 +128,7 @@ pub(super) fn runs(runs: &[RunReport]) -> String {
             run_word(run.status).to_owned(),
             run.started_at.clone().unwrap_or_else(|| "-".into()),
             run.seconds.map_or("-".to_owned(), |seconds| format!("{seconds:.2}")),
+            run.strategy.map_or("-", Strategy::name).to_owned(),
             run.events_read.to_string(),
             run.rows_written.to_string(),
             run.bytes_written.to_string(),
@@ -144,5 +146,6 @@ fn run_word(status: RunStatus) -> &'static str {
         RunStatus::Succeeded => "succeeded",
         RunStatus::Failed => "failed",
         RunStatus::Dropped => "dropped",
+        RunStatus::Skipped => "skipped",
     }
 }

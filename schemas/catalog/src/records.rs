@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use types::Strategy;
 use types::tiles::Micros;
 use types::uuid_text;
 use types::vector::{Offset, PartitionId, Vector};
@@ -110,6 +111,8 @@ pub enum RunStatus {
     Failed,
     /// Ended without a snapshot because its version was dropped meanwhile: nothing went wrong.
     Dropped,
+    /// Ended without a new snapshot because the published one holds everything up to the cut.
+    Skipped,
 }
 
 /// One batch run. Its cut is pinned while it is `Running`.
@@ -126,6 +129,8 @@ pub struct RunRecord {
     pub started_at: Option<Micros>,
     pub ended_at: Option<Micros>,
     pub cut: Option<Vector>,
+    /// How its snapshot was made. `None` before it is made, and for runs of older releases.
+    pub strategy: Option<Strategy>,
     pub events_read: i64,
     pub rows_written: i64,
     pub bytes_written: i64,
@@ -198,6 +203,7 @@ impl RunRecord {
             started_at: None,
             ended_at: None,
             cut: None,
+            strategy: None,
             events_read: 0,
             rows_written: 0,
             bytes_written: 0,

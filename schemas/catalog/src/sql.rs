@@ -259,7 +259,9 @@ async fn begin(
         expect::check(session, expected, revision).await?;
     }
     // Another process may have carried out a requested run since the caller looked.
-    if let Some(ended @ (RunStatus::Succeeded | RunStatus::Failed | RunStatus::Dropped)) = run::status(session, run.id).await? {
+    if let Some(ended @ (RunStatus::Succeeded | RunStatus::Failed | RunStatus::Dropped | RunStatus::Skipped)) =
+        run::status(session, run.id).await?
+    {
         let found = format!("{ended:?}").to_lowercase();
         return Err(Error::conflict("the run has ended already").with("run", run.id).with("view", &run.view).with("found", found));
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use arrow::datatypes::{DataType, Field};
 use serde::{Deserialize, Serialize};
 
+use types::Strategy;
 use types::sql_types::timestamp_type;
 use types::tiles::Level;
 
@@ -150,6 +151,10 @@ pub struct ViewDefinition {
     pub schedule: Option<Schedule>,
     /// Overrides the hop of every window.
     pub precision: Option<Level>,
+    /// How its batch runs make snapshots, if the definition says so.
+    pub strategy: Option<Strategy>,
+    /// An incremental view is recomputed from the archive this often.
+    pub full_every: Option<Duration>,
     /// For a view over a JOIN: a walk samples the neighbours of a node that has more than this many.
     pub max_degree: Option<u32>,
     pub on_error: OnError,

@@ -1,5 +1,13 @@
-//! A snapshot, which a batch run publishes: hash buckets of keys, each a sorted Parquet file, and a manifest that names
-//! them.
+//! A snapshot, which a batch run publishes: tiers of hash buckets of keys, each bucket a sorted Parquet file, and a
+//! manifest that names them.
+//!
+//! ```text
+//! base      a recomputation from the archive, or what was merged since
+//! delta     the checkpoints of some later runs, merged
+//! delta     the checkpoints of the newest run
+//! ```
+//!
+//! The states of a key are in one bucket of each tier. Together they are the snapshot's, as in an LSM tree.
 
 use std::sync::Arc;
 
@@ -22,8 +30,9 @@ use types::vector::Vector;
 use types::{Error, Result};
 
 /// Incremented when an older release could misread what we write; fields that it may ignore do not count. Format 2 adds
-/// the event times before which events of links are left out ([`Manifest::edges_from`]).
-pub const MANIFEST_FORMAT: u32 = 2;
+/// the event times before which events of links are left out ([`Manifest::edges_from`]), format 3 deltas
+/// ([`Manifest::deltas`]).
+pub const MANIFEST_FORMAT: u32 = 3;
 
 /// See [`Joined::format`]. Since 2 `approx_distinct` over no pair is 0, and was NULL before.
 pub const JOIN_FORMAT: u32 = 2;
@@ -46,11 +55,13 @@ pub struct Manifest {
     pub cut: Vector,
     /// Names the format of the states.
     pub stamp: String,
-    /// The number of hash buckets that keys are spread over (`engine::states::bucket_of`).
-    pub bucket_count: u32,
-    /// In bucket order; a bucket without rows has no file.
-    pub files: Vec<BucketFile>,
-    /// For each level, the least tile start that is kept; `None` keeps all.
+    #[serde(flatten)]
+    pub base: Tier,
+    /// What incremental runs added to the base, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deltas: Vec<Tier>,
+    /// For each level, the least tile start that is kept; `None` keeps all. Tiers that were written earlier may have
+    /// older tiles.
     pub floors: Floors,
     /// For edges with a last-seen time: the event times before which no event is kept.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -58,6 +69,9 @@ pub struct Manifest {
     /// The greatest event time of all events in the snapshot.
     pub max_event_time: Option<Micros>,
     pub made_at: Micros,
+    /// When its states were last recomputed from the archive; before format 3 always [`Manifest::made_at`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recomputed_at: Option<Micros>,
     /// Archived events that the snapshot covers, including those that WHERE excluded.
     pub events: i64,
     /// Always 0: the ledger counts dropped events. Older releases need the field.
@@ -71,6 +85,15 @@ pub struct Manifest {
     /// The materialised join of a linked view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined: Option<Joined>,
+}
+
+/// Sorted state rows, spread over hash buckets of their keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tier {
+    /// The number of hash buckets that keys are spread over (`engine::states::bucket_of`).
+    pub bucket_count: u32,
+    /// In bucket order; a bucket without rows has no file.
+    pub files: Vec<BucketFile>,
 }
 
 /// A linked view's rows as of a snapshot's cut: the result of a scan of the view at `t`, over the snapshot's edges.
@@ -119,18 +142,26 @@ pub async fn read_bucket(storage: &ObjectStorage, file: &BucketFile) -> Result<B
 
 impl Manifest {
     /// Returns the first format that can represent the manifest.
-    pub fn format_of(edges_from: &EdgesFrom) -> u32 {
-        if is_default(edges_from) { 1 } else { MANIFEST_FORMAT }
+    pub fn format_of(edges_from: &EdgesFrom, deltas: &[Tier]) -> u32 {
+        match (deltas.is_empty(), is_default(edges_from)) {
+            (true, true) => 1,
+            (true, false) => 2,
+            (false, _) => 3,
+        }
+    }
+
+    /// Returns the base and the deltas, oldest first.
+    pub fn tiers(&self) -> impl Iterator<Item = &Tier> {
+        std::iter::once(&self.base).chain(&self.deltas)
+    }
+
+    /// Returns the files of state rows.
+    pub fn state_files(&self) -> impl Iterator<Item = &BucketFile> {
+        self.tiers().flat_map(|tier| &tier.files)
     }
 
     pub fn name(&self) -> ObjectName {
         ObjectName::Manifest { view: self.view.clone(), version: self.version, run: self.run }
-    }
-
-    /// Returns the file of a bucket; `None` if the bucket has no rows.
-    pub fn file_of(&self, bucket: u32) -> Option<&BucketFile> {
-        let place = self.files.binary_search_by_key(&bucket, |file| file.bucket).ok()?;
-        self.files.get(place)
     }
 
     fn parse(content: &[u8]) -> Result<Manifest> {
@@ -146,6 +177,33 @@ impl Manifest {
         let manifest: Manifest = serde_json::from_slice(content)?;
         manifest.check()?;
         Ok(manifest)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.tiers().try_for_each(Tier::check)
+    }
+}
+
+impl Default for Tier {
+    /// One bucket, without rows.
+    fn default() -> Self {
+        Self { bucket_count: 1, files: Vec::new() }
+    }
+}
+
+impl Tier {
+    /// Returns the file of a bucket; `None` if the bucket has no rows.
+    pub fn file_of(&self, bucket: u32) -> Option<&BucketFile> {
+        let place = self.files.binary_search_by_key(&bucket, |file| file.bucket).ok()?;
+        self.files.get(place)
+    }
+
+    pub fn rows(&self) -> i64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+
+    pub fn bytes(&self) -> i64 {
+        self.files.iter().map(|file| file.bytes).sum()
     }
 
     /// Checks that each bucket occurs at most once, in order, and within the count.

@@ -3,7 +3,8 @@
 //! An [`Error`] says what its caller can do. A [`vector`] says how far the log is read, and [`tiles`] how time is cut
 //! into buckets and windows. A [`record`] is what the log delivers. [`files`] names what the object storage holds, and
 //! [`columns`] names the columns that the system adds to a user's own. [`failures`] are
-//! events that a view leaves out. [`threads`] says which work runs on which threads.
+//! events that a view leaves out. [`threads`] says which work runs on which threads. A [`Strategy`] is how a batch run
+//! makes a snapshot.
 
 pub mod columns;
 pub mod connections;
@@ -17,6 +18,7 @@ pub mod record;
 pub mod redact;
 pub mod sql_errors;
 pub mod sql_types;
+mod strategy;
 pub mod suggest;
 pub mod threads;
 pub mod tiles;
@@ -24,3 +26,4 @@ pub mod uuid_text;
 pub mod vector;
 
 pub use error::{Error, ErrorKind, Result};
+pub use strategy::Strategy;

@@ -1,14 +1,14 @@
 //! The layers of a linked view's edges, as a walk finds them.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use committed::registry::LiveView;
-use engine::states::{SortedRun, StateRows, bucket_of, find_prefix};
+use engine::states::{StateRows, find_prefix};
 use engine::walk::{EdgeLayers, LayerRows};
 use types::Result;
 
 use super::{StateSource, scan_parts};
+use crate::copy::{PartRun, SnapshotCopy};
 use crate::read_view::LoadedView;
 
 /// A view's edges in a source.
@@ -16,18 +16,21 @@ use crate::read_view::LoadedView;
 pub(super) struct ViewEdges<'a> {
     source: &'a StateSource<'a>,
     view: &'a LiveView,
-    /// The snapshot's: a walk may lead to any.
-    buckets: &'a [Arc<SortedRun>],
+    /// With all its buckets: a walk may lead to any.
+    snapshot: Option<&'a SnapshotCopy>,
 }
 
 impl<'a> ViewEdges<'a> {
     /// Errors: `Unavailable` while the snapshot is being copied.
     pub(super) fn new(source: &'a StateSource<'a>, view: &'a LiveView) -> Result<Self> {
-        let buckets = match source {
-            StateSource::Layers { view: LoadedView { snapshot: Some(snapshot), .. }, .. } => snapshot.buckets()?,
-            _ => &[],
+        let snapshot = match source {
+            StateSource::Layers { view: LoadedView { snapshot: Some(snapshot), .. }, .. } => Some(&**snapshot),
+            _ => None,
         };
-        Ok(Self { source, view, buckets })
+        if let Some(snapshot) = snapshot {
+            snapshot.runs()?;
+        }
+        Ok(Self { source, view, snapshot })
     }
 }
 
@@ -37,9 +40,8 @@ impl EdgeLayers for ViewEdges<'_> {
         match self.source {
             StateSource::Archive(layer) => layer.run.find_prefix(prefix).into_iter().map(with(false)).collect(),
             StateSource::Layers { read_view, view: loaded } => {
-                let bucket = self.buckets.get(bucket_of(place, self.buckets.len() as u32) as usize);
-                let snapshot = bucket.into_iter().flat_map(|bucket| bucket.find_prefix(prefix));
-                let mut found: Vec<LayerRows<'_>> = snapshot.map(with(true)).collect();
+                let runs = self.snapshot.into_iter().flat_map(|snapshot| snapshot.runs_of(place)).flatten();
+                let mut found: Vec<LayerRows<'_>> = runs.flat_map(|run| run.find_prefix(prefix)).map(with(true)).collect();
                 found.extend(loaded.layers.iter().flat_map(|layer| layer.run.find_prefix(prefix)).map(with(false)));
                 let fresh = read_view.fresh_of(self.view).map(|rows| (&**rows, find_prefix(rows.keys(), prefix)));
                 found.extend(fresh.filter(|(_, rows)| !rows.is_empty()).map(with(false)));
@@ -56,8 +58,9 @@ impl EdgeLayers for ViewEdges<'_> {
         match self.source {
             StateSource::Archive(layer) => layer.run.chunks().iter().map(|chunk| (chunk, false)).collect(),
             StateSource::Layers { read_view, view: loaded } => {
-                let bucket = self.buckets.get(part as usize);
-                let mut chunks: Vec<_> = bucket.into_iter().flat_map(|bucket| bucket.chunks()).map(|chunk| (chunk, true)).collect();
+                let runs = self.snapshot.and_then(|snapshot| snapshot.runs_of_part(part).ok()).into_iter().flatten();
+                let of_snapshot = runs.flat_map(|PartRun { run, is_of_part }| run.chunks().iter().map(move |chunk| (chunk, is_of_part)));
+                let mut chunks: Vec<_> = of_snapshot.collect();
                 chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(|chunk| (chunk, false)));
                 chunks.extend(read_view.fresh_of(self.view).map(|rows| (&**rows, false)));
                 chunks

@@ -11,6 +11,7 @@ use engine::states::{KeptKey, Pieces, SortedRun, StateRows, answer, answer_kept,
 use engine::walk::CancelCheck;
 use types::{Error, Result};
 
+use crate::copy::PartRun;
 use crate::kept_keys::KeyName;
 
 use super::{Answerer, Answers, AskedKeys, AskedPart, NeededBuckets, Scanned, StateSource, scan_parts};
@@ -62,19 +63,23 @@ impl Answerer for Grouped<'_> {
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, _: &CancelCheck<'_>) -> Result<Scanned> {
         let (part, parts) = (asked.part, scan_parts(source));
+        let of_part = if parts == 1 { Keys::All } else { Keys::OfPart { part, parts } };
         let mut keys = KeyIndex::default();
         let mut pieces = Pieces::default();
         match source {
-            StateSource::Archive(layer) => add_all(layer.run.chunks(), (part, parts), false, &mut keys, &mut pieces),
+            StateSource::Archive(layer) => add_all(layer.run.chunks(), of_part, false, &mut keys, &mut pieces),
             StateSource::Layers { read_view, view: loaded } => {
                 if let Some(snapshot) = &loaded.snapshot {
-                    add_all(snapshot.bucket(part)?.chunks(), (part, parts), true, &mut keys, &mut pieces);
+                    for PartRun { run, is_of_part } in snapshot.runs_of_part(part)? {
+                        let of_part = if is_of_part { Keys::All } else { Keys::OfPart { part, parts } };
+                        add_all(run.chunks(), of_part, true, &mut keys, &mut pieces);
+                    }
                 }
                 for layer in &loaded.layers {
-                    add_all(layer.run.chunks(), (part, parts), false, &mut keys, &mut pieces);
+                    add_all(layer.run.chunks(), of_part, false, &mut keys, &mut pieces);
                 }
                 for rows in read_view.fresh_of(self.view) {
-                    add_all(std::slice::from_ref(&**rows), (part, parts), false, &mut keys, &mut pieces);
+                    add_all(std::slice::from_ref(&**rows), of_part, false, &mut keys, &mut pieces);
                 }
             }
         }
@@ -177,7 +182,9 @@ impl Grouped<'_> {
             StateSource::Archive(layer) => add_run(&layer.run, key, index, false, pieces),
             StateSource::Layers { read_view, view: loaded } => {
                 if let Some(snapshot) = &loaded.snapshot {
-                    add_run(snapshot.bucket_of(key)?, key, index, true, pieces);
+                    for run in snapshot.runs_of(key) {
+                        add_run(run?, key, index, true, pieces);
+                    }
                 }
                 for layer in &loaded.layers {
                     add_run(&layer.run, key, index, false, pieces);
@@ -235,14 +242,34 @@ impl<'a> KeyIndex<'a> {
     }
 }
 
-fn add_all<'a>(chunks: &'a [StateRows], (part, parts): (u32, u32), laddered: bool, keys: &mut KeyIndex<'a>, pieces: &mut Pieces<'a>) {
+/// Which keys of some rows are scanned.
+#[derive(Clone, Copy)]
+enum Keys {
+    All,
+    /// Those that hash to one of several parts.
+    OfPart {
+        part: u32,
+        parts: u32,
+    },
+}
+
+impl Keys {
+    fn contain(self, key: &[u8]) -> bool {
+        match self {
+            Keys::All => true,
+            Keys::OfPart { part, parts } => bucket_of(key, parts) == part,
+        }
+    }
+}
+
+fn add_all<'a>(chunks: &'a [StateRows], wanted: Keys, laddered: bool, keys: &mut KeyIndex<'a>, pieces: &mut Pieces<'a>) {
     for chunk in chunks {
         let encoded = chunk.keys();
         let mut from = 0;
         while from < chunk.len() {
             let key = encoded.value(from);
             let to = (from + 1..chunk.len()).find(|row| encoded.value(*row) != key).unwrap_or(chunk.len());
-            if laddered || parts == 1 || bucket_of(key, parts) == part {
+            if wanted.contain(key) {
                 pieces.add(chunk.batch(), from..to, keys.index_of(key), laddered);
             }
             from = to;

@@ -25,7 +25,7 @@ impl<'a> StateSource<'a> {
 /// The number of parts in which a view is scanned, one after the other: memory holds one part's keys at a time.
 pub fn scan_parts(source: &StateSource<'_>) -> u32 {
     match source {
-        StateSource::Layers { view, .. } => view.snapshot.as_ref().map_or(1, |snapshot| snapshot.manifest.bucket_count),
+        StateSource::Layers { view, .. } => view.snapshot.as_ref().map_or(1, |snapshot| snapshot.parts()),
         StateSource::Archive(_) => 1,
     }
 }

@@ -15,18 +15,25 @@ const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 /// How often the metric of missing buckets is set.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
+/// The tiers of a copy, until it is dropped.
+pub(super) struct Fetching {
+    pub(super) view: Arc<str>,
+    pub(super) tiers: Vec<Arc<CopiedBuckets>>,
+    pub(super) dropped: CancellationToken,
+}
+
 /// Fetches every bucket, again and again where the storage does not answer, until all are there, the copy is dropped,
 /// or one is damaged, which `damaged` hears.
-pub(super) async fn fetch_all(buckets: Arc<CopiedBuckets>, damaged: Arc<Notify>, stop: CancellationToken) {
+pub(super) async fn fetch_all(copy: Fetching, damaged: Arc<Notify>, stop: CancellationToken) {
     let begun = Instant::now();
-    let view = buckets.live.name.clone();
     let outcome = tokio::select! {
         () = stop.cancelled() => None,
-        () = buckets.given_up.cancelled() => None,
-        outcome = until_whole_or_damaged(&buckets) => Some(outcome),
-        never = report_missing(&buckets) => match never {},
+        () = copy.dropped.cancelled() => None,
+        outcome = until_whole_or_damaged(&copy) => Some(outcome),
+        never = report_missing(&copy) => match never {},
     };
-    missing(&view).set(0.0);
+    missing(&copy.view).set(0.0);
+    let view = &copy.view;
     match outcome {
         Some(Ok(())) => info!(view = %view, seconds = begun.elapsed().as_secs_f64(), "all of a snapshot is copied"),
         Some(Err(error)) => {
@@ -37,25 +44,25 @@ pub(super) async fn fetch_all(buckets: Arc<CopiedBuckets>, damaged: Arc<Notify>,
     }
 }
 
-async fn until_whole_or_damaged(buckets: &Arc<CopiedBuckets>) -> Result<()> {
+async fn until_whole_or_damaged(copy: &Fetching) -> Result<()> {
     loop {
-        match buckets.fetch_all().await {
-            Err(error) if error.kind() != ErrorKind::Corrupt => again_later(buckets, &error).await,
+        match super::fetch_all(&copy.tiers).await {
+            Err(error) if error.kind() != ErrorKind::Corrupt => again_later(&copy.view, &error).await,
             outcome => return outcome,
         }
     }
 }
 
-async fn again_later(buckets: &CopiedBuckets, error: &Error) {
-    warn!(view = %buckets.live.name, %error, "a bucket of a snapshot could not be copied; trying again");
+async fn again_later(view: &str, error: &Error) {
+    warn!(view = %view, %error, "a bucket of a snapshot could not be copied; trying again");
     tokio::time::sleep(AFTER_A_FAILURE).await;
 }
 
-async fn report_missing(buckets: &CopiedBuckets) -> std::convert::Infallible {
-    let gauge = missing(&buckets.live.name);
+async fn report_missing(copy: &Fetching) -> std::convert::Infallible {
+    let gauge = missing(&copy.view);
     loop {
-        let (local, of) = buckets.local();
-        gauge.set((of - local) as f64);
+        let missing: usize = copy.tiers.iter().map(|tier| tier.local()).map(|(local, of)| of - local).sum();
+        gauge.set(missing as f64);
         tokio::time::sleep(REPORT_EVERY).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The buckets of a copy. Each is fetched once, for the first query that needs it; other queries that need it wait for
+//! The buckets of a tier's copy. Each is fetched once, for the first query that needs it; other queries that need it wait for
 //! the same fetch.
 
 use std::fmt;
@@ -10,12 +10,12 @@ use committed::registry::LiveView;
 use engine::states::{SortedFileWriter, SortedRun, StateRows, conform, map_path};
 use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use storage::{BucketFile, Manifest, ObjectStorage, read_bucket};
+use storage::{BucketFile, Manifest, ObjectStorage, Tier, read_bucket};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use types::{Error, ErrorKind, Result, failpoint};
 
-/// This many buckets of a copy are fetched at once.
+/// This many buckets of a tier are fetched at once.
 const AT_ONCE: usize = 4;
 
 /// Copies that this process made: each has a folder of its own.
@@ -34,7 +34,7 @@ pub(super) struct CopiedBuckets {
 }
 
 struct Slot {
-    /// None where the snapshot has no rows.
+    /// None where the tier has no rows.
     file: Option<BucketFile>,
     run: OnceLock<Arc<SortedRun>>,
     under_way: Mutex<Option<Fetch>>,
@@ -43,10 +43,10 @@ struct Slot {
 type Fetch = Shared<BoxFuture<'static, Result<(), Arc<Error>>>>;
 
 impl CopiedBuckets {
-    pub(super) fn new(storage: &ObjectStorage, manifest: &Manifest, live: &LiveView, cache: &Path) -> Self {
+    pub(super) fn new(storage: &ObjectStorage, (manifest, tier): (&Manifest, &Tier), live: &LiveView, cache: &Path) -> Self {
         let folder = cache.join(&*manifest.view).join(manifest.version.to_string());
         let folder = folder.join(format!("{}-{}", manifest.run, COPIES.fetch_add(1, Ordering::Relaxed)));
-        let slots = (0..manifest.bucket_count).map(|number| Slot::new(manifest.file_of(number))).collect();
+        let slots = (0..tier.bucket_count).map(|number| Slot::new(tier.file_of(number))).collect();
         let (whole, damage) = (OnceLock::new(), OnceLock::new());
         let permits = Semaphore::new(AT_ONCE);
         Self { live: live.clone(), given_up: CancellationToken::new(), storage: storage.clone(), permits, slots, whole, damage, folder }
@@ -90,7 +90,7 @@ impl CopiedBuckets {
     }
 
     async fn fetch_one(self: Arc<Self>, number: u32) -> Result<()> {
-        let slot = self.slots.get(number as usize).ok_or_else(|| Error::internal("the snapshot has no such bucket"))?;
+        let slot = self.slots.get(number as usize).ok_or_else(|| Error::internal("the tier has no such bucket"))?;
         let fetch = {
             let mut under_way = slot.under_way();
             if slot.run.get().is_some() {

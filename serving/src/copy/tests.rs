@@ -320,7 +320,7 @@ async fn a_newer_snapshot_takes_the_place_of_one_that_is_being_copied_once_it_is
     let (stop, run) = started.run();
     until("two are copied", || started.copy().unwrap().local() == (2, 3)).await;
     let old = started.copy().unwrap();
-    let (buckets, former) = (Arc::downgrade(&old.buckets), old.manifest.run);
+    let (buckets, former) = (Arc::downgrade(&old.tiers[0].buckets), old.manifest.run);
     drop(old);
     site.harness.snapshot("velocity").await;
     tokio::time::sleep(SHORT).await;
@@ -395,7 +395,7 @@ async fn a_node_that_ends_leaves_no_fetch_and_no_file() {
     let started = site.start().await;
     let (stop, run) = started.run();
     until("two are copied", || started.copy().unwrap().local() == (2, 3)).await;
-    let buckets = Arc::downgrade(&started.copy().unwrap().buckets);
+    let buckets = Arc::downgrade(&started.copy().unwrap().tiers[0].buckets);
     stop.cancel();
     run.await.unwrap();
     let Started { node, cache, .. } = started;

@@ -87,7 +87,7 @@ impl Follower {
             (SnapshotStep::Keep, _) => return Ok((usable, None)),
             (SnapshotStep::LeaveAlone(lost), _) => return Ok((usable, Some(lost))),
             (SnapshotStep::ReportDamaged, Some(damage)) => damage,
-            _ => match self.open_snapshot(live, record, state, self.0.settings.at_once && known.is_none()).await {
+            _ => match self.open_snapshot(live, record, state, known).await {
                 Ok(copy) => return Ok((copy, None)),
                 Err(error) if error.kind() == ErrorKind::Corrupt => error,
                 Err(error) => return Err(error),
@@ -105,7 +105,7 @@ impl Follower {
         live: &LiveView,
         record: &SnapshotRecord,
         state: &CatalogState,
-        at_once: bool,
+        known: Option<&LoadedView>,
     ) -> Result<Option<Arc<SnapshotCopy>>> {
         let file = state.files.get(&record.manifest).filter(|file| file.kind == FileKind::Manifest);
         let file =
@@ -116,9 +116,10 @@ impl Follower {
             return Ok(None);
         }
         let (storage, cache) = (&self.0.storage, &self.0.settings.cache);
-        let copy = match at_once {
-            true => SnapshotCopy::begin(storage, manifest, live, cache),
-            false => SnapshotCopy::open(storage, manifest, live, cache).await?,
+        let before = known.and_then(|known| known.snapshot.as_deref());
+        let copy = match self.0.settings.at_once && known.is_none() {
+            true => SnapshotCopy::begin(storage, manifest, live, cache, before),
+            false => SnapshotCopy::open(storage, manifest, live, cache, before).await?,
         };
         info!(view = %live.name, version = live.version, run = %record.run, rows = copy.manifest.rows, "serving a new snapshot");
         Ok(Some(Arc::new(copy)))

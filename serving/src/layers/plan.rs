@@ -4,9 +4,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use catalog::{CatalogState, CheckpointRecord, RunStatus};
+use catalog::{CatalogState, CheckpointRecord, RunStatus, checkpoints_after};
+use types::Result;
 use types::vector::Vector;
-use types::{Error, Result};
 use uuid::Uuid;
 
 /// This many runs of like size are merged into one.
@@ -24,22 +24,9 @@ pub struct LayerPlan<'s> {
     pub load: Vec<&'s CheckpointRecord>,
 }
 
-/// The checkpoints that an answer adds to a snapshot with this cut; an error when one lies on both sides of it.
-pub fn after_cut<'s>(state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<Vec<&'s CheckpointRecord>> {
-    let reads = |checkpoint: &&CheckpointRecord| checkpoint.ranges.iter().any(|range| streams.contains(&range.partition.stream));
-    let mut after = Vec::new();
-    for checkpoint in state.checkpoints.iter().filter(reads).filter(|checkpoint| !checkpoint.is_within(cut)) {
-        if !checkpoint.is_after(cut) {
-            return Err(Error::corrupt("a checkpoint lies on both sides of a cut").with("checkpoint", checkpoint.id).with("cut", cut));
-        }
-        after.push(checkpoint);
-    }
-    Ok(after)
-}
-
 /// Keeps of the `known` runs what lies wholly after the cut: a run that straddles it would count what the snapshot holds again.
 pub fn layer_plan<'s>(known: &[&Checkpoints], state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<LayerPlan<'s>> {
-    let mut wanted = after_cut(state, streams, cut)?;
+    let mut wanted = checkpoints_after(state, streams, cut)?;
     let ids: Checkpoints = wanted.iter().map(|checkpoint| checkpoint.id).collect();
     let keep: Vec<usize> = (0..known.len()).filter(|at| known[*at].is_subset(&ids)).collect();
     let held: BTreeSet<&Uuid> = keep.iter().flat_map(|at| known[*at]).collect();

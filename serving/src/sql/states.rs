@@ -74,8 +74,8 @@ impl StatesTable {
         let mut chunks: Vec<StateRows> = Vec::new();
         if self.layer != Layer::Speed {
             let snapshot = snapshot_of(read_view, &self.layer.table(&self.view), &self.view)?;
-            let buckets = snapshot.map_or(Ok(&[][..]), |snapshot| snapshot.buckets())?;
-            chunks.extend(buckets.iter().flat_map(|bucket| bucket.chunks().iter().cloned()));
+            let runs = snapshot.map_or(Ok(Vec::new()), |snapshot| snapshot.runs())?;
+            chunks.extend(runs.iter().flat_map(|run| run.chunks().iter().cloned()));
         }
         if self.layer != Layer::Batch {
             chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks().iter().cloned()));

@@ -16,9 +16,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use event_log::Log;
 use futures::future::join_all;
 use tracing::warn;
-use types::Result;
 use types::failures::{Failure, Failures};
 use types::vector::{Offset, PartitionId, Vector};
+use types::{Result, Strategy};
 
 use crate::query_context::QueryContext;
 use crate::sql::system::columns::{Columns, lower};
@@ -208,6 +208,7 @@ fn runs(state: &CatalogState) -> Result<RecordBatch> {
         .time("ended_at", rows, |run| run.ended_at)
         .double("seconds", rows, seconds)
         .text("cut", rows, |run| run.cut.as_ref())
+        .text("strategy", rows, |run| run.strategy.map(Strategy::name))
         .integer("events_read", rows, |run| Some(run.events_read))
         .integer("rows_written", rows, |run| Some(run.rows_written))
         .integer("bytes_written", rows, |run| Some(run.bytes_written))

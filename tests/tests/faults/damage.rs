@@ -386,7 +386,7 @@ async fn a_node_goes_on_from_the_former_snapshot_when_the_new_one_is_damaged() {
     let before = crate::table(&node, "counts");
     let run = copy.installation.run_view("counts", &|_| {}).await.unwrap();
     let state = copy.state().await;
-    let bucket = state.files.iter().find(|file| file.kind == FileKind::Snapshot && file.run == Some(run.id)).unwrap();
+    let bucket = state.files.iter().find(|file| file.kind == FileKind::Snapshot && file.path.contains(&run.id.to_string())).unwrap();
     copy.damage(bucket, Way::Flipped(300)).await;
     node.refresh().await.unwrap();
     let loaded = node.loaded().unwrap();

@@ -30,8 +30,9 @@ async fn an_event_on_which_one_view_fails_is_counted_by_the_others() {
     harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS), (View, "shares", shares)]).await.unwrap();
     let fresh = Fresh::default();
     let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
-    let worker = harness.worker("one", Duration::from_millis(50), Some(fresh));
+    // Before the worker begins, which would create the topic with another number of partitions.
     harness.append("s", 2, vec![event("a", 5, "")]).await.unwrap();
+    let worker = harness.worker("one", Duration::from_millis(50), Some(fresh));
     harness.committed("s", "s").await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "shares"), ["a 2"]);
@@ -140,8 +141,15 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
         },
         worker: "harness".into(),
     };
-    let request =
-        RunRequest { view: "counts".into(), version: Some(2), requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
+    let request = RunRequest {
+        view: "counts".into(),
+        version: Some(2),
+        requested: None,
+        scheduled_for: None,
+        attempt: 1,
+        t: RunTime::EventClock,
+        full: false,
+    };
     // A run reads the time last before it publishes.
     let (catalog, dropped) = (harness.catalog.clone(), record(View, "counts", 2, &second, Retired));
     let clock = move || {

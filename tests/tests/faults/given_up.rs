@@ -35,8 +35,15 @@ async fn a_run_that_is_given_up_publishes_nothing_and_its_view_can_be_run_at_onc
         },
         worker: "harness".into(),
     };
-    let request =
-        RunRequest { view: "counts".into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
+    let request = RunRequest {
+        view: "counts".into(),
+        version: None,
+        requested: None,
+        scheduled_for: None,
+        attempt: 1,
+        t: RunTime::EventClock,
+        full: false,
+    };
     // The attempt needs more than one step, and it is given up after the first.
     let error = batch.run_until(request.clone(), Arc::new(now), &|_| {}, std::future::ready(())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

@@ -76,7 +76,15 @@ async fn run(harness: &Harness, memory_limit_bytes: usize) -> RunRecord {
         },
         worker: "harness".into(),
     };
-    let request = RunRequest { view: "v".into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
+    let request = RunRequest {
+        view: "v".into(),
+        version: None,
+        requested: None,
+        scheduled_for: None,
+        attempt: 1,
+        t: RunTime::EventClock,
+        full: true,
+    };
     batch.run(request, Arc::new(now), &|_| {}).await.unwrap()
 }
 

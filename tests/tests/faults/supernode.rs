@@ -202,7 +202,15 @@ async fn run(harness: &Harness) {
     };
     let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
     let batch = Batch { catalog, storage, functions, settings, worker: "harness".into() };
-    let request = RunRequest { view: VIEW.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock };
+    let request = RunRequest {
+        view: VIEW.into(),
+        version: None,
+        requested: None,
+        scheduled_for: None,
+        attempt: 1,
+        t: RunTime::EventClock,
+        full: false,
+    };
     let (all, states, join) = (Growth::begin(), AtomicUsize::new(0), Mutex::new(None));
     // Called for each bucket that is written: after the last one comes the join.
     let progress = |_: i64| {

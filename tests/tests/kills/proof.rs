@@ -91,7 +91,7 @@ impl<'a> Quiet<'a> {
             let began = Instant::now();
             loop {
                 // Nothing is killed any more, so a lease lost on a busy machine would prove nothing.
-                let run = self.site.project.command(&["batch", "run", view])?.env("BASESTREAM__BATCH__LEASE", "60s").output()?;
+                let run = self.site.project.command(&["batch", "run", view, "--full"])?.env("BASESTREAM__BATCH__LEASE", "60s").output()?;
                 if run.status.success() {
                     break;
                 }

@@ -62,6 +62,8 @@ enum Step {
     /// A worker reads to the log's end and dies; its fresh layers are served meanwhile.
     Crash,
     Run,
+    /// From the archive.
+    RunFull,
     RestartNode,
     Redefine(String),
 }
@@ -82,7 +84,8 @@ fn step() -> impl Strategy<Value = Step> {
         5 => prop::collection::vec(row(), 1..25).prop_map(Step::Append),
         3 => Just(Step::Checkpoint),
         2 => Just(Step::Crash),
-        3 => Just(Step::Run),
+        4 => Just(Step::Run),
+        1 => Just(Step::RunFull),
         1 => Just(Step::RestartNode),
         1 => view().prop_map(Step::Redefine),
     ]
@@ -123,6 +126,10 @@ impl Installation {
             Step::Crash => self.work(false).await,
             Step::Run => {
                 self.harness.batch_within("v", RunTime::EventClock, LITTLE_MEMORY_BYTES).await.unwrap();
+                self.node.refresh().await.unwrap();
+            }
+            Step::RunFull => {
+                self.harness.recompute("v", RunTime::EventClock).await.unwrap();
                 self.node.refresh().await.unwrap();
             }
             Step::RestartNode => self.node = self.harness.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
@@ -290,7 +297,7 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 300, ..ProptestConfig::default() })]
     #[test]
-    fn what_the_real_layers_serve_equals_the_plain_select(sql in view(), steps in prop::collection::vec(step(), 1..12)) {
+    fn what_the_real_layers_serve_equals_the_plain_select(sql in view(), steps in prop::collection::vec(step(), 1..16)) {
         let redefined = |step: &Step| if let Step::Redefine(sql) = step { is_supported(sql) } else { true };
         prop_assume!(is_supported(&sql) && steps.iter().all(redefined));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -15,7 +15,7 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, ViewPlan, planning_session};
-use engine::states::{KeyCodec, Partial, Pieces, StateRows, answer, merge_rows, rollup};
+use engine::states::{KeyCodec, Partial, Pieces, StateRows, answer, merge_rolled_up, merge_rows, rollup};
 use jobs::verify::plain::{Moment, plain};
 use proptest::prelude::*;
 use types::columns::{LEVEL, TILE};
@@ -112,27 +112,59 @@ fn at_kept_levels(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Rec
     RecordBatch::try_new(rows.schema(), columns).unwrap()
 }
 
+/// How the snapshot of a case is made.
+#[derive(Debug, Clone, Copy)]
+enum Made {
+    /// By one full run.
+    AtOnce,
+    /// By a full run over the first half of the checkpoints, and an incremental one.
+    InTiers,
+    /// The same, and the tiers were merged.
+    Merged,
+}
+
 /// The layers' answer: a snapshot of the checkpoints before the cut, made at `t_run`, and a layer for each later one.
-async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usize, t_run: Micros, t: Micros) -> (RecordBatch, Vec<bool>) {
+async fn served(
+    plan: &Arc<ViewPlan>,
+    events: &[(usize, RecordBatch)],
+    (cut, made): (usize, Made),
+    t_run: Micros,
+    t: Micros,
+) -> (RecordBatch, Vec<bool>) {
     let session = planning_session(&Functions::standard()).unwrap();
     let codec = KeyCodec::new(&plan.keys).unwrap();
     let mut partial = Partial::new(plan.clone(), &session).unwrap();
     // A run puts events directly into the tiles it keeps; the same events in the finest tiles give the same snapshot.
     let floors = plan.floors(t_run);
     let straight = cut.is_multiple_of(2);
-    let mut run = Partial::new(Arc::new(plan.kept_past(&floors, &EdgesFrom::default()).unwrap()), &session).unwrap();
-    let (mut before, mut after): (Vec<RecordBatch>, Vec<StateRows>) = (Vec::new(), Vec::new());
+    // The base of a snapshot that has deltas was made earlier.
+    let floors_of_base = if matches!(made, Made::AtOnce) { floors.clone() } else { plan.floors(t_run - BETWEEN_RUNS) };
+    let mut run = Partial::new(Arc::new(plan.kept_past(&floors_of_base, &EdgesFrom::default()).unwrap()), &session).unwrap();
+    let (mut before, mut added, mut after): (Vec<RecordBatch>, Vec<RecordBatch>, Vec<StateRows>) = Default::default();
+    let base_end = if matches!(made, Made::AtOnce) { cut } else { cut / 2 };
     for (checkpoint, events) in events {
         let events = std::slice::from_ref(events);
         match *checkpoint < cut {
-            true if straight => before.extend(run.states("s", events).await.unwrap().iter().map(|rows| at_kept_levels(rows, &floors))),
+            true if *checkpoint >= base_end => added.extend(partial.states("s", events).await.unwrap()),
+            true if straight => {
+                before.extend(run.states("s", events).await.unwrap().iter().map(|rows| at_kept_levels(rows, &floors_of_base)))
+            }
             true => before.extend(partial.states("s", events).await.unwrap()),
             false => after.push(merge_rows(plan, &codec, &partial.states("s", events).await.unwrap()).unwrap()),
         }
     }
-    let snapshot = rollup(plan, &merge_rows(plan, &codec, &before).unwrap(), &floors).unwrap();
+    let base = rollup(plan, &merge_rows(plan, &codec, &before).unwrap(), &floors_of_base).unwrap();
+    let delta = rollup(plan, &merge_rows(plan, &codec, &added).unwrap(), &floors).unwrap();
+    let tiers = match made {
+        Made::AtOnce => vec![base],
+        Made::InTiers => vec![base, delta],
+        Made::Merged => {
+            let both = [base.batch().clone(), delta.batch().clone()];
+            vec![merge_rolled_up(plan, &StateRows::sort(plan, &codec, &both).unwrap(), &floors).unwrap()]
+        }
+    };
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    for rows in after.iter().chain([&snapshot]) {
+    for rows in after.iter().chain(&tiers) {
         keys.extend(rows.keys().iter().flatten().map(<[u8]>::to_vec));
     }
     keys.sort();
@@ -143,7 +175,9 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usiz
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut pieces = Pieces::default();
     for (index, key) in keys.iter().enumerate() {
-        pieces.add(snapshot.batch(), snapshot.find(key), index as u32, true);
+        for tier in &tiers {
+            pieces.add(tier.batch(), tier.find(key), index as u32, true);
+        }
         for rows in &after {
             pieces.add(rows.batch(), rows.find(key), index as u32, false);
         }
@@ -151,6 +185,9 @@ async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usiz
     let wanted: Vec<usize> = (0..plan.columns.len()).collect();
     answer(plan, &codec, &keys, &pieces, t, &wanted).unwrap()
 }
+
+/// How much earlier the base of a snapshot with deltas was made.
+const BETWEEN_RUNS: Micros = 5 * 3_600_000_000;
 
 /// The number of checkpoints that a case's events are spread over.
 const CHECKPOINTS: usize = 6;
@@ -170,13 +207,31 @@ pub async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micro
     let inputs = Inputs::from_rows(rows.iter().map(|row| (row.x, row.f)));
     // Every way to split the same events between batch and speed.
     for cut in 0..=CHECKPOINTS {
-        let (served, found) = served(&plan, &by_checkpoint, cut, t - t_run_before, t).await;
+        let made = [Made::InTiers, Made::Merged, Made::AtOnce][cut % 3];
+        let (served, found) = served(&plan, &by_checkpoint, (cut, made), t - t_run_before, t).await;
         let served = rows_of(&[served], Some(&found), plan.keys.len());
-        prop_assert_eq!(served.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys of {} cut at {}", sql, cut);
+        prop_assert_eq!(
+            served.keys().collect::<Vec<_>>(),
+            expected.keys().collect::<Vec<_>>(),
+            "keys of {} cut at {}, {:?}",
+            sql,
+            cut,
+            made
+        );
         for (key, columns) in &expected {
             for ((name, expected), (_, served)) in columns.iter().zip(&served[key]) {
                 let is_same = same(served, expected, inputs.scale_of(&plan, name));
-                prop_assert!(is_same, "{} of {:?}: served {}, plain {}, cut at {} in {}", name, key, served, expected, cut, sql);
+                prop_assert!(
+                    is_same,
+                    "{} of {:?}: served {}, plain {}, cut at {}, {:?} in {}",
+                    name,
+                    key,
+                    served,
+                    expected,
+                    cut,
+                    made,
+                    sql
+                );
             }
         }
     }

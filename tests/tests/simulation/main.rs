@@ -146,6 +146,11 @@ fn without_the_check_of_the_cut_a_schedule_fails() {
 }
 
 #[test]
+fn without_the_check_of_carried_names_a_schedule_fails() {
+    is_noticed(Sabotage::NoCheckOfCarriedNames);
+}
+
+#[test]
 fn without_the_check_of_marked_names_a_schedule_fails() {
     is_noticed(Sabotage::NoCheckOfMarkedNames);
 }

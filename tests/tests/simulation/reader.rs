@@ -173,7 +173,8 @@ async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Ve
     let sets: Vec<&Checkpoints> = held.iter().map(|run| &run.checkpoints).collect();
     let mut plan = layer_plan(&sets, state, &streams_of(&version.0), cut)?;
     if ctx.sim.is_sabotaged(Sabotage::MergeAcrossACut) {
-        let wanted: Checkpoints = serving::after_cut(state, &streams_of(&version.0), cut)?.into_iter().map(|known| known.id).collect();
+        let wanted: Checkpoints =
+            catalog::checkpoints_after(state, &streams_of(&version.0), cut)?.into_iter().map(|known| known.id).collect();
         plan.keep = (0..held.len()).filter(|at| !held[*at].checkpoints.is_disjoint(&wanted)).collect();
         plan.load.retain(|checkpoint| !plan.keep.iter().any(|at| held[*at].checkpoints.contains(&checkpoint.id)));
     }
@@ -195,7 +196,7 @@ async fn layers(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, cut: &Ve
 }
 
 /// A checkpoint's states: its section, or else what the archive gives.
-async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, checkpoint: &CheckpointRecord) -> Result<Places> {
+pub async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, checkpoint: &CheckpointRecord) -> Result<Places> {
     ctx.step("reads a segment").await;
     let files = || state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id) && !file.marked_for_deletion);
     for file in files().filter(|file| file.kind == FileKind::States) {

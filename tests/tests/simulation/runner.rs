@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use batch::{switch_version, version_to_run};
 use catalog::{
-    ArchiveBounds, CatalogState, DefinitionRecord, DefinitionStatus, Expect, LeaseRecord, RunRecord, RunStatus, SnapshotRecord, abandoned,
-    archive_files, failure_commit, publish_commit, run_lease,
+    ArchiveBounds, CatalogState, DefinitionRecord, DefinitionStatus, Expect, LeaseRecord, RunRecord, RunStatus, SnapshotFiles,
+    SnapshotRecord, abandoned, archive_files, carried_over, checkpoints_after, failure_commit, publish_commit, run_lease, skipped_commit,
 };
-use types::files::ObjectName;
+use types::files::{FileKind, ObjectName};
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
 use crate::actor::Ctx;
+use crate::reader::segment;
 use crate::views::streams_of;
 use crate::world::{Content, Fault, Places};
 
@@ -93,6 +94,7 @@ async fn recorded(held: &mut HeldLease<'_>, view: &str) -> Result<()> {
         started_at: Some(ctx.sim.now()),
         ended_at: None,
         cut: None,
+        strategy: None,
         events_read: 0,
         rows_written: 0,
         bytes_written: 0,
@@ -102,7 +104,11 @@ async fn recorded(held: &mut HeldLease<'_>, view: &str) -> Result<()> {
     ctx.step("begins a run").await;
     let (state, run) = ctx.sim.catalog.begin_run(run, vec![held.expect()]).await?;
     ctx.sim.trace(&ctx.name, format!("run {} of {view} {version} is cut at {}", run.id, run.cut.clone().unwrap_or_default()));
-    let outcome = attempt(held, &state, run.clone()).await;
+    // The product recomputes when it has to; here both ways meet every interleaving.
+    let outcome = match state.snapshot(&run.view, run.version) {
+        Some(before) if ctx.sim.chance(60) => increment(held, &state, run.clone(), before).await,
+        _ => recompute(held, &state, run.clone()).await,
+    };
     if let Err(error) = &outcome {
         let commit = failure_commit(ctx.sim.id(), run, &ctx.name, error.to_string(), ctx.sim.now());
         match ctx.commit(commit).await {
@@ -113,7 +119,50 @@ async fn recorded(held: &mut HeldLease<'_>, view: &str) -> Result<()> {
     outcome
 }
 
-async fn attempt(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord) -> Result<()> {
+/// Adds the checkpoints since the cut of the snapshot before to its files, some of which it merges.
+async fn increment(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord, before: &SnapshotRecord) -> Result<()> {
+    let ctx = held.ctx;
+    let cut = run.cut.clone().unwrap_or_default();
+    let checkpoints = checkpoints_after(state, &streams_of(&run.view), &before.cut)?;
+    if checkpoints.is_empty() {
+        ctx.sim.trace(&ctx.name, format!("run {} finds nothing new", run.id));
+        return ctx.commit(skipped_commit(ctx.sim.id(), run, ctx.sim.now())).await.map(drop);
+    }
+    let (mut kept, mut merged, mut delta) = (Vec::new(), Places::new(), Places::new());
+    for file in state.files.iter().filter(|file| file.run == Some(before.run) && file.kind == FileKind::Snapshot) {
+        held.keep().await?;
+        if !ctx.sim.chance(30) {
+            kept.push(&*file.path);
+            continue;
+        }
+        ctx.step("reads a tier").await;
+        match ctx.sim.get(&file.path) {
+            Some(Content::Bucket(places)) => merged.extend(places),
+            _ => return is_gone(ctx, &run, before, &file.path).await,
+        }
+    }
+    for checkpoint in checkpoints {
+        held.keep().await?;
+        delta.extend(segment(ctx, state, &(run.view.clone(), run.version), checkpoint).await?);
+    }
+    let carried_over = carried_over(state, kept, run.id)?;
+    let (view, version) = (run.view.clone(), run.version);
+    let merged_name = ObjectName::Merged { view: view.clone(), version, run: run.id, bucket: 0 };
+    let delta_name = ObjectName::Bucket { view, version, run: run.id, bucket: 0 };
+    let written = vec![ctx.put(merged_name, Content::Bucket(merged)).await?, ctx.put(delta_name, Content::Bucket(delta)).await?];
+    held.keep().await?;
+    publish(held, state, run, cut, SnapshotFiles { written, carried_over }).await
+}
+
+/// A file of the snapshot before may be gone only if another run has published since: this one has lost its lease.
+async fn is_gone(ctx: &Ctx, run: &RunRecord, before: &SnapshotRecord, path: &str) -> Result<()> {
+    if ctx.state().await?.snapshot(&run.view, run.version).is_some_and(|present| present.run == before.run) {
+        ctx.sim.violated(format!("the file {path} of the served snapshot is gone"));
+    }
+    Err(Error::conflict("a file of the snapshot before was collected"))
+}
+
+async fn recompute(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord) -> Result<()> {
     let ctx = held.ctx;
     let cut = run.cut.clone().unwrap_or_default();
     let mut places = Places::new();
@@ -134,24 +183,18 @@ async fn attempt(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord)
         let name = ObjectName::Bucket { view: run.view.clone(), version: run.version, run: run.id, bucket: bucket as u32 };
         files.push(ctx.put(name, Content::Bucket(part)).await?);
     }
-    let name = ObjectName::Manifest { view: run.view.clone(), version: run.version, run: run.id };
-    let manifest = ctx.put(name, Content::Manifest).await?;
-    let path = manifest.path.clone();
-    files.push(manifest);
     held.keep().await?;
-    publish(held, state, run, cut, path, files).await
+    publish(held, state, run, cut, SnapshotFiles { written: files, carried_over: Vec::new() }).await
 }
 
-async fn publish(
-    held: &mut HeldLease<'_>,
-    state: &CatalogState,
-    run: RunRecord,
-    cut: Vector,
-    manifest: String,
-    files: Vec<types::files::FileRecord>,
-) -> Result<()> {
+async fn publish(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord, cut: Vector, mut files: SnapshotFiles) -> Result<()> {
     let ctx = held.ctx;
     let (view, version): (Arc<str>, u32) = (run.view.clone(), run.version);
+    let name = ObjectName::Manifest { view: view.clone(), version, run: run.id };
+    let manifest_file = ctx.put(name, Content::Manifest).await?;
+    let manifest = manifest_file.path.clone();
+    files.written.push(manifest_file);
+    held.keep().await?;
     let snapshot = SnapshotRecord { view: view.clone(), version, run: run.id, cut, manifest, published_at: ctx.sim.now() };
     let commit = publish_commit(run, snapshot, files, &held.lease, ctx.sim.now());
     let of_version = |record: &&DefinitionRecord| record.name == view && record.version == version;

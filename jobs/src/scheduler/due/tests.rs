@@ -33,6 +33,7 @@ fn run(status: RunStatus, started_at: Micros, attempt: u32) -> RunRecord {
         started_at: Some(started_at),
         ended_at: Some(started_at),
         cut: None,
+        strategy: None,
         events_read: 0,
         rows_written: 0,
         bytes_written: 0,

@@ -103,6 +103,7 @@ fn run(status: RunStatus, attempt: u32) -> RunRecord {
         started_at: Some(NOW - HOUR),
         ended_at: Some(NOW - HOUR),
         cut: None,
+        strategy: None,
         events_read: 0,
         rows_written: 0,
         bytes_written: 0,

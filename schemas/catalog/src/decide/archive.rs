@@ -1,13 +1,14 @@
-//! Which archive files hold the events that are asked for: the one answer for runs, queries and the speed layer's start.
-//! `verify` does not use it, and reads every file.
+//! Which archive files hold the events that are asked for, and which checkpoints come after a cut: the one answer for
+//! runs, queries and the speed layer's start. `verify` does not use it, and reads every file.
 
 use std::sync::Arc;
 
 use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 use types::vector::Vector;
+use types::{Error, Result};
 
-use crate::CatalogState;
+use crate::{CatalogState, CheckpointRecord};
 
 /// What is asked of the archive. A bound leaves out files in which no event is within it; a file that remains may hold
 /// other events too.
@@ -38,4 +39,19 @@ impl ArchiveBounds<'_> {
 pub fn archive_files<'s>(state: &'s CatalogState, streams: &[Arc<str>], bounds: ArchiveBounds<'_>) -> Vec<&'s FileRecord> {
     let is_of_stream = |file: &&FileRecord| file.subject.as_ref().is_some_and(|stream| streams.contains(stream));
     state.readable(FileKind::Archive).filter(is_of_stream).filter(|file| bounds.may_hold(state, file)).collect()
+}
+
+/// Returns the checkpoints of these streams after a cut, in the order of the catalog.
+///
+/// Errors: `Corrupt` when one lies on both sides of it.
+pub fn checkpoints_after<'s>(state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<Vec<&'s CheckpointRecord>> {
+    let reads = |checkpoint: &&CheckpointRecord| checkpoint.ranges.iter().any(|range| streams.contains(&range.partition.stream));
+    let mut after = Vec::new();
+    for checkpoint in state.checkpoints.iter().filter(reads).filter(|checkpoint| !checkpoint.is_within(cut)) {
+        if !checkpoint.is_after(cut) {
+            return Err(Error::corrupt("a checkpoint lies on both sides of a cut").with("checkpoint", checkpoint.id).with("cut", cut));
+        }
+        after.push(checkpoint);
+    }
+    Ok(after)
 }

@@ -130,7 +130,7 @@ impl<'s> Need<'s> {
         match self.runs.get(&run) {
             Some(run) if matches!(run.status, RunStatus::Requested | RunStatus::Running) => false,
             // It was never published, so no query can have read it.
-            Some(run) if matches!(run.status, RunStatus::Failed | RunStatus::Dropped) => true,
+            Some(run) if matches!(run.status, RunStatus::Failed | RunStatus::Dropped | RunStatus::Skipped) => true,
             Some(run) => self.is_behind_readers(self.successor_of(run)),
             // The run is so old that the state does not hold it any more; any version of its view may have replaced it.
             None => {

@@ -33,7 +33,7 @@ pub fn orphans<'n>(state: &CatalogState, listed: &'n [ObjectName]) -> Vec<&'n Ob
         // A run publishes under its lease, and only while it runs.
         Some(run) => match runs.get(&run) {
             Some(RunStatus::Requested | RunStatus::Running) => false,
-            Some(RunStatus::Failed | RunStatus::Dropped) => true,
+            Some(RunStatus::Failed | RunStatus::Dropped | RunStatus::Skipped) => true,
             Some(RunStatus::Succeeded) | None => made_at(run).is_some_and(|made| made < state.orphaned_before),
         },
         None => name.made_at().is_some_and(|made| made < state.orphaned_before),

@@ -67,6 +67,7 @@ fn run(number: u128, status: RunStatus, cut: &str) -> RunRecord {
         started_at: None,
         ended_at: None,
         cut: Some(vector(cut)),
+        strategy: None,
         events_read: 0,
         rows_written: 0,
         bytes_written: 0,
@@ -130,11 +131,15 @@ fn a_run_publishes_under_its_lease_and_ahead_of_the_published_cut() {
     assert_eq!(refusal(&state, &RunRecord { status: RunStatus::Failed, ..run }, NOW).kind(), ErrorKind::Input);
 }
 
+fn written(files: &[FileRecord]) -> SnapshotFiles {
+    SnapshotFiles { written: files.to_vec(), carried_over: Vec::new() }
+}
+
 #[test]
 fn a_publication_ends_its_run_and_is_the_same_commit_each_time() {
     let run = run(1, RunStatus::Running, "s/0:10");
     let files = vec![file("a", FileKind::Snapshot)];
-    let commit = publish_commit(run.clone(), snapshot(1, "s/0:10"), files.clone(), &lease(NOW + 1, None), NOW);
+    let commit = publish_commit(run.clone(), snapshot(1, "s/0:10"), written(&files), &lease(NOW + 1, None), NOW);
     assert_eq!(
         commit.expect,
         vec![
@@ -145,6 +150,15 @@ fn a_publication_ends_its_run_and_is_the_same_commit_each_time() {
     );
     let ended = RunRecord { status: RunStatus::Succeeded, ended_at: Some(NOW), error: None, ..run.clone() };
     assert_eq!(commit.add, vec![Add::File(files[0].clone()), Add::Snapshot(snapshot(1, "s/0:10")), Add::Run(ended)]);
-    let again = publish_commit(run.clone(), snapshot(1, "s/0:10"), files, &lease(NOW + 9, None), NOW + 5);
+    let old = FileRecord { run: Some(Uuid::from_u128(7)), ..file("b", FileKind::Snapshot) };
+    let state = CatalogState { files: [old.clone()].into_iter().collect(), ..CatalogState::default() };
+    let carried = carried_over(&state, ["b"], run.id).unwrap();
+    assert_eq!(carried, [FileRecord { run: Some(run.id), ..old }]);
+    assert_eq!(carried_over(&state, ["c"], run.id).unwrap_err().kind(), ErrorKind::Corrupt);
+    let files_of_two = SnapshotFiles { written: files.clone(), carried_over: carried.clone() };
+    let adding = publish_commit(run.clone(), snapshot(1, "s/0:10"), files_of_two, &lease(NOW + 1, None), NOW);
+    assert_eq!(adding.expect.last(), Some(&Expect::Named { paths: vec!["b".into()] }));
+    assert!(adding.add.contains(&Add::File(carried[0].clone())));
+    let again = publish_commit(run.clone(), snapshot(1, "s/0:10"), written(&files), &lease(NOW + 9, None), NOW + 5);
     assert!(again.id == commit.id && !commit.id.is_nil() && commit.id != run.id);
 }

@@ -4,14 +4,15 @@ use uuid::Uuid;
 
 use super::session::{Row, Session, values, word_of};
 use crate::{Revision, RunRecord, RunStatus};
-use types::Result;
+use types::{Error, Result, Strategy};
 
-const STATUSES: [(RunStatus, &str); 5] = [
+const STATUSES: [(RunStatus, &str); 6] = [
     (RunStatus::Requested, "requested"),
     (RunStatus::Running, "running"),
     (RunStatus::Succeeded, "succeeded"),
     (RunStatus::Failed, "failed"),
     (RunStatus::Dropped, "dropped"),
+    (RunStatus::Skipped, "skipped"),
 ];
 
 /// How many ended runs of each view a state holds; the history has all of them.
@@ -19,7 +20,7 @@ const RECENT: i64 = 20;
 
 /// Returns the requested and running runs, and the newest ended ones of each view; newest first.
 pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
-    let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut,
+    let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut, strategy,
             events_read, rows_written, bytes_written, peak_memory_bytes, error
         FROM (
             SELECT run.*, row_number() OVER (
@@ -38,7 +39,7 @@ pub(super) async fn status(session: &mut Session, id: Uuid) -> Result<Option<Run
 
 /// Returns the history, newest first.
 pub(super) async fn history(session: &mut Session, view: Option<&str>, limit: i64) -> Result<Vec<RunRecord>> {
-    let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut,
+    let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut, strategy,
             events_read, rows_written, bytes_written, peak_memory_bytes, error
         FROM run WHERE $1 = '' OR view_name = $1 ORDER BY added_revision DESC, id LIMIT $2";
     session.rows(sql, values![view.unwrap_or_default(), limit]).await?.iter().map(record).collect()
@@ -46,12 +47,13 @@ pub(super) async fn history(session: &mut Session, view: Option<&str>, limit: i6
 
 /// Stores a run; storing it again keeps its place in the history.
 pub(super) async fn put(session: &mut Session, run: &RunRecord, revision: Revision) -> Result<()> {
-    let sql = "INSERT INTO run (id, added_revision, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut,
+    let sql =
+        "INSERT INTO run (id, added_revision, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut, strategy,
             events_read, rows_written, bytes_written, peak_memory_bytes, error)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
         ON CONFLICT (id) DO UPDATE SET view_name = excluded.view_name, version = excluded.version, status = excluded.status,
             scheduled_for = excluded.scheduled_for, attempt = excluded.attempt, started_at = excluded.started_at,
-            ended_at = excluded.ended_at, cut = excluded.cut, events_read = excluded.events_read,
+            ended_at = excluded.ended_at, cut = excluded.cut, strategy = excluded.strategy, events_read = excluded.events_read,
             rows_written = excluded.rows_written, bytes_written = excluded.bytes_written,
             peak_memory_bytes = excluded.peak_memory_bytes, error = excluded.error";
     let values = values![
@@ -65,6 +67,7 @@ pub(super) async fn put(session: &mut Session, run: &RunRecord, revision: Revisi
         run.started_at,
         run.ended_at,
         run.cut.as_ref(),
+        run.strategy.map(Strategy::name),
         run.events_read,
         run.rows_written,
         run.bytes_written,
@@ -85,10 +88,16 @@ fn record(row: &Row) -> Result<RunRecord> {
         started_at: row.integer_or_null("started_at")?,
         ended_at: row.integer_or_null("ended_at")?,
         cut: row.parse_or_null("cut")?,
+        strategy: row.text_or_null("strategy")?.map(|name| strategy(&name)).transpose()?,
         events_read: row.integer("events_read")?,
         rows_written: row.integer("rows_written")?,
         bytes_written: row.integer("bytes_written")?,
         peak_memory_bytes: row.integer("peak_memory_bytes")?,
         error: row.text_or_null("error")?,
     })
+}
+
+fn strategy(name: &str) -> Result<Strategy> {
+    let known = [Strategy::Incremental, Strategy::Full].into_iter().find(|strategy| strategy.name() == name);
+    known.ok_or_else(|| Error::corrupt(format!("unknown strategy \"{name}\" of a run")))
 }

@@ -177,6 +177,7 @@ fn run(view: &str) -> RunRecord {
         started_at: None,
         ended_at: None,
         cut: None,
+        strategy: None,
         events_read: 0,
         rows_written: 0,
         bytes_written: 0,

@@ -131,11 +131,15 @@ fn view_options_are_read() {
     )
     .unwrap();
     assert_eq!(view.schedule, Some(Schedule::Cron { expression: "*/15 * * * *".into(), timezone: chrono_tz::Europe::Berlin }));
-    assert_eq!(view.precision, Some(Level::Minute1));
+    assert_eq!((view.precision, view.strategy), (Some(Level::Minute1), Some(types::Strategy::Full)));
     assert!(view.select.starts_with("WITH a AS"));
 
     let view = parse_view("CREATE VIEW v AS SELECT count(*) AS n FROM s").unwrap();
     assert_eq!((view.windows.len(), view.schedule, view.precision), (0, None, None));
+    assert_eq!((view.strategy, view.full_every), (None, None));
+
+    let view = parse_view("CREATE VIEW v WITH (strategy = 'incremental', full_every = '7d') AS SELECT count(*) AS n FROM s").unwrap();
+    assert_eq!((view.strategy, view.full_every), (Some(types::Strategy::Incremental), Some(Duration::from_secs(7 * 86_400))));
 }
 
 #[test]

@@ -12,11 +12,12 @@ use super::statement::{Found, Head};
 use super::tokens::{Cursor, Place};
 use crate::durations::parse_duration;
 use crate::{Diagnostic, Diagnostics, NamedWindow, OnError, Origin, Schedule, ViewDefinition};
+use types::Strategy;
 use types::sql_errors::parser_text;
 use types::suggest;
 use types::tiles::Level;
 
-const OPTIONS: [&str; 8] = ["windows", "every", "schedule", "timezone", "precision", "strategy", "max_degree", "on_error"];
+const OPTIONS: [&str; 9] = ["windows", "every", "schedule", "timezone", "precision", "strategy", "full_every", "max_degree", "on_error"];
 const PRECISIONS: [Level; 6] = [Level::Second1, Level::Seconds10, Level::Minute1, Level::Minutes5, Level::Hour1, Level::Day1];
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -31,7 +32,8 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     let windows = windows(&options, problems);
     let schedule = schedule(&options, problems);
     let precision = precision(&options, &windows, problems);
-    check_strategy(&options, problems);
+    let strategy = strategy(&options, problems);
+    let full_every = full_every(&options, strategy, problems);
     let max_degree = options.whole_number("max_degree", problems);
     let on_error = on_error(&options, problems);
     let (select_at, select) = select(&mut cursor, problems)?;
@@ -46,6 +48,8 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         windows,
         schedule,
         precision,
+        strategy,
+        full_every,
         max_degree,
         on_error,
         sql: head.sql,
@@ -222,13 +226,24 @@ fn on_error(options: &Options, problems: &mut Diagnostics) -> OnError {
     }
 }
 
-fn check_strategy(options: &Options, problems: &mut Diagnostics) {
-    let Some((text, entry)) = options.text("strategy", problems) else { return };
-    if text != "full" {
-        let message = match text {
-            "incremental" | "segments" => format!("the strategy '{text}' is not in this release"),
-            _ => format!("unknown strategy '{text}'"),
-        };
-        problems.push(entry.value_at.error(message).help("expected 'full': every run recomputes from the archive"));
+fn strategy(options: &Options, problems: &mut Diagnostics) -> Option<Strategy> {
+    let (text, entry) = options.text("strategy", problems)?;
+    match text {
+        "incremental" => Some(Strategy::Incremental),
+        "full" => Some(Strategy::Full),
+        _ => {
+            let expected = "expected 'incremental' (a run reads what is new) or 'full' (every run recomputes from the archive)";
+            problems.push(entry.value_at.error(format!("unknown strategy '{text}'")).help(expected));
+            None
+        }
     }
+}
+
+fn full_every(options: &Options, strategy: Option<Strategy>, problems: &mut Diagnostics) -> Option<Duration> {
+    let (length, entry) = options.duration("full_every", problems)?;
+    if strategy == Some(Strategy::Full) {
+        let message = "full_every has no effect with strategy = 'full'";
+        problems.push(entry.value_at.error(message).help("every run recomputes from the archive: leave one of them out"));
+    }
+    Some(length)
 }

@@ -61,6 +61,20 @@ pub fn rollup(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros
     in_order(rows.keys(), all)
 }
 
+/// Merges rows of whole keys from several sets that were rolled up: rows of the same key, level and tile become one, and
+/// tiles before `floors` are dropped.
+///
+/// The rows are in the order of [`StateRows::sort`]. Each set has all its rows of the tiles from `floors` on.
+pub fn merge_rolled_up(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros>)]) -> Result<StateRows> {
+    let mut all = Vec::with_capacity(plan.ladder.len());
+    for level in &plan.ladder {
+        let of_level = filtered(rows, &levels(rows.batch())?.iter().map(|code| code.map(|code| code == level.code())).collect())?;
+        let floor = floors.iter().find(|(of, _)| of == level).and_then(|(_, floor)| *floor);
+        all.push(merge_sorted(plan, &keep_from(&of_level, floor)?)?);
+    }
+    in_order(rows.keys(), all)
+}
+
 /// Returns the levels that rows have, finest first.
 fn levels_of(rows: &StateRows) -> Result<Vec<Level>> {
     let mut present = [false; Level::LADDER.len()];

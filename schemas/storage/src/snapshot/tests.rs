@@ -17,12 +17,13 @@ fn manifest(files: Vec<BucketFile>) -> Manifest {
         run: Uuid::from_u128(77),
         cut: "s/0:17,s/1:4".parse().unwrap(),
         stamp: "stamp".into(),
-        bucket_count: 4,
-        files,
+        base: Tier { bucket_count: 4, files },
+        deltas: vec![],
         floors: vec![(Level::Second1, Some(-5)), (Level::All, None)],
         edges_from: EdgesFrom::default(),
         max_event_time: Some(9),
         made_at: 10,
+        recomputed_at: None,
         events: 21,
         expired: 1,
         rows: 18,
@@ -43,7 +44,7 @@ async fn a_manifest_reads_back_and_finds_its_buckets() {
     assert_eq!(record.run, Some(manifest.run));
     let read = read_manifest(&storage, &record).await.unwrap();
     assert_eq!(read, manifest);
-    assert_eq!((read.file_of(3), read.file_of(1)), (Some(&entry(3)), None));
+    assert_eq!((read.base.file_of(3), read.base.file_of(1)), (Some(&entry(3)), None));
 }
 
 #[tokio::test]
@@ -52,6 +53,18 @@ async fn a_manifest_that_misses_its_buckets_is_not_written() {
     for files in [vec![entry(1), entry(0)], vec![entry(1), entry(1)], vec![entry(4)]] {
         assert!(write_manifest(&storage, &manifest(files)).await.is_err());
     }
+}
+
+#[tokio::test]
+async fn a_delta_is_checked_and_read_back_like_the_base() {
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let with = |delta: Tier| Manifest { deltas: vec![delta], ..manifest(vec![entry(0)]) };
+    let whole = with(Tier { bucket_count: 2, files: vec![entry(0), entry(1)] });
+    assert_eq!(Manifest::format_of(&whole.edges_from, &whole.deltas), 3);
+    let record = write_manifest(&storage, &whole).await.unwrap();
+    assert_eq!(read_manifest(&storage, &record).await.unwrap(), whole);
+    assert_eq!(whole.state_files().map(|file| file.bucket).collect::<Vec<_>>(), [0, 0, 1]);
+    assert!(write_manifest(&storage, &with(Tier { bucket_count: 1, files: vec![entry(1)] })).await.is_err());
 }
 
 #[test]

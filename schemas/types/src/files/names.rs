@@ -29,6 +29,8 @@ pub enum ObjectName {
     RebuiltStates { checkpoint: Uuid, rebuild: Uuid },
     /// `snapshots/<view>/<version>/<run>/<bucket>.parquet`, the bucket with at least five digits.
     Bucket { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
+    /// `snapshots/<view>/<version>/<run>/merged/<bucket>.parquet`: earlier tiers of a snapshot, merged by the run.
+    Merged { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
     /// `snapshots/<view>/<version>/<run>/joined/<bucket>.parquet`: rows of a linked view's materialised join.
     Joined { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
     /// `snapshots/<view>/<version>/<run>/manifest.json`
@@ -41,7 +43,7 @@ impl ObjectName {
             ObjectName::Archive { .. } | ObjectName::RebuiltArchive { .. } => FileKind::Archive,
             ObjectName::DeadLetters { .. } | ObjectName::RebuiltDeadLetters { .. } => FileKind::DeadLetters,
             ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => FileKind::States,
-            ObjectName::Bucket { .. } | ObjectName::Joined { .. } => FileKind::Snapshot,
+            ObjectName::Bucket { .. } | ObjectName::Merged { .. } | ObjectName::Joined { .. } => FileKind::Snapshot,
             ObjectName::Manifest { .. } => FileKind::Manifest,
         }
     }
@@ -54,13 +56,16 @@ impl ObjectName {
             | ObjectName::RebuiltDeadLetters { checkpoint, .. }
             | ObjectName::States { checkpoint }
             | ObjectName::RebuiltStates { checkpoint, .. } => Some(*checkpoint),
-            ObjectName::Bucket { .. } | ObjectName::Joined { .. } | ObjectName::Manifest { .. } => None,
+            ObjectName::Bucket { .. } | ObjectName::Merged { .. } | ObjectName::Joined { .. } | ObjectName::Manifest { .. } => None,
         }
     }
 
     pub fn run(&self) -> Option<Uuid> {
         match self {
-            ObjectName::Bucket { run, .. } | ObjectName::Joined { run, .. } | ObjectName::Manifest { run, .. } => Some(*run),
+            ObjectName::Bucket { run, .. }
+            | ObjectName::Merged { run, .. }
+            | ObjectName::Joined { run, .. }
+            | ObjectName::Manifest { run, .. } => Some(*run),
             _ => None,
         }
     }
@@ -75,7 +80,7 @@ impl ObjectName {
             ObjectName::RebuiltArchive { rebuild, .. }
             | ObjectName::RebuiltDeadLetters { rebuild, .. }
             | ObjectName::RebuiltStates { rebuild, .. } => made_at(*rebuild),
-            ObjectName::Bucket { .. } | ObjectName::Joined { .. } | ObjectName::Manifest { .. } => None,
+            ObjectName::Bucket { .. } | ObjectName::Merged { .. } | ObjectName::Joined { .. } | ObjectName::Manifest { .. } => None,
         }
     }
 
@@ -84,7 +89,10 @@ impl ObjectName {
         match self {
             ObjectName::Archive { stream, .. } | ObjectName::DeadLetters { stream, .. } => Some(stream),
             ObjectName::RebuiltArchive { stream, .. } | ObjectName::RebuiltDeadLetters { stream, .. } => Some(stream),
-            ObjectName::Bucket { view, .. } | ObjectName::Joined { view, .. } | ObjectName::Manifest { view, .. } => Some(view),
+            ObjectName::Bucket { view, .. }
+            | ObjectName::Merged { view, .. }
+            | ObjectName::Joined { view, .. }
+            | ObjectName::Manifest { view, .. } => Some(view),
             ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => None,
         }
     }
@@ -128,6 +136,9 @@ impl fmt::Display for ObjectName {
             ObjectName::RebuiltStates { checkpoint, rebuild } => write!(f, "states/{checkpoint}/{rebuild}.states"),
             ObjectName::Bucket { view, version, run, bucket } => {
                 write!(f, "snapshots/{}/{version}/{run}/{bucket:05}.parquet", Escaped(view))
+            }
+            ObjectName::Merged { view, version, run, bucket } => {
+                write!(f, "snapshots/{}/{version}/{run}/merged/{bucket:05}.parquet", Escaped(view))
             }
             ObjectName::Joined { view, version, run, bucket } => {
                 write!(f, "snapshots/{}/{version}/{run}/joined/{bucket:05}.parquet", Escaped(view))
@@ -176,12 +187,15 @@ fn parse(text: &str) -> Option<ObjectName> {
                 file => Some(ObjectName::Bucket { view, version, run, bucket: file.strip_suffix(".parquet")?.parse().ok()? }),
             }
         }
-        ["snapshots", view, version, run, "joined", file] => Some(ObjectName::Joined {
-            view: unescape(view)?,
-            version: version.parse().ok()?,
-            run: Uuid::try_parse(run).ok()?,
-            bucket: file.strip_suffix(".parquet")?.parse().ok()?,
-        }),
+        ["snapshots", view, version, run, folder, file] => {
+            let (view, version, run) = (unescape(view)?, version.parse().ok()?, Uuid::try_parse(run).ok()?);
+            let bucket = file.strip_suffix(".parquet")?.parse().ok()?;
+            match *folder {
+                "merged" => Some(ObjectName::Merged { view, version, run, bucket }),
+                "joined" => Some(ObjectName::Joined { view, version, run, bucket }),
+                _ => None,
+            }
+        }
         _ => None,
     }
 }

@@ -258,7 +258,7 @@ async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(place: &
     // By a clock that went back the lease would still hold; it was taken away.
     let snapshot =
         SnapshotRecord { view: "v".into(), version: 1, run: run.id, cut: run.cut.clone().unwrap(), manifest: "m".into(), published_at: 1 };
-    let text = conflict(catalog.commit(publish_commit(run.clone(), snapshot, vec![], &lease, 1)).await);
+    let text = conflict(catalog.commit(publish_commit(run.clone(), snapshot, SnapshotFiles::default(), &lease, 1)).await);
     assert!(text.contains("found holder: nobody"), "{text}");
     let stored = catalog.runs(None, 1).await.unwrap();
     assert_eq!(
@@ -278,6 +278,7 @@ fn run_of(view: &str) -> RunRecord {
         started_at: Some(0),
         ended_at: None,
         cut: None,
+        strategy: None,
         events_read: 0,
         rows_written: 0,
         bytes_written: 0,

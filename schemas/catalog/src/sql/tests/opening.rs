@@ -60,6 +60,7 @@ async fn an_older_format_is_migrated(place: &Place) {
         place.tamper(drop).await;
     }
     place.tamper("ALTER TABLE meta DROP COLUMN orphaned_before").await;
+    place.tamper("ALTER TABLE run DROP COLUMN strategy").await;
     place.tamper("UPDATE meta SET format = 1").await;
     if place.engine == Kind::Memory {
         return;

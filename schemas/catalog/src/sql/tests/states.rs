@@ -52,6 +52,7 @@ async fn every_record_is_read_back_as_it_was_written(place: &Place) {
         started_at: Some(1),
         ended_at: Some(2),
         cut: Some("payments/0:5".parse().unwrap()),
+        strategy: None,
         events_read: 3,
         rows_written: 4,
         bytes_written: 5,
@@ -156,7 +157,7 @@ async fn a_run_begins_on_the_state_it_pins(place: &Place) {
 }
 
 async fn a_run_that_has_ended_does_not_begin_again(place: &Place) {
-    for ended in [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Dropped] {
+    for ended in [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Dropped, RunStatus::Skipped] {
         let asked_for = run("v");
         place.catalog.commit(adds(vec![Add::Run(asked_for.clone())])).await.unwrap();
         let (_, begun) = place.catalog.begin_run(asked_for.clone(), vec![]).await.unwrap();

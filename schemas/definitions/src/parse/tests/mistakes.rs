@@ -263,7 +263,15 @@ fn view_options_are_checked() {
         view("windows = '1h', precision = '1d'"),
         "1:49: error: the precision 1d is coarser than the window '1h' | expected at most the length of the shortest window",
     );
-    one_line(view("strategy = 'ful'"), "1:32: error: unknown strategy 'ful' | expected 'full': every run recomputes from the archive");
+    one_line(
+        view("strategy = 'ful'"),
+        "1:32: error: unknown strategy 'ful' | \
+         expected 'incremental' (a run reads what is new) or 'full' (every run recomputes from the archive)",
+    );
+    one_line(
+        view("strategy = 'full', full_every = '7d'"),
+        "1:53: error: full_every has no effect with strategy = 'full' | every run recomputes from the archive: leave one of them out",
+    );
     one_line(view("window = '1h'"), "1:21: error: unknown option 'window' | did you mean 'windows'?");
 }
 

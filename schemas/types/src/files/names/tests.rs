@@ -12,6 +12,12 @@ fn any_name() -> impl Strategy<Value = ObjectName> {
         (word(), id(), id()).prop_map(|(stream, checkpoint, rebuild)| ObjectName::RebuiltArchive { stream, checkpoint, rebuild }),
         (word(), id(), id()).prop_map(|(stream, checkpoint, rebuild)| ObjectName::RebuiltDeadLetters { stream, checkpoint, rebuild }),
         (id(), id()).prop_map(|(checkpoint, rebuild)| ObjectName::RebuiltStates { checkpoint, rebuild }),
+        (word(), any::<u32>(), id(), any::<u32>()).prop_map(|(view, version, run, bucket)| ObjectName::Merged {
+            view,
+            version,
+            run,
+            bucket
+        }),
         (word(), any::<u32>(), id(), any::<u32>()).prop_map(|(view, version, run, bucket)| ObjectName::Joined {
             view,
             version,

@@ -1,0 +1,108 @@
+//! Decides what a run makes its snapshot from: the archive, or the snapshot before and the checkpoints since. All are
+//! pure functions of a catalog state and the manifest before.
+
+use std::time::Duration;
+
+use catalog::{CatalogState, CheckpointRecord};
+use committed::registry::LiveView;
+use storage::{Manifest, Tier};
+use types::Strategy;
+use types::files::{FileKind, FileRecord};
+use types::tiles::{Floors, Level, Micros};
+
+/// Processes may have different clocks: what another one recorded up to this long before a snapshot may have come after
+/// it.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(24 * 3_600);
+
+/// What a run makes its snapshot from.
+pub(crate) enum Basis {
+    /// The archive up to the cut, for this reason.
+    Archive(&'static str),
+    /// This snapshot, and the checkpoints since its cut.
+    Snapshot(Box<Manifest>),
+}
+
+impl Basis {
+    pub(crate) fn strategy(&self) -> Strategy {
+        match self {
+            Basis::Archive(_) => Strategy::Full,
+            Basis::Snapshot(_) => Strategy::Incremental,
+        }
+    }
+
+    /// `before` is the published snapshot's manifest, if there is one that can be read.
+    pub(crate) fn decide(state: &CatalogState, view: &LiveView, before: Option<&Manifest>, is_full_asked: bool, now: Micros) -> Basis {
+        let Some(before) = before else { return Basis::Archive("there is no snapshot to add to") };
+        let (definition, recomputed_at) = (&view.definition, before.recomputed_at.unwrap_or(before.made_at));
+        let is_stale = |every: Duration| now.saturating_sub(recomputed_at) >= micros(every);
+        let why = if is_full_asked {
+            "it was asked for"
+        } else if definition.strategy == Some(Strategy::Full) {
+            "the view's strategy is 'full'"
+        } else if view.plan.links().is_some() {
+            "the view is linked"
+        } else if before.stamp != view.plan.stamp {
+            "the snapshot's states are of another format"
+        } else if definition.full_every.is_some_and(is_stale) {
+            "full_every has passed"
+        } else if before.state_files().any(|file| is_lost(state, &file.path)) {
+            "a file of the snapshot is damaged"
+        } else if has_lost_events(state, view, before) {
+            "events that the snapshot holds were given up"
+        } else {
+            return Basis::Snapshot(Box::new(before.clone()));
+        };
+        Basis::Archive(why)
+    }
+}
+
+/// Whether a file cannot be carried over: it was found damaged, or the catalog does not name it any more.
+fn is_lost(state: &CatalogState, path: &str) -> bool {
+    let named = state.files.get(path).is_some_and(|file| !file.marked_for_deletion);
+    !named || state.damages.iter().any(|damage| damage.path == path)
+}
+
+/// Whether events before the snapshot's cut were recorded as lost since it was made: the archive lacks them, and the
+/// states may count them.
+fn has_lost_events(state: &CatalogState, view: &LiveView, before: &Manifest) -> bool {
+    let of_view = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
+    let since = before.made_at.saturating_sub(micros(CLOCKS_DIFFER));
+    let lost = state.gaps.iter().filter(|gap| of_view(&gap.partition.stream) && gap.accepted_at >= since);
+    lost.into_iter().any(|gap| gap.start < before.cut.get(&gap.partition))
+}
+
+fn micros(length: Duration) -> Micros {
+    Micros::try_from(length.as_micros()).unwrap_or(Micros::MAX)
+}
+
+/// Returns the number of events that these checkpoints archived for a view.
+pub(crate) fn events_of(state: &CatalogState, view: &LiveView, checkpoints: &[&CheckpointRecord]) -> i64 {
+    let of_view = |file: &&FileRecord| {
+        let is_read = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
+        file.kind == FileKind::Archive && !file.marked_for_deletion && file.subject.as_deref().is_some_and(is_read)
+    };
+    checkpoints.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(of_view).map(|file| file.rows).sum()
+}
+
+/// Returns the place of the oldest tier that a run merges with all newer ones, if any is due. The base is at place 0.
+///
+/// A delta is due once the newer ones together are as large as it, the base once they are half as large. So the sizes
+/// of the tiers at least double from newer to older, there are few of them, and a row is written again only when its
+/// tier has doubled: about log2(snapshot / delta) times in all. The base is rewritten earlier than the others because
+/// what has expired in it takes room until then.
+pub(crate) fn first_to_merge(tiers: &[&Tier]) -> Option<usize> {
+    let bytes: Vec<i64> = tiers.iter().map(|tier| tier.bytes()).collect();
+    (0..bytes.len().saturating_sub(1)).find(|place| {
+        let newer: i64 = bytes[place + 1..].iter().sum();
+        if *place == 0 { newer.saturating_mul(2) >= bytes[0] } else { newer >= bytes[*place] }
+    })
+}
+
+/// Returns, per level, the greater floor: what every tier of a snapshot keeps.
+pub(crate) fn greater(before: &Floors, now: &Floors) -> Floors {
+    let of_level = |level: Level| before.iter().find(|(of, _)| *of == level).and_then(|(_, floor)| *floor);
+    now.iter().map(|(level, floor)| (*level, (*floor).max(of_level(*level)))).collect()
+}
+
+#[cfg(test)]
+mod tests;
