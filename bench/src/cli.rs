@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use basestream_bench::purchases::{AGGREGATES, Purchases, SMALL_AGGREGATES};
-use basestream_bench::{batch, cost, freshness, hot, ingest, lookup, lookups_during_run, scan, start};
+use basestream_bench::{batch, cost, freshness, history, hot, ingest, lookup, lookups_during_run, scan, start};
 use clap::Args;
 
 use crate::Common;
@@ -35,6 +35,33 @@ impl Batch {
             timeout: Duration::from_secs(self.timeout),
             ..batch::Options::default()
         }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// All events: those of the first run, and those that the others find
+    #[arg(long, default_value_t = history::Options::default().purchases.events)]
+    events: u64,
+    #[arg(long, default_value_t = history::Options::default().purchases.accounts)]
+    keys: u64,
+    #[arg(long, default_value_t = history::Options::default().repeats)]
+    repeats: usize,
+    /// Incremental runs in the series, each after a thousandth more events
+    #[arg(long, default_value_t = history::Options::default().runs)]
+    runs: u64,
+    /// Lookups in each stretch
+    #[arg(long, default_value_t = history::Options::default().lookups)]
+    lookups: u64,
+}
+
+impl History {
+    pub(crate) fn options(&self) -> history::Options {
+        let default = history::Options::default();
+        let purchases = Purchases { strategy: default.purchases.strategy, ..Purchases::with_size(self.events, self.keys) };
+        history::Options { purchases, repeats: self.repeats, runs: self.runs, lookups: self.lookups }
     }
 }
 

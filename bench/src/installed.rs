@@ -90,6 +90,17 @@ impl Installed {
         Ok(())
     }
 
+    /// Archives a range of a stream's events as one checkpoint, and returns its id.
+    pub async fn commit(&self, events: &impl Events, stream: &'static str, numbers: std::ops::Range<u64>) -> Result<Uuid> {
+        let definition = self.installation.stream(stream).await?;
+        let identity = self.installation.log.identity(&definition.topic).await?;
+        let (record, file) = self.checkpoint(events.clone(), stream, definition, numbers).await?;
+        let identities = record.ranges.iter().map(|range| (range.partition.clone(), identity.clone())).collect();
+        let id = record.id;
+        self.installation.catalog.commit_with_retry(checkpoint_commit(record, vec![file], &identities)).await?;
+        Ok(id)
+    }
+
     /// Writes a range of events to an archive file; returns the checkpoint that commits it.
     async fn checkpoint(
         &self,

@@ -17,6 +17,7 @@ pub mod events;
 pub mod feed;
 pub mod freshness;
 pub mod graph;
+pub mod history;
 pub mod hot;
 pub mod ingest;
 pub mod installed;

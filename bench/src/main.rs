@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use basestream_bench::{
-    Programs, Report, batch, contest, cost, freshness, hot, ingest, links_batch, links_lookup, lookup, lookups_during_run, scan, start,
+    Programs, Report, batch, contest, cost, freshness, history, hot, ingest, links_batch, links_lookup, lookup, lookups_during_run, scan,
+    start,
 };
 use clap::{Args, Parser, Subcommand};
 use types::{Error, Result};
@@ -36,6 +37,8 @@ enum Command {
     Cost(cli::Cost),
     /// How soon an event counts, from its acknowledgement to a lookup
     Freshness(cli::Freshness),
+    /// What batch runs cost as history grows: full, and incremental after a little more of it
+    History(cli::History),
     /// What a hot key costs everybody else: `/healthz` and other lookups meanwhile
     Hot(cli::Hot),
     /// Events per second through the speed layer, from the embedded log and from Kafka
@@ -152,6 +155,10 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Freshness(args) => {
             let (folder, _kept) = folder(&args.common)?;
             show(&freshness::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::History(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&history::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Hot(args) => {
             let (folder, _kept) = folder(&args.common)?;

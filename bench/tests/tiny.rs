@@ -13,6 +13,8 @@ mod batch;
 mod cost;
 #[path = "tiny/freshness.rs"]
 mod freshness;
+#[path = "tiny/history.rs"]
+mod history;
 #[path = "tiny/hot.rs"]
 mod hot;
 #[path = "tiny/ingest.rs"]

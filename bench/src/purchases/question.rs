@@ -4,6 +4,7 @@
 //! compared.
 
 use arrow::datatypes::DataType;
+use types::Strategy;
 use types::sql_types::timestamp_type;
 use types::tiles::Micros;
 
@@ -30,12 +31,13 @@ pub const SMALL_AGGREGATES: Aggregates = [AGGREGATES[0], AGGREGATES[1], AGGREGAT
 
 const DISTINCT: &str = "count(DISTINCT merchant_id)";
 
-pub fn create_view(name: &str, windows: &[Window], aggregates: &Aggregates) -> String {
+pub fn create_view((name, strategy): (&str, Strategy), windows: &[Window], aggregates: &Aggregates) -> String {
     let texts: Vec<&str> = windows.iter().map(|window| window.text).collect();
     let columns: Vec<String> = aggregates.iter().map(|(alias, aggregate)| format!("{aggregate} AS {alias}")).collect();
     format!(
-        "CREATE VIEW {name} WITH (windows = '{}', strategy = 'full') AS\nSELECT {KEY}, {}\nFROM {STREAM} GROUP BY {KEY};\n",
+        "CREATE VIEW {name} WITH (windows = '{}', strategy = '{}') AS\nSELECT {KEY}, {}\nFROM {STREAM} GROUP BY {KEY};\n",
         texts.join(", "),
+        strategy.name(),
         columns.join(", ")
     )
 }

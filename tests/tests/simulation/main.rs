@@ -146,8 +146,8 @@ fn without_the_check_of_the_cut_a_schedule_fails() {
 }
 
 #[test]
-fn without_the_check_of_carried_names_a_schedule_fails() {
-    is_noticed(Sabotage::NoCheckOfCarriedNames);
+fn a_run_that_does_not_take_over_carried_files_makes_a_schedule_fail() {
+    is_noticed(Sabotage::CarriedFilesKeepTheirRun);
 }
 
 #[test]

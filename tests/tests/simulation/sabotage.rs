@@ -1,6 +1,7 @@
 //! Removes checks, one at a time: the simulation has to detect each.
 
-use catalog::{CatalogState, Commit, Expect};
+use catalog::{Add, CatalogState, Commit, Expect};
+use types::files::ObjectName;
 
 /// The check that is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub enum Sabotage {
     OnlyTheCutCheck,
     /// As above without the check of the cut.
     NoCutCheck,
-    /// As with only the check of the cut, and a run may carry over files that the catalog no longer names.
-    NoCheckOfCarriedNames,
+    /// A run does not take over the files that it carries over.
+    CarriedFilesKeepTheirRun,
     /// A transaction may name files that are marked for deletion.
     NoCheckOfMarkedNames,
     /// A node merges states of both sides of a cut, and keeps using them.
@@ -32,7 +33,7 @@ pub enum Sabotage {
 impl Sabotage {
     /// Whether the collector leaves orphans alone.
     pub fn leaves_orphans(self) -> bool {
-        matches!(self, Sabotage::OnlyTheCutCheck | Sabotage::NoCutCheck | Sabotage::NoCheckOfCarriedNames)
+        matches!(self, Sabotage::OnlyTheCutCheck | Sabotage::NoCutCheck)
     }
 }
 
@@ -52,8 +53,11 @@ pub fn sabotaged(mut commit: Commit, sabotage: Sabotage, state: &CatalogState) -
         Sabotage::NoCutCheck => {
             commit.expect.retain(|expect| !matches!(expect, Expect::Lease { .. } | Expect::CutNotBehind { .. }));
         }
-        Sabotage::NoCheckOfCarriedNames => {
-            commit.expect.retain(|expect| !matches!(expect, Expect::Lease { .. } | Expect::Named { .. }));
+        Sabotage::CarriedFilesKeepTheirRun => {
+            let files = commit.add.iter_mut().filter_map(|add| if let Add::File(file) = add { Some(file) } else { None });
+            for file in files.filter(|file| file.run.is_some()) {
+                file.run = file.path.parse::<ObjectName>().ok().and_then(|name| name.run());
+            }
         }
         Sabotage::NoCheckOfMarkedNames => commit.expect.retain(|expect| !matches!(expect, Expect::NotMarkedForDeletion { .. })),
         _ => {}

@@ -1,0 +1,294 @@
+//! What batch runs cost as history grows: a full run, and incremental ones after a little more of it; and what a long
+//! series of incremental runs writes and leaves behind.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use catalog::{Add, Commit, RunRecord, RunStatus};
+use committed::registry::Registry;
+use committed::segment::{SegmentSession, segment_rows};
+use engine::functions::Functions;
+use serving::Keys;
+use storage::{Manifest, Section, SegmentRange, Tier, read_manifest, write_states_object};
+use types::files::ObjectName;
+use types::{Error, Result};
+use uuid::Uuid;
+
+use crate::installed::Installed;
+use crate::latencies::{Latencies, median_of};
+use crate::machine::Context;
+use crate::programs::Programs;
+use crate::purchases::{Purchases, STREAM, VIEW, account_text};
+use crate::report::{Figure, Report, Table, at_most};
+use crate::spread::Spread;
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub purchases: Purchases,
+    pub repeats: usize,
+    /// Incremental runs in the series, each after one `PART_OF_A_RUN`th more events.
+    pub runs: u64,
+    /// Lookups in one stretch.
+    pub lookups: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let purchases = Purchases { strategy: types::Strategy::Incremental, ..Purchases::with_size(5_000_000, 100_000) };
+        Self { purchases, repeats: 3, runs: 200, lookups: 20_000 }
+    }
+}
+
+impl Options {
+    /// The number of events of the first run, so that those of the others are what is left.
+    fn first(&self) -> u64 {
+        let of_steps: u64 = STEPS.iter().map(|(thousandths, _)| thousandths * self.repeats as u64).sum();
+        self.purchases.events * 1_000 / (1_000 + of_steps + self.runs * 1_000 / PART_OF_A_RUN)
+    }
+}
+
+/// How much more of the history an incremental run finds, in thousandths, and the aim: the most of a full run's time.
+const STEPS: [(u64, f64); 3] = [(1, 0.05), (10, 0.08), (100, 0.25)];
+/// The aim for a run that finds nothing new, in seconds.
+const NOTHING_NEW_S: f64 = 0.1;
+/// The aim for the bytes that a series of runs writes, to those of its deltas.
+const WRITTEN_TO_NEW: f64 = 8.0;
+/// The aim for lookups after the series, to those after a full run.
+const LOOKUPS_TO_FULL: f64 = 1.3;
+/// Each run of the series finds this part of the history anew.
+const PART_OF_A_RUN: u64 = 1_000;
+/// Events of a checkpoint, at most: about what a worker commits in ten seconds at 10,000 events/s.
+const CHECKPOINT_EVENTS: u64 = 100_000;
+const SEGMENT_MEMORY_BYTES: usize = 2 << 30;
+
+/// A run, and how long it took.
+struct Ran {
+    run: RunRecord,
+    took: Duration,
+}
+
+/// Runs the benchmark. The installation goes to `folder`.
+pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
+    let context = Context::begin(command, programs);
+    let first = options.first();
+    let history =
+        History { installed: Installed::create(&folder.join("project"), &options.purchases).await?, purchases: &options.purchases };
+    history.archive(0..first).await?;
+
+    let mut full = Vec::new();
+    for _ in 0..options.repeats.max(1) {
+        full.push(history.recompute().await?);
+    }
+    let mut next = first;
+    let mut steps = Vec::new();
+    for (thousandths, most) in STEPS {
+        let mut ran = Vec::new();
+        for _ in 0..options.repeats {
+            let more = first * thousandths / 1_000;
+            history.archive(next..next + more).await?;
+            next += more;
+            ran.push(history.run(RunStatus::Succeeded).await?);
+        }
+        steps.push((thousandths, most, ran));
+    }
+    let mut nothing = Vec::new();
+    for _ in 0..options.repeats {
+        nothing.push(history.run(RunStatus::Skipped).await?);
+    }
+    let series = history.series(options, next).await?;
+    let question = "What do batch runs cost as history grows?".to_owned();
+    let tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options)];
+    Ok(Report { benchmark: "history".into(), question, context: context.end(), tables })
+}
+
+/// An installation whose history grows.
+struct History<'o> {
+    installed: Installed,
+    purchases: &'o Purchases,
+}
+
+impl History<'_> {
+    /// Archives these events in checkpoints with states, as workers do.
+    async fn archive(&self, numbers: Range<u64>) -> Result<()> {
+        let installation = &self.installed.installation;
+        let functions = Functions::standard();
+        let session = SegmentSession::new(&functions, SEGMENT_MEMORY_BYTES)?;
+        let mut from = numbers.start;
+        while from < numbers.end {
+            let to = (from + CHECKPOINT_EVENTS).min(numbers.end);
+            let checkpoint = self.installed.commit(self.purchases, STREAM, from..to).await?;
+            let state = installation.catalog.state().await?;
+            let registry = Registry::load(&state, &functions).await?;
+            let record = state.checkpoints.get(checkpoint).ok_or_else(|| Error::internal("a checkpoint is not there"))?;
+            let mut sections = Vec::new();
+            for view in &registry.views {
+                let segment = segment_rows(&installation.storage, &session, view, &state, record).await?;
+                sections.push(Section {
+                    view: view.name.to_string(),
+                    version: view.version,
+                    stamp: view.plan.stamp.clone(),
+                    schema: view.plan.state_schema().clone(),
+                    batches: vec![segment.rows.batch().clone()],
+                    failures: segment.failures,
+                });
+            }
+            let ranges =
+                record.ranges.iter().map(|range| SegmentRange { partition: range.partition.clone(), start: range.start, end: range.end });
+            let file = write_states_object(&installation.storage, &ObjectName::States { checkpoint }, sections, ranges.collect()).await?;
+            let commit = Commit { id: Uuid::now_v7(), add: vec![Add::File(file)], ..Commit::default() };
+            installation.catalog.commit_with_retry(commit).await?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    async fn recompute(&self) -> Result<Ran> {
+        let began = Instant::now();
+        let run = self.installed.installation.recompute_view(VIEW, &|_| {}).await?;
+        Ok(Ran { run, took: began.elapsed() })
+    }
+
+    /// Runs the view by its strategy. Errors if the run does not end as expected.
+    async fn run(&self, expected: RunStatus) -> Result<Ran> {
+        let began = Instant::now();
+        let run = self.installed.installation.run_view(VIEW, &|_| {}).await?;
+        let took = began.elapsed();
+        match run.status == expected {
+            true => Ok(Ran { run, took }),
+            false => Err(Error::internal("a run ended otherwise").with("found", format!("{run:?}"))),
+        }
+    }
+
+    async fn manifest(&self) -> Result<Manifest> {
+        let state = self.installed.installation.catalog.state().await?;
+        let file = state.snapshots.iter().find(|snapshot| &*snapshot.view == VIEW).and_then(|snapshot| state.files.get(&snapshot.manifest));
+        read_manifest(&self.installed.installation.storage, file.ok_or_else(|| Error::internal("there is no snapshot"))?).await
+    }
+
+    /// A series of incremental runs from this event on, and a full run after it.
+    async fn series(&self, options: &Options, mut next: u64) -> Result<Series> {
+        let node = self.installed.installation.node(None).await?;
+        self.recompute().await?;
+        let (mut runs, mut new_bytes, mut tiers) = (Vec::new(), 0, 0);
+        for _ in 0..options.runs {
+            let more = options.first() / PART_OF_A_RUN;
+            self.archive(next..next + more).await?;
+            next += more;
+            runs.push(self.run(RunStatus::Succeeded).await?);
+            let manifest = self.manifest().await?;
+            new_bytes += manifest.tiers().last().map_or(0, Tier::bytes);
+            tiers = tiers.max(manifest.deltas.len() + 1);
+        }
+        node.refresh().await?;
+        let after_series = lookups(&node, options).await?;
+        let expected = self.recompute().await?;
+        node.refresh().await?;
+        let after_full = lookups(&node, options).await?;
+        Ok(Series { runs, new_bytes, tiers, full: expected, after_series, after_full })
+    }
+}
+
+/// Looks up random keys one after the other, in process.
+async fn lookups(node: &serving::Node, options: &Options) -> Result<Vec<Latencies>> {
+    let mut stretches = Vec::new();
+    for stretch in 0..options.repeats as u64 {
+        let mut latencies = Latencies::begin()?;
+        for nth in 0..options.lookups {
+            let key = account_text(options.purchases.account(stretch * options.lookups + nth));
+            let began = Instant::now();
+            node.lookup(VIEW, Keys::Text(vec![vec![("account_id".to_owned(), key)]]), None).await?;
+            latencies.add(began.elapsed());
+        }
+        stretches.push(latencies);
+    }
+    Ok(stretches)
+}
+
+/// What a series of incremental runs cost, and left.
+struct Series {
+    runs: Vec<Ran>,
+    /// The bytes of their deltas.
+    new_bytes: i64,
+    /// The most tiers of a snapshot.
+    tiers: usize,
+    full: Ran,
+    after_series: Vec<Latencies>,
+    after_full: Vec<Latencies>,
+}
+
+fn seconds(ran: &[Ran]) -> Option<Spread> {
+    Spread::from_values(ran.iter().map(|ran| ran.took.as_secs_f64()))
+}
+
+fn bytes(ran: &[Ran]) -> Option<Spread> {
+    Spread::from_values(ran.iter().map(|ran| ran.run.bytes_written as f64))
+}
+
+fn runs_table(options: &Options, full: &[Ran], steps: &[(u64, f64, Vec<Ran>)], nothing: &[Ran]) -> Table {
+    let full_s = seconds(full);
+    let row = |what: String, ran: &[Ran], aim: Figure| {
+        let events = ran.first().map_or(0, |ran| ran.run.events_read);
+        vec![Figure::text(what), Figure::Count(events as u64), Figure::seconds(seconds(ran)), Figure::bytes(bytes(ran)), aim]
+    };
+    let mut rows = vec![row("a full run".into(), full, Figure::Absent)];
+    for (thousandths, most, ran) in steps {
+        let ratio = seconds(ran).zip(full_s).map(|(step, full)| step.median / full.median);
+        rows.push(row(format!("after {} % more", *thousandths as f64 / 10.0), ran, at_most(ratio, *most)));
+    }
+    rows.push(row("after nothing new".into(), nothing, at_most(seconds(nothing).map(|spread| spread.median), NOTHING_NEW_S)));
+    Table {
+        title: "Runs".into(),
+        columns: ["run", "events read", "seconds", "MiB written", "to the full run (nothing new: s), aim"].map(str::to_owned).to_vec(),
+        rows,
+        notes: vec![
+            format!(
+                "five aggregates over four windows, {} events of {} keys at first; checkpoints of at most {CHECKPOINT_EVENTS} events with states; \
+                 {} runs each; figures: median (min - max)",
+                full.first().map_or(0, |ran| ran.run.events_read),
+                options.purchases.accounts,
+                options.repeats
+            ),
+            format!("aims, of a full run's time: {}; after nothing new at most {NOTHING_NEW_S} s", aims()),
+        ],
+    }
+}
+
+fn aims() -> String {
+    let aims = STEPS.map(|(thousandths, most)| format!("at most {:.0} % after {} % more", most * 100.0, thousandths as f64 / 10.0));
+    aims.join(", ")
+}
+
+impl Series {
+    fn table(&self, options: &Options) -> Table {
+        let written: i64 = self.runs.iter().map(|ran| ran.run.bytes_written).sum();
+        let amplification = written as f64 / self.new_bytes.max(1) as f64;
+        let ratio = |quantile: f64| {
+            let (series, full) = median_of(&self.after_series, quantile).zip(median_of(&self.after_full, quantile))?;
+            Some(series / full)
+        };
+        let text = |name: &str, figure: Figure| vec![Figure::text(name), figure];
+        let milliseconds =
+            |of: &[Latencies], quantile: f64| Figure::milliseconds(median_of(of, quantile).and_then(|ms| Spread::from_values([ms])));
+        Table {
+            title: "A series of incremental runs".into(),
+            columns: ["", "found"].map(str::to_owned).to_vec(),
+            rows: vec![
+                text("seconds of a run", Figure::seconds(seconds(&self.runs))),
+                text("seconds of a full run after it", Figure::seconds(Spread::from_values([self.full.took.as_secs_f64()]))),
+                text("MiB written", Figure::bytes(Spread::from_values([written as f64]))),
+                text("bytes written to those of the deltas, at most 8", at_most(Some(amplification), WRITTEN_TO_NEW)),
+                text("tiers, at most", Figure::Count(self.tiers as u64)),
+                text("p50 of a lookup after it, ms", milliseconds(&self.after_series, 0.5)),
+                text("p50 of a lookup after a full run, ms", milliseconds(&self.after_full, 0.5)),
+                text("p50 to that after a full run, at most 1.3", at_most(ratio(0.5), LOOKUPS_TO_FULL)),
+                text("p99 to that after a full run, at most 1.3", at_most(ratio(0.99), LOOKUPS_TO_FULL)),
+            ],
+            notes: vec![format!(
+                "{} runs, each after a thousandth more events; {} stretches of {} lookups of random keys, in process, one after the other",
+                options.runs, options.repeats, options.lookups
+            )],
+        }
+    }
+}
