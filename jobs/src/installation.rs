@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use batch::{Batch, RunRequest, RunTime};
 use catalog::{Catalog, DefinitionKind, RunRecord};
-use definitions::settings::{ClockKind, Settings};
+use definitions::settings::{ClockKind, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
@@ -20,6 +20,7 @@ use crate::apply::{self, Changes};
 use crate::check::{self, Checked};
 use crate::ingest::{IngestProgress, Input, Options, Summary};
 use crate::scheduler::Scheduler;
+use crate::trim::Trimming;
 
 pub use types::tiles::Clock;
 
@@ -62,6 +63,10 @@ impl Installation {
         let catalog = Catalog::open(settings.catalog.url.as_str()).await.map_err(|error| error.with("setting", "catalog.url"))?;
         let log =
             event_log::open(settings.log.url.as_str(), &settings.log.properties).await.map_err(|error| error.with("setting", "log.url"))?;
+        if settings.log.retention.is_some() && !log.is_trimmed() {
+            let message = "log.retention is a setting of the embedded log; Kafka keeps records by the topic's retention.ms";
+            return Err(Error::input(message).with("expected", "no log.retention"));
+        }
         let worker = format!("{}-{}", std::process::id(), &uuid::Uuid::new_v4().simple().to_string()[..8]);
         Ok(Installation { settings: settings.clone(), catalog, storage, log, functions, worker, cache: Arc::default() })
     }
@@ -139,6 +144,17 @@ impl Installation {
             tried: Default::default(),
             looks: Default::default(),
         }
+    }
+
+    /// Returns what trims the log; `None` for a log that deletes by settings of its own.
+    pub fn trimming(&self) -> Option<Trimming> {
+        self.log.is_trimmed().then(|| Trimming {
+            catalog: self.catalog.clone(),
+            log: self.log.clone(),
+            group: self.settings.speed.group.clone(),
+            retention: self.settings.log.retention.unwrap_or(LogSettings::RETENTION),
+            clock: clock(),
+        })
     }
 
     /// Returns a serving node with the catalog's current state loaded. With `fresh` it also answers from this process's

@@ -25,6 +25,7 @@ pub mod repair;
 pub mod scheduler;
 pub mod served;
 pub mod status;
+pub mod trim;
 pub mod up;
 pub mod verify;
 

@@ -73,6 +73,10 @@ pub struct LogSettings {
     /// Partitions of a topic that is created because it does not exist. Default: 4.
     #[serde(deserialize_with = "fields::partitions")]
     pub partitions: u32,
+    /// The embedded log deletes records that are committed and older than this; Kafka's topics have settings of their
+    /// own. Default: [`LogSettings::RETENTION`].
+    #[serde(deserialize_with = "fields::optional_duration")]
+    pub retention: Option<Duration>,
     /// Passed to librdkafka, Kafka only. `security.protocol = "SASL_SSL"` may be written with or without quotes around
     /// the key. Default: none.
     #[serde(deserialize_with = "fields::properties")]
@@ -261,9 +265,14 @@ impl Default for CatalogSettings {
     }
 }
 
+impl LogSettings {
+    /// How long the embedded log keeps committed records unless the setting says otherwise.
+    pub const RETENTION: Duration = Duration::from_secs(24 * 3_600);
+}
+
 impl Default for LogSettings {
     fn default() -> Self {
-        Self { url: ServiceUrl::new("./data/log"), partitions: 4, properties: BTreeMap::new() }
+        Self { url: ServiceUrl::new("./data/log"), partitions: 4, retention: None, properties: BTreeMap::new() }
     }
 }
 
@@ -320,7 +329,12 @@ impl fmt::Debug for LogSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown: BTreeMap<&str, &str> =
             self.properties.iter().map(|(key, value)| (key.as_str(), if is_secret(key) { HIDDEN } else { value })).collect();
-        f.debug_struct("LogSettings").field("url", &self.url).field("partitions", &self.partitions).field("properties", &shown).finish()
+        f.debug_struct("LogSettings")
+            .field("url", &self.url)
+            .field("partitions", &self.partitions)
+            .field("retention", &self.retention)
+            .field("properties", &shown)
+            .finish()
     }
 }
 

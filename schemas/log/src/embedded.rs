@@ -2,7 +2,8 @@
 //! at the same time.
 //!
 //! A row holds a record batch. An append is durable when it returns (WAL with `synchronous=FULL`). Waiting appends
-//! share one transaction. Offsets are dense: the log has no gaps, and it keeps everything.
+//! share one transaction. Offsets are dense: the log has no gaps. It keeps everything until it is trimmed from the
+//! beginning ([`Log::trim`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +17,7 @@ use uuid::Uuid;
 
 use crate::{Consumer, Fetched, Log, NewRecord, PartitionBounds, Subscription, TopicPartition};
 use types::outage::{Attempts, Outage};
-use types::tiles::Clock;
+use types::tiles::{Clock, Micros};
 use types::vector::Offset;
 use types::{Error, Result};
 
@@ -87,6 +88,15 @@ impl Log for EmbeddedLog {
         let no_partition = || store::no_topic(&source.topic).with("partition", source.partition);
         let bounds = bounds.iter().find(|bounds| bounds.partition == source.partition).ok_or_else(no_partition)?;
         self.store.read(topic.id, source, bounds, from, max_records.max(1)).await
+    }
+
+    fn is_trimmed(&self) -> bool {
+        true
+    }
+
+    async fn trim(&self, source: &TopicPartition, group: &str, before: Offset, appended_before: Micros) -> Result<u64> {
+        let topic = self.store.expect_topic(&source.topic).await?;
+        self.store.trim((topic.id, source), group, before.0, appended_before).await
     }
 
     async fn subscribe(&self, subscription: Subscription) -> Result<Consumer> {

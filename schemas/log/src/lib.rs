@@ -148,6 +148,18 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// replay.
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched>;
 
+    /// Whether records stay until [`Log::trim`] deletes them.
+    fn is_trimmed(&self) -> bool {
+        false
+    }
+
+    /// Deletes records of one partition that are before `before` and were appended before `appended_before`, a few at a
+    /// time, and gives their room back; returns how many. It deletes nothing of a topic that another group has read, and
+    /// may leave some that could go. 0 for a log that deletes by settings of its own (Kafka).
+    async fn trim(&self, _: &TopicPartition, _group: &str, _before: Offset, _appended_before: Micros) -> Result<u64> {
+        Ok(0)
+    }
+
     /// Joins a group and starts delivering.
     async fn subscribe(&self, subscription: Subscription) -> Result<Consumer>;
 

@@ -49,6 +49,10 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dur
     }
 }
 
+pub(super) fn optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
 pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     match deserializer.deserialize_any(Scalar("a size such as \"256MiB\", or a number of bytes"))? {
         Read::Text(text) => parse_bytes(&text).map_err(|error| D::Error::custom(error.message())),

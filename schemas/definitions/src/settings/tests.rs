@@ -224,7 +224,7 @@ fn a_mistake_in_a_variable_is_told_with_its_name() {
     );
     assert_eq!(
         wrong("", &[("BASESTREAM__LOG__URI", "x")]),
-        "BASESTREAM__LOG__URI: error: unknown field `uri`, expected one of `url`, `partitions`, `properties`"
+        "BASESTREAM__LOG__URI: error: unknown field `uri`, expected one of `url`, `partitions`, `retention`, `properties`"
     );
     assert_eq!(
         wrong("", &[("BASESTREAM__LOG", "x")]),

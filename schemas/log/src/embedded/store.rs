@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
+use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
 use sqlx::{Executor, Sqlite, Transaction};
 
 use super::batch::{self, Batch};
@@ -42,6 +42,18 @@ const TABLES: &str = "
         expires_at INTEGER NOT NULL, PRIMARY KEY (group_name, topic, worker)) WITHOUT ROWID;
     PRAGMA user_version = 1;";
 
+/// One transaction deletes at most this many batches, so that appends do not wait long.
+const TRIMMED_AT_ONCE: i64 = 64;
+/// Gives free pages back to the system, 32 MiB at once.
+const FREE_PAGES: &str = "PRAGMA incremental_vacuum(4096)";
+
+/// The offset after the first batches of a partition that may go. Offsets and timestamps never decrease, so what may go
+/// is a beginning.
+const TRIMMABLE: &str = "
+    SELECT max(base_offset + records), sum(records), count(*) FROM (
+        SELECT base_offset, records, timestamp FROM batch WHERE topic_id = ?1 AND number = ?2 ORDER BY base_offset LIMIT ?3)
+    WHERE base_offset + records <= ?4 AND timestamp < ?5";
+
 const READ: &str = "
     SELECT base_offset, records, timestamp, checksum, data FROM batch
     WHERE topic_id = ?1 AND number = ?2 AND base_offset + records > ?3 AND base_offset >= coalesce(
@@ -75,6 +87,7 @@ impl Store {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT)
             .page_size(8192)
+            .auto_vacuum(SqliteAutoVacuum::Incremental)
             .pragma("wal_autocheckpoint", "2000")
             .optimize_on_close(false, None);
         let writer = connect(&file).await.map_err(|error| in_folder(error, folder))?;
@@ -180,7 +193,7 @@ impl Store {
             }
             let batch = Batch { base_offset, records: count, timestamp, checksum, data };
             if batch.base_offset > position {
-                return Err(missing(source, position));
+                return Err(self.missing_or_trimmed(topic_id, source, position).await);
             }
             batch.decode(source, position, max_records, &mut records)?;
             position = records.last().map_or(position, |record| record.offset.next().0);
@@ -188,9 +201,70 @@ impl Store {
             at_end = position == batch.end();
         }
         if at_end && position < bounds.end.0 {
-            return Err(missing(source, position));
+            return Err(self.missing_or_trimmed(topic_id, source, position).await);
         }
         Ok(Fetched { source: source.clone(), records, position: Offset(position), at_end, fetched_at })
+    }
+
+    /// The error for an offset whose batch is not there: it may have been trimmed since the bounds were read.
+    async fn missing_or_trimmed(&self, topic_id: i64, source: &TopicPartition, position: i64) -> Error {
+        match self.bounds(topic_id).await {
+            Ok(bounds) => match bounds.iter().find(|bounds| bounds.partition == source.partition && position < bounds.begin.0) {
+                Some(bounds) => outside(source, Offset(position), bounds.begin, bounds.end),
+                None => missing(source, position),
+            },
+            Err(error) => error,
+        }
+    }
+
+    /// Deletes the batches of a partition that are wholly before `before` and were appended before `appended_before`,
+    /// unless another group has read the topic; returns how many records went.
+    pub(super) async fn trim(
+        &self,
+        (topic_id, source): (i64, &TopicPartition),
+        group: &str,
+        before: i64,
+        appended_before: Micros,
+    ) -> Result<u64> {
+        let (others,): (i64,) = sqlx::query_as("SELECT count(*) FROM lease WHERE topic = ?1 AND group_name <> ?2")
+            .bind(&*source.topic)
+            .bind(group)
+            .fetch_one(&self.readers)
+            .await
+            .map_err(failed)?;
+        if others > 0 {
+            return Ok(0);
+        }
+        let mut trimmed = 0;
+        loop {
+            let mut write = self.write().await?;
+            let (end, records, batches): (Option<i64>, Option<i64>, i64) = sqlx::query_as(TRIMMABLE)
+                .bind(topic_id)
+                .bind(source.partition)
+                .bind(TRIMMED_AT_ONCE)
+                .bind(before)
+                .bind(appended_before)
+                .fetch_one(&mut *write)
+                .await
+                .map_err(failed)?;
+            let Some(end) = end else { break };
+            for sql in [
+                "DELETE FROM batch WHERE topic_id = ?1 AND number = ?2 AND base_offset < ?3",
+                "UPDATE topic_partition SET begin_offset = ?3 WHERE topic_id = ?1 AND number = ?2",
+            ] {
+                sqlx::query(sql).bind(topic_id).bind(source.partition).bind(end).execute(&mut *write).await.map_err(failed)?;
+            }
+            write.commit().await.map_err(failed)?;
+            trimmed += records.unwrap_or_default() as u64;
+            if batches < TRIMMED_AT_ONCE {
+                break;
+            }
+        }
+        if trimmed > 0 {
+            // A file of an earlier release keeps its size, and uses the room again.
+            sqlx::raw_sql(FREE_PAGES).execute(&self.writer).await.map_err(failed)?;
+        }
+        Ok(trimmed)
     }
 }
 

@@ -394,3 +394,65 @@ async fn an_append_without_room_takes_no_record_and_the_next_one_goes_on() {
     let ends: i64 = log.bounds("events").await.unwrap().iter().map(|bounds| bounds.end.0).sum();
     assert_eq!(ends, 20_000);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_old_and_committed_is_trimmed_and_the_rest_reads_as_before() {
+    let folder = TempDir::new().unwrap();
+    let now = Arc::new(AtomicI64::new(1_000));
+    let clock: Clock = Arc::new({
+        let now = now.clone();
+        move || now.load(Ordering::Relaxed)
+    });
+    let log = log_with_clock(&folder, clock).await;
+    log.create_topic("events", 1).await.unwrap();
+    // Batches of ten records, one a second; enough for several transactions.
+    for batch in 0..200 {
+        now.store(1_000 + batch as Micros * 1_000_000, Ordering::Relaxed);
+        log.append("events", numbered(batch * 10, batch * 10 + 10)).await.unwrap();
+    }
+    let events = source("events", 0);
+    let all = read_all(&log, "events", 0, 500).await;
+    let begin = async || log.bounds("events").await.unwrap()[0].begin.0;
+
+    assert_eq!(log.trim(&events, "g", Offset(0), Micros::MAX).await.unwrap(), 0, "nothing is committed");
+    assert_eq!(log.trim(&events, "g", Offset(2_000), 1_000).await.unwrap(), 0, "nothing is old enough");
+    assert_eq!(log.trim(&events, "g", Offset(1_205), Micros::MAX).await.unwrap(), 1_200, "whole batches before the offset");
+    assert_eq!((begin().await, log.bounds("events").await.unwrap()[0].end.0), (1_200, 2_000));
+    assert_eq!(log.trim(&events, "g", Offset(2_000), 1_000 + 150 * 1_000_000).await.unwrap(), 300, "those that are old");
+    assert_eq!(begin().await, 1_500);
+
+    let rest = log.read(&events, Offset(1_500), 10_000).await.unwrap();
+    assert_eq!(rest.records, all[1_500..]);
+    let error = log.read(&events, Offset(1_499), 1).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("1500..2000"), "{error}");
+    log.append("events", numbered(2_000, 2_001)).await.unwrap();
+    assert_eq!(log.read(&events, Offset(2_000), 1).await.unwrap().records.len(), 1, "offsets go on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_room_of_what_is_trimmed_is_given_back() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    for _ in 0..16 {
+        let large = NewRecord { value: Some(Bytes::from(vec![7; 1 << 20])), ..NewRecord::default() };
+        log.append("events", vec![large]).await.unwrap();
+    }
+    assert_eq!(log.trim(&source("events", 0), "g", Offset(15), Micros::MAX).await.unwrap(), 15);
+    let (pages, free): (i64, i64) = sqlx::query_as("SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count")
+        .fetch_one(log.store.readers())
+        .await
+        .unwrap();
+    assert!(pages < 400 && free < 100, "{pages} pages of 8 KiB, {free} free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_group_has_read_is_not_trimmed() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    log.append("events", numbered(0, 10)).await.unwrap();
+    sqlx::query("INSERT INTO lease VALUES ('others', 'events', 0, NULL, 1, 0)").execute(log.store.readers()).await.unwrap();
+    assert_eq!(log.trim(&source("events", 0), "g", Offset(10), Micros::MAX).await.unwrap(), 0);
+    assert_eq!(log.trim(&source("events", 0), "others", Offset(10), Micros::MAX).await.unwrap(), 10);
+}

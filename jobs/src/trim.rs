@@ -1,0 +1,92 @@
+//! Trims the embedded log: deletes records that are committed in every stream that reads them, and old.
+//!
+//! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
+//! The last record before it stays, because it identifies the log when a partition is taken over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::{Catalog, CatalogState, DefinitionKind};
+use definitions::parse::parse_stream;
+use event_log::{Log, TopicPartition};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use types::tiles::Clock;
+use types::vector::{Offset, PartitionId};
+use types::{ErrorKind, Result};
+
+/// What is trimmed, and by whom.
+pub struct Trimming {
+    pub catalog: Catalog,
+    pub log: Arc<dyn Log>,
+    /// The consumer group of the workers: records that another group has read stay.
+    pub group: String,
+    pub retention: Duration,
+    pub clock: Clock,
+}
+
+impl Trimming {
+    /// Trims again and again until `stop` is cancelled. Each step is one transaction, so it can be dropped at any point.
+    pub async fn run(&self, every: Duration, stop: CancellationToken) {
+        let rounds = async {
+            loop {
+                tokio::time::sleep(every).await;
+                match self.trim().await {
+                    Ok(0) => {}
+                    Ok(records) => info!(records, "the log was trimmed"),
+                    Err(error) => warn!(%error, "the log could not be trimmed; trying again later"),
+                }
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = rounds => {}
+        }
+    }
+
+    /// Trims all topics once, and returns how many records went.
+    pub async fn trim(&self) -> Result<u64> {
+        let state = self.catalog.state().await?;
+        let appended_before = (self.clock)().saturating_sub(self.retention.as_micros() as i64);
+        let mut trimmed = 0;
+        for (topic, streams) in streams_by_topic(&state)? {
+            let identity = match self.log.identity(&topic).await {
+                Ok(identity) => identity,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            for bounds in self.log.bounds(&topic).await? {
+                let Some(before) = trimmable(&state, &streams, bounds.partition, &identity) else { continue };
+                if before > bounds.begin {
+                    let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
+                    trimmed += self.log.trim(&source, &self.group, before, appended_before).await?;
+                }
+            }
+        }
+        metrics::counter!("basestream_jobs_trimmed_records_total").increment(trimmed);
+        Ok(trimmed)
+    }
+}
+
+fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<str>>>> {
+    let mut streams: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
+    for record in state.live(DefinitionKind::Stream) {
+        streams.entry(parse_stream(&record.sql)?.topic).or_default().push(record.name.clone());
+    }
+    Ok(streams)
+}
+
+/// Returns the offset before which no stream needs the partition's records. `None` if one of them has read nothing of
+/// it yet, or has read another log.
+fn trimmable(state: &CatalogState, streams: &[Arc<str>], partition: i32, identity: &str) -> Option<Offset> {
+    let committed = |stream: &Arc<str>| {
+        let known = state.partitions.get(&PartitionId::new(stream.clone(), partition))?;
+        (known.log_identity == identity).then_some(known.next_offset)
+    };
+    let least = streams.iter().map(committed).collect::<Option<Vec<Offset>>>()?.into_iter().min()?;
+    Some(Offset(least.0 - 1))
+}
+
+#[cfg(test)]
+mod tests;
