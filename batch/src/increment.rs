@@ -10,7 +10,7 @@
 use catalog::{CheckpointRecord, SnapshotFiles, carried_over, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::segment::{Segment, SegmentSession, segment_rows};
-use engine::states::conform;
+use engine::states::{at_kept_levels, conform};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
 use storage::{Manifest, Tier, read_bucket};
@@ -88,7 +88,7 @@ async fn delta(
         let segments = together.iter().map(|checkpoint| segment_rows(&batch.storage, &session, view, state, checkpoint));
         for segment in try_join_all(segments).await? {
             let Segment { rows, failures: failed, source: _, damaged: unreadable } = segment;
-            partitioner.push_rows(rows.batch().clone())?;
+            partitioner.push_rows(at_kept_levels(&view.plan, rows.batch(), &attempt.inputs.floors)?)?;
             failures.extend(&failed);
             damaged.extend(unreadable);
             failpoint::hit("run.segment")?;

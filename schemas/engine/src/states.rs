@@ -26,7 +26,7 @@ pub use answer::{answer, answer_kept, cost_of_key};
 pub use buckets::bucket_of;
 pub use gather::Gather;
 pub use kept::KeptKey;
-pub use merge::{merge_all, merge_rolled_up, merge_rows, merge_sorted, rollup};
+pub use merge::{at_kept_levels, merge_all, merge_rolled_up, merge_rows, merge_sorted, rollup};
 pub use partial::{EventSource, Partial, kept_rows_of, partial_exec, prepared_plan, state_rows_of};
 pub use per_event::PerEvent;
 pub use per_event_exec::FailureSink;

@@ -15,7 +15,7 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, ViewPlan, planning_session};
-use engine::states::{KeyCodec, Partial, Pieces, StateRows, answer, merge_rolled_up, merge_rows, rollup};
+use engine::states::{KeyCodec, Partial, Pieces, StateRows, answer, at_kept_levels, merge_rolled_up, merge_rows, rollup};
 use jobs::verify::plain::{Moment, plain};
 use proptest::prelude::*;
 use types::columns::{LEVEL, TILE};
@@ -104,7 +104,7 @@ async fn expected(session: &SessionContext, definitions: &Definitions, events: &
 }
 
 /// Rows that know their tile, with the level that a run gives it.
-fn at_kept_levels(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> RecordBatch {
+fn with_kept_levels(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> RecordBatch {
     let (level, tile) = (rows.schema().index_of(LEVEL).unwrap(), rows.schema().index_of(TILE).unwrap());
     let tiles = rows.column(tile).as_primitive::<TimestampMicrosecondType>();
     let mut columns = rows.columns().to_vec();
@@ -145,9 +145,12 @@ async fn served(
     for (checkpoint, events) in events {
         let events = std::slice::from_ref(events);
         match *checkpoint < cut {
-            true if *checkpoint >= base_end => added.extend(partial.states("s", events).await.unwrap()),
+            true if *checkpoint >= base_end => {
+                let rows = partial.states("s", events).await.unwrap();
+                added.extend(rows.iter().map(|rows| at_kept_levels(plan, rows, &floors).unwrap()));
+            }
             true if straight => {
-                before.extend(run.states("s", events).await.unwrap().iter().map(|rows| at_kept_levels(rows, &floors_of_base)))
+                before.extend(run.states("s", events).await.unwrap().iter().map(|rows| with_kept_levels(rows, &floors_of_base)))
             }
             true => before.extend(partial.states("s", events).await.unwrap()),
             false => after.push(merge_rows(plan, &codec, &partial.states("s", events).await.unwrap()).unwrap()),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::plan::{StateExpr, ViewPlan};
 use crate::states::rows::{KeyCodec, StateRows, levels, taken_column, tiles};
-use types::tiles::{Level, Micros};
+use types::tiles::{Level, Micros, finest_kept};
 use types::{Error, Result};
 
 /// Creates an accumulator for a state's groups.
@@ -59,6 +59,19 @@ pub fn rollup(plan: &ViewPlan, rows: &StateRows, floors: &[(Level, Option<Micros
         all.push(keep_from(&below, floor)?);
     }
     in_order(rows.keys(), all)
+}
+
+/// Moves rows of the finest level to the finest level that `floors` keep for their time, as [`rollup`] would in the end:
+/// most states are older than the windows that need fine tiles. Several rows may then have the same key and tile.
+pub fn at_kept_levels(plan: &ViewPlan, rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Result<RecordBatch> {
+    let placed: Vec<(Level, Micros)> = tiles(rows)?.iter().map(|tile| (finest_kept(floors, *tile), *tile)).collect();
+    let levels = placed.iter().map(|(level, _)| level.code());
+    // The one tile of all time has the start that it has.
+    let starts = placed.iter().map(|(level, tile)| if *level == Level::All { *tile } else { level.floor(*tile) });
+    let mut columns = rows.columns().to_vec();
+    columns[plan.keys.len()] = Arc::new(UInt8Array::from_iter_values(levels));
+    columns[plan.keys.len() + 1] = Arc::new(TimestampMicrosecondArray::from_iter_values(starts).with_timezone("UTC"));
+    Ok(RecordBatch::try_new(rows.schema(), columns)?)
 }
 
 /// Merges rows of whole keys from several sets that were rolled up: rows of the same key, level and tile become one, and
