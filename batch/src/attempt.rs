@@ -6,13 +6,13 @@ use catalog::{CatalogState, RunRecord, SnapshotFiles};
 use committed::registry::{LiveView, Registry};
 use datafusion::prelude::SessionContext;
 use storage::{Manifest, Tier, read_manifest};
+use tracing::warn;
 use types::failures::Failures;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
-use crate::basis::Basis;
+use crate::basis::{Basis, gaps_before};
 use crate::bucket_partitioner::ShuffleContext;
 use crate::decide::{RunInputs, RunTime};
-use crate::join::if_readable;
 use crate::layer::{Batch, RunContext};
 use crate::memory::PeakPool;
 use crate::session::open_session;
@@ -52,9 +52,9 @@ impl<'a> Attempt<'a> {
             .view(&run.view, run.version)
             .ok_or_else(|| Error::not_found(format!("the view \"{}\" has no live version {} that keeps states", run.view, run.version)))?
             .clone();
-        let before = manifest_before(batch, state, &view).await;
-        let basis = Basis::decide(state, &view, before.as_ref(), full, (context.clock)());
+        let before = manifest_before(batch, state, &view).await?;
         let inputs = RunInputs::at_cut(state, &run, &view, t)?;
+        let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, full), (context.clock)());
         let pool = Arc::new(PeakPool::new(batch.settings.memory_limit_bytes));
         let session = open_session(&batch.settings, &batch.storage, &batch.functions, pool.clone())?;
         let run = RunRecord { strategy: Some(basis.strategy()), ..run };
@@ -118,6 +118,7 @@ impl<'a> Attempt<'a> {
             max_event_time: self.inputs.max_event_time,
             made_at,
             recomputed_at: None,
+            gaps: gaps_before(self.state, &self.view, &self.inputs.cut),
             events: 0,
             expired: 0,
             rows: 0,
@@ -127,9 +128,18 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Reads the manifest of the served snapshot. `None` if there is none, or it cannot be read.
-async fn manifest_before(batch: &Batch, state: &CatalogState, view: &LiveView) -> Option<Manifest> {
+/// Reads the manifest of the published snapshot. `None` if there is none, or it is damaged.
+///
+/// Errors: `Unavailable` if the storage does not answer: a recomputation would cost much, and the next attempt little.
+async fn manifest_before(batch: &Batch, state: &CatalogState, view: &LiveView) -> Result<Option<Manifest>> {
     let record = state.snapshot(&view.name, view.version);
-    let file = record.and_then(|record| state.files.get(&record.manifest));
-    if_readable(read_manifest(&batch.storage, file?).await)
+    let Some(file) = record.and_then(|record| state.files.get(&record.manifest)) else { return Ok(None) };
+    match read_manifest(&batch.storage, file).await {
+        Ok(manifest) => Ok(Some(manifest)),
+        Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
+        Err(error) => {
+            warn!(view = %view.name, %error, "the manifest of the previous snapshot cannot be read");
+            Ok(None)
+        }
+    }
 }

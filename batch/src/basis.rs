@@ -9,10 +9,10 @@ use storage::{Manifest, Tier};
 use types::Strategy;
 use types::files::{FileKind, FileRecord};
 use types::tiles::{Floors, Level, Micros};
+use types::vector::Vector;
 
-/// Processes may have different clocks: what another one recorded up to this long before a snapshot may have come after
-/// it.
-const CLOCKS_DIFFER: Duration = Duration::from_secs(24 * 3_600);
+/// The clocks of processes may differ by this much.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
 
 /// What a run makes its snapshot from.
 pub(crate) enum Basis {
@@ -30,30 +30,50 @@ impl Basis {
         }
     }
 
-    /// `before` is the published snapshot's manifest, if there is one that can be read.
-    pub(crate) fn decide(state: &CatalogState, view: &LiveView, before: Option<&Manifest>, is_full_asked: bool, now: Micros) -> Basis {
+    /// `before` is the published snapshot's manifest, if there is one that can be read; `t` the time of the run.
+    pub(crate) fn decide(
+        state: &CatalogState,
+        view: &LiveView,
+        before: Option<&Manifest>,
+        (t, is_full_asked): (Micros, bool),
+        now: Micros,
+    ) -> Basis {
         let Some(before) = before else { return Basis::Archive("there is no snapshot to add to") };
         let (definition, recomputed_at) = (&view.definition, before.recomputed_at.unwrap_or(before.made_at));
-        let is_stale = |every: Duration| now.saturating_sub(recomputed_at) >= micros(every);
+        // A recomputation in the future was made by a clock that was ahead.
+        let is_stale = |every: Duration| now.saturating_sub(recomputed_at) >= micros(every) || recomputed_at > now + micros(CLOCKS_DIFFER);
         let why = if is_full_asked {
             "it was asked for"
         } else if definition.strategy == Some(Strategy::Full) {
             "the view's strategy is 'full'"
         } else if view.plan.links().is_some() {
             "the view is linked"
-        } else if before.stamp != view.plan.stamp {
+        } else if before.stamp != view.plan.stamp || !has_levels_of(before, view) {
             "the snapshot's states are of another format"
         } else if definition.full_every.is_some_and(is_stale) {
             "full_every has passed"
+        } else if lacks_tiles(before, view, t) {
+            "the snapshot was made for a later time"
         } else if before.state_files().any(|file| is_lost(state, &file.path)) {
             "a file of the snapshot is damaged"
-        } else if has_lost_events(state, view, before) {
-            "events that the snapshot holds were given up"
+        } else if gaps_before(state, view, &before.cut) > before.gaps {
+            "events that the snapshot may hold were given up"
         } else {
             return Basis::Snapshot(Box::new(before.clone()));
         };
         Basis::Archive(why)
     }
+}
+
+fn has_levels_of(before: &Manifest, view: &LiveView) -> bool {
+    before.floors.iter().map(|(level, _)| level).eq(&view.plan.ladder)
+}
+
+/// Whether the snapshot lacks tiles that answers at `t` need: it was made by a clock that was ahead. No later run could
+/// add them.
+fn lacks_tiles(before: &Manifest, view: &LiveView, t: Micros) -> bool {
+    let needed = view.plan.floors(t.saturating_add(micros(CLOCKS_DIFFER)));
+    before.floors.iter().zip(&needed).any(|((_, kept), (_, needed))| kept > needed)
 }
 
 /// Whether a file cannot be carried over: it was found damaged, or the catalog does not name it any more.
@@ -62,13 +82,12 @@ fn is_lost(state: &CatalogState, path: &str) -> bool {
     !named || state.damages.iter().any(|damage| damage.path == path)
 }
 
-/// Whether events before the snapshot's cut were recorded as lost since it was made: the archive lacks them, and the
-/// states may count them.
-fn has_lost_events(state: &CatalogState, view: &LiveView, before: &Manifest) -> bool {
+/// Returns how many gaps of a view's streams begin before a cut. One that is recorded later may be of events that states
+/// up to the cut count, and that the archive lacks now.
+pub(crate) fn gaps_before(state: &CatalogState, view: &LiveView, cut: &Vector) -> u64 {
     let of_view = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
-    let since = before.made_at.saturating_sub(micros(CLOCKS_DIFFER));
-    let lost = state.gaps.iter().filter(|gap| of_view(&gap.partition.stream) && gap.accepted_at >= since);
-    lost.into_iter().any(|gap| gap.start < before.cut.get(&gap.partition))
+    let before = state.gaps.iter().filter(|gap| of_view(&gap.partition.stream) && gap.start < cut.get(&gap.partition));
+    before.count() as u64
 }
 
 fn micros(length: Duration) -> Micros {
@@ -86,16 +105,21 @@ pub(crate) fn events_of(state: &CatalogState, view: &LiveView, checkpoints: &[&C
 
 /// Returns the place of the oldest tier that a run merges with all newer ones, if any is due. The base is at place 0.
 ///
-/// A delta is due once the newer ones together are as large as it, the base once they are half as large. So the sizes
-/// of the tiers at least double from newer to older, there are few of them, and a row is written again only when its
-/// tier has doubled: about log2(snapshot / delta) times in all. The base is rewritten earlier than the others because
-/// what has expired in it takes room until then.
+/// A delta is due once the newer ones together are as large as it, the base once they are half as large. So each
+/// tier is larger than all newer ones together, there are few of them, and a row is written again only when its tier has
+/// doubled: about log2(snapshot / delta) times in all. The base is rewritten earlier than the others because what has
+/// expired in it takes room until then.
 pub(crate) fn first_to_merge(tiers: &[&Tier]) -> Option<usize> {
     let bytes: Vec<i64> = tiers.iter().map(|tier| tier.bytes()).collect();
     (0..bytes.len().saturating_sub(1)).find(|place| {
         let newer: i64 = bytes[place + 1..].iter().sum();
         if *place == 0 { newer.saturating_mul(2) >= bytes[0] } else { newer >= bytes[*place] }
     })
+}
+
+/// Whether everything that a tier held when it was pruned may have expired by `t`.
+pub(crate) fn is_outlived(tier: &Tier, view: &LiveView, t: Micros) -> bool {
+    tier.pruned_at.zip(view.plan.oldest_kept(t)).is_some_and(|(pruned_at, oldest)| pruned_at < oldest)
 }
 
 /// Returns, per level, the greater floor: what every tier of a snapshot keeps.

@@ -36,7 +36,7 @@ pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) 
     let made_at = (context.clock)();
     let manifest = Manifest {
         format: Manifest::format_of(&attempt.inputs.edges_from, &[]),
-        base: Tier { bucket_count: buckets, files: std::mem::take(&mut written.buckets) },
+        base: Tier { bucket_count: buckets, files: std::mem::take(&mut written.buckets), pruned_at: Some(attempt.inputs.t) },
         recomputed_at: Some(made_at),
         events,
         rows: written.rows,

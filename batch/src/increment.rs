@@ -7,19 +7,22 @@
 //!                              \--the others, as they are------------------------- -+
 //! ```
 
-use catalog::{CheckpointRecord, SnapshotFiles, carried_over, checkpoints_after};
+use std::sync::Arc;
+
+use catalog::{CheckpointRecord, SnapshotFiles, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::segment::{Segment, SegmentSession, segment_rows};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use engine::states::{at_kept_levels, conform};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
 use storage::{Manifest, Tier, read_bucket};
 use tracing::info;
 use types::failures::Failures;
-use types::{Result, failpoint};
+use types::{ErrorKind, Result, failpoint};
 
 use crate::attempt::{Attempt, NewSnapshot};
-use crate::basis::{events_of, first_to_merge, greater};
+use crate::basis::{events_of, first_to_merge, greater, is_outlived};
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
 use crate::decide::{bucket_count, streams_of};
 use crate::layer::RunContext;
@@ -28,26 +31,43 @@ use crate::write::{Rows, Written};
 /// A segment's computation from the archive may take 1/`PART_OF_LIMIT` of the run's memory limit: states by bucket need
 /// the rest.
 const PART_OF_LIMIT: usize = 2;
+/// The most segments that are read at once: each is held whole.
+const SEGMENTS_AT_ONCE: usize = 4;
 
-/// Returns the snapshot `before` with what was committed since. `None` if there is nothing new.
-pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: &RunContext<'_>) -> Result<Option<NewSnapshot>> {
+/// What became of an incremental run.
+pub(crate) enum Incremented {
+    Snapshot(Box<NewSnapshot>),
+    /// The snapshot before holds everything up to the cut.
+    Nothing,
+    /// The run has to recompute from the archive, for this reason.
+    NotPossible(String),
+}
+
+/// Makes a snapshot of the one `before` and what was committed since.
+pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: &RunContext<'_>) -> Result<Incremented> {
     let checkpoints = checkpoints_after(attempt.state, &streams_of(&attempt.view), &before.cut)?;
-    if checkpoints.is_empty() {
-        return Ok(None);
+    let is_base_outlived = is_outlived(&before.base, &attempt.view, attempt.inputs.t);
+    if checkpoints.is_empty() && !is_base_outlived {
+        return Ok(Incremented::Nothing);
     }
+    let (states, failures) = match segments(attempt, &checkpoints, context).await {
+        // A recomputation spills where a segment that is computed from the archive cannot.
+        Err(error) if error.kind() == ErrorKind::Limit => return Ok(Incremented::NotPossible(error.to_string())),
+        read => read?,
+    };
     let tiers: Vec<&Tier> = before.tiers().collect();
-    let (kept, due) = tiers.split_at(first_to_merge(&tiers).unwrap_or(tiers.len()));
+    let first_due = if is_base_outlived { Some(0) } else { first_to_merge(&tiers) };
+    let (kept, due) = tiers.split_at(first_due.unwrap_or(tiers.len()));
     let mut written = Written::default();
     let merged = match due {
         [] => None,
         due => Some(merge(attempt, due, &mut written, context).await?),
     };
-    let (delta, failures) = delta(attempt, &checkpoints, &mut written, context).await?;
+    let delta = write(attempt, states, Rows::OfEvents, &mut written, context).await?;
     info!(view = %attempt.view.name, run = %attempt.run.id, checkpoints = checkpoints.len(), merged = due.len(), rows = written.rows,
         "the states since the last cut are written");
 
-    let kept_paths = kept.iter().flat_map(|tier| &tier.files).map(|file| &*file.path);
-    let carried_over = carried_over(attempt.state, kept_paths, attempt.run.id)?;
+    let carried_over = kept.iter().flat_map(|tier| &tier.files).map(|file| file.path.clone()).collect();
     let added = merged.into_iter().chain([delta]).filter(|tier| !tier.files.is_empty());
     let mut tiers = kept.iter().copied().cloned().chain(added);
     let base = tiers.next().unwrap_or_default();
@@ -68,26 +88,31 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: 
     };
     let run = attempt.finished_record(events, &written);
     let files = SnapshotFiles { written: written.files, carried_over };
-    Ok(Some(NewSnapshot { manifest, files, run }))
+    Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run })))
 }
 
-/// Writes the states of these checkpoints as a tier. States come from the checkpoints' states objects; where those lack
+/// Reads the states of these checkpoints, by bucket. They come from the checkpoints' states objects; where those lack
 /// them, from the archive.
-async fn delta(
+///
+/// Errors: `Limit` if a segment that has to be computed does not fit the limit.
+async fn segments(
     attempt: &Attempt<'_>,
     checkpoints: &[&CheckpointRecord],
-    written: &mut Written,
     context: &RunContext<'_>,
-) -> Result<(Tier, Failures)> {
+) -> Result<(Vec<BucketRows>, Failures)> {
     let (batch, state, view) = (attempt.batch, attempt.state, &attempt.view);
-    let session = SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT)?;
+    let at_once = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
+    let session = SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / at_once)?;
     let buckets = bucket_count(events_of(state, view, checkpoints), batch.settings.events_per_bucket);
     let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
+    let held = MemoryConsumer::new("segments").register(&(attempt.pool.clone() as Arc<dyn MemoryPool>));
     let (mut failures, mut damaged) = (Failures::default(), Vec::new());
-    for together in checkpoints.chunks(batch.settings.thread_count()) {
-        let segments = together.iter().map(|checkpoint| segment_rows(&batch.storage, &session, view, state, checkpoint));
-        for segment in try_join_all(segments).await? {
-            let Segment { rows, failures: failed, source: _, damaged: unreadable } = segment;
+    for together in checkpoints.chunks(at_once) {
+        let reading = together.iter().map(|checkpoint| segment_rows(&batch.storage, &session, view, state, checkpoint));
+        let read = try_join_all(reading).await?;
+        // They are in memory already: others give way, and the run's peak shows it.
+        held.resize(read.iter().map(|segment| segment.rows.memory_bytes()).sum());
+        for Segment { rows, failures: failed, source: _, damaged: unreadable } in read {
             partitioner.push_rows(at_kept_levels(&view.plan, rows.batch(), &attempt.inputs.floors)?)?;
             failures.extend(&failed);
             damaged.extend(unreadable);
@@ -96,8 +121,7 @@ async fn delta(
     }
     let finder = Finder { name: &batch.worker, now: (context.clock)() };
     report_damage(&batch.catalog, &batch.storage, state, &damaged, finder).await;
-    let tier = write(attempt, partitioner.finish()?, Rows::OfEvents, written, context).await?;
-    Ok((tier, failures))
+    Ok((partitioner.finish()?, failures))
 }
 
 /// Merges tiers into one.
@@ -129,5 +153,5 @@ async fn write(
     written.rows += tier.rows;
     written.bytes += tier.bytes;
     written.files.append(&mut tier.files);
-    Ok(Tier { bucket_count, files: tier.buckets })
+    Ok(Tier { bucket_count, files: tier.buckets, pruned_at: Some(attempt.inputs.t) })
 }

@@ -1,12 +1,13 @@
 //! Publishes a snapshot: writes its manifest, then commits one transaction that checks the run's lease and that the cut
 //! moves backwards in no partition.
 
-use catalog::{Commit, DefinitionStatus, RunRecord, RunStatus, SnapshotFiles, SnapshotRecord, publish_commit, skipped_commit};
+use catalog::{
+    CatalogState, Commit, DefinitionStatus, RunRecord, RunStatus, SnapshotFiles, SnapshotRecord, publish_commit, skipped_commit,
+};
 use committed::registry::LiveView;
 use storage::{Manifest, write_manifest};
 use tracing::info;
-use types::{ErrorKind, Result};
-use uuid::Uuid;
+use types::{Error, ErrorKind, Result};
 
 use crate::decide::switch_version;
 use crate::layer::{Batch, RunContext};
@@ -46,10 +47,12 @@ pub(crate) async fn publish(
 }
 
 /// Ends a run that found nothing new.
-pub(crate) async fn skip(batch: &Batch, run: RunRecord, context: &RunContext<'_>) -> Result<RunRecord> {
+pub(crate) async fn skip(batch: &Batch, state: &CatalogState, run: RunRecord, context: &RunContext<'_>) -> Result<RunRecord> {
     let now = (context.clock)();
+    let published = state.snapshot(&run.view, run.version).ok_or_else(|| Error::internal("a run without a snapshot was skipped"))?;
     let ended = RunRecord { status: RunStatus::Skipped, ended_at: Some(now), ..run };
-    batch.catalog.commit_with_retry(skipped_commit(Uuid::now_v7(), ended.clone(), now)).await?;
+    let commit = skipped_commit(ended.clone(), published.clone(), &context.lease.current(), now);
+    batch.catalog.commit_with_retry(commit).await?;
     info!(view = %ended.view, version = ended.version, run = %ended.id, "run skipped: the snapshot holds everything up to its cut");
     metrics::counter!("basestream_batch_runs_total", "view" => ended.view.to_string(), "outcome" => "skipped").increment(1);
     Ok(ended)

@@ -2,13 +2,13 @@
 
 use catalog::{CatalogState, RunRecord};
 use tracing::info;
-use types::Result;
+use types::{Result, Strategy};
 
 use crate::attempt::{Attempt, NewSnapshot};
 use crate::basis::Basis;
 use crate::decide::RunTime;
 use crate::full::recomputed;
-use crate::increment::increment;
+use crate::increment::{Incremented, increment};
 use crate::layer::{Batch, RunContext};
 use crate::publish::{publish, skip};
 
@@ -21,16 +21,19 @@ pub(crate) async fn make_snapshot(
     (t, full): (RunTime, bool),
     context: &RunContext<'_>,
 ) -> Result<RunRecord> {
-    let (attempt, basis) = Attempt::prepare(batch, state, run, (t, full), context).await?;
-    let snapshot = match basis {
-        Basis::Archive(why) => {
-            info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive");
-            Some(recomputed(&attempt, context).await?)
-        }
+    let (mut attempt, basis) = Attempt::prepare(batch, state, run, (t, full), context).await?;
+    let incremented = match basis {
+        Basis::Archive(why) => Incremented::NotPossible(why.to_owned()),
         Basis::Snapshot(before) => increment(&attempt, *before, context).await?,
     };
-    match snapshot {
-        Some(NewSnapshot { manifest, files, run }) => Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await,
-        None => skip(batch, attempt.run, context).await,
-    }
+    let NewSnapshot { manifest, files, run } = match incremented {
+        Incremented::Snapshot(snapshot) => *snapshot,
+        Incremented::Nothing => return skip(batch, state, attempt.run, context).await,
+        Incremented::NotPossible(why) => {
+            info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive");
+            attempt.run.strategy = Some(Strategy::Full);
+            recomputed(&attempt, context).await?
+        }
+    };
+    Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await
 }

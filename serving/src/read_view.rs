@@ -32,6 +32,8 @@ pub struct Loaded {
 pub struct LoadedView {
     pub live: LiveView,
     pub snapshot: Option<Arc<SnapshotCopy>>,
+    /// The vector up to which the snapshot holds the view's states: its manifest's, or later where runs found nothing new.
+    pub cut: Vector,
     /// The published snapshot, where it could not be loaded.
     pub lost: Option<LostSnapshot>,
     pub layers: Vec<LayerRun>,
@@ -172,10 +174,6 @@ impl LoadedView {
     /// The snapshot, while some of it is not copied yet.
     pub(crate) fn copying(&self) -> Option<&SnapshotCopy> {
         self.snapshot.as_deref().filter(|copy| !copy.is_whole())
-    }
-
-    pub fn cut(&self) -> Vector {
-        self.snapshot.as_ref().map(|snapshot| snapshot.manifest.cut.clone()).unwrap_or_default()
     }
 
     /// True when states answer at `t`: it is at or past the greatest event time they hold, and no tile it needs was

@@ -4,7 +4,7 @@ use super::*;
 use storage::BucketFile;
 
 fn tier(bytes: i64) -> Tier {
-    Tier { bucket_count: 1, files: vec![BucketFile { bucket: 0, path: String::new(), bytes, crc32: 0, rows: 1 }] }
+    Tier { bucket_count: 1, files: vec![BucketFile { bucket: 0, path: String::new(), bytes, crc32: 0, rows: 1 }], pruned_at: None }
 }
 
 /// What runs do to the sizes of tiers, where merging saves nothing: the worst case.

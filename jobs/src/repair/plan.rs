@@ -82,7 +82,11 @@ pub fn plan(
     let step = |damaged: &Damaged| {
         let action = match damaged.file.kind {
             FileKind::States => Action::RebuildStates,
-            FileKind::Snapshot | FileKind::Manifest => snapshot_action(state, registry, damaged.file.run),
+            // A run that was published since it was read may have carried the file over.
+            FileKind::Snapshot | FileKind::Manifest => {
+                let run = state.files.get(&damaged.file.path).and_then(|file| file.run);
+                snapshot_action(state, registry, run)
+            }
             FileKind::Archive | FileKind::DeadLetters => log_action(state, &damaged.file, logs, accept_gap),
         };
         Step { path: damaged.file.path.clone(), kind: damaged.file.kind, error: damaged.error.clone(), action }

@@ -43,6 +43,11 @@ pub enum Add {
     Definition(DefinitionRecord),
     Checkpoint(CheckpointRecord),
     File(FileRecord),
+    /// These files, which the catalog names, belong to this run from now on. A conflict if it names one no more.
+    TakeOver {
+        run: Uuid,
+        paths: Vec<String>,
+    },
     Snapshot(SnapshotRecord),
     Run(RunRecord),
     Lease(LeaseRecord),

@@ -12,9 +12,7 @@ pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub use collect::{CollectionPlan, collectable};
 pub use orphans::{ORPHAN_AGE, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
-pub use publish::{
-    SnapshotFiles, abandoned, carried_over, dropped_commit, failure_commit, publish_commit, publishable, run_lease, skipped_commit,
-};
+pub use publish::{SnapshotFiles, abandoned, dropped_commit, failure_commit, publish_commit, publishable, run_lease, skipped_commit};
 pub use replace::{give_up_commit, replace_commit};
 
 #[cfg(test)]

@@ -72,6 +72,9 @@ pub struct Manifest {
     /// When its states were last recomputed from the archive; before format 3 always [`Manifest::made_at`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recomputed_at: Option<Micros>,
+    /// How many of the view's gaps before the cut the run knew: a later one may be of events that the states count.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gaps: u64,
     /// Archived events that the snapshot covers, including those that WHERE excluded.
     pub events: i64,
     /// Always 0: the ledger counts dropped events. Older releases need the field.
@@ -94,6 +97,9 @@ pub struct Tier {
     pub bucket_count: u32,
     /// In bucket order; a bucket without rows has no file.
     pub files: Vec<BucketFile>,
+    /// The time as of which tiles that no window needs were dropped, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruned_at: Option<Micros>,
 }
 
 /// A linked view's rows as of a snapshot's cut: the result of a scan of the view at `t`, over the snapshot's edges.
@@ -187,7 +193,7 @@ impl Manifest {
 impl Default for Tier {
     /// One bucket, without rows.
     fn default() -> Self {
-        Self { bucket_count: 1, files: Vec::new() }
+        Self { bucket_count: 1, files: Vec::new(), pruned_at: None }
     }
 }
 
@@ -269,8 +275,8 @@ impl From<&BucketFile> for KnownFile {
     }
 }
 
-fn is_default(from: &EdgesFrom) -> bool {
-    *from == EdgesFrom::default()
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A UUID as its usual text.

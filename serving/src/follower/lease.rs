@@ -11,7 +11,7 @@ use types::vector::Vector;
 use types::{Result, threads};
 
 use super::Follower;
-use crate::read_view::{Loaded, LoadedView};
+use crate::read_view::Loaded;
 
 /// How long to wait at most after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
@@ -74,6 +74,6 @@ impl Follower {
 
 /// The least offset, per partition, that any loaded view's snapshot ends at.
 fn oldest_cut(loaded: &Loaded) -> Vector {
-    let cuts: Vec<Vector> = loaded.views.values().map(LoadedView::cut).collect();
+    let cuts: Vec<&Vector> = loaded.views.values().map(|view| &view.cut).collect();
     loaded.vector.iter().map(|(partition, at)| (partition.clone(), cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or(at))).collect()
 }

@@ -9,6 +9,7 @@ use committed::registry::{LiveView, Registry};
 use engine::fresh::ViewVersion;
 use tracing::warn;
 use types::files::FileKind;
+use types::vector::Vector;
 use types::{Error, ErrorKind, Result, failpoint};
 
 use super::Follower;
@@ -86,11 +87,15 @@ impl Follower {
         damaged: &Mutex<Vec<Error>>,
     ) -> Result<LoadedView> {
         let (snapshot, lost) = self.load_snapshot(live, known, state, damaged).await?;
-        let cut = snapshot.as_ref().map(|snapshot| snapshot.manifest.cut.clone()).unwrap_or_default();
+        let cut = match (&snapshot, state.snapshot(&live.name, live.version)) {
+            (Some(copy), Some(published)) if copy.manifest.run == published.run => published.cut.clone(),
+            (Some(copy), _) => copy.manifest.cut.clone(),
+            (None, _) => Vector::new(),
+        };
         let held = known.map(|known| known.layers.as_slice()).unwrap_or_default();
         let source = LayerSource { storage: &self.0.storage, session: &self.0.session, damaged };
         let layers = layers::refresh(held, &source, live, state, &cut).await?;
-        Ok(LoadedView { live: live.clone(), snapshot, lost, layers })
+        Ok(LoadedView { live: live.clone(), snapshot, cut, lost, layers })
     }
 
     /// Records damage that an answer met in the catalog, and hands the answer on.

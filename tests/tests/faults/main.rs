@@ -9,6 +9,7 @@ mod full_disk;
 mod gaps;
 mod given_up;
 mod heap;
+mod incremental;
 mod memory;
 mod random;
 mod small_disk;

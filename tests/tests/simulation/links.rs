@@ -67,7 +67,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> 
             max_event_time: BTreeMap::new(),
         }));
     }
-    let loaded = LoadedView { live: live.clone(), snapshot: None, lost: None, layers };
+    let loaded = LoadedView { live: live.clone(), snapshot: None, cut: Vector::new(), lost: None, layers };
     let read_view = ReadView {
         loaded: Arc::new(Loaded {
             state: Arc::new(CatalogState::default()),

@@ -135,7 +135,7 @@ async fn load_view(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, known
     let record = state.snapshot(&version.0, version.1);
     let (run, cut, snapshot) = match (record, known) {
         (None, _) => (None, Vector::new(), Arc::default()),
-        (Some(record), Some(known)) if known.run == Some(record.run) => (known.run, known.cut.clone(), known.snapshot.clone()),
+        (Some(record), Some(known)) if known.run == Some(record.run) => (known.run, record.cut.clone(), known.snapshot.clone()),
         (Some(record), known) => {
             let places = load_snapshot(ctx, state, record.run).await?;
             if let Some(known) = known.filter(|known| !record.cut.covers(&known.cut)) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use batch::{switch_version, version_to_run};
 use catalog::{
     ArchiveBounds, CatalogState, DefinitionRecord, DefinitionStatus, Expect, LeaseRecord, RunRecord, RunStatus, SnapshotFiles,
-    SnapshotRecord, abandoned, archive_files, carried_over, checkpoints_after, failure_commit, publish_commit, run_lease, skipped_commit,
+    SnapshotRecord, abandoned, archive_files, checkpoints_after, failure_commit, publish_commit, run_lease, skipped_commit,
 };
 use types::files::{FileKind, ObjectName};
 use types::vector::Vector;
@@ -126,13 +126,13 @@ async fn increment(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecor
     let checkpoints = checkpoints_after(state, &streams_of(&run.view), &before.cut)?;
     if checkpoints.is_empty() {
         ctx.sim.trace(&ctx.name, format!("run {} finds nothing new", run.id));
-        return ctx.commit(skipped_commit(ctx.sim.id(), run, ctx.sim.now())).await.map(drop);
+        return ctx.commit(skipped_commit(run, before.clone(), &held.lease, ctx.sim.now())).await.map(drop);
     }
     let (mut kept, mut merged, mut delta) = (Vec::new(), Places::new(), Places::new());
     for file in state.files.iter().filter(|file| file.run == Some(before.run) && file.kind == FileKind::Snapshot) {
         held.keep().await?;
         if !ctx.sim.chance(30) {
-            kept.push(&*file.path);
+            kept.push(file.path.clone());
             continue;
         }
         ctx.step("reads a tier").await;
@@ -145,13 +145,12 @@ async fn increment(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecor
         held.keep().await?;
         delta.extend(segment(ctx, state, &(run.view.clone(), run.version), checkpoint).await?);
     }
-    let carried_over = carried_over(state, kept, run.id)?;
     let (view, version) = (run.view.clone(), run.version);
     let merged_name = ObjectName::Merged { view: view.clone(), version, run: run.id, bucket: 0 };
     let delta_name = ObjectName::Bucket { view, version, run: run.id, bucket: 0 };
     let written = vec![ctx.put(merged_name, Content::Bucket(merged)).await?, ctx.put(delta_name, Content::Bucket(delta)).await?];
     held.keep().await?;
-    publish(held, state, run, cut, SnapshotFiles { written, carried_over }).await
+    publish(held, state, run, cut, SnapshotFiles { written, carried_over: kept }).await
 }
 
 /// A file of the snapshot before may be gone only if another run has published since: this one has lost its lease.

@@ -1,7 +1,6 @@
 //! Removes checks, one at a time: the simulation has to detect each.
 
 use catalog::{Add, CatalogState, Commit, Expect};
-use types::files::ObjectName;
 
 /// The check that is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,10 +53,7 @@ pub fn sabotaged(mut commit: Commit, sabotage: Sabotage, state: &CatalogState) -
             commit.expect.retain(|expect| !matches!(expect, Expect::Lease { .. } | Expect::CutNotBehind { .. }));
         }
         Sabotage::CarriedFilesKeepTheirRun => {
-            let files = commit.add.iter_mut().filter_map(|add| if let Add::File(file) = add { Some(file) } else { None });
-            for file in files.filter(|file| file.run.is_some()) {
-                file.run = file.path.parse::<ObjectName>().ok().and_then(|name| name.run());
-            }
+            commit.add.retain(|add| !matches!(add, Add::TakeOver { .. }));
         }
         Sabotage::NoCheckOfMarkedNames => commit.expect.retain(|expect| !matches!(expect, Expect::NotMarkedForDeletion { .. })),
         _ => {}

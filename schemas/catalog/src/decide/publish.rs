@@ -52,20 +52,9 @@ pub(crate) fn cut_conflict(view: &str, version: u32, partition: &PartitionId, cu
 pub struct SnapshotFiles {
     /// Those that its run wrote.
     pub written: Vec<FileRecord>,
-    /// Those of the snapshot before that it names too, see [`carried_over`].
-    pub carried_over: Vec<FileRecord>,
-}
-
-/// Returns the records with which the run of a new snapshot takes over files of the snapshot before. A file belongs to
-/// the newest run whose snapshot names it, and is collected with that snapshot.
-///
-/// Errors: `Corrupt` if the catalog state does not name one of these paths.
-pub fn carried_over<'p>(state: &CatalogState, paths: impl IntoIterator<Item = &'p str>, run: Uuid) -> Result<Vec<FileRecord>> {
-    let record = |path: &str| match state.files.get(path) {
-        Some(file) => Ok(FileRecord { run: Some(run), ..file.clone() }),
-        None => Err(Error::corrupt("the catalog does not name a file of a snapshot").with("file", path)),
-    };
-    paths.into_iter().map(record).collect()
+    /// The paths of those of the snapshot before that it names too. The run takes them over: a file belongs to the newest
+    /// run whose snapshot names it, and is collected with that snapshot.
+    pub carried_over: Vec<String>,
 }
 
 /// Returns the commit that publishes a snapshot and ends its run as succeeded, under the run's lease. The files are
@@ -74,19 +63,18 @@ pub fn carried_over<'p>(state: &CatalogState, paths: impl IntoIterator<Item = &'
 /// It changes no definition: the caller adds a version that becomes active by it.
 pub fn publish_commit(run: RunRecord, snapshot: SnapshotRecord, files: SnapshotFiles, lease: &LeaseRecord, now: Micros) -> Commit {
     let SnapshotFiles { written, carried_over } = files;
-    let paths_of = |files: &[FileRecord]| files.iter().map(|file| file.path.clone()).collect();
     let held = Expect::Lease { name: lease.name.clone(), owner: lease.owner.clone(), epoch: lease.epoch, now };
     let ahead = Expect::CutNotBehind { view: snapshot.view.clone(), version: snapshot.version, cut: snapshot.cut.clone() };
-    let mut expect = vec![held, ahead, Expect::NotMarkedForDeletion { paths: paths_of(&written) }];
-    if !carried_over.is_empty() {
-        expect.push(Expect::Named { paths: paths_of(&carried_over) });
-    }
+    let not_marked_for_deletion = Expect::NotMarkedForDeletion { paths: written.iter().map(|file| file.path.clone()).collect() };
     let id = Uuid::from_u128(run.id.as_u128() ^ PUBLICATION);
     let ended = RunRecord { status: RunStatus::Succeeded, ended_at: Some(now), error: None, ..run };
-    let mut add: Vec<Add> = written.into_iter().chain(carried_over).map(Add::File).collect();
+    let mut add: Vec<Add> = written.into_iter().map(Add::File).collect();
+    if !carried_over.is_empty() {
+        add.push(Add::TakeOver { run: run.id, paths: carried_over });
+    }
     add.push(Add::Snapshot(snapshot));
     add.push(Add::Run(ended));
-    Commit { id, expect, add, ..Commit::default() }
+    Commit { id, expect: vec![held, ahead, not_marked_for_deletion], add, ..Commit::default() }
 }
 
 /// Returns the name of the lease under which a view is run.
@@ -105,12 +93,20 @@ pub fn dropped_commit(id: Uuid, run: RunRecord, owner: &str, now: Micros) -> Com
     closing_commit(id, RunRecord { status: RunStatus::Dropped, ended_at: Some(now), error: None, ..run }, owner)
 }
 
-/// The same for a run that found nothing new: the published snapshot holds everything up to its cut. The lease is the
-/// caller's to release.
-pub fn skipped_commit(id: Uuid, run: RunRecord, now: Micros) -> Commit {
-    let expect = vec![Expect::Running { run: run.id }];
+/// Returns the commit that ends a run as skipped, under its lease: it found nothing new, so the `published` snapshot of
+/// its view holds everything up to the run's cut.
+///
+/// The snapshot's cut advances to the run's. Otherwise the snapshot of a quiet stream would hold back, in the partitions
+/// of all other streams, what may be collected.
+pub fn skipped_commit(run: RunRecord, published: SnapshotRecord, lease: &LeaseRecord, now: Micros) -> Commit {
+    let cut = run.cut.clone().unwrap_or_default();
+    let held = Expect::Lease { name: lease.name.clone(), owner: lease.owner.clone(), epoch: lease.epoch, now };
+    let ahead = Expect::CutNotBehind { view: published.view.clone(), version: published.version, cut: cut.clone() };
+    let id = Uuid::from_u128(run.id.as_u128() ^ PUBLICATION);
+    let expect = vec![held, ahead, Expect::Running { run: run.id }];
     let ended = RunRecord { status: RunStatus::Skipped, ended_at: Some(now), error: None, ..run };
-    Commit { id, expect, add: vec![Add::Run(ended)], ..Commit::default() }
+    let add = vec![Add::Snapshot(SnapshotRecord { cut, ..published }), Add::Run(ended)];
+    Commit { id, expect, add, ..Commit::default() }
 }
 
 fn closing_commit(id: Uuid, closed: RunRecord, owner: &str) -> Commit {

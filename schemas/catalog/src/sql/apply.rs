@@ -44,6 +44,7 @@ async fn add(session: &mut Session, add: &Add, revision: Revision) -> Result<()>
         Add::Definition(record) => definition::put(session, record).await,
         Add::Checkpoint(record) => checkpoint::add(session, record, revision).await,
         Add::File(record) => file::put(session, record, revision).await,
+        Add::TakeOver { run, paths } => file::take_over(session, *run, paths, revision).await,
         Add::Snapshot(record) => snapshot::put(session, record).await,
         Add::Run(record) => run::put(session, record, revision).await,
         Add::Lease(record) => lease::put(session, record, revision).await,

@@ -8,6 +8,7 @@ use crate::Revision;
 use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 use types::{Error, Result};
+use uuid::Uuid;
 
 const KINDS: [(FileKind, &str); 5] = [
     (FileKind::Archive, "archive"),
@@ -55,6 +56,25 @@ pub(super) async fn put(session: &mut Session, file: &FileRecord, revision: Revi
         0 => Err(marked_for_deletion_conflict(&file.path)),
         _ => Ok(()),
     }
+}
+
+/// Gives files to a run, in one statement however many there are.
+pub(super) async fn take_over(session: &mut Session, run: Uuid, paths: &[String], revision: Revision) -> Result<()> {
+    let list = serde_json::to_string(paths)?;
+    let sql = match session {
+        Session::Sqlite(_) => "UPDATE file SET run = $1, revision = $2 WHERE doomed = 0 AND path IN (SELECT value FROM json_each($3))",
+        Session::Postgres(_) => {
+            "UPDATE file SET run = $1, revision = $2 WHERE doomed = 0 AND path IN (SELECT json_array_elements_text($3::json))"
+        }
+    };
+    let taken = session.execute(sql, values![run, revision, list.as_str()]).await?;
+    if taken as usize == paths.len() {
+        return Ok(());
+    }
+    Err(Error::conflict("the catalog no longer names a file that a run carries over: another process collected it")
+        .with("run", run)
+        .with("expected files", paths.len())
+        .with("found", taken))
 }
 
 /// Returns how many files are marked for deletion, and when the first one was. The commit that marked it is remembered

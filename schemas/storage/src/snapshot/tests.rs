@@ -17,13 +17,14 @@ fn manifest(files: Vec<BucketFile>) -> Manifest {
         run: Uuid::from_u128(77),
         cut: "s/0:17,s/1:4".parse().unwrap(),
         stamp: "stamp".into(),
-        base: Tier { bucket_count: 4, files },
+        base: Tier { bucket_count: 4, files, pruned_at: None },
         deltas: vec![],
         floors: vec![(Level::Second1, Some(-5)), (Level::All, None)],
         edges_from: EdgesFrom::default(),
         max_event_time: Some(9),
         made_at: 10,
         recomputed_at: None,
+        gaps: 0,
         events: 21,
         expired: 1,
         rows: 18,
@@ -59,12 +60,12 @@ async fn a_manifest_that_misses_its_buckets_is_not_written() {
 async fn a_delta_is_checked_and_read_back_like_the_base() {
     let storage = ObjectStorage::open("memory://").unwrap();
     let with = |delta: Tier| Manifest { deltas: vec![delta], ..manifest(vec![entry(0)]) };
-    let whole = with(Tier { bucket_count: 2, files: vec![entry(0), entry(1)] });
+    let whole = with(Tier { bucket_count: 2, files: vec![entry(0), entry(1)], pruned_at: Some(7) });
     assert_eq!(Manifest::format_of(&whole.edges_from, &whole.deltas), 3);
     let record = write_manifest(&storage, &whole).await.unwrap();
     assert_eq!(read_manifest(&storage, &record).await.unwrap(), whole);
     assert_eq!(whole.state_files().map(|file| file.bucket).collect::<Vec<_>>(), [0, 0, 1]);
-    assert!(write_manifest(&storage, &with(Tier { bucket_count: 1, files: vec![entry(1)] })).await.is_err());
+    assert!(write_manifest(&storage, &with(Tier { bucket_count: 1, files: vec![entry(1)], pruned_at: None })).await.is_err());
 }
 
 #[test]

@@ -20,6 +20,8 @@ on_every_engine!(
     a_name_marked_for_deletion_is_refused,
     a_name_that_was_given_up_is_refused,
     a_run_that_was_closed_is_not_closed_again_and_does_not_publish,
+    a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing,
+    a_skipped_run_moves_the_published_cut,
     an_unmet_version_or_revision_is_a_conflict,
     counts_that_do_not_add_up_are_refused,
     an_advance_backwards_is_wrong_input,
@@ -265,6 +267,45 @@ async fn a_run_that_was_closed_is_not_closed_again_and_does_not_publish(place: &
         (stored[0].status, stored[0].error.as_deref()),
         (RunStatus::Failed, Some("the process that ran it died before it was done"))
     );
+}
+
+async fn a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing(place: &Place) {
+    let catalog = &place.catalog;
+    let lease = catalog.acquire_lease(&run_lease("v"), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
+    let (_, run) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
+    let named: Vec<FileRecord> = ["a", "b", "c's \"quoted\" name"].map(|path| FileRecord { run: Some(Uuid::nil()), ..file(path) }).to_vec();
+    catalog.commit(adds(named.into_iter().map(Add::File).collect())).await.unwrap();
+    let publish = |paths: &[&str]| {
+        let (cut, manifest) = (run.cut.clone().unwrap(), "m".into());
+        let snapshot = SnapshotRecord { view: "v".into(), version: 1, run: run.id, cut, manifest, published_at: 1 };
+        let carried_over = paths.iter().map(|path| (*path).to_owned()).collect();
+        publish_commit(run.clone(), snapshot, SnapshotFiles { written: Vec::new(), carried_over }, &lease, 1)
+    };
+    let text = conflict(catalog.commit(publish(&["a", "gone"])).await);
+    assert!(text.contains("expected files: 2") && text.contains("found: 1"), "{text}");
+    let state = catalog.state().await.unwrap();
+    assert!(state.snapshots.is_empty() && state.files.iter().all(|file| file.run == Some(Uuid::nil())), "nothing was changed");
+    catalog.commit(publish(&["a", "c's \"quoted\" name"])).await.unwrap();
+    let state = catalog.state().await.unwrap();
+    let owners: Vec<(&str, bool)> = state.files.iter().map(|file| (&*file.path, file.run == Some(run.id))).collect();
+    assert_eq!(owners, [("a", true), ("b", false), ("c's \"quoted\" name", true)]);
+}
+
+async fn a_skipped_run_moves_the_published_cut(place: &Place) {
+    let catalog = &place.catalog;
+    let lease = catalog.acquire_lease(&run_lease("v"), "p", std::time::Duration::from_secs(60), 0, None).await.unwrap().unwrap();
+    let (_, first) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
+    let cut = first.cut.clone().unwrap();
+    let published = SnapshotRecord { view: "v".into(), version: 1, run: first.id, cut, manifest: "m".into(), published_at: 1 };
+    catalog.commit(publish_commit(first.clone(), published.clone(), SnapshotFiles::default(), &lease, 1)).await.unwrap();
+    catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    let (_, second) = catalog.begin_run(run_of("v"), vec![]).await.unwrap();
+    let skipping = skipped_commit(second.clone(), published, &lease, 2);
+    catalog.commit(skipping).await.unwrap();
+    let state = catalog.state().await.unwrap();
+    let snapshot = state.snapshot("v", 1).unwrap();
+    assert_eq!((snapshot.run, snapshot.cut.get(&partition(0))), (first.id, Offset(10)), "the same snapshot, up to the later cut");
+    assert_eq!(catalog.runs(None, 1).await.unwrap()[0].status, RunStatus::Skipped);
 }
 
 fn run_of(view: &str) -> RunRecord {

@@ -1,0 +1,157 @@
+//! Incremental runs: what they read and leave, and when a run has to recompute all the same.
+
+use std::time::Duration;
+
+use basestream_tests::{Harness, now};
+use batch::RunTime;
+use catalog::DefinitionKind::{Stream, View};
+use catalog::{Add, Commit, GapRecord, RunStatus};
+use serving::ServingClock;
+use storage::{Manifest, read_manifest};
+use types::Strategy::{Full, Incremental};
+use types::vector::{Offset, PartitionId};
+use uuid::Uuid;
+
+use crate::table;
+
+const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (format = 'json', event_time = 'ts', key = 'k')";
+const QUIET: &str = "CREATE STREAM q (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (format = 'json', event_time = 'ts', key = 'k')";
+const COUNTS: &str = "CREATE VIEW counts WITH (windows = '1h') AS SELECT k, count(*) AS n FROM s GROUP BY k";
+const OF_QUIET: &str = "CREATE VIEW of_quiet AS SELECT k, count(*) AS n FROM q GROUP BY k";
+const DAY: i64 = 86_400_000_000;
+
+struct Site {
+    harness: Harness,
+}
+
+impl Site {
+    async fn new() -> Site {
+        crate::show_logs();
+        let harness = Harness::new().await.unwrap();
+        let definitions = [(Stream, "s", STREAM), (Stream, "q", QUIET), (View, "counts", COUNTS), (View, "of_quiet", OF_QUIET)];
+        harness.define(&definitions).await.unwrap();
+        for topic in ["s", "q"] {
+            harness.log.create_topic(topic, 2).await.unwrap();
+        }
+        Site { harness }
+    }
+
+    /// Appends events of this moment and commits them.
+    async fn append(&self, topic: &str, keys: &[&str]) {
+        let ts = engine::events::format_timestamp(now());
+        let records = keys.iter().map(|k| (Some((*k).to_owned()), format!(r#"{{"ts":"{ts}","k":"{k}"}}"#)));
+        self.harness.append(topic, 2, records.collect()).await.unwrap();
+        let worker = self.harness.worker("one", Duration::from_millis(20), None);
+        self.harness.committed(topic, topic).await.unwrap();
+        worker.finish().await.unwrap();
+    }
+
+    async fn manifest(&self, view: &str) -> Manifest {
+        let state = self.harness.catalog.state().await.unwrap();
+        let path = &state.snapshot(view, 1).unwrap().manifest;
+        read_manifest(&self.harness.storage, state.files.get(path).unwrap()).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_reads_what_is_new_and_leaves_the_other_files_alone() {
+    let site = Site::new().await;
+    site.append("s", &["a", "b", "a"]).await;
+    let first = site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    assert_eq!((first.strategy, first.events_read), (Some(Full), 3));
+    let base = site.manifest("counts").await.base;
+    let mut expected = vec!["a 2", "b 1"];
+    let node = site.harness.node(ServingClock::Wall, None).await.unwrap();
+    assert_eq!(table(&node, "counts"), expected);
+    for (keys, after) in [(vec!["c"], vec!["a 2", "b 1", "c 1"]), (vec!["a", "c"], vec!["a 3", "b 1", "c 2"])] {
+        site.append("s", &keys).await;
+        let run = site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+        assert_eq!((run.strategy, run.events_read), (Some(Incremental), keys.len() as i64));
+        node.refresh().await.unwrap();
+        expected = after;
+        assert_eq!(table(&node, "counts"), expected);
+    }
+    let manifest = site.manifest("counts").await;
+    assert_eq!(manifest.events, 6);
+    let state = site.harness.catalog.state().await.unwrap();
+    assert!(manifest.state_files().all(|file| state.files.get(&file.path).unwrap().run == Some(manifest.run)), "all belong to it");
+
+    let skipped = site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    assert_eq!((skipped.status, skipped.rows_written), (RunStatus::Skipped, 0));
+    assert_eq!(site.manifest("counts").await, manifest);
+    let full = site.harness.recompute("counts", RunTime::At(now())).await.unwrap();
+    assert_eq!((full.strategy, full.events_read), (Some(Full), 6));
+    let recomputed = site.manifest("counts").await;
+    assert!(recomputed.deltas.is_empty() && recomputed.base != base);
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "counts"), expected);
+}
+
+/// Otherwise files of busy streams would be kept for the sake of a snapshot that does not need them.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cut_of_a_view_over_a_quiet_stream_goes_on() {
+    let site = Site::new().await;
+    site.append("q", &["a"]).await;
+    site.harness.batch("of_quiet", RunTime::At(now())).await.unwrap();
+    let node = site.harness.node(ServingClock::Wall, None).await.unwrap();
+    site.append("s", &["a", "b", "c", "d"]).await;
+    let skipped = site.harness.batch("of_quiet", RunTime::At(now())).await.unwrap();
+    assert_eq!(skipped.status, RunStatus::Skipped);
+    let state = site.harness.catalog.state().await.unwrap();
+    let published = state.snapshot("of_quiet", 1).unwrap();
+    assert_eq!(published.cut, state.vector());
+    node.refresh().await.unwrap();
+    assert_eq!(node.read_view().unwrap().view("of_quiet").unwrap().cut, published.cut, "and with it what the node pins");
+    assert_eq!(table(&node, "of_quiet"), ["a 1"]);
+    site.append("q", &["a"]).await;
+    let run = site.harness.batch("of_quiet", RunTime::At(now())).await.unwrap();
+    assert_eq!((run.strategy, run.events_read), (Some(Incremental), 1));
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "of_quiet"), ["a 2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_of_a_clock_that_was_ahead_is_recomputed() {
+    let site = Site::new().await;
+    site.append("s", &["a"]).await;
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    site.append("s", &["b"]).await;
+    site.harness.batch("counts", RunTime::At(now() + 400 * DAY)).await.unwrap();
+    let healed = site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    assert_eq!((healed.status, healed.strategy), (RunStatus::Succeeded, Some(Full)), "though nothing is new");
+    let node = site.harness.node(ServingClock::Wall, None).await.unwrap();
+    let read_view = node.read_view().unwrap();
+    assert!(read_view.view("counts").unwrap().keeps(now()), "answers come from its tiles again");
+    assert_eq!(table(&node, "counts"), ["a 1", "b 1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_were_given_up_make_one_run_recompute() {
+    let site = Site::new().await;
+    site.append("s", &["a", "b"]).await;
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    let partition = PartitionId::new("s", 0);
+    let gap = GapRecord { partition, start: Offset(0), end: Offset(1), reason: "lost".into(), accepted_at: 0 };
+    let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Gap(gap)], ..Commit::default() };
+    site.harness.catalog.commit(commit).await.unwrap();
+    let mut strategies = Vec::new();
+    for key in ["c", "d"] {
+        site.append("s", &[key]).await;
+        strategies.push(site.harness.batch("counts", RunTime::At(now())).await.unwrap().strategy);
+    }
+    // Only partition 0 has a gap; whether it has records depends on how the keys hash.
+    assert_eq!(strategies, [Some(Full), Some(Incremental)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_expired_goes_though_nothing_is_new() {
+    let site = Site::new().await;
+    site.append("s", &["a", "b"]).await;
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    assert!(site.manifest("counts").await.rows > 0);
+    let run = site.harness.batch("counts", RunTime::At(now() + DAY)).await.unwrap();
+    assert_eq!((run.status, run.strategy), (RunStatus::Succeeded, Some(Incremental)));
+    assert_eq!(site.manifest("counts").await.rows, 0);
+    let again = site.harness.batch("counts", RunTime::At(now() + DAY)).await.unwrap();
+    assert_eq!(again.status, RunStatus::Skipped);
+}
