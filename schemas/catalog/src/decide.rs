@@ -5,6 +5,7 @@ mod checkpoint;
 mod collect;
 mod orphans;
 mod publish;
+mod redecode;
 mod replace;
 
 pub use archive::{ArchiveBounds, archive_files, checkpoints_after};
@@ -15,6 +16,7 @@ pub(crate) use publish::cut_conflict;
 pub use publish::{
     SnapshotFiles, abandoned, carried_over, dropped_commit, failure_commit, publish_commit, publishable, run_lease, skipped_commit,
 };
+pub use redecode::{Redecoded, add_redecoded};
 pub use replace::{give_up_commit, replace_commit};
 
 #[cfg(test)]
