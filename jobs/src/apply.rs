@@ -126,7 +126,11 @@ impl Changes {
         let with_misfits = self.backfills.iter().filter_map(|survey| Some((survey, survey.misfits.as_ref()?)));
         let mut lines = Vec::new();
         for (survey, misfits) in with_misfits {
-            lines.push(format!("{} archived records of \"{}\" do not fit version {}:", misfits.count, survey.stream, survey.version));
+            let do_not_fit = match misfits.count {
+                1 => format!("1 archived record of \"{}\" does", survey.stream),
+                count => format!("{count} archived records of \"{}\" do", survey.stream),
+            };
+            lines.push(format!("{do_not_fit} not fit version {}:", survey.version));
             lines.extend(
                 misfits.first.iter().map(|misfit| format!("  {}/{} {}: {}", misfit.stream, misfit.partition, misfit.offset, misfit.reason)),
             );

@@ -237,7 +237,7 @@ async fn records_that_do_not_fit_are_listed_and_nothing_changes_unless_they_beco
     let misfits = changes.backfills[0].misfits.clone().unwrap();
     assert_eq!((misfits.count, misfits.first.len()), (1, 1));
     assert!(misfits.first[0].reason.contains("found \"many\", expected BIGINT"), "{misfits:?}");
-    assert!(changes.misfits().unwrap_err().message().contains("1 archived records of \"pay\" do not fit version 2"));
+    assert!(changes.misfits().unwrap_err().message().contains("1 archived record of \"pay\" does not fit version 2"));
     let after = bench.installation.catalog.state().await.unwrap();
     assert_eq!((&after.definitions, &after.files), (&before.definitions, &before.files));
     assert_eq!(stored_files(bench.folder.path()), stored, "no file is left behind");

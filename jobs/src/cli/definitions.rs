@@ -156,7 +156,7 @@ async fn applied(context: &Context, wanted: Wanted<'_>, options: Options) -> Res
     bar.finish_and_clear();
     let changes = changes?;
     let fit = changes.misfits();
-    let tense = if options.dry_run || fit.is_err() { Tense::Would } else { Tense::Did };
+    let tense = if options.dry_run { Tense::DryRun } else { Tense::Did };
     if let (Err(error), false) = (&fit, context.output.json) {
         return Err(error.copied());
     }
@@ -212,6 +212,8 @@ fn unknown_view(checked: &Checked, view: &str) -> Error {
 #[derive(Clone, Copy, PartialEq)]
 enum Tense {
     Would,
+    /// It was tried, and nothing was changed.
+    DryRun,
     Did,
 }
 
@@ -269,11 +271,13 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
         let _ = writeln!(text, "  {unchanged} unchanged");
     }
     changes.backfills.iter().for_each(|survey| backfill_text(&mut text, survey, tense));
-    let counts = [(added, "added"), (changed, "changed"), (retired, "retired")];
+    let decoded = changes.backfills.len();
+    let counts = [(added, "added"), (changed, "changed"), (retired, "retired"), (decoded, "decoded again")];
     let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     let _ = match (counts.is_empty(), tense) {
         (true, _) => write!(text, "nothing to change"),
         (false, Tense::Did) => write!(text, "{}", counts.join(", ")),
+        (false, Tense::DryRun) => write!(text, "every record fits; without `--dry-run`: {}", counts.join(", ")),
         (false, Tense::Would) => write!(text, "{} by `basestream apply`", counts.join(", ")),
     };
     text
@@ -283,7 +287,7 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
 fn backfill_text(text: &mut String, survey: &Survey, tense: Tense) {
     let columns: Vec<String> = survey.columns.iter().map(|changed| format!("{} ({})", changed.column, changed.change)).collect();
     let (would, before) = match tense {
-        Tense::Would => ("would be ", " before anything switches"),
+        Tense::Would | Tense::DryRun => ("would be ", " before anything switches"),
         Tense::Did => ("", ""),
     };
     let (files, events, bytes) = (survey.files, counted(survey.events), HumanBytes(survey.bytes.max(0) as u64));
