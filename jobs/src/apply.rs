@@ -3,10 +3,12 @@
 //! [`plan_changes`] is a pure function from a catalog state and definitions to a printable value. [`apply`] reads,
 //! plans, checks the resulting state with the planner, and commits in one transaction.
 //!
-//! A changed stream is a new version, which decodes the records from then on. A changed view is a new version that is
-//! built next to the old one; its first published batch run switches over.
+//! A changed stream is a new version, which decodes the records from then on. If it reads columns otherwise than the
+//! version before, the archive is decoded again first ([`crate::backfill`]), and the commit switches to all of it at once:
+//! the definition, the files, and new versions of the views that read such a column. A changed view is a new version that
+//! is built next to the old one; its first published batch run switches over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect};
@@ -15,27 +17,33 @@ use definitions::{Definitions, parse};
 use engine::functions::Functions;
 use event_log::Log;
 use serde::Serialize;
+use storage::ObjectStorage;
 use types::tiles::Micros;
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 use uuid::Uuid;
 
+use crate::backfill::{OnProgress, Survey};
 use crate::check::retention::refuse_short_retentions;
 
 mod compatible;
 mod diff;
 mod inline;
+mod rebuilt;
+mod switch;
 
 pub use compatible::incompatibilities;
 pub use diff::{DiffLine, line_diff};
 pub use inline::{normalised, self_contained};
 
-/// How often a plan is retried because the catalog changed meanwhile.
-const ATTEMPTS: usize = 5;
+use switch::{Switch, prepared};
 
 /// What the files would change: streams, then views, each in the order of their names.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Changes {
     pub changes: Vec<Change>,
+    /// The archives that are decoded again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub backfills: Vec<Survey>,
     /// The catalog revision on which the plan is based.
     pub revision: i64,
 }
@@ -74,6 +82,14 @@ pub enum What {
         version: u32,
         dropped: u32,
     },
+    /// A view's new version with the same text, because columns that it reads are decoded again.
+    Rebuilt {
+        from: u32,
+        version: u32,
+        /// False: the version before is retired, and this one answers at once.
+        built_beside: bool,
+        columns: Vec<String>,
+    },
     Unchanged {
         version: u32,
     },
@@ -103,6 +119,29 @@ impl Changes {
             What::Missing { .. } => !prune,
             _ => false,
         })
+    }
+
+    /// Returns an input error that lists records which do not fit, if there are any: nothing was applied then.
+    pub fn misfits(&self) -> Result<()> {
+        let with_misfits = self.backfills.iter().filter_map(|survey| Some((survey, survey.misfits.as_ref()?)));
+        let mut lines = Vec::new();
+        for (survey, misfits) in with_misfits {
+            let do_not_fit = match misfits.count {
+                1 => format!("1 archived record of \"{}\" does", survey.stream),
+                count => format!("{count} archived records of \"{}\" do", survey.stream),
+            };
+            lines.push(format!("{do_not_fit} not fit version {}:", survey.version));
+            lines.extend(
+                misfits.first.iter().map(|misfit| format!("  {}/{} {}: {}", misfit.stream, misfit.partition, misfit.offset, misfit.reason)),
+            );
+            let more = misfits.count.saturating_sub(misfits.first.len() as u64);
+            lines.extend((more > 0).then(|| format!("  and {more} more")));
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let help = "nothing was changed; choose a type that they fit, or make the column nullable and use `--null-misfits`";
+        Err(Error::input(lines.join("\n")).with("help", help))
     }
 
     /// Returns an input error that names every refusal, if there is one.
@@ -157,7 +196,7 @@ pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &B
         }
     }
     changes.sort_by(|a, b| (order(a.kind), &a.name).cmp(&(order(b.kind), &b.name)));
-    Changes { changes, revision: state.revision }
+    Changes { changes, backfills: Vec::new(), revision: state.revision }
 }
 
 type DefinitionKindOrder = u8;
@@ -178,7 +217,7 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definit
         return change(refused);
     }
     let Some(newest) = newest else { return change(What::Added { version: 1 }) };
-    let live = newest.status != DefinitionStatus::Retired;
+    let live = newest.status.is_live();
     if live && normalised(&newest.sql) == sql {
         return change(What::Unchanged { version: newest.version });
     }
@@ -211,7 +250,7 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
         return change(refused);
     }
     let version = newest.unwrap_or_default() + 1;
-    let live = || of_name(state, kind, &view.name).filter(|record| record.status != DefinitionStatus::Retired);
+    let live = || of_name(state, kind, &view.name).filter(|record| record.status.is_live());
     let Some(last) = live().max_by_key(|record| record.version) else { return change(What::Added { version }) };
     if normalised(&last.sql) == sql {
         return change(What::Unchanged { version: last.version });
@@ -262,7 +301,7 @@ fn newest_version(state: &CatalogState, kind: DefinitionKind, name: &str) -> Opt
 pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros) -> Vec<DefinitionRecord> {
     let mut records = Vec::new();
     for change in &changes.changes {
-        let live = || of_name(state, change.kind, &change.name).filter(|record| record.status != DefinitionStatus::Retired);
+        let live = || of_name(state, change.kind, &change.name).filter(|record| record.status.is_live());
         let retired = |record: &DefinitionRecord| DefinitionRecord { status: DefinitionStatus::Retired, ..record.clone() };
         let new = |version, status| DefinitionRecord {
             kind: change.kind,
@@ -274,11 +313,11 @@ pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Mic
         };
         match &change.what {
             What::Added { version } => records.push(new(*version, DefinitionStatus::Active)),
-            What::Changed { version, built_beside: true, .. } => {
+            What::Changed { version, built_beside: true, .. } | What::Rebuilt { version, built_beside: true, .. } => {
                 records.extend(live().filter(|record| record.status == DefinitionStatus::Building).map(retired));
                 records.push(new(*version, DefinitionStatus::Building));
             }
-            What::Changed { version, built_beside: false, .. } => {
+            What::Changed { version, built_beside: false, .. } | What::Rebuilt { version, built_beside: false, .. } => {
                 records.extend(live().map(retired));
                 records.push(new(*version, DefinitionStatus::Active));
             }
@@ -319,41 +358,55 @@ fn refuse_orphans(after: &CatalogState, records: &[DefinitionRecord]) -> Result<
 /// The parts of an installation that an apply needs.
 pub struct Target<'a> {
     pub catalog: &'a Catalog,
+    pub storage: &'a ObjectStorage,
     pub log: &'a dyn Log,
     /// Partitions of a topic that is created.
     pub partitions: u32,
     pub functions: &'a Functions,
+    /// Receives how much of the archives is decoded.
+    pub progress: &'a OnProgress<'a>,
 }
 
-/// Writes `definitions` to the catalog in one transaction, creates their topics, and returns what changed. Two applies
-/// at the same time do not conflict: the later one plans again on the state that the earlier one left.
+/// What is applied.
+#[derive(Debug, Clone, Copy)]
+pub enum Wanted<'a> {
+    /// These definitions. `staging` names their staging views.
+    Definitions { definitions: &'a Definitions, staging: &'a BTreeSet<Arc<str>> },
+    /// The catalog's own definition of this stream, to the events that earlier versions archived.
+    Archive { stream: &'a str },
+}
+
+/// How it is applied.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Retire what is in the catalog and not among the definitions.
+    pub prune: bool,
+    /// Leave columns that are added NULL in archived events.
+    pub no_backfill: bool,
+    /// Where a record does not fit a column that may be NULL, the column is NULL in it.
+    pub null_misfits: bool,
+    /// Decode the archives to list the records that do not fit, and change nothing.
+    pub dry_run: bool,
+}
+
+/// Writes what is wanted to the catalog in one transaction, creates the topics, and returns what changed. Archives are
+/// decoded again before that. Two applies at the same time do not conflict: the later one plans again on the state that the
+/// earlier one left.
+///
+/// If records do not fit their new columns, nothing is changed, and they are in the result ([`Changes::misfits`]).
 ///
 /// Errors: `Input` for a change that is refused (nothing is changed then), `Conflict` when the catalog kept changing.
-pub async fn apply(
-    target: &Target<'_>,
-    definitions: &Definitions,
-    staging: &BTreeSet<Arc<str>>,
-    prune: bool,
-    now: Micros,
-) -> Result<Changes> {
-    let mut last = Error::conflict("the catalog kept changing while the definitions were applied: try again");
-    for _ in 0..ATTEMPTS {
-        let state = target.catalog.state().await?;
-        let changes = plan_changes(&state, definitions, staging);
-        let commit = commit_of(&state, &changes, prune, now, target.functions).await?;
-        for stream in &definitions.streams {
-            target.log.create_topic(&stream.topic, target.partitions).await?;
-        }
-        if changes.is_empty(prune) {
-            return Ok(changes);
-        }
-        match target.catalog.commit_with_retry(commit).await {
-            Ok(_) => return Ok(changes),
-            Err(error) if error.kind() == ErrorKind::Conflict => last = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last)
+pub async fn apply(target: &Target<'_>, wanted: Wanted<'_>, options: Options, now: Micros) -> Result<Changes> {
+    let mut switch = Switch { target, wanted, options, now, staged: BTreeMap::new(), is_sent: false };
+    let outcome = switch.run().await;
+    switch.discard_unnamed(outcome.as_ref().ok()).await;
+    outcome
+}
+
+/// Returns what an apply would change, with the cost of decoding archives again.
+pub async fn plan(target: &Target<'_>, wanted: Wanted<'_>, options: Options, state: &CatalogState) -> Result<Changes> {
+    let mut staged = BTreeMap::new();
+    Ok(prepared(target, state, wanted, options, &mut staged).await?.changes)
 }
 
 /// Checks the changes as a whole. Returns the definition records that they result in.
@@ -379,9 +432,8 @@ pub async fn checked_records(
     Ok(records)
 }
 
-/// Turns the changes into one commit, if they hold as a whole.
-async fn commit_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros, functions: &Functions) -> Result<Commit> {
-    let records = checked_records(state, changes, prune, now, functions).await?;
+/// Turns the changes into one commit.
+fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<DefinitionRecord>) -> Commit {
     let mut expect: Vec<Expect> = changes
         .changes
         .iter()
@@ -392,7 +444,7 @@ async fn commit_of(state: &CatalogState, changes: &Changes, prune: bool, now: Mi
         // Something is removed: no other transaction may have started to depend on it meanwhile.
         expect.push(Expect::Revision(state.revision));
     }
-    Ok(Commit { id: Uuid::now_v7(), expect, add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() })
+    Commit { id: Uuid::now_v7(), expect, add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() }
 }
 
 #[cfg(test)]

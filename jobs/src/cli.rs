@@ -81,6 +81,8 @@ enum Command {
     Plan(definitions::PlanArgs),
     /// Write the files' definitions to the catalog
     Apply(definitions::ApplyArgs),
+    /// Fill columns of archived events from their raw records, as the catalog's definition of the stream reads them
+    Backfill(definitions::BackfillArgs),
     /// Show a view's three layers as SQL, and its kept states; needs no service
     Explain(definitions::ExplainArgs),
     /// Show all layers at work on synthetic payments, with nothing to prepare
@@ -178,6 +180,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Check(args) => definitions::check(context, args).await,
         Command::Plan(args) => definitions::plan(context, args).await,
         Command::Apply(args) => definitions::apply(context, args).await,
+        Command::Backfill(args) => definitions::backfill(context, args).await,
         Command::Explain(args) => definitions::explain(context, args).await,
         Command::Demo(args) => layers::run_demo(args).await,
         Command::Up(args) => layers::up(context, args).await,

@@ -6,10 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use catalog::{
-    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, DefinitionStatus, ORPHAN_AGE, collectable, orphans,
-    orphans_commit,
-};
+use catalog::{Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, collectable, orphans, orphans_commit};
 use committed::registry::Registry;
 use definitions::parse::parse_stream;
 use engine::functions::Functions;
@@ -116,7 +113,7 @@ async fn collect_once(
     };
     let registry = known.insert(registry);
     // A staging view keeps nothing and has no snapshot to wait for.
-    let keeps = |view: &DefinitionRecord| view.status == DefinitionStatus::Retired || registry.view(&view.name, view.version).is_some();
+    let keeps = |view: &DefinitionRecord| !view.status.is_live() || registry.view(&view.name, view.version).is_some();
     state.definitions.retain(|record| record.kind != DefinitionKind::View || keeps(record));
     let now = clock();
     let plan = collectable(&state, &retentions(&state, event_clock, now)?, now);

@@ -20,8 +20,8 @@ const GITIGNORE: &str = "/data/\n";
 
 /// What `apply` refuses to change later, and what it allows: see `apply::compatible`.
 const FINAL: &str = "
-final once applied: a stream's topic, event_time, id and key, and the types of its columns
-may change later:   columns added (nullable), dropped or made nullable, their paths, dedup_within, retention; everything about views";
+final once applied: a stream's topic, event_time, id and key, and the types and paths of these columns
+may change later:   all other columns (archived events are decoded again), dedup_within, retention; everything about views";
 
 /// What `init` created.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use batch::{Batch, RunRequest, RunTime};
-use catalog::{Catalog, DefinitionKind, RunRecord};
+use catalog::{Catalog, CatalogState, DefinitionKind, RunRecord};
 use definitions::settings::{ClockKind, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
@@ -16,9 +16,10 @@ use storage::ObjectStorage;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use crate::apply::{self, Changes};
-use crate::check::{self, Checked};
-use crate::ingest::{IngestProgress, Input, Options, Summary};
+use crate::apply::{self, Changes, Options, Wanted};
+use crate::backfill::OnProgress;
+use crate::check;
+use crate::ingest::{self, IngestProgress, Input, Summary};
 use crate::scheduler::Scheduler;
 use crate::trim::Trimming;
 
@@ -210,15 +211,33 @@ impl Installation {
     /// Errors: `Input` with every mistake found, or for a change that archived events would not survive.
     pub async fn apply(&self, definitions: &Definitions, prune: bool) -> Result<Changes> {
         let checked = check::check_definitions(definitions.clone(), &self.functions, now()).await;
-        self.apply_checked(&checked, prune).await
+        checked.diagnostics.clone().into_result()?;
+        let wanted = Wanted::Definitions { definitions: &checked.definitions, staging: &checked.staging };
+        let changes = self.apply_with(wanted, Options { prune, ..Options::default() }, &|_| {}).await?;
+        changes.misfits()?;
+        Ok(changes)
     }
 
-    /// Like [`Installation::apply`], for definitions that are already checked.
-    pub async fn apply_checked(&self, checked: &Checked, prune: bool) -> Result<Changes> {
-        checked.diagnostics.clone().into_result()?;
-        let target =
-            apply::Target { catalog: &self.catalog, log: &*self.log, partitions: self.settings.log.partitions, functions: &self.functions };
-        apply::apply(&target, &checked.definitions, &checked.staging, prune, now()).await
+    /// Like [`Installation::apply`], for definitions that are already checked, or for one stream's archive. Records that do
+    /// not fit are in the result: nothing was changed then. `progress` is called while archives are decoded.
+    pub async fn apply_with(&self, wanted: Wanted<'_>, options: Options, progress: &OnProgress<'_>) -> Result<Changes> {
+        apply::apply(&self.apply_target(progress), wanted, options, now()).await
+    }
+
+    /// Returns what [`Installation::apply_with`] would change, with the cost of decoding archives again.
+    pub async fn plan(&self, wanted: Wanted<'_>, options: Options, state: &CatalogState) -> Result<Changes> {
+        apply::plan(&self.apply_target(&|_| {}), wanted, options, state).await
+    }
+
+    fn apply_target<'a>(&'a self, progress: &'a OnProgress<'a>) -> apply::Target<'a> {
+        apply::Target {
+            catalog: &self.catalog,
+            storage: &self.storage,
+            log: &*self.log,
+            partitions: self.settings.log.partitions,
+            functions: &self.functions,
+            progress,
+        }
     }
 
     /// Returns a live stream by its name.
@@ -237,13 +256,13 @@ impl Installation {
         &self,
         stream: &str,
         input: &Input,
-        options: &Options,
+        options: &ingest::Options,
         on_progress: impl FnMut(IngestProgress) + Send,
     ) -> Result<Summary> {
         let definition = self.stream(stream).await?;
         self.log.create_topic(&definition.topic, self.settings.log.partitions).await?;
         let remembered = CatalogProgress { catalog: self.catalog.clone() };
-        crate::ingest::ingest(&*self.log, &remembered, definition, input, options, on_progress).await
+        ingest::ingest(&*self.log, &remembered, definition, input, options, on_progress).await
     }
 
     /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the rows written.
@@ -293,7 +312,7 @@ struct CatalogProgress {
 }
 
 #[async_trait::async_trait]
-impl crate::ingest::Progress for CatalogProgress {
+impl ingest::Progress for CatalogProgress {
     async fn load(&self, stream: &str, fingerprint: &str) -> Result<i64> {
         Ok(self.catalog.ingest_progress(stream, fingerprint).await?.map_or(0, |record| record.records_done))
     }

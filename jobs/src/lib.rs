@@ -9,6 +9,7 @@
 //! ```
 
 pub mod apply;
+pub mod backfill;
 pub mod check;
 pub mod cli;
 pub mod collect;

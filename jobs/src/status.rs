@@ -153,7 +153,7 @@ pub fn status_of(state: &CatalogState, ends: &Ends, reads: &Reads, runs: &[RunRe
     }
     partitions.sort();
     partitions.dedup();
-    let definitions = state.definitions.iter().filter(|record| record.status != DefinitionStatus::Retired);
+    let definitions = state.definitions.iter().filter(|record| record.status.is_live());
     Status {
         partitions: partitions.iter().map(|id| partition_status(state, id, topics.get(&id.stream), ends.get(&id.stream))).collect(),
         views: state
@@ -291,7 +291,7 @@ fn status_word(kind: DefinitionKind, status: DefinitionStatus) -> String {
         (DefinitionKind::View, DefinitionStatus::Active) => "served".into(),
         (_, DefinitionStatus::Active) => "active".into(),
         (_, DefinitionStatus::Building) => "building".into(),
-        (kind, DefinitionStatus::Retired) => format!("retired {}", kind_name(kind)),
+        (kind, DefinitionStatus::Retired | DefinitionStatus::Redecoded) => format!("retired {}", kind_name(kind)),
     }
 }
 

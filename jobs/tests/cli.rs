@@ -351,11 +351,19 @@ fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refus
     assert_success(&project.run(&["batch", "run", "orders_by_customer"]));
     assert_eq!(versions(&project), [(2, "active".to_owned())]);
 
-    project.replace("streams/orders.sql", "DECIMAL(18,4)", "DOUBLE");
+    project.replace("streams/orders.sql", "order_id     TEXT", "order_id     UUID");
     let refused = project.run(&["apply"]);
-    assert_fails(&refused, 1, "the type of \"revenue\" would change from DECIMAL(18,4) to DOUBLE");
+    assert_fails(&refused, 1, "\"order_id\" is the id, and its type, path or unit would change");
     assert_eq!(project.run(&["plan"]).status.code(), Some(1));
-    project.replace("streams/orders.sql", "DOUBLE", "DECIMAL(18,4)");
+    project.replace("streams/orders.sql", "order_id     UUID", "order_id     TEXT");
+    project.replace("streams/orders.sql", "DECIMAL(18,4)", "DOUBLE");
+    let planned = text(&project.run(&["plan"]).stdout);
+    let told = "* archive of orders would be decoded again by version 2 before anything switches: revenue (type DECIMAL(18,4) -> DOUBLE)";
+    assert!(planned.contains(told), "{planned}");
+    let told = "~ view orders_by_customer (version 2 -> 3, which answers from the switch on: it reads orders.revenue)";
+    assert!(planned.contains(told), "{planned}");
+    assert_success(&project.run(&["apply"]));
+    assert_eq!(versions(&project), [(3, "active".to_owned())]);
 
     std::fs::remove_file(project.path().join("views/orders_by_customer.sql")).unwrap();
     assert!(text(&project.run(&["apply"]).stdout).contains("kept; `apply --prune` retires it"));

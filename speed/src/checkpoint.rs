@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catalog::{Add, CheckpointRecord, checkpoint_commit};
+use catalog::{Add, CheckpointRecord, Expect, checkpoint_commit};
 use committed::registry::LiveView;
 use engine::fresh::FreshLayer;
 use storage::{ObjectStorage, Section, SegmentRange, write_archive, write_dead_letters, write_states_object};
@@ -42,7 +42,7 @@ impl Checkpoint {
     }
 
     /// Waits until it is committed; returns its record and how long it took. `Conflict`: another worker owns one of its
-    /// partitions, and none of it is counted. May be cancelled and called again.
+    /// partitions, or a stream's archive was decoded again by a later version, and none of it is counted. May be cancelled and called again.
     pub(crate) async fn committed(&mut self) -> Result<(CheckpointRecord, Duration)> {
         let commit = self.commit.as_mut().ok_or_else(|| Error::internal("the outcome of a checkpoint was told before"))?;
         let outcome = commit.await;
@@ -85,6 +85,8 @@ impl Retrying {
         let record = writing.sealed.record.clone();
         let mut commit = checkpoint_commit(record.clone(), writing.files, &writing.sealed.identities);
         commit.add.extend(writing.sealed.marks.into_iter().map(Add::Mark));
+        let versions = writing.sealed.versions.into_iter();
+        commit.expect.extend(versions.map(|(stream, version)| Expect::NotRedecoded { stream, version }));
         wait = FIRST_WAIT;
         while let Err(error) = self.speed.catalog.commit_with_retry(commit.clone()).await {
             self.wait(error, &mut wait).await?;

@@ -46,6 +46,8 @@ pub(crate) struct SealedEpoch {
     /// The identities of its partitions' logs.
     pub(crate) identities: BTreeMap<PartitionId, String>,
     pub(crate) marks: Vec<MarkRecord>,
+    /// Its streams, each with the version of the definition that decoded the records.
+    pub(crate) versions: BTreeMap<Arc<str>, u32>,
     /// Per stream, its definition's version and its events: partition by partition, each in log order.
     pub(crate) archive: BTreeMap<Arc<str>, (u32, Vec<RecordBatch>)>,
     pub(crate) dead_letters: Vec<(Arc<str>, RecordBatch)>,
@@ -174,6 +176,8 @@ impl Epoch {
         }
         let (record, identities) = checkpoint_record(self.partitions(), id, worker, now);
         let marks = self.partitions().filter(|partition| partition.has_work()).filter_map(|partition| partition.mark().cloned()).collect();
+        let moved = self.assigned.values().filter(|assigned| assigned.state.has_work());
+        let versions = moved.map(|assigned| (assigned.state.id.stream.clone(), assigned.definition_version)).collect();
         let mut archive: BTreeMap<Arc<str>, (u32, Vec<RecordBatch>)> = BTreeMap::new();
         for assigned in self.assigned.values() {
             if let Some(batches) = self.events.remove(&assigned.state.id) {
@@ -184,7 +188,7 @@ impl Epoch {
         }
         let letters = self.dead_letters.iter_mut().filter(|(_, letters)| letters.bytes() > 0);
         let dead_letters = letters.map(|(stream, letters)| Ok((stream.clone(), letters.finish()?))).collect::<Result<_>>()?;
-        let sealed = SealedEpoch { record, identities, marks, archive, dead_letters, layers: std::mem::take(&mut self.layers) };
+        let sealed = SealedEpoch { record, identities, marks, versions, archive, dead_letters, layers: std::mem::take(&mut self.layers) };
         self.assigned.values_mut().for_each(|assigned| assigned.state.begin_next_epoch());
         self.clear();
         Ok(Some(sealed))

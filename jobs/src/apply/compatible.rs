@@ -1,27 +1,12 @@
-//! Checks which changes of a stream keep its archived events readable.
+//! Checks which changes of a stream keep the decisions about its records.
 
-use definitions::StreamDefinition;
+use definitions::{Column, StreamDefinition};
 
-/// Returns why `new` cannot follow `old` under the same name; empty if it can. Columns may be added (nullable),
-/// dropped, moved to another path and made nullable; deduplication window and retention may change.
+/// Returns why `new` cannot follow `old` under the same name; empty if it can. What was decided of a record stays: which
+/// partition it is in, whether it is an event, its id and its time. All other columns may change: the archive is decoded
+/// again.
 pub fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) -> Vec<String> {
     let mut reasons = Vec::new();
-    for column in &new.columns {
-        let before = old.columns.iter().find(|before| before.name == column.name);
-        match before {
-            Some(before) if before.column_type != column.column_type => reasons.push(format!(
-                "the type of \"{}\" would change from {} to {}, and archived events have the old type",
-                column.name, before.column_type, column.column_type
-            )),
-            Some(before) if before.nullable && !column.nullable => {
-                reasons.push(format!("\"{}\" would become NOT NULL, and archived events may hold NULL", column.name));
-            }
-            None if !column.nullable => {
-                reasons.push(format!("\"{}\" would be a new NOT NULL column, and archived events lack it", column.name));
-            }
-            _ => {}
-        }
-    }
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".into());
     let fixed = [
         ("topic", old.topic.to_string(), new.topic.to_string(), "offsets of one topic mean nothing in another"),
@@ -34,5 +19,20 @@ pub fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) -> Vec<
             reasons.push(format!("{option} would change from {before} to {after}, and {why}"));
         }
     }
+    let roles = [
+        ("the event time", Some(&new.event_time), "archived events are dated as it was"),
+        ("the id", new.id.as_ref(), "duplicates were detected as it was"),
+        ("the key", new.key.as_ref(), "events are in the partitions of the key as it was"),
+    ];
+    for (role, name, why) in roles {
+        let (Some(before), Some(after)) = (column(old, name), column(new, name)) else { continue };
+        if (&before.column_type, &before.path, before.unit) != (&after.column_type, &after.path, after.unit) {
+            reasons.push(format!("\"{}\" is {role}, and its type, path or unit would change: {why}", after.name));
+        }
+    }
     reasons
+}
+
+fn column<'a>(stream: &'a StreamDefinition, name: Option<&String>) -> Option<&'a Column> {
+    stream.columns.iter().find(|column| Some(&column.name) == name)
 }

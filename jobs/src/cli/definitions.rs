@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use clap::Args;
 use committed::registry::no_view;
 use engine::plan::explain::Explanation;
+use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 use types::{Error, Result};
 
 use super::ingest::{FormatArg, delimiter, numbers};
-use super::{Context, Done};
-use crate::apply::{Changes, DiffLine, What, checked_records, kind_name, plan_changes};
+use super::{Context, Done, progress};
+use crate::apply::{Changes, DiffLine, Options, Wanted, What, checked_records, kind_name};
+use crate::backfill::{Progress, Survey};
 use crate::check::{Checked, check_project};
 use crate::ingest::{NumberFormat, Shape};
 use crate::installation::now;
@@ -54,15 +56,39 @@ pub(super) struct PlanArgs {
     /// Show what `apply --prune` would change
     #[arg(long)]
     prune: bool,
+    /// Show what `apply --no-backfill` would change
+    #[arg(long)]
+    no_backfill: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  basestream apply\n  basestream apply --prune      # also retires what the files no longer define\n\n\
-    A changed view is built next to the old version; `basestream batch run VIEW` (or the scheduler) switches over.")]
+    A changed view is built next to the old version; `basestream batch run VIEW` (or the scheduler) switches over.\n\
+    A stream's new or changed columns are read from the archived raw records before anything switches.")]
 pub(super) struct ApplyArgs {
     /// Retire what is in the catalog and no longer in the files
     #[arg(long)]
     prune: bool,
+    /// Leave added columns NULL in archived events; `basestream backfill` fills them later
+    #[arg(long)]
+    no_backfill: bool,
+    /// Where an archived record does not fit a changed column that may be NULL, make it NULL
+    #[arg(long, conflicts_with = "no_backfill")]
+    null_misfits: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  basestream backfill payments --dry-run\n  basestream backfill payments\n\n\
+    For a stream that was changed with `apply --no-backfill`, or by an earlier release. Layers may run meanwhile.")]
+pub(super) struct BackfillArgs {
+    /// A stream in the catalog
+    stream: String,
+    /// List the records that do not fit, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Where a record does not fit a column that may be NULL, make it NULL
+    #[arg(long)]
+    null_misfits: bool,
 }
 
 #[derive(Debug, Args)]
@@ -96,7 +122,8 @@ pub(super) async fn plan(context: &Context, args: PlanArgs) -> Result<Done> {
     let checked = faultless(checked(context).await?)?;
     let installation = context.installation().await?;
     let state = installation.catalog.state().await?;
-    let changes = plan_changes(&state, &checked.definitions, &checked.staging);
+    let options = Options { prune: args.prune, no_backfill: args.no_backfill, ..Options::default() };
+    let changes = installation.plan(wanted(&checked), options, &state).await?;
     context.output.print(&changes, || changes_text(&changes, args.prune, Tense::Would))?;
     if changes.refusals().is_err() {
         return Ok(Done::Found);
@@ -107,10 +134,38 @@ pub(super) async fn plan(context: &Context, args: PlanArgs) -> Result<Done> {
 
 pub(super) async fn apply(context: &Context, args: ApplyArgs) -> Result<Done> {
     let checked = faultless(checked(context).await?)?;
+    let options = Options { prune: args.prune, no_backfill: args.no_backfill, null_misfits: args.null_misfits, dry_run: false };
+    applied(context, wanted(&checked), options).await
+}
+
+pub(super) async fn backfill(context: &Context, args: BackfillArgs) -> Result<Done> {
+    let options = Options { null_misfits: args.null_misfits, dry_run: args.dry_run, ..Options::default() };
+    applied(context, Wanted::Archive { stream: &args.stream }, options).await
+}
+
+/// Applies what is wanted, with a bar while archives are decoded. Exits with 1 if records do not fit.
+async fn applied(context: &Context, wanted: Wanted<'_>, options: Options) -> Result<Done> {
     let installation = context.installation().await?;
-    let changes = installation.apply_checked(&checked, args.prune).await?;
-    context.output.print(&changes, || changes_text(&changes, args.prune, Tense::Did))?;
-    Ok(Done::Success)
+    let bar = progress::bytes("decoding", Some(0), !context.output.json);
+    let shown = bar.clone();
+    let on_progress = move |progress| match progress {
+        Progress::Total(bytes) => shown.inc_length(bytes),
+        Progress::Read(bytes) => shown.inc(bytes),
+    };
+    let changes = installation.apply_with(wanted, options, &on_progress).await;
+    bar.finish_and_clear();
+    let changes = changes?;
+    let fit = changes.misfits();
+    let tense = if options.dry_run { Tense::DryRun } else { Tense::Did };
+    if let (Err(error), false) = (&fit, context.output.json) {
+        return Err(error.copied());
+    }
+    context.output.print(&changes, || changes_text(&changes, options.prune, tense))?;
+    Ok(if fit.is_ok() { Done::Success } else { Done::Found })
+}
+
+fn wanted(checked: &Checked) -> Wanted<'_> {
+    Wanted::Definitions { definitions: &checked.definitions, staging: &checked.staging }
 }
 
 pub(super) async fn explain(context: &Context, args: ExplainArgs) -> Result<Done> {
@@ -157,6 +212,8 @@ fn unknown_view(checked: &Checked, view: &str) -> Error {
 #[derive(Clone, Copy, PartialEq)]
 enum Tense {
     Would,
+    /// It was tried, and nothing was changed.
+    DryRun,
     Did,
 }
 
@@ -179,6 +236,14 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
                     DiffLine::Removed(line) => writeln!(text, "    - {line}"),
                     DiffLine::Added(line) => writeln!(text, "    + {line}"),
                 })
+            }
+            What::Rebuilt { from, version, built_beside, columns } => {
+                changed += 1;
+                let from_when = match built_beside {
+                    true => "built next to the served version until its first batch run",
+                    false => "which answers from the switch on",
+                };
+                writeln!(text, "~ {subject} (version {from} -> {version}, {from_when}: it reads {})", columns.join(", "))
             }
             What::Reverted { version, dropped } => {
                 changed += 1;
@@ -205,14 +270,38 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
     if unchanged > 0 {
         let _ = writeln!(text, "  {unchanged} unchanged");
     }
-    let counts = [(added, "added"), (changed, "changed"), (retired, "retired")];
+    changes.backfills.iter().for_each(|survey| backfill_text(&mut text, survey, tense));
+    let decoded = changes.backfills.len();
+    let counts = [(added, "added"), (changed, "changed"), (retired, "retired"), (decoded, "decoded again")];
     let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     let _ = match (counts.is_empty(), tense) {
         (true, _) => write!(text, "nothing to change"),
         (false, Tense::Did) => write!(text, "{}", counts.join(", ")),
+        (false, Tense::DryRun) => write!(text, "every record fits; without `--dry-run`: {}", counts.join(", ")),
         (false, Tense::Would) => write!(text, "{} by `basestream apply`", counts.join(", ")),
     };
     text
+}
+
+/// Writes what is decoded again of a stream, and what it costs.
+fn backfill_text(text: &mut String, survey: &Survey, tense: Tense) {
+    let columns: Vec<String> = survey.columns.iter().map(|changed| format!("{} ({})", changed.column, changed.change)).collect();
+    let (would, before) = match tense {
+        Tense::Would | Tense::DryRun => ("would be ", " before anything switches"),
+        Tense::Did => ("", ""),
+    };
+    let (files, events, bytes) = (survey.files, counted(survey.events), HumanBytes(survey.bytes.max(0) as u64));
+    let _ =
+        writeln!(text, "* archive of {} {would}decoded again by version {}{before}: {}", survey.stream, survey.version, columns.join(", "));
+    let _ = writeln!(text, "    {files} files, {events} events, {bytes}; the files before stay until no reader needs them");
+    if survey.without_raw > 0 {
+        let kept = counted(survey.without_raw);
+        let _ = writeln!(text, "    {kept} events were archived without raw records (keep_raw = false): the columns stay NULL in them");
+    }
+}
+
+fn counted(events: i64) -> HumanCount {
+    HumanCount(events.max(0) as u64)
 }
 
 fn explanation_text(explained: &Explanation) -> String {

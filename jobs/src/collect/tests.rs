@@ -1,4 +1,4 @@
-use catalog::PartitionRecord;
+use catalog::{DefinitionStatus, PartitionRecord};
 use types::vector::{Offset, PartitionId};
 
 use super::*;

@@ -47,7 +47,7 @@ pub(super) fn chosen(state: &CatalogState, registry: &Registry, stream: Option<&
     let reads_stream =
         |view: &str| registry.views.iter().any(|live| &*live.name == view && live.plan.streams.iter().any(|s| s.name == *stream));
     let is_chosen = |file: &&FileRecord| match file.kind {
-        FileKind::Archive | FileKind::DeadLetters => file.subject.as_ref() == Some(stream),
+        FileKind::Archive | FileKind::Superseded | FileKind::DeadLetters => file.subject.as_ref() == Some(stream),
         FileKind::States => has_stream(file),
         FileKind::Snapshot | FileKind::Manifest => file.subject.as_deref().is_some_and(reads_stream),
     };

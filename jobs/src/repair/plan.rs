@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::{CatalogState, CheckpointRecord, DefinitionStatus};
+use catalog::{CatalogState, CheckpointRecord};
 use committed::registry::Registry;
 use serde::Serialize;
 use types::files::{FileKind, FileRecord};
@@ -88,6 +88,7 @@ pub fn plan(
                 snapshot_action(state, registry, run)
             }
             FileKind::Archive | FileKind::DeadLetters => log_action(state, &damaged.file, logs, accept_gap),
+            FileKind::Superseded => Action::Leave,
         };
         Step { path: damaged.file.path.clone(), kind: damaged.file.kind, error: damaged.error.clone(), action }
     };
@@ -102,7 +103,7 @@ pub(super) fn is_from_log(file: &FileRecord) -> bool {
 fn snapshot_action(state: &CatalogState, registry: &Registry, run: Option<Uuid>) -> Action {
     let published = state.snapshots.iter().find(|snapshot| Some(snapshot.run) == run);
     let live = published.and_then(|published| registry.view(&published.view, published.version));
-    match live.filter(|live| live.status != DefinitionStatus::Retired) {
+    match live.filter(|live| live.status.is_live()) {
         Some(live) => Action::RequestRun { view: live.name.clone(), version: live.version },
         None => Action::Leave,
     }

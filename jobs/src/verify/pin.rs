@@ -1,15 +1,15 @@
 //! A lease that keeps every archive file during a verification.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use batch::KeepLease;
 use catalog::Catalog;
-use types::tiles::Micros;
+use chrono::Utc;
+use types::tiles::{Clock, Micros};
 use types::vector::Vector;
 use types::{Error, Result};
 use uuid::Uuid;
-
-use crate::installation::clock;
 
 /// Renewed while it is held. If a process dies without releasing it, files are kept from collection for at most this
 /// long.
@@ -25,9 +25,10 @@ impl Pin {
     /// Pins all files from the first offset on.
     pub async fn take(catalog: &Catalog, now: Micros) -> Result<Pin> {
         let owner = Uuid::new_v4().to_string();
+        let clock: Clock = Arc::new(|| Utc::now().timestamp_micros());
         let taken = catalog.acquire_lease(&format!("verify/{owner}"), &owner, LEASE, now, Some(Vector::new())).await?;
         let lease = taken.ok_or_else(|| Error::conflict("the catalog changed while its files were pinned: try again"))?;
-        Ok(Pin { catalog: catalog.clone(), lease: KeepLease::start(catalog.clone(), lease, LEASE, clock()) })
+        Ok(Pin { catalog: catalog.clone(), lease: KeepLease::start(catalog.clone(), lease, LEASE, clock) })
     }
 
     /// Releases the lease; if that fails, it expires.

@@ -25,6 +25,8 @@ pub enum Expect {
     CutNotBehind { view: Arc<str>, version: u32, cut: Vector },
     /// The newest version of the definition is this; `None` means it has none.
     NewestVersion { kind: DefinitionKind, name: Arc<str>, version: Option<u32> },
+    /// The archive was not decoded again by a later version of the stream than this one.
+    NotRedecoded { stream: Arc<str>, version: u32 },
     /// No file of these paths is marked for deletion, and none was made before the time that the collector gave up on.
     NotMarkedForDeletion { paths: Vec<String> },
     /// The run is in progress: it was neither ended, nor closed because its process died.

@@ -5,6 +5,7 @@ mod checkpoint;
 mod collect;
 mod orphans;
 mod publish;
+mod redecode;
 mod replace;
 
 pub use archive::{ArchiveBounds, archive_files, checkpoints_after};
@@ -13,6 +14,7 @@ pub use collect::{CollectionPlan, collectable};
 pub use orphans::{ORPHAN_AGE, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{SnapshotFiles, abandoned, dropped_commit, failure_commit, publish_commit, publishable, run_lease, skipped_commit};
+pub use redecode::{Redecoded, add_redecoded};
 pub use replace::{give_up_commit, replace_commit};
 
 #[cfg(test)]

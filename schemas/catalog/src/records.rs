@@ -41,6 +41,16 @@ pub enum DefinitionStatus {
     Active,
     /// Replaced or dropped; kept for history.
     Retired,
+    /// A stream's version whose archived events were decoded again by a later one: no checkpoint may be decoded by it any
+    /// more.
+    Redecoded,
+}
+
+impl DefinitionStatus {
+    /// True for a version that is served or being built.
+    pub fn is_live(self) -> bool {
+        matches!(self, DefinitionStatus::Building | DefinitionStatus::Active)
+    }
 }
 
 /// A partition's committed position. It moves by compare-and-advance only.

@@ -51,7 +51,7 @@ impl CatalogState {
 
     /// Returns the definitions that the speed layer processes: active ones and those being built.
     pub fn live(&self, kind: DefinitionKind) -> impl Iterator<Item = &DefinitionRecord> {
-        self.definitions.iter().filter(move |d| d.kind == kind && d.status != DefinitionStatus::Retired)
+        self.definitions.iter().filter(move |d| d.kind == kind && d.status.is_live())
     }
 
     /// Returns the files of a kind that may be read: those that are not marked for deletion.

@@ -1,7 +1,8 @@
 //! The archive: the accepted events of a stream in log order, one file per checkpoint.
 //!
 //! A file's rows have the columns of the stream's event schema at the definition version in the file's metadata
-//! (`basestream.definition_version`), including `__event_time`, `__partition` and `__offset`.
+//! (`basestream.definition_version`), including `__event_time`, `__partition` and `__offset`. A file whose events were
+//! decoded again also names the version that decided its records (`basestream.decided_by`).
 
 use std::sync::Arc;
 
@@ -28,6 +29,26 @@ use types::tiles::Micros;
 use types::vector::{Offset, Vector};
 use types::{Error, Result};
 
+const DECODED_BY: &str = "definition_version";
+const DECIDED_BY: &str = "decided_by";
+
+/// The versions of the stream's definition behind an archive file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArchiveVersions {
+    /// Its columns are those of this version.
+    pub decoded_by: u32,
+    /// The version by which its records were accepted; another one if they were decoded again.
+    pub decided_by: u32,
+}
+
+/// What the footer of an archive file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArchiveFacts {
+    pub versions: ArchiveVersions,
+    /// Whether it has the raw records.
+    pub keeps_raw: bool,
+}
+
 /// The rows of one stream from one vector to another: the offsets `[from, to)` of each partition. An absent partition
 /// is at 0, so a partition that is absent from `to` has no rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,14 +67,15 @@ pub async fn write_archive(
     batches: Vec<RecordBatch>,
 ) -> Result<FileRecord> {
     let name = ObjectName::Archive { stream: stream.clone(), checkpoint };
-    write_archive_as(storage, &name, definition_version, batches).await
+    let versions = ArchiveVersions { decoded_by: definition_version, decided_by: definition_version };
+    write_archive_as(storage, &name, versions, batches).await
 }
 
 /// Same as [`write_archive`], under another name, such as [`ObjectName::RebuiltArchive`].
 pub async fn write_archive_as(
     storage: &ObjectStorage,
     name: &ObjectName,
-    definition_version: u32,
+    versions: ArchiveVersions,
     batches: Vec<RecordBatch>,
 ) -> Result<FileRecord> {
     let stream = name.subject().ok_or_else(|| Error::internal("an archive file is one of a stream").with("file", name))?;
@@ -63,18 +85,24 @@ pub async fn write_archive_as(
     let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
     let opaque_columns = [VALUE.to_owned()].into_iter().filter(|name| schema.field_with_name(name).is_ok()).collect();
     let options = ParquetOptions { growing_columns: growing_columns(&schema), opaque_columns, ..ParquetOptions::default() };
-    let options = options.with("stream", stream).with("definition_version", definition_version);
+    let mut options = options.with("stream", stream).with(DECODED_BY, versions.decoded_by);
+    if versions.decided_by != versions.decoded_by {
+        options = options.with(DECIDED_BY, versions.decided_by);
+    }
     let file = tokio::task::spawn_blocking(move || write_parquet(&batches, schema, &options)).await??;
     let stored = storage.put_new(name, file).await?;
     Ok(name.record(stored, rows, event_times))
 }
 
-/// Returns the definition version with which an archive file was written.
-pub async fn definition_version(storage: &ObjectStorage, file: &FileRecord) -> Result<u32> {
+/// Reads the footer of an archive file.
+pub async fn archive_facts(storage: &ObjectStorage, file: &FileRecord) -> Result<ArchiveFacts> {
     let metadata = VerifiedReader::new(storage.clone(), file.into()).metadata().await?;
-    let version = own_metadata(metadata.file_metadata()).into_iter().find(|(key, _)| key == "definition_version");
-    let version = version.and_then(|(_, version)| version.parse().ok());
-    version.ok_or_else(|| Error::corrupt("an archive file does not name its definition's version").with("file", &file.path))
+    let own = own_metadata(metadata.file_metadata());
+    let version = |key: &str| own.get(key).and_then(|version| version.parse().ok());
+    let unnamed = || Error::corrupt("an archive file does not name its definition's version").with("file", &file.path);
+    let decoded_by = version(DECODED_BY).ok_or_else(unnamed)?;
+    let keeps_raw = metadata.file_metadata().schema_descr().columns().iter().any(|column| column.name() == VALUE);
+    Ok(ArchiveFacts { versions: ArchiveVersions { decoded_by, decided_by: version(DECIDED_BY).unwrap_or(decoded_by) }, keeps_raw })
 }
 
 /// Reads the rows of an archive file, `columns` (default: all) in the file's order.

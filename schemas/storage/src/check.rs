@@ -48,7 +48,7 @@ async fn checksum_of(storage: &ObjectStorage, file: &FileRecord, progress: impl 
 /// Checks each column chunk or section against the file's own table, up to the first wrong one.
 async fn check_parts(storage: &ObjectStorage, file: &FileRecord) -> Result<()> {
     match file.kind {
-        FileKind::Archive | FileKind::DeadLetters | FileKind::Snapshot => {
+        FileKind::Archive | FileKind::Superseded | FileKind::DeadLetters | FileKind::Snapshot => {
             VerifiedReader::new(storage.clone(), file.into()).check_all().await
         }
         FileKind::States => {

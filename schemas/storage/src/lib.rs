@@ -18,7 +18,10 @@ mod store;
 mod verified;
 mod watched;
 
-pub use archive::{OffsetRanges, archive_plan, definition_version, read_archive, read_archive_as, write_archive, write_archive_as};
+pub use archive::{
+    ArchiveFacts, ArchiveVersions, OffsetRanges, archive_facts, archive_plan, read_archive, read_archive_as, write_archive,
+    write_archive_as,
+};
 pub use check::check_file;
 pub use dead_letters::{dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
 pub use scan::{BatchStream, read_file_as, scan_files};

@@ -20,6 +20,9 @@ pub enum FileKind {
     States,
     Snapshot,
     Manifest,
+    /// An archive file whose events are in another one, decoded again. Only readers of an earlier catalog state read it.
+    /// Its `run` is the id of the switch, which says when that was.
+    Superseded,
 }
 
 /// A file of the object storage that the catalog names.

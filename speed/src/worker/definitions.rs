@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use catalog::{Catalog, CatalogState, Revision};
-use committed::registry::Registry;
+use catalog::{Catalog, CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, Revision};
+use committed::registry::{LiveStream, Registry};
 use tracing::warn;
-use types::{ErrorKind, Result};
+use types::{Error, ErrorKind, Result};
 
 use super::POLL_INTERVAL;
 use super::Worker;
@@ -33,6 +33,10 @@ impl Worker<'_> {
         if !self.registry.is_stale(&state) {
             return Ok(false);
         }
+        if let Some(stream) = redecoded(&state, &self.registry) {
+            // A checkpoint would be refused: the records are decoded by the new version, from the committed position on.
+            return Err(Error::conflict("the archive of a stream was decoded again by a later version").with("stream", stream));
+        }
         let registry = Registry::load(&state, &self.speed.functions).await?;
         if streams_of(&registry) != streams_of(&self.registry) {
             // Uncommitted work keeps its decoding and goes to the views as they were: the next subscription has the new
@@ -53,6 +57,16 @@ async fn changed_since(catalog: &Catalog, revision: Revision) -> Result<Option<A
         true => Ok(None),
         false => catalog.state().await.map(Some),
     }
+}
+
+/// Returns a stream of this registry whose archive was decoded again by a later version.
+fn redecoded<'r>(state: &CatalogState, registry: &'r Registry) -> Option<&'r Arc<str>> {
+    let is_by = |record: &DefinitionRecord, name: &Arc<str>, stream: &LiveStream| {
+        let is_version = record.kind == DefinitionKind::Stream && record.name == *name && record.version == stream.version;
+        is_version && record.status == DefinitionStatus::Redecoded
+    };
+    let of = |name: &Arc<str>, stream: &LiveStream| state.definitions.iter().any(|record| is_by(record, name, stream));
+    registry.streams.iter().find(|(name, stream)| of(name, stream)).map(|(name, _)| name)
 }
 
 fn streams_of(registry: &Registry) -> Vec<(&Arc<str>, u32)> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod backfill;
 mod damage;
 mod definitions;
 mod documented;

@@ -92,8 +92,16 @@ impl Project {
         let functions = &self.harness.functions;
         let checked = jobs::check::check_definitions(definitions, functions, BEGIN).await;
         checked.diagnostics.clone().into_result()?;
-        let target = jobs::apply::Target { catalog: &self.harness.catalog, log: &*self.harness.log, partitions: PARTITIONS, functions };
-        jobs::apply::apply(&target, &checked.definitions, &checked.staging, false, BEGIN).await.map(|_| ())
+        let target = jobs::apply::Target {
+            catalog: &self.harness.catalog,
+            storage: &self.harness.storage,
+            log: &*self.harness.log,
+            partitions: PARTITIONS,
+            functions,
+            progress: &|_| {},
+        };
+        let wanted = jobs::apply::Wanted::Definitions { definitions: &checked.definitions, staging: &checked.staging };
+        jobs::apply::apply(&target, wanted, jobs::apply::Options::default(), BEGIN).await.map(|_| ())
     }
 
     async fn append(&mut self, stream: &str, lines: &str) -> Result<()> {

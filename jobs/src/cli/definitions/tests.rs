@@ -5,12 +5,12 @@ use crate::apply::Change;
 
 #[test]
 fn what_is_unchanged_is_counted_in_one_line() {
-    let nothing = plan_changes(&CatalogState::default(), &Default::default(), &Default::default());
+    let nothing = crate::apply::plan_changes(&CatalogState::default(), &Default::default(), &Default::default());
     assert_eq!(changes_text(&nothing, false, Tense::Would), "nothing to change");
     let change = |name: &str, what| Change::new(DefinitionKind::View, name, what);
     let mut changes = vec![change("a", What::Added { version: 1 })];
     changes.extend((0..12).map(|n| change(&format!("v{n}"), What::Unchanged { version: 3 })));
-    let changes = Changes { changes, revision: 7 };
+    let changes = Changes { changes, backfills: Vec::new(), revision: 7 };
     assert_eq!(changes_text(&changes, false, Tense::Would), "+ view a (version 1)\n  12 unchanged\n1 added by `basestream apply`");
     assert_eq!(serde_json::to_value(&changes).unwrap()["changes"].as_array().unwrap().len(), 13, "JSON has them all");
 }

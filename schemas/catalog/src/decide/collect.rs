@@ -11,7 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{CatalogState, CheckpointRecord, Commit, DefinitionKind, Expect, Remove, Revision, RunRecord, RunStatus, SnapshotRecord};
-use types::files::{FileKind, FileRecord};
+use types::files::{FileKind, FileRecord, made_at};
 use types::tiles::Micros;
 use types::uuid_text;
 use types::vector::Vector;
@@ -68,6 +68,7 @@ pub fn collectable(state: &CatalogState, retention: &BTreeMap<Arc<str>, Duration
         FileKind::Snapshot | FileKind::Manifest => need.is_superseded(file, &withdrawn),
         FileKind::States => need.is_published_everywhere(file),
         FileKind::Archive | FileKind::DeadLetters => need.is_past_retention(file),
+        FileKind::Superseded => need.is_left_behind(file),
     });
     CollectionPlan {
         revision: state.revision,
@@ -189,6 +190,17 @@ impl<'s> Need<'s> {
         // Old events that arrived late are kept as long as new ones: they are used to detect duplicates.
         let newest = file.max_event_time.map_or(checkpoint.committed_at, |time| time.max(checkpoint.committed_at));
         self.is_older_than(newest, *retention) && self.is_below_all(checkpoint)
+    }
+
+    /// True for an archive file whose events were decoded again, if no reader of a state before that is left: what began
+    /// before is done, and what every pin depends on begins after the file. (A pin that holds everything is at 0.)
+    fn is_left_behind(&self, file: &FileRecord) -> bool {
+        let (Some(switched_at), Some(checkpoint)) = (file.run.and_then(made_at), self.checkpoint_of(file)) else { return false };
+        let settled_at = switched_at.saturating_add(GRACE.as_micros() as Micros);
+        let mut running = self.state.runs.iter().filter(|run| run.status == RunStatus::Running);
+        let began_after = |run: &RunRecord| run.started_at.is_some_and(|at| at >= settled_at);
+        let mut leases = self.state.leases.iter().filter(|lease| lease.expires_at > self.now).filter_map(|lease| lease.pin.as_ref());
+        settled_at <= self.now && running.all(began_after) && leases.all(|pin| checkpoint.is_within(pin))
     }
 
     /// Returns the checkpoints without a file that are past the retention of all their streams and in every snapshot.

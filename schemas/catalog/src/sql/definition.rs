@@ -8,8 +8,12 @@ use types::Result;
 
 const KINDS: [(DefinitionKind, &str); 2] = [(DefinitionKind::Stream, "stream"), (DefinitionKind::View, "view")];
 
-const STATUSES: [(DefinitionStatus, &str); 3] =
-    [(DefinitionStatus::Building, "building"), (DefinitionStatus::Active, "active"), (DefinitionStatus::Retired, "retired")];
+const STATUSES: [(DefinitionStatus, &str); 4] = [
+    (DefinitionStatus::Building, "building"),
+    (DefinitionStatus::Active, "active"),
+    (DefinitionStatus::Retired, "retired"),
+    (DefinitionStatus::Redecoded, "redecoded"),
+];
 
 pub(super) async fn all(session: &mut Session) -> Result<Vec<DefinitionRecord>> {
     let sql = "SELECT kind, name, version, sql, status, created_at FROM definition ORDER BY kind, name, version";
@@ -34,6 +38,13 @@ pub(super) async fn newest_version(session: &mut Session, kind: DefinitionKind, 
     let sql = "SELECT version FROM definition WHERE kind = $1 AND name = $2 ORDER BY version DESC LIMIT 1";
     let row = session.row(sql, values![word_of(&kind, &KINDS)?, &**name]).await?;
     row.map(|row| row.number("version")).transpose()
+}
+
+/// Returns the status of one version; `None` if the catalog does not have it.
+pub(super) async fn status(session: &mut Session, kind: DefinitionKind, name: &Arc<str>, version: u32) -> Result<Option<DefinitionStatus>> {
+    let sql = "SELECT status FROM definition WHERE kind = $1 AND name = $2 AND version = $3";
+    let row = session.row(sql, values![word_of(&kind, &KINDS)?, &**name, version]).await?;
+    row.map(|row| row.word("status", &STATUSES)).transpose()
 }
 
 /// Returns the word for a kind, for messages.

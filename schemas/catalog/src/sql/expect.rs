@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::session::Session;
 use super::{checkpoint, definition, file, lease, meta, partition, run, snapshot};
 use crate::decide::cut_conflict;
-use crate::{DefinitionKind, Expect, LeaseRecord, Revision, RunStatus};
+use crate::{DefinitionKind, DefinitionStatus, Expect, LeaseRecord, Revision, RunStatus};
 use types::files::ObjectName;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
@@ -23,6 +23,7 @@ pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revi
         Expect::LeaseFree { name, owner, now } => lease_free(session, name, owner, *now).await,
         Expect::CutNotBehind { view, version, cut } => cut_not_behind(session, view, *version, cut).await,
         Expect::NewestVersion { kind, name, version } => newest_version(session, *kind, name, *version).await,
+        Expect::NotRedecoded { stream, version } => not_redecoded(session, stream, *version).await,
         Expect::NotMarkedForDeletion { paths } => not_marked_for_deletion(session, paths).await,
         Expect::Running { run } => running(session, *run).await,
         Expect::Named { paths } => named(session, paths).await,
@@ -83,6 +84,16 @@ async fn newest_version(session: &mut Session, kind: DefinitionKind, name: &Arc<
         .with(definition::kind_word(kind), name)
         .with("expected version", text(expected))
         .with("found version", text(found)))
+}
+
+async fn not_redecoded(session: &mut Session, stream: &Arc<str>, version: u32) -> Result<()> {
+    match definition::status(session, DefinitionKind::Stream, stream, version).await? {
+        Some(DefinitionStatus::Redecoded) => {
+            let message = "the archive was decoded again by a later version of the stream: the records are decoded by that one";
+            Err(Error::conflict(message).with("stream", stream).with("version", version))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn not_marked_for_deletion(session: &mut Session, paths: &[String]) -> Result<()> {

@@ -10,12 +10,13 @@ use types::tiles::Micros;
 use types::{Error, Result};
 use uuid::Uuid;
 
-const KINDS: [(FileKind, &str); 5] = [
+const KINDS: [(FileKind, &str); 6] = [
     (FileKind::Archive, "archive"),
     (FileKind::DeadLetters, "dead_letters"),
     (FileKind::States, "states"),
     (FileKind::Snapshot, "snapshot"),
     (FileKind::Manifest, "manifest"),
+    (FileKind::Superseded, "superseded"),
 ];
 
 /// Returns the files written or marked for deletion after `revision`, ordered by path.

@@ -154,7 +154,7 @@ fn size_of_value(value: &Value<'_>) -> usize {
 }
 
 #[derive(Debug)]
-enum ColumnBuilder {
+pub(super) enum ColumnBuilder {
     Text(StringBuilder),
     Boolean(BooleanBuilder),
     Int(Int32Builder),
@@ -169,7 +169,7 @@ enum ColumnBuilder {
 
 /// Builds lists. Arrow's own list builder needs the type of its items' builder at compile time.
 #[derive(Debug)]
-struct ListBuilder {
+pub(super) struct ListBuilder {
     item: ColumnType,
     items: ColumnBuilder,
     ends: Vec<i32>,
@@ -177,7 +177,7 @@ struct ListBuilder {
 }
 
 impl ColumnBuilder {
-    fn new(column_type: &ColumnType) -> Self {
+    pub(super) fn new(column_type: &ColumnType) -> Self {
         match column_type {
             ColumnType::Text | ColumnType::Uuid | ColumnType::Json => Self::Text(StringBuilder::new()),
             ColumnType::Boolean => Self::Boolean(BooleanBuilder::new()),
@@ -210,7 +210,7 @@ impl ColumnBuilder {
 
     /// Appends a value. The decoder gives each column values of its own type or null; any other value would become
     /// null.
-    fn append(&mut self, value: &Value<'_>) {
+    pub(super) fn append(&mut self, value: &Value<'_>) {
         match (self, value) {
             (Self::Text(builder), Value::Text(text)) => builder.append_value(text),
             (Self::Boolean(builder), Value::Boolean(value)) => builder.append_value(*value),
@@ -226,7 +226,7 @@ impl ColumnBuilder {
         }
     }
 
-    fn append_null(&mut self) {
+    pub(super) fn append_null(&mut self) {
         match self {
             Self::Text(builder) => builder.append_null(),
             Self::Boolean(builder) => builder.append_null(),
@@ -256,7 +256,7 @@ impl ColumnBuilder {
         }
     }
 
-    fn finish(&mut self) -> Result<ArrayRef> {
+    pub(super) fn finish(&mut self) -> Result<ArrayRef> {
         Ok(match self {
             Self::Text(builder) => Arc::new(builder.finish()),
             Self::Boolean(builder) => Arc::new(builder.finish()),

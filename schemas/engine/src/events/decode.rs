@@ -147,7 +147,7 @@ fn text_role(definition: &StreamDefinition, name: &str, column: &str) -> Result<
 }
 
 /// Returns the value as UTF-8 text that begins like an object.
-fn object_text(value: Option<&[u8]>) -> Result<&str, DecodeError> {
+pub(super) fn object_text(value: Option<&[u8]>) -> Result<&str, DecodeError> {
     let bytes = value.ok_or_else(|| no_object(value, "no value (a tombstone)".into()))?;
     let text = std::str::from_utf8(bytes).map_err(|error| no_object(value, format!("invalid UTF-8 at byte {}", error.valid_up_to())))?;
     match text.trim_ascii_start().as_bytes().first() {
@@ -162,7 +162,7 @@ fn unquoted(json: &str) -> &str {
     json.get(1..json.len().saturating_sub(1)).unwrap_or_default()
 }
 
-fn column_value<'a>(column: &Column, slot: Slot<'a>) -> Result<Value<'a>, DecodeError> {
+pub(super) fn column_value<'a>(column: &Column, slot: Slot<'a>) -> Result<Value<'a>, DecodeError> {
     let json = match slot {
         Slot::Found(json) | Slot::Plain(json) => json,
         Slot::Missing if column.nullable => return Ok(Value::Null),

@@ -21,7 +21,8 @@ pub enum ObjectName {
     DeadLetters { stream: Arc<str>, checkpoint: Uuid },
     /// `states/<checkpoint>.states`: what a checkpoint wrote, a segment per view version.
     States { checkpoint: Uuid },
-    /// `archive/<stream>/<checkpoint>/<rebuild>.parquet`: read again from the log to replace a damaged file.
+    /// `archive/<stream>/<checkpoint>/<rebuild>.parquet`: read again from the log to replace a damaged file, or decoded
+    /// again by a later version of the stream.
     RebuiltArchive { stream: Arc<str>, checkpoint: Uuid, rebuild: Uuid },
     /// `dead-letters/<stream>/<checkpoint>/<rebuild>.parquet`: likewise.
     RebuiltDeadLetters { stream: Arc<str>, checkpoint: Uuid, rebuild: Uuid },

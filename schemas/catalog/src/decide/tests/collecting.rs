@@ -230,3 +230,38 @@ proptest! {
         prop_assert!(plan.withdraw.is_empty());
     }
 }
+
+/// The file of checkpoint 11, which ends at 20, replaced at `at`.
+fn superseded(at: Micros) -> FileRecord {
+    let seconds = uuid::Timestamp::from_unix_time((at / 1_000_000) as u64, 0, 0, 0);
+    let switch = Uuid::new_v7(seconds);
+    FileRecord { run: Some(switch), kind: FileKind::Superseded, ..archive_file("was", 11, NOW) }
+}
+
+fn collects(state: &CatalogState) -> bool {
+    marked_for_deletion(state).contains(&"was".to_owned())
+}
+
+#[test]
+fn a_file_that_was_decoded_again_goes_when_no_reader_of_an_earlier_state_is_left() {
+    let minute = 60 * 1_000_000;
+    let with = |at: Micros, change: &dyn Fn(&mut CatalogState)| {
+        let mut state = state();
+        state.files.extend([superseded(at)]);
+        change(&mut state);
+        collects(&state)
+    };
+    assert!(with(NOW - 11 * minute, &|_| {}));
+    assert!(!with(NOW - 9 * minute, &|_| {}), "a query may have read the catalog just before");
+    let pinned = |pin: &'static str| move |state: &mut CatalogState| state.leases = vec![lease(NOW + 1, Some(pin))];
+    assert!(!with(NOW - 60 * minute, &pinned("s/0:0")), "a pin of everything");
+    assert!(!with(NOW - 60 * minute, &pinned("s/0:19")), "a node reads from within the file's checkpoint on");
+    assert!(with(NOW - 60 * minute, &pinned("s/0:20")));
+    let running = |since: Micros| {
+        move |state: &mut CatalogState| {
+            state.runs.push(RunRecord { started_at: Some(since), ..run(3, RunStatus::Running, "s/0:30") });
+        }
+    };
+    assert!(!with(NOW - 60 * minute, &running(NOW - 61 * minute)), "a run that began before reads it");
+    assert!(with(NOW - 60 * minute, &running(NOW - 5 * minute)));
+}

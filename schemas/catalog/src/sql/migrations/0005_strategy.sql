@@ -1,2 +1,3 @@
--- How a run made its snapshot. The statuses 'dropped' and 'skipped' belong to this format too.
+-- How a run made its snapshot. The words 'dropped' and 'skipped' (runs), 'redecoded' (definitions) and 'superseded' (files) belong to
+-- this format too.
 ALTER TABLE run ADD COLUMN strategy TEXT;

@@ -23,6 +23,7 @@ on_every_engine!(
     a_run_takes_over_the_files_that_it_carries_over_or_publishes_nothing,
     a_skipped_run_moves_the_published_cut,
     an_unmet_version_or_revision_is_a_conflict,
+    a_version_whose_archive_was_decoded_again_commits_no_more,
     counts_that_do_not_add_up_are_refused,
     an_advance_backwards_is_wrong_input,
     a_refused_commit_can_be_asked_again_under_its_id,
@@ -164,6 +165,40 @@ async fn an_unmet_version_or_revision_is_a_conflict(place: &Place) {
     let next = place.catalog.commit(expects(Expect::Revision(revision))).await.unwrap();
     assert_eq!(next, revision + 1);
     conflict(place.catalog.commit(expects(Expect::Revision(revision))).await);
+}
+
+async fn a_version_whose_archive_was_decoded_again_commits_no_more(place: &Place) {
+    let stream = |version, status| DefinitionRecord {
+        kind: DefinitionKind::Stream,
+        name: "s".into(),
+        version,
+        sql: "..".into(),
+        status,
+        created_at: 1,
+    };
+    let decoded_by = |version| expects(Expect::NotRedecoded { stream: "s".into(), version });
+    place.catalog.commit(decoded_by(1)).await.unwrap();
+    place.catalog.commit(adds(vec![Add::Definition(stream(1, DefinitionStatus::Active))])).await.unwrap();
+    place.catalog.commit(decoded_by(1)).await.unwrap();
+    let old = FileRecord { subject: Some("s".into()), ..file("old") };
+    place.catalog.commit(adds(vec![Add::File(old.clone())])).await.unwrap();
+    let before = place.catalog.state().await.unwrap();
+
+    let redecoded = Redecoded { stream: "s".into(), version: 2, files: vec![(old.clone(), FileRecord { path: "new".into(), ..old })] };
+    let mut switch = adds(vec![Add::Definition(stream(2, DefinitionStatus::Active))]);
+    switch.id = Uuid::now_v7();
+    add_redecoded(&mut switch, &before, &redecoded);
+    place.catalog.commit(adds(vec![])).await.unwrap();
+    conflict(place.catalog.commit(switch.clone()).await);
+    let mut switch = Commit { expect: vec![], ..switch };
+    add_redecoded(&mut switch, &*place.catalog.state().await.unwrap(), &redecoded);
+    place.catalog.commit(switch.clone()).await.unwrap();
+    let state = place.catalog.state().await.unwrap();
+    assert_eq!(state.active(DefinitionKind::Stream, "s").unwrap().version, 2);
+    assert_eq!(state.files.get("old").map(|file| (file.kind, file.run)), Some((FileKind::Superseded, Some(switch.id))));
+    assert_eq!(state.files.get("new").map(|file| file.kind), before.files.get("old").map(|file| file.kind));
+    place.catalog.commit(decoded_by(2)).await.unwrap();
+    assert!(conflict(place.catalog.commit(decoded_by(1)).await).contains("decoded again by a later version"));
 }
 
 async fn counts_that_do_not_add_up_are_refused(place: &Place) {

@@ -1,0 +1,229 @@
+//! Applies what is wanted: prepares it on a catalog state, decodes the archives that it needs, and commits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Redecoded, RunRecord, add_redecoded};
+use definitions::parse;
+use engine::events::{OnMisfit, columns_to_decode};
+use types::tiles::Micros;
+use types::{Error, ErrorKind, Result, failpoint};
+
+use super::rebuilt::rebuild_readers;
+use super::{Change, Changes, Options, Target, Wanted, What, checked_records, commit_of, plan_changes};
+use crate::backfill::{self, Mode, Staged, Survey, changed_columns, views_that_read};
+use crate::verify::Pin;
+
+/// How often a plan is retried because the catalog changed meanwhile.
+const ATTEMPTS: usize = 5;
+/// The same after an archive was decoded: every commit of the layers comes in between.
+const ATTEMPTS_AFTER_DECODING: usize = 100;
+
+/// An apply in progress.
+pub(super) struct Switch<'a> {
+    pub(super) target: &'a Target<'a>,
+    pub(super) wanted: Wanted<'a>,
+    pub(super) options: Options,
+    pub(super) now: Micros,
+    /// The new archive files of each stream.
+    pub(super) staged: BTreeMap<Arc<str>, Staged>,
+    /// True while a commit may have happened that names them.
+    pub(super) is_sent: bool,
+}
+
+impl Switch<'_> {
+    pub(super) async fn run(&mut self) -> Result<Changes> {
+        let mut pin = None;
+        let outcome = self.attempts(&mut pin).await;
+        if let Some(pin) = pin {
+            pin.release().await;
+        }
+        outcome
+    }
+
+    async fn attempts(&mut self, pin: &mut Option<Pin>) -> Result<Changes> {
+        let mut conflicts = 0;
+        loop {
+            let state = self.target.catalog.state().await?;
+            let prepared = prepared(self.target, &state, self.wanted, self.options, &mut self.staged).await?;
+            let Prepared { mut changes, targets, at_once } = prepared;
+            let records = checked_records(&state, &changes, self.options.prune, self.now, self.target.functions).await?;
+            self.create_topics().await?;
+            if changes.is_empty(self.options.prune) && targets.is_empty() {
+                return Ok(changes);
+            }
+            if !targets.is_empty() && pin.is_none() {
+                // The collector leaves the files alone that are read. The state is read again: it may have been before that.
+                *pin = Some(Pin::take(self.target.catalog, self.now).await?);
+                continue;
+            }
+            if self.decode(&state, &targets, &mut changes).await? > 0 {
+                // Workers have committed more meanwhile.
+                continue;
+            }
+            if self.options.dry_run || changes.misfits().is_err() {
+                return Ok(changes);
+            }
+            let attempts = if targets.is_empty() { ATTEMPTS } else { ATTEMPTS_AFTER_DECODING };
+            let mut commit = commit_of(&state, &changes, records);
+            commit.add.extend(at_once.into_iter().map(|(view, version)| Add::Run(RunRecord::requested(view, version))));
+            match self.commit(commit, &state, &changes, &targets).await {
+                Ok(()) => return Ok(changes),
+                Err(error) if error.kind() == ErrorKind::Conflict && conflicts + 1 < attempts => conflicts += 1,
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    let message = "the catalog kept changing while the definitions were applied: try again";
+                    return Err(Error::conflict(message).caused_by(error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn create_topics(&self) -> Result<()> {
+        let Wanted::Definitions { definitions, .. } = self.wanted else { return Ok(()) };
+        for stream in &definitions.streams {
+            self.target.log.create_topic(&stream.topic, self.target.partitions).await?;
+        }
+        Ok(())
+    }
+
+    /// Decodes what is not decoded yet, and returns the number of files that were written.
+    async fn decode(&mut self, state: &CatalogState, targets: &[backfill::Target], changes: &mut Changes) -> Result<usize> {
+        let mode = if self.options.dry_run { Mode::List } else { Mode::Write };
+        let mut written = 0;
+        for (of, survey) in targets.iter().zip(&mut changes.backfills) {
+            let staged = self.staged.entry(survey.stream.clone()).or_default();
+            written += staged.decode(self.target.storage, state, of, survey, (mode, self.target.progress)).await?;
+        }
+        Ok(if changes.misfits().is_err() { 0 } else { written })
+    }
+
+    async fn commit(&mut self, mut commit: Commit, state: &CatalogState, changes: &Changes, targets: &[backfill::Target]) -> Result<()> {
+        for (of, survey) in targets.iter().zip(&changes.backfills) {
+            let files = self.staged.get(&survey.stream).map(|staged| staged.replaced(survey)).unwrap_or_default();
+            let redecoded = Redecoded { stream: survey.stream.clone(), version: of.version, files };
+            add_redecoded(&mut commit, state, &redecoded);
+        }
+        if !targets.is_empty() {
+            failpoint::hit("backfill.before_switch")?;
+        }
+        self.is_sent = true;
+        let outcome = self.target.catalog.commit_with_retry(commit).await;
+        // A conflict is final; whether a commit without an answer happened is unknown.
+        self.is_sent = !matches!(&outcome, Err(error) if error.kind() == ErrorKind::Conflict);
+        outcome?;
+        if !targets.is_empty() {
+            failpoint::hit("backfill.after_switch")?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the files that no commit names: after a success all but those of its surveys, otherwise all of them.
+    pub(super) async fn discard_unnamed(self, applied: Option<&Changes>) {
+        let surveys: &[Survey] = match applied {
+            Some(changes) if self.is_sent => &changes.backfills,
+            _ => &[],
+        };
+        if applied.is_none() && self.is_sent {
+            return;
+        }
+        for (stream, staged) in self.staged {
+            let kept: Vec<&Survey> = surveys.iter().filter(|survey| survey.stream == stream).collect();
+            staged.discard(self.target.storage, &kept).await;
+        }
+    }
+}
+
+/// What is wanted on one catalog state.
+pub(super) struct Prepared {
+    pub(super) changes: Changes,
+    /// The archives that are decoded for it: one for each of [`Changes::backfills`].
+    targets: Vec<backfill::Target>,
+    /// View versions that answer at once, because the one before is of the old decoding. They are answered from the archive
+    /// until they have a snapshot, so each asks for a run.
+    at_once: Vec<(Arc<str>, u32)>,
+}
+
+/// Finds out what is wanted on a catalog state. What is refused is in the changes.
+pub(super) async fn prepared(
+    target: &Target<'_>,
+    state: &CatalogState,
+    wanted: Wanted<'_>,
+    options: Options,
+    staged: &mut BTreeMap<Arc<str>, Staged>,
+) -> Result<Prepared> {
+    let (mut changes, targets) = match wanted {
+        Wanted::Definitions { definitions, staging } => {
+            let mut changes = plan_changes(state, definitions, staging);
+            let targets = targets_of(state, &mut changes, options)?;
+            (changes, targets)
+        }
+        Wanted::Archive { stream } => {
+            let targets = archive_target(state, stream, options)?.into_iter().collect();
+            (Changes { revision: state.revision, ..Changes::default() }, targets)
+        }
+    };
+    if targets.is_empty() || changes.refusals().is_err() {
+        return Ok(Prepared { changes, targets: Vec::new(), at_once: Vec::new() });
+    }
+    for of in &targets {
+        let staged = staged.entry(of.definition.name.clone()).or_default();
+        changes.backfills.push(backfill::survey(target.storage, state, of, staged).await?);
+    }
+    let columns = changes.backfills.iter().map(|survey| (survey.stream.clone(), survey.column_names())).collect();
+    let readers = views_that_read(state, target.functions, &columns).await?;
+    let at_once = rebuild_readers(state, &mut changes, &readers, options.prune);
+    Ok(Prepared { changes, targets, at_once })
+}
+
+/// Returns the streams of which a new version reads columns otherwise than the one before.
+fn targets_of(state: &CatalogState, changes: &mut Changes, options: Options) -> Result<Vec<backfill::Target>> {
+    let mut targets = Vec::new();
+    for change in changes.changes.iter_mut().filter(|change| change.kind == DefinitionKind::Stream) {
+        let (What::Added { version } | What::Changed { version, .. }) = change.what else { continue };
+        let Some(before) = before(state, change) else { continue };
+        let definition = Arc::new(parse::parse_stream(&change.sql)?);
+        if columns_to_decode(&parse::parse_stream(&before.sql)?, &definition).is_empty() {
+            continue;
+        }
+        let of = backfill::Target { definition, version, on_misfit: on_misfit(options) };
+        if options.no_backfill {
+            refuse_unless_filled_later(state, change, &of)?;
+            continue;
+        }
+        targets.push(of);
+    }
+    Ok(targets)
+}
+
+/// Returns the version of the stream before the one that a change makes.
+fn before<'s>(state: &'s CatalogState, change: &Change) -> Option<&'s DefinitionRecord> {
+    let newest = change.newest?;
+    state.definitions.iter().find(|record| record.kind == change.kind && record.name == change.name && record.version == newest)
+}
+
+/// Without decoding, archived events can only lack columns that may be NULL.
+fn refuse_unless_filled_later(state: &CatalogState, change: &mut Change, of: &backfill::Target) -> Result<()> {
+    let may_lack = |name: &str| of.definition.columns.iter().any(|column| column.name == name && column.nullable);
+    let changed = changed_columns(state, of)?;
+    let others = changed.iter().filter(|changed| changed.change != "added" || !may_lack(&changed.column));
+    let reasons: Vec<String> = others.map(|changed| format!("\"{}\": {}", changed.column, changed.change)).collect();
+    if !reasons.is_empty() {
+        let help = "leave `--no-backfill` out: the archive is decoded again".into();
+        change.what = What::Refused { reasons, help };
+    }
+    Ok(())
+}
+
+/// Returns the stream as the catalog has it, if events of earlier versions lack some of it.
+fn archive_target(state: &CatalogState, stream: &str, options: Options) -> Result<Option<backfill::Target>> {
+    let active = state.live(DefinitionKind::Stream).find(|record| &*record.name == stream && record.status == DefinitionStatus::Active);
+    let active = active.ok_or_else(|| Error::not_found(format!("there is no stream \"{stream}\" in the catalog")))?;
+    let definition = Arc::new(parse::parse_stream(&active.sql)?);
+    let of = backfill::Target { definition, version: active.version, on_misfit: on_misfit(options) };
+    Ok((!changed_columns(state, &of)?.is_empty()).then_some(of))
+}
+
+fn on_misfit(options: Options) -> OnMisfit {
+    if options.null_misfits { OnMisfit::Null } else { OnMisfit::Report }
+}

@@ -1,0 +1,39 @@
+//! Switches a stream to archive files that were decoded again by another version of its definition.
+
+use std::sync::Arc;
+
+use types::files::{FileKind, FileRecord};
+
+use crate::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect};
+
+/// A stream's archive, decoded again by one version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redecoded {
+    pub stream: Arc<str>,
+    /// The version that decoded it, and that decodes every record from the switch on.
+    pub version: u32,
+    /// Each replaced file with the one that holds its events now. The new ones are already durable, under fresh names.
+    pub files: Vec<(FileRecord, FileRecord)>,
+}
+
+/// Adds the switch to a commit: readers of later states read the new files. The replaced ones stay for readers of earlier
+/// states, until [`collectable`](crate::collectable) says that these are past them. A worker that decoded by another
+/// version can no longer commit ([`Expect::NotRedecoded`]).
+///
+/// The commit's id is of version 7, as it says when the files were replaced. It applies to no state but this one: a
+/// checkpoint that came in between is not decoded again yet.
+pub fn add_redecoded(commit: &mut Commit, state: &CatalogState, redecoded: &Redecoded) {
+    commit.expect.push(Expect::Revision(state.revision));
+    let paths = redecoded.files.iter().map(|(_, new)| new.path.clone()).collect();
+    commit.expect.push(Expect::NotMarkedForDeletion { paths });
+    for (old, new) in &redecoded.files {
+        let superseded = FileRecord { kind: FileKind::Superseded, run: Some(commit.id), ..old.clone() };
+        commit.add.extend([Add::File(superseded), Add::File(new.clone())]);
+    }
+    let is_earlier = |record: &&DefinitionRecord| {
+        record.kind == DefinitionKind::Stream && record.name == redecoded.stream && record.version != redecoded.version
+    };
+    // A definition that the commit retires already is added once more: the last one counts.
+    let earlier = state.definitions.iter().filter(is_earlier);
+    commit.add.extend(earlier.map(|record| Add::Definition(DefinitionRecord { status: DefinitionStatus::Redecoded, ..record.clone() })));
+}
