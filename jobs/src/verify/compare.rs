@@ -1,6 +1,6 @@
 //! Compares served rows with expected ones, by key and column.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema};
@@ -12,13 +12,16 @@ use futures::TryStreamExt;
 use serde::Serialize;
 use types::{Error, Result};
 
-use super::Answer;
+use super::{Answer, FailedCells};
 use super::plain::{Part, PlainColumn};
 use super::spread::Spread;
 use super::values::{Tolerance, equal};
 
 /// How many differences a report lists.
 const SHOWN: usize = 20;
+
+/// Shown for a value that is past a limit.
+const PAST: &str = "past its limit";
 
 /// A value that differs. For a row that only one side has, the column is `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,6 +39,8 @@ pub struct Compared {
     pub rows: u64,
     /// How many of them may be estimates.
     pub crowded: u64,
+    /// The values that are past a limit, of which both sides say so.
+    pub past: u64,
     pub differences: Vec<Difference>,
     pub difference_count: u64,
 }
@@ -61,6 +66,7 @@ pub async fn compare(
     let schema = expected.schema();
     let Some(mut served) = Side::served(columns, answer, &schema, &mut compared)? else { return Ok(compared) };
     served.expect_estimates(crowded)?;
+    served.take_failed(&answer.failed)?;
     let mut seen = vec![false; served.batch.num_rows()];
     while let Some(batch) = expected.try_next().await? {
         compared.rows += batch.num_rows() as u64;
@@ -90,6 +96,8 @@ struct Side {
     rows: HashMap<Vec<u8>, usize>,
     crowded: HashMap<Vec<u8>, Spread>,
     max_degree: u32,
+    /// By key, the columns whose values could not be computed.
+    failed: HashMap<Vec<u8>, HashSet<String>>,
 }
 
 impl Side {
@@ -117,7 +125,7 @@ impl Side {
         let nullable: Vec<_> = fields.iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(std::sync::Arc::new(Schema::new(nullable)), ordered, &options)?;
-        let mut side = Side { batch, keys, converter, rows: HashMap::new(), crowded: HashMap::new(), max_degree: 0 };
+        let mut side = Side { batch, keys, converter, rows: HashMap::new(), crowded: HashMap::new(), max_degree: 0, failed: HashMap::new() };
         side.index(compared)?;
         Ok(Some(side))
     }
@@ -129,6 +137,24 @@ impl Side {
             self.crowded.extend(rows.iter().map(|row| (row.as_ref().to_vec(), Spread::default())));
         }
         crowded.weights.iter().try_for_each(|batch| self.weigh(batch))
+    }
+
+    fn take_failed(&mut self, failed: &[FailedCells]) -> Result<()> {
+        for FailedCells { keys, cells } in failed {
+            let schema = self.batch.schema();
+            let columns = self.keys.iter().map(|index| {
+                let field = schema.field(*index);
+                let column = keys.column_by_name(field.name());
+                let column = column.ok_or_else(|| Error::corrupt("a failed value has no key").with("key", field.name()))?;
+                Ok(arrow::compute::cast(column, field.data_type())?)
+            });
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            let encoded = if columns.is_empty() { Encoded(None) } else { Encoded(Some(self.converter.convert_columns(&columns)?)) };
+            for (row, column) in cells {
+                self.failed.entry(encoded.key(*row)).or_default().insert(column.clone());
+            }
+        }
+        Ok(())
     }
 
     /// Adds rows of the weights: the part's index, the keys, the numbers.
@@ -180,7 +206,7 @@ impl Side {
             match self.rows.get(&key) {
                 Some(found) => {
                     seen[*found] = true;
-                    pairs.push((*found, row, crowded));
+                    pairs.push((*found, row, crowded, self.failed.get(&key)));
                 }
                 // None of the sampled neighbours met another event.
                 None if crowded.is_some() => {}
@@ -198,7 +224,24 @@ impl Side {
                 .as_ref()
                 .and_then(|name| expected.column_by_name(name))
                 .and_then(|array| array.as_primitive_opt::<Int64Type>());
-            for (served, row, crowded) in &pairs {
+            let past = column.past.as_ref().and_then(|name| expected.column_by_name(name)).and_then(|array| array.as_boolean_opt());
+            for (served, row, crowded, failed) in &pairs {
+                let is_past = past.is_some_and(|past| past.is_valid(*row) && past.value(*row));
+                let has_failed = failed.is_some_and(|failed| failed.contains(&column.name));
+                if is_past && has_failed {
+                    compared.past += 1;
+                    continue;
+                }
+                if is_past || has_failed {
+                    let text = |is_past: bool, array: &ArrayRef, row: usize| if is_past { PAST.to_owned() } else { text(array, row) };
+                    compared.add(|| Difference {
+                        key: self.key(*served),
+                        column: column.name.clone(),
+                        served: text(has_failed, ours, *served),
+                        expected: text(is_past, theirs, *row),
+                    });
+                    continue;
+                }
                 let distinct = distinct.filter(|counts| counts.is_valid(*row)).map(|counts| counts.value(*row));
                 let tolerance = match crowded {
                     Some(spread) => Tolerance::of_crowded(column, spread.bound(total, self.max_degree)),

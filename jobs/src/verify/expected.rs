@@ -28,7 +28,7 @@ use types::{Error, Result};
 
 use super::Verifier;
 use super::left_out::LeftOut;
-use super::plain::{Moment, Plain, plain};
+use super::plain::{self, Moment, Plain, plain};
 
 /// One view over the archive of one catalog state.
 #[derive(Debug)]
@@ -188,6 +188,7 @@ fn session(functions: &Functions, memory_limit: usize, batch_rows: Option<usize>
     }
     let session = SessionContext::new_with_state(state);
     functions.register(&session)?;
+    plain::register(&session);
     Ok(session)
 }
 

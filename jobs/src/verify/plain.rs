@@ -17,11 +17,13 @@ use types::{Error, Result};
 mod calls;
 mod carry;
 mod join;
+mod limits;
 mod select;
 mod sides;
 mod span;
 mod weights;
 
+pub use limits::register;
 pub use select::PlainColumn;
 pub use weights::Part;
 

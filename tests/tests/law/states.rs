@@ -15,14 +15,14 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, ViewPlan, planning_session};
-use engine::states::{KeyCodec, Partial, Pieces, StateRows, answer, merge_rows, rollup};
-use jobs::verify::plain::{Moment, plain};
+use engine::states::{Answered, KeyCodec, Partial, Pieces, StateRows, answer, merge_rows, rollup};
+use jobs::verify::plain::{self, Moment, plain};
 use proptest::prelude::*;
 use types::columns::{LEVEL, TILE};
 use types::tiles::EdgesFrom;
 use types::tiles::{Level, Micros, finest_kept};
 
-use crate::compare::{Inputs, rows_of, same};
+use crate::compare::{Inputs, mark_failed, plain_rows_of, rows_of, same};
 use crate::grammar::{fails, view};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, x BIGINT, d DECIMAL(18,2), f DOUBLE, u TEXT, b BOOLEAN) \
@@ -113,7 +113,7 @@ fn at_kept_levels(rows: &RecordBatch, floors: &[(Level, Option<Micros>)]) -> Rec
 }
 
 /// The layers' answer: a snapshot of the checkpoints before the cut, made at `t_run`, and a layer for each later one.
-async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usize, t_run: Micros, t: Micros) -> (RecordBatch, Vec<bool>) {
+async fn served(plan: &Arc<ViewPlan>, events: &[(usize, RecordBatch)], cut: usize, t_run: Micros, t: Micros) -> Answered {
     let session = planning_session(&Functions::standard()).unwrap();
     let codec = KeyCodec::new(&plan.keys).unwrap();
     let mut partial = Partial::new(plan.clone(), &session).unwrap();
@@ -164,14 +164,16 @@ pub async fn holds(sql: &str, rows: &[Row], t_after: Micros, t_run_before: Micro
     let by_checkpoint: Vec<(usize, RecordBatch)> = rows.iter().enumerate().map(|(i, row)| (row.checkpoint, events.slice(i, 1))).collect();
     let t = BASE + t_after;
     let session = planning_session(&functions).unwrap();
+    plain::register(&session);
     let is_counted = BooleanArray::from_iter(rows.iter().map(|row| Some(!fails(sql, row.j))));
     let counted = filter_record_batch(&events, &is_counted).unwrap();
-    let expected = rows_of(&expected(&session, &definitions, &counted, t).await, None, plan.keys.len());
+    let expected = plain_rows_of(&expected(&session, &definitions, &counted, t).await, plan.keys.len());
     let inputs = Inputs::from_rows(rows.iter().map(|row| (row.x, row.f)));
     // Every way to split the same events between batch and speed.
     for cut in 0..=CHECKPOINTS {
-        let (served, found) = served(&plan, &by_checkpoint, cut, t - t_run_before, t).await;
-        let served = rows_of(&[served], Some(&found), plan.keys.len());
+        let Answered { rows, found, failed } = served(&plan, &by_checkpoint, cut, t - t_run_before, t).await;
+        let mut served = rows_of(std::slice::from_ref(&rows), Some(&found), plan.keys.len());
+        mark_failed(&mut served, &plan, &rows, &failed);
         prop_assert_eq!(served.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys of {} cut at {}", sql, cut);
         for (key, columns) in &expected {
             for ((name, expected), (_, served)) in columns.iter().zip(&served[key]) {

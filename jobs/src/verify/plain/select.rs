@@ -9,7 +9,7 @@ use types::{Error, Result};
 
 use super::sides::{Reach, Sides};
 use super::span::{Span, timestamp};
-use super::{Moment, calls, join, parse_expr, parse_item, quoted, resolved};
+use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolved};
 
 /// A column of the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct PlainColumn {
     /// The name of an additional column with the greatest number of different values that a `top_k` of this column
     /// counts. Past its capacity `top_k` estimates.
     pub distinct: Option<String>,
+    /// The name of an additional BOOLEAN column: the value is past a limit, and the view answers an error for it.
+    pub past: Option<String>,
 }
 
 pub(super) struct Rewritten {
@@ -153,7 +155,13 @@ impl Fan<'_> {
             let text = if let [one] = distinct.as_slice() { one.clone() } else { format!("greatest({})", distinct.join(", ")) };
             self.helpers.push(parse_item(&format!("{text} AS {}", quoted(helper)))?);
         }
-        self.columns.push(PlainColumn { name, is_key, functions, is_total, sql, distinct: helper });
+        let limit_bytes = self.view.max_state_bytes.unwrap_or(limits::MAX_STATE_BYTES);
+        let is_past = if self.sides.is_joined() { None } else { limits::is_past(&expr, limit_bytes) };
+        let past = is_past.is_some().then(|| format!("__past_{name}"));
+        if let (Some(is_past), Some(past)) = (is_past, &past) {
+            self.helpers.push(parse_item(&format!("{is_past} AS {}", quoted(past)))?);
+        }
+        self.columns.push(PlainColumn { name, is_key, functions, is_total, sql, distinct: helper, past });
         Ok(())
     }
 

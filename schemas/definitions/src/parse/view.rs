@@ -16,7 +16,8 @@ use types::sql_errors::parser_text;
 use types::suggest;
 use types::tiles::Level;
 
-const OPTIONS: [&str; 8] = ["windows", "every", "schedule", "timezone", "precision", "strategy", "max_degree", "on_error"];
+const OPTIONS: [&str; 9] =
+    ["windows", "every", "schedule", "timezone", "precision", "strategy", "max_degree", "max_state_bytes", "on_error"];
 const PRECISIONS: [Level; 6] = [Level::Second1, Level::Seconds10, Level::Minute1, Level::Minutes5, Level::Hour1, Level::Day1];
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -33,6 +34,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     let precision = precision(&options, &windows, problems);
     check_strategy(&options, problems);
     let max_degree = options.whole_number("max_degree", problems);
+    let max_state_bytes = options.bytes("max_state_bytes", problems);
     let on_error = on_error(&options, problems);
     let (select_at, select) = select(&mut cursor, problems)?;
     if problems.len() > before {
@@ -47,6 +49,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         schedule,
         precision,
         max_degree,
+        max_state_bytes,
         on_error,
         sql: head.sql,
         origin: Origin { file: None, line: head.line },

@@ -23,7 +23,7 @@ use crate::plan::columns;
 use crate::plan::columns::Reach;
 use crate::plan::hidden::streams_of;
 use crate::plan::{Answering, Use, ViewPlan, lower, uuids};
-use definitions::{StreamDefinition, ViewDefinition};
+use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::tiles::{Level, Micros, Range};
 use types::{Error, Result};
@@ -295,7 +295,7 @@ pub(super) fn plan(
     };
     let streams_of_sides = [of_side(&joined.near)?, of_side(&joined.far)?];
     let (edge_aggregate, edge_columns) = edges.columns(&fanned.ranges)?;
-    let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams)?;
+    let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams, MAX_STATE_BYTES)?;
     let keys: Vec<FieldRef> = table.keys[edges.layout.groups.clone()].to_vec();
     let aggregates = edges.aggregates(&parsed.calls, session)?;
     let value_type = |usage: &Use| match &aggregates[usage.state].over {

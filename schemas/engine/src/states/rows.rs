@@ -3,12 +3,13 @@
 //!
 //! Keys are compared by their row encoding.
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array, new_null_array};
 use arrow::compute::{concat_batches, take};
-use arrow::datatypes::{DataType, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
+use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
 use arrow::error::ArrowError;
 use arrow_row::{RowConverter, SortField};
 
+use crate::functions::limited::is_mark;
 use crate::plan::ViewPlan;
 use crate::states::nodes::NodeCodec;
 use crate::states::order::sorted_rows;
@@ -156,21 +157,34 @@ pub fn is_constant(column: &dyn Array) -> bool {
 
 /// Casts stored state rows to the schema they are read with. The names of nested fields may differ: DataFusion's
 /// contain positions of one plan, and states bind by position. Any other difference is damage.
+///
+/// Rows of the format before lack the fields that were added since. Those are filled with NULLs.
 pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
-    if batch.num_columns() != schema.fields().len() {
-        let (found, expected) = (batch.num_columns(), schema.fields().len());
+    let (found, expected) = (batch.num_columns(), schema.fields().len());
+    let added = schema.fields().iter().filter(|field| is_mark(field)).count();
+    if found != expected && found + added != expected {
         return Err(Error::corrupt("stored state rows have another number of columns").with("found", found).with("expected", expected));
     }
-    let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
-        if column.data_type() == field.data_type() {
-            return Ok(column.clone());
-        }
-        let data =
-            renamed(column.to_data(), field.data_type()).map_err(|error| Error::corrupt(error.to_string()).with("column", field.name()))?;
-        Ok(make_array(data))
+    let mut stored = batch.columns().iter();
+    let columns = schema.fields().iter().map(|field| match stored_column(field, found != expected, &mut stored) {
+        Some(column) => conform_column(field, column),
+        None => Ok(new_null_array(field.data_type(), batch.num_rows())),
     });
     let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::corrupt(error.to_string()))
+}
+
+fn stored_column<'a>(field: &Field, is_before: bool, stored: &mut impl Iterator<Item = &'a ArrayRef>) -> Option<&'a ArrayRef> {
+    if is_before && is_mark(field) { None } else { stored.next() }
+}
+
+fn conform_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
+    if column.data_type() == field.data_type() {
+        return Ok(column.clone());
+    }
+    let data =
+        renamed(column.to_data(), field.data_type()).map_err(|error| Error::corrupt(error.to_string()).with("column", field.name()))?;
+    Ok(make_array(data))
 }
 
 /// Returns the same data under a type that differs only in the names of its fields.
