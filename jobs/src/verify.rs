@@ -177,7 +177,10 @@ async fn compare_rows(expected: &Expected, question: &plain::Plain, answer: &Ans
     let is_crowded = keys.iter().any(|batch| batch.num_rows() > 0);
     let weights = if is_crowded { expected.weights(question, &answer.vector).await? } else { Vec::new() };
     let crowded = compare::Crowded { keys, weights, max_degree: question.max_degree };
-    compare::compare(&question.columns, answer, rows, &crowded).await
+    // A sum that is past its type is NULL on the expected side: a served number would differ.
+    let asks = question.collects || !answer.failed.is_empty();
+    let past = if asks { expected.past(question, &answer.vector).await? } else { Vec::new() };
+    compare::compare(&question.columns, answer, rows, &crowded, &past).await
 }
 
 /// Returns what was accepted as lost, of the streams that are read.

@@ -72,7 +72,9 @@ impl ValueErrors {
         }
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         if listed.len() + errors.len() > MOST_LISTED {
-            return Err(Error::limit(format!("more than {MOST_LISTED} values could not be computed: expected a query of fewer keys or columns")));
+            return Err(Error::limit(format!(
+                "more than {MOST_LISTED} values could not be computed: expected a query of fewer keys or columns"
+            )));
         }
         listed.extend(errors);
         Ok(())

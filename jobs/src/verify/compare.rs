@@ -12,10 +12,10 @@ use futures::TryStreamExt;
 use serde::Serialize;
 use types::{Error, Result};
 
-use super::{Answer, FailedCells};
 use super::plain::{Part, PlainColumn};
 use super::spread::Spread;
 use super::values::{Tolerance, equal};
+use super::{Answer, FailedCells};
 
 /// How many differences a report lists.
 const SHOWN: usize = 20;
@@ -61,12 +61,14 @@ pub async fn compare(
     answer: &Answer,
     mut expected: SendableRecordBatchStream,
     crowded: &Crowded,
+    past: &[RecordBatch],
 ) -> Result<Compared> {
     let mut compared = Compared::default();
     let schema = expected.schema();
     let Some(mut served) = Side::served(columns, answer, &schema, &mut compared)? else { return Ok(compared) };
     served.expect_estimates(crowded)?;
     served.take_failed(&answer.failed)?;
+    served.expect_past(past)?;
     let mut seen = vec![false; served.batch.num_rows()];
     while let Some(batch) = expected.try_next().await? {
         compared.rows += batch.num_rows() as u64;
@@ -98,6 +100,8 @@ struct Side {
     max_degree: u32,
     /// By key, the columns whose values could not be computed.
     failed: HashMap<Vec<u8>, HashSet<String>>,
+    /// The same, where the expected value is past a limit.
+    past: HashMap<Vec<u8>, HashSet<String>>,
 }
 
 impl Side {
@@ -125,7 +129,16 @@ impl Side {
         let nullable: Vec<_> = fields.iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(std::sync::Arc::new(Schema::new(nullable)), ordered, &options)?;
-        let mut side = Side { batch, keys, converter, rows: HashMap::new(), crowded: HashMap::new(), max_degree: 0, failed: HashMap::new() };
+        let mut side = Side {
+            batch,
+            keys,
+            converter,
+            rows: HashMap::new(),
+            crowded: HashMap::new(),
+            max_degree: 0,
+            failed: HashMap::new(),
+            past: HashMap::new(),
+        };
         side.index(compared)?;
         Ok(Some(side))
     }
@@ -137,6 +150,21 @@ impl Side {
             self.crowded.extend(rows.iter().map(|row| (row.as_ref().to_vec(), Spread::default())));
         }
         crowded.weights.iter().try_for_each(|batch| self.weigh(batch))
+    }
+
+    /// Takes rows of [`Plain::past_sql`](super::plain::Plain::past_sql).
+    fn expect_past(&mut self, past: &[RecordBatch]) -> Result<()> {
+        for batch in past {
+            let (keys, flags) = batch.columns().split_at(self.keys.len().min(batch.num_columns()));
+            let keys = if keys.is_empty() { Encoded(None) } else { Encoded(Some(self.converter.convert_columns(keys)?)) };
+            for (field, flags) in batch.schema().fields().iter().skip(self.keys.len()).zip(flags) {
+                let flags = flags.as_boolean_opt().ok_or_else(|| Error::internal("whether a value is past a limit is no BOOLEAN"))?;
+                for row in (0..flags.len()).filter(|row| flags.is_valid(*row) && flags.value(*row)) {
+                    self.past.entry(keys.key(row)).or_default().insert(field.name().clone());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn take_failed(&mut self, failed: &[FailedCells]) -> Result<()> {
@@ -206,7 +234,7 @@ impl Side {
             match self.rows.get(&key) {
                 Some(found) => {
                     seen[*found] = true;
-                    pairs.push((*found, row, crowded, self.failed.get(&key)));
+                    pairs.push((*found, row, crowded, self.failed.get(&key), self.past.get(&key)));
                 }
                 // None of the sampled neighbours met another event.
                 None if crowded.is_some() => {}
@@ -224,9 +252,8 @@ impl Side {
                 .as_ref()
                 .and_then(|name| expected.column_by_name(name))
                 .and_then(|array| array.as_primitive_opt::<Int64Type>());
-            let past = column.past.as_ref().and_then(|name| expected.column_by_name(name)).and_then(|array| array.as_boolean_opt());
-            for (served, row, crowded, failed) in &pairs {
-                let is_past = past.is_some_and(|past| past.is_valid(*row) && past.value(*row));
+            for (served, row, crowded, failed, past) in &pairs {
+                let is_past = past.is_some_and(|past| past.contains(&column.name));
                 let has_failed = failed.is_some_and(|failed| failed.contains(&column.name));
                 if is_past && has_failed {
                     compared.past += 1;

@@ -143,6 +143,13 @@ impl Expected {
         Ok(rows.try_collect().await?)
     }
 
+    /// Returns which values are past a limit.
+    pub async fn past(&self, question: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
+        let Some(sql) = &question.past_sql else { return Ok(Vec::new()) };
+        let rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
+        Ok(rows.try_collect().await?)
+    }
+
     /// Runs any SQL over the events before `vector`.
     pub async fn run(&self, sql: &str, vector: &Vector) -> Result<SendableRecordBatchStream> {
         Ok(self.session(vector)?.sql(sql).await?.execute_stream().await?)

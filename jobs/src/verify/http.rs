@@ -59,7 +59,8 @@ impl Served for HttpServed {
         let unavailable = |error: reqwest::Error| {
             Error::unavailable("the serving node did not answer").with("url", &shown).caused_by(error.without_url())
         };
-        let response = self.client.post(&endpoint).json(&json!({ "query": query, "on_value_error": "list" })).send().await.map_err(unavailable)?;
+        let response =
+            self.client.post(&endpoint).json(&json!({ "query": query, "on_value_error": "list" })).send().await.map_err(unavailable)?;
         let status = response.status();
         let body = response.bytes().await.map_err(unavailable)?;
         if !status.is_success() {

@@ -24,7 +24,7 @@ use crate::plan::tile_function::kept_tiles;
 use definitions::durations::format_bytes;
 use definitions::{OnError, StreamDefinition};
 use types::Result;
-use types::sql_types::timestamp_type;
+use types::sql_types::{sql_name, timestamp_type};
 use types::tiles::EdgesFrom;
 use types::tiles::{Floors, Level, Micros, Range};
 
@@ -135,6 +135,7 @@ impl StateExpr {
     fn why(&self, verdict: Verdict) -> String {
         let sql = &self.sql;
         match verdict {
+            Verdict::SumTooLarge => sum_too_large(sql, &self.value_type()),
             Verdict::StateTooLarge => {
                 let limit = format_bytes(self.limit_bytes.unwrap_or_default());
                 let instead = match self.function.as_str() {
@@ -148,6 +149,10 @@ impl StateExpr {
             }
         }
     }
+}
+
+fn sum_too_large(sql: &str, data_type: &DataType) -> String {
+    format!("{sql} is past the range of {}: sum values that are cast to a DECIMAL of more digits, or to DOUBLE", sql_name(data_type))
 }
 
 /// A merged value: one state over one range.
@@ -233,7 +238,11 @@ impl ViewPlan {
     pub(crate) fn why(&self, usage: usize, verdict: Verdict) -> String {
         let state = match &self.answering {
             Answering::Grouped(values) => values.uses.get(usage).map(|usage| &self.states[usage.state]),
-            Answering::Linked(_) => None,
+            Answering::Linked(links) => {
+                let Some(aggregate) = links.uses.get(usage).map(|usage| &links.aggregates[usage.state]) else { return String::new() };
+                let field = links.value_schema.field(links.keys.len() + 1 + links.ranges.len() + usage);
+                return sum_too_large(&aggregate.sql, field.data_type());
+            }
         };
         state.map_or_else(String::new, |state| state.why(verdict))
     }

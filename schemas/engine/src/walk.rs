@@ -135,9 +135,9 @@ impl<'a> Walk<'a> {
         self.thin(near, nodes, &mut thresholds)?;
         let mut merging = Merging::new(self, near, wanted, &thresholds)?;
         self.meet(near, nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
-        let (values, found) = merging.finish(groups)?;
+        let (values, verdicts, found) = merging.finish(groups)?;
         let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
-        let (rows, mut failed) = Values::from_batch(&values).project(self.plan, wanted)?;
+        let (rows, mut failed) = Values::from_batch(&values).with_verdicts(verdicts).project(self.plan, wanted)?;
         failed.retain(|value| found[value.row]);
         Ok(Walked { rows, found, estimated, failed })
     }

@@ -34,14 +34,13 @@ pub fn rows_of(batches: &[RecordBatch], keep: Option<&[bool]>, keys: usize) -> B
 /// The text of a value that is past its limit.
 const PAST: &str = "past its limit";
 
-/// Rows of the plain SELECT, with the values that are past a limit named as such.
-pub fn plain_rows_of(batches: &[RecordBatch], keys: usize) -> BTreeMap<Vec<String>, Vec<(String, String)>> {
-    let mut rows = rows_of(batches, None, keys);
-    for columns in rows.values_mut() {
-        let past: Vec<String> = columns.iter().filter(|(_, text)| text == "true").filter_map(|(name, _)| name.strip_prefix("__past_").map(str::to_owned)).collect();
-        columns.iter_mut().filter(|(name, _)| past.contains(name)).for_each(|(_, text)| *text = PAST.to_owned());
+/// Names the values that are past their limits, by the rows of [`jobs::verify::plain::Plain::past_sql`].
+pub fn mark_past(rows: &mut BTreeMap<Vec<String>, Vec<(String, String)>>, past: &[RecordBatch], keys: usize) {
+    for (key, flags) in rows_of(past, None, keys) {
+        for (name, _) in flags.into_iter().filter(|(_, is_past)| is_past == "true") {
+            rows.get_mut(&key).unwrap().iter_mut().filter(|(known, _)| *known == name).for_each(|(_, text)| *text = PAST.to_owned());
+        }
     }
-    rows
 }
 
 /// Names served values as past their limits. `keys` has the keys of failed rows, in the order of the rows' own.

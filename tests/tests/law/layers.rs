@@ -30,7 +30,7 @@ use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
-use crate::compare::{Inputs, mark_failed, plain_rows_of, rows_of, same};
+use crate::compare::{Inputs, mark_failed, mark_past, rows_of, same};
 use crate::grammar::{fails, view};
 
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, x BIGINT, d DECIMAL(18,2), f DOUBLE, \
@@ -197,7 +197,8 @@ impl Installation {
         let t = read_view.t_of(&view.live);
         let source = StateSource::Layers { read_view: &read_view, view };
         let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
-        let (parts, failed): (Vec<_>, Vec<_>) = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).unzip();
+        let (parts, failed): (Vec<_>, Vec<_>) =
+            (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).unzip();
         let keys = view.live.plan.keys.len();
         let mut served = rows_of(&parts, None, keys);
         for FailedRows { keys, values } in failed.into_iter().filter(|failed| !failed.values.is_empty()) {
@@ -210,7 +211,9 @@ impl Installation {
         };
         let before: Vec<&(i32, i64, Row)> = self.accepted.iter().filter(is_counted).collect();
         let inputs = Inputs::from_rows(before.iter().map(|(_, _, row)| (row.x, row.f)));
-        let expected = plain_rows_of(&expected(&view.live, &before, t).await, keys);
+        let [expected, past] = expected(&view.live, &before, t).await;
+        let mut expected = rows_of(&expected, None, keys);
+        mark_past(&mut expected, &past, keys);
         let about = || format!("{} at {}\n{}", view.live.definition.sql, read_view.vector, self.trace.join("\n"));
         assert_eq!(served.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys of {}", about());
         for (key, columns) in &expected {
@@ -225,7 +228,7 @@ impl Installation {
     }
 }
 
-async fn expected(view: &LiveView, events: &[&(i32, i64, Row)], t: Micros) -> Vec<RecordBatch> {
+async fn expected(view: &LiveView, events: &[&(i32, i64, Row)], t: Micros) -> [Vec<RecordBatch>; 2] {
     let definitions = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![(*view.definition).clone()] };
     let session = planning_session(&Functions::standard()).unwrap();
     plain::register(&session);
@@ -233,7 +236,11 @@ async fn expected(view: &LiveView, events: &[&(i32, i64, Row)], t: Micros) -> Ve
     session.register_table("s", Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap())).unwrap();
     let is_aggregate = |name: &str| session.state().aggregate_functions().contains_key(name);
     let plain = plain(&view.definition, &definitions, &is_aggregate, Moment { t, as_of: false }).unwrap();
-    session.sql(&plain.sql).await.unwrap().collect().await.unwrap()
+    let past = match &plain.past_sql {
+        Some(sql) => session.sql(sql).await.unwrap().collect().await.unwrap(),
+        None => Vec::new(),
+    };
+    [session.sql(&plain.sql).await.unwrap().collect().await.unwrap(), past]
 }
 
 fn json(row: &Row) -> String {

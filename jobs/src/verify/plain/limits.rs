@@ -13,9 +13,11 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, NullTreatment,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, NullTreatment,
     visit_expressions,
 };
+
+use engine::functions::sums_to_verify;
 
 use super::calls::name_of;
 
@@ -29,27 +31,42 @@ const KEEP_DIFFERENT_VALUES: [&str; 8] = ["count", "sum", "avg", "bit_xor", "arr
 
 const OF_VALUES: &str = "__bytes_of_values";
 const OF_LIST: &str = "__bytes_of_list";
+/// The same as [`OF_VALUES`], under a name of its own: two columns of one SELECT could not have the same.
+const OF_TEXTS: &str = "__bytes_of_texts";
+const SUM_IS_PAST: &str = "__sum_is_past";
 
-/// Registers the functions that these expressions call.
+/// Registers the functions that these expressions call, and a `sum` that is NULL past its type.
 pub fn register(session: &SessionContext) {
-    for (name, of_list) in [(OF_VALUES, false), (OF_LIST, true)] {
+    for function in sums_to_verify(SUM_IS_PAST) {
+        session.register_udaf(function);
+    }
+    for (name, of_list) in [(OF_VALUES, false), (OF_TEXTS, false), (OF_LIST, true)] {
         session.register_udf(ScalarUDF::from(Bytes { name, of_list, signature: Signature::variadic_any(Volatility::Immutable) }));
     }
 }
 
-/// Returns a condition that holds where an aggregate in a rewritten expression collects more bytes than this. `None` if
-/// none of them collects any.
-pub(super) fn is_past(expr: &Expr, limit_bytes: u64) -> Option<String> {
+/// Returns a condition that holds where an aggregate in a rewritten expression is a sum past its type, or collects more
+/// bytes than this. `None` if neither can be.
+pub(super) fn is_past(expr: &Expr, limit_bytes: Option<u64>) -> Option<String> {
     let mut conditions = Vec::new();
     let _: ControlFlow<()> = visit_expressions(expr, |expr| {
-        if let Expr::Function(call) = expr
-            && let Some(bytes) = bytes_of(call)
-        {
-            conditions.push(format!("coalesce({bytes} > {limit_bytes}, false)"));
+        if let Expr::Function(call) = expr {
+            if let Some((bytes, limit_bytes)) = bytes_of(call).zip(limit_bytes) {
+                conditions.push(format!("coalesce({bytes} > {limit_bytes}, false)"));
+            }
+            if name_of(call) == "sum" {
+                let mut asked = call.clone();
+                asked.name = vec![Ident::new(SUM_IS_PAST)].into();
+                conditions.push(format!("coalesce({asked}, false)"));
+            }
         }
         ControlFlow::Continue(())
     });
     (!conditions.is_empty()).then(|| conditions.join(" OR "))
+}
+
+pub(super) fn asks_for_bytes(is_past: &str) -> bool {
+    [OF_VALUES, OF_TEXTS, OF_LIST].iter().any(|function| is_past.contains(function))
 }
 
 fn bytes_of(call: &Function) -> Option<String> {
@@ -61,7 +78,6 @@ fn bytes_of(call: &Function) -> Option<String> {
         _ => None,
     });
     let value = call.within_group.first().map(|sorted| sorted.expr.to_string()).or(argument)?;
-    let value = if name == "string_agg" { format!("CAST({value} AS VARCHAR)") } else { value };
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
         let is_kept = KEEP_DIFFERENT_VALUES.contains(&name.as_str());
         return is_kept.then(|| format!("{OF_LIST}(array_agg(DISTINCT {value}){filter})"));
@@ -74,7 +90,8 @@ fn bytes_of(call: &Function) -> Option<String> {
         _ => Vec::new(),
     });
     let kept: Vec<String> = std::iter::once(value.clone()).chain(order).collect();
-    let bytes = format!("{OF_VALUES}({})", kept.join(", "));
+    let function = if name == "string_agg" { OF_TEXTS } else { OF_VALUES };
+    let bytes = format!("{function}({})", kept.join(", "));
     Some(match call.null_treatment {
         Some(NullTreatment::IgnoreNulls) => format!("sum(CASE WHEN {value} IS NOT NULL THEN {bytes} END){filter}"),
         _ => format!("sum({bytes}){filter}"),

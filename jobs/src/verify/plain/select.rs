@@ -26,12 +26,12 @@ pub struct PlainColumn {
     /// The name of an additional column with the greatest number of different values that a `top_k` of this column
     /// counts. Past its capacity `top_k` estimates.
     pub distinct: Option<String>,
-    /// The name of an additional BOOLEAN column: the value is past a limit, and the view answers an error for it.
-    pub past: Option<String>,
 }
 
 pub(super) struct Rewritten {
     pub(super) columns: Vec<PlainColumn>,
+    /// Columns whose values can be past a limit, with the condition that says so.
+    pub(super) past: Vec<(String, String)>,
     /// How far back states are kept.
     kept: Reach,
     /// How far back an event gives its key a row.
@@ -47,8 +47,8 @@ pub(super) fn rewrite(
     moment: Moment,
 ) -> Result<Rewritten> {
     spell_out_ordinals(select)?;
-    let (items, helpers, columns, reaches, repeated) = Default::default();
-    let mut fan = Fan { view, sides, is_aggregate, t: moment.t, items, helpers, columns, reaches, repeated };
+    let (items, helpers, columns, past, reaches, repeated) = Default::default();
+    let mut fan = Fan { view, sides, is_aggregate, t: moment.t, items, helpers, columns, past, reaches, repeated };
     for item in std::mem::take(&mut select.projection) {
         fan.item(item)?;
     }
@@ -61,7 +61,18 @@ pub(super) fn rewrite(
     if grouped && let Some(condition) = sides.condition(&existence, moment.t) {
         select.having = Some(parse_expr(&format!("{} > 0", events(Some(&condition))))?);
     }
-    Ok(Rewritten { columns: fan.columns, kept, existence })
+    Ok(Rewritten { columns: fan.columns, past: fan.past, kept, existence })
+}
+
+/// Turns the rewritten SELECT into the question which values are past a limit: the keys, and a BOOLEAN for each column
+/// that can be.
+pub(super) fn ask_past(select: &mut Select, rewritten: &Rewritten) -> Result<()> {
+    let is_key = |name: &str| rewritten.columns.iter().any(|column| column.is_key && column.name == name);
+    select.projection.retain(|item| matches!(item, SelectItem::ExprWithAlias { alias, .. } if is_key(&alias.value)));
+    for (name, is_past) in &rewritten.past {
+        select.projection.push(parse_item(&format!("{is_past} AS {}", quoted(name)))?);
+    }
+    Ok(())
 }
 
 /// Turns the SELECT into the ledger's counts: the events that pass WHERE, and those of them before the longest window.
@@ -101,6 +112,7 @@ struct Fan<'a> {
     /// Columns that only `verify` uses, after the view's.
     helpers: Vec<SelectItem>,
     columns: Vec<PlainColumn>,
+    past: Vec<(String, String)>,
     /// The reach of each aggregate.
     reaches: Vec<Reach>,
     /// Whether one of them depends on how often a value occurs.
@@ -156,12 +168,9 @@ impl Fan<'_> {
             self.helpers.push(parse_item(&format!("{text} AS {}", quoted(helper)))?);
         }
         let limit_bytes = self.view.max_state_bytes.unwrap_or(limits::MAX_STATE_BYTES);
-        let is_past = if self.sides.is_joined() { None } else { limits::is_past(&expr, limit_bytes) };
-        let past = is_past.is_some().then(|| format!("__past_{name}"));
-        if let (Some(is_past), Some(past)) = (is_past, &past) {
-            self.helpers.push(parse_item(&format!("{is_past} AS {}", quoted(past)))?);
-        }
-        self.columns.push(PlainColumn { name, is_key, functions, is_total, sql, distinct: helper, past });
+        let is_past = limits::is_past(&expr, (!self.sides.is_joined()).then_some(limit_bytes));
+        self.past.extend(is_past.map(|is_past| (name.clone(), is_past)));
+        self.columns.push(PlainColumn { name, is_key, functions, is_total, sql, distinct: helper });
         Ok(())
     }
 

@@ -11,7 +11,6 @@ fn floats(values: &[Option<f64>]) -> ArrayRef {
 
 fn column(functions: &[&str]) -> PlainColumn {
     PlainColumn {
-        past: None,
         name: "c".into(),
         is_key: false,
         functions: functions.iter().map(|f| (*f).into()).collect(),

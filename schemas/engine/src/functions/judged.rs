@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int8Array, StructArray};
 use arrow::compute::nullif;
 use arrow::datatypes::{DataType, Field, Fields, Int8Type};
-use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::common::{Result, exec_err};
 
 /// Why a value could not be computed. The numbers are of one process: they are not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,13 +14,13 @@ use datafusion::common::{Result, ScalarValue, exec_err};
 pub enum Verdict {
     /// Its state holds more than `max_state_bytes`.
     StateTooLarge = 1,
+    /// It is a sum that its type does not hold.
+    SumTooLarge = 2,
 }
 
 impl Verdict {
     pub(crate) fn of(code: i8) -> Verdict {
-        match code {
-            _ => Verdict::StateTooLarge,
-        }
+        if code == Verdict::SumTooLarge as i8 { Verdict::SumTooLarge } else { Verdict::StateTooLarge }
     }
 }
 
@@ -40,9 +40,18 @@ pub(crate) fn judged(values: &ArrayRef, failed: &BooleanArray, verdict: Verdict)
     Ok(Arc::new(StructArray::try_new(fields(values.data_type()), vec![values, Arc::new(verdicts)], None)?))
 }
 
-/// The same for one value.
-pub(crate) fn judged_value(value: &ScalarValue, failed: bool, verdict: Verdict) -> Result<ScalarValue> {
-    ScalarValue::try_from_array(&judged(&value.to_array()?, &BooleanArray::from(vec![failed]), verdict)?, 0)
+/// Returns values that have verdicts with further ones.
+pub(crate) fn judged_again(values: &ArrayRef, failed: &BooleanArray, verdict: Verdict) -> Result<ArrayRef> {
+    let (values, known) = taken_apart(values)?;
+    let values = if failed.true_count() > 0 { nullif(&values, failed)? } else { values };
+    let verdicts = known.iter().zip(failed).map(|(known, failed)| if failed == Some(true) { Some(verdict as i8) } else { known });
+    let verdicts: Int8Array = verdicts.collect();
+    Ok(Arc::new(StructArray::try_new(fields(values.data_type()), vec![values, Arc::new(verdicts)], None)?))
+}
+
+/// Whether values of this type have verdicts.
+pub(crate) fn is_judged(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Struct(fields) if matches!(&fields[..], [value, verdict] if value.name() == "value" && verdict.name() == "verdict"))
 }
 
 /// Returns the values and the verdicts of a column.

@@ -24,7 +24,7 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, Expr, GroupsAccumulator, ReversedUDAF, Signature};
 
-use super::judged::{Verdict, judged, judged_type, judged_value};
+use super::judged::{Verdict, is_judged, judged, judged_again, judged_type};
 use super::state_bytes::row_bytes;
 
 /// Aggregates that keep every value, also without DISTINCT.
@@ -41,7 +41,7 @@ pub(crate) fn collects(function: &str, distinct: bool, fields: &[FieldRef]) -> b
 }
 
 /// Whether a field of a state row is such a mark.
-pub(crate) fn is_mark(field: &Field) -> bool {
+pub(crate) fn is_limit_mark(field: &Field) -> bool {
     *field.data_type() == DataType::Boolean && field.name().ends_with(&format_state_name("", MARK))
 }
 
@@ -87,12 +87,12 @@ impl AggregateUDFImpl for Limited {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        Ok(judged_type(&self.inner.return_type(arguments)?))
+        Ok(with_verdict_type(&self.inner.return_type(arguments)?))
     }
 
     fn return_field(&self, inputs: &[FieldRef]) -> Result<FieldRef> {
         let inner = self.inner_field(inputs)?;
-        Ok(Arc::new(Field::new(inner.name(), judged_type(inner.data_type()), true)))
+        Ok(Arc::new(Field::new(inner.name(), with_verdict_type(inner.data_type()), true)))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -179,7 +179,8 @@ impl LimitedStates {
 
     /// Whether a group may or may not be past the limit: its state has to be measured.
     fn must_measure(&self) -> bool {
-        self.has_events || (self.is_set && self.bytes.iter().zip(&self.is_past).any(|(bytes, is_past)| !is_past && *bytes > self.limit_bytes))
+        self.has_events
+            || (self.is_set && self.bytes.iter().zip(&self.is_past).any(|(bytes, is_past)| !is_past && *bytes > self.limit_bytes))
     }
 }
 
@@ -228,7 +229,7 @@ impl GroupsAccumulator for LimitedStates {
                 (values.clone(), self.is_past.drain(..values.len()).map(Some).collect())
             }
         };
-        judged(&values, &is_past, Verdict::StateTooLarge)
+        with_verdict(&values, &is_past)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -308,7 +309,7 @@ impl Accumulator for LimitedState {
             }
             None => return exec_err!("a limited state is evaluated that was not merged"),
         };
-        judged_value(&value, self.is_past, Verdict::StateTooLarge)
+        ScalarValue::try_from_array(&with_verdict(&value.to_array()?, &BooleanArray::from(vec![self.is_past]))?, 0)
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
@@ -319,6 +320,18 @@ impl Accumulator for LimitedState {
 
     fn size(&self) -> usize {
         size_of_val(self) + self.inner.size() + self.again.as_ref().map_or(0, |again| again.size())
+    }
+}
+
+/// The type of the values of an aggregate, which may have verdicts of its own.
+fn with_verdict_type(inner: &DataType) -> DataType {
+    if is_judged(inner) { inner.clone() } else { judged_type(inner) }
+}
+
+fn with_verdict(values: &ArrayRef, is_past: &BooleanArray) -> Result<ArrayRef> {
+    match is_judged(values.data_type()) {
+        true => judged_again(values, is_past, Verdict::StateTooLarge),
+        false => judged(values, is_past, Verdict::StateTooLarge),
     }
 }
 

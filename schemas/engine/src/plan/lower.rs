@@ -16,13 +16,11 @@ use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
 
-use crate::functions::{grouped, limited, state_stamp};
+use crate::functions::{grouped, limited, state_stamp, sums};
 use crate::plan::columns::{Columns, Output, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named};
 use crate::plan::tile_function::tile_of;
-use crate::plan::{
-    Answering, ColumnKind, MergedValues, OutputColumn, StateExpr, ValueColumn, ViewPlan, decimals, state_schema, uuids,
-};
+use crate::plan::{Answering, ColumnKind, MergedValues, OutputColumn, StateExpr, ValueColumn, ViewPlan, decimals, state_schema, uuids};
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::columns::{AS_OF, EVENTS, TILE};
@@ -299,17 +297,21 @@ fn lower_states(
                 Ok((lowered, fields))
             };
             let (mut lowered, mut fields) = lower(&call)?;
+            let mut types_before = sums::types_before(&state.function, &fields, lowered.aggregate.field().data_type());
             let is_limited = limited::collects(&state.function, lowered.aggregate.is_distinct(), &fields);
-            let mut types_before = None;
+            let judged_sum = sums::judged_sum(&call, &fields);
+            let is_judged = is_limited || judged_sum.is_some();
             if is_limited {
                 types_before = Some(fields.iter().map(|field| field.data_type().clone()).collect());
-                (lowered, fields) = lower(&limited::limited(call, limit_bytes))?;
+                (lowered, fields) = lower(&limited::limited(judged_sum.unwrap_or(call), limit_bytes))?;
+            } else if let Some(judged_sum) = judged_sum {
+                (lowered, fields) = lower(&judged_sum)?;
             }
             let fields = fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect();
             let nothing = lowered.aggregate.create_accumulator()?.evaluate()?.to_array()?;
             Ok(StateExpr {
                 limit_bytes: is_limited.then_some(limit_bytes),
-                is_judged: is_limited,
+                is_judged,
                 types_before,
                 nothing: arrow::compute::cast(&nothing, lowered.aggregate.field().data_type())?,
                 sql: state.sql.clone(),

@@ -33,14 +33,7 @@ pub struct Answered {
 /// Returns the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at time `t`.
 ///
 /// Errors: `Internal` for a view over a JOIN, whose edges are walked instead.
-pub fn answer(
-    plan: &ViewPlan,
-    codec: &KeyCodec,
-    keys: &[&[u8]],
-    pieces: &Pieces<'_>,
-    t: Micros,
-    wanted: &[usize],
-) -> Result<Answered> {
+pub fn answer(plan: &ViewPlan, codec: &KeyCodec, keys: &[&[u8]], pieces: &Pieces<'_>, t: Micros, wanted: &[usize]) -> Result<Answered> {
     answer_by(plan, codec, keys, t, wanted, |asked| merge(plan, pieces, keys.len(), t, asked))
 }
 

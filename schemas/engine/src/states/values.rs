@@ -91,6 +91,12 @@ impl<'a> Values<'a> {
         Self { schema: batch.schema_ref(), columns, rows: batch.num_rows(), verdicts: BTreeMap::new() }
     }
 
+    /// Adds the verdicts of uses.
+    pub(crate) fn with_verdicts(mut self, verdicts: Vec<(usize, Int8Array)>) -> Self {
+        self.verdicts.extend(verdicts);
+        self
+    }
+
     /// Sets the columns from this position on.
     pub(crate) fn set(&mut self, place: usize, columns: impl IntoIterator<Item = ArrayRef>) {
         for (slot, column) in self.columns[place..].iter_mut().zip(columns) {

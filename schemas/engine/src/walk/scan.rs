@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter, filter_record_batch};
 
-use crate::states::{FailedRows, StateRows};
 use crate::states::bucket_of;
+use crate::states::{FailedRows, StateRows};
 use crate::walk::{Walk, Walked};
 use types::Result;
 

@@ -165,7 +165,8 @@ fn what_collects_is_decided_from_the_function_and_its_state() {
     for call in CALLS {
         assert!(is_limited(call), "{call}");
     }
-    for call in ["count(*)", "sum(i)", "min(t)", "max(DISTINCT i)", "last_n(t, 3 ORDER BY ts)", "first_value(t ORDER BY ts)", "top_k(t, 3)"] {
+    for call in ["count(*)", "sum(i)", "min(t)", "max(DISTINCT i)", "last_n(t, 3 ORDER BY ts)", "first_value(t ORDER BY ts)", "top_k(t, 3)"]
+    {
         assert!(!is_limited(call), "{call}");
     }
     for call in ["approx_distinct(t)", "approx_median(f)", "approx_percentile_cont(f, 0.5)", "avg(i)", "bool_and(i > 0)"] {
