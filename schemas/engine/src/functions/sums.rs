@@ -26,7 +26,7 @@ use types::Error;
 use types::sql_types::sql_name;
 
 use super::judged::{Verdict, judged, judged_type};
-use wide::{Carried, Wide};
+use wide::{Carried, Wide, nulls_of};
 
 pub(crate) mod wide;
 
@@ -140,7 +140,8 @@ impl AggregateUDFImpl for Sum {
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         let data_type = self.sum_type(args.input_fields)?;
-        if args.is_distinct || !is_exact(&data_type) {
+        let is_answered = self.on_past == OnPast::Ask && !is_exact(&data_type);
+        if !is_answered && (args.is_distinct || !is_exact(&data_type)) {
             let return_field = Arc::new(Field::new(args.name, data_type, true));
             return self.inner.state_fields(StateFieldsArgs { return_field, ..args });
         }
@@ -265,7 +266,8 @@ impl<W: Wide> GroupsAccumulator for Sums<W> {
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        W::state(&self.take(emit_to), &self.finish.sum_type)
+        let (sums, counts) = (emit_to.take_needed(&mut self.sums), emit_to.take_needed(&mut self.counts));
+        W::state(sums, nulls_of(&counts), &self.finish.sum_type)
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], only: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
@@ -295,7 +297,8 @@ impl<W: Wide> SumsOfGroups for Sums<W> {
     }
 
     fn state_of_one(&self) -> Result<Vec<ArrayRef>> {
-        W::state(&[self.one()], &self.finish.sum_type)
+        let one = self.one();
+        W::state(vec![one.unwrap_or_default()], nulls_of(&[u64::from(one.is_some())]), &self.finish.sum_type)
     }
 
     fn retract(&mut self, values: &ArrayRef) -> Result<()> {

@@ -132,10 +132,10 @@ impl<W: Wide> DecimalAverages<W> {
         Ok(Arc::new(averages(&counts, &sums)?))
     }
 
-    fn states(&self, sums: &[W], counts: &[u64]) -> Result<Vec<ArrayRef>> {
-        let present: Vec<Option<W>> = sums.iter().zip(counts).map(|(sum, count)| (*count > 0).then_some(*sum)).collect();
-        let mut fields: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from(counts.to_vec()))];
-        fields.extend(W::state(&present, &self.sum_type)?);
+    fn states(&self, sums: Vec<W>, counts: Vec<u64>) -> Result<Vec<ArrayRef>> {
+        let nulls = wide::nulls_of(&counts);
+        let mut fields: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from(counts))];
+        fields.extend(W::state(sums, nulls, &self.sum_type)?);
         Ok(fields)
     }
 }
@@ -172,7 +172,7 @@ impl<W: Wide> GroupsAccumulator for DecimalAverages<W> {
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let (sums, counts) = (emit_to.take_needed(&mut self.sums), emit_to.take_needed(&mut self.counts));
-        self.states(&sums, &counts)
+        self.states(sums, counts)
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], only: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
@@ -204,7 +204,7 @@ impl<W: Wide> Accumulator for DecimalAverages<W> {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         self.make_room(1);
-        self.states(&self.sums, &self.counts)?.iter().map(|field| ScalarValue::try_from_array(field, 0)).collect()
+        self.states(self.sums.clone(), self.counts.clone())?.iter().map(|field| ScalarValue::try_from_array(field, 0)).collect()
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {

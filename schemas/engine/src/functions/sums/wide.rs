@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Int64Array, UInt64Array};
+use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, DecimalType, Field, FieldRef, Int64Type,
@@ -46,7 +47,8 @@ pub(crate) trait Wide: Copy + Default + Debug + Send + Sync + 'static {
     /// The values of a column that is summed up. What a NULL gives is not read.
     fn of_values(column: &ArrayRef) -> Result<Vec<Self>>;
     fn of_state(fields: &[ArrayRef]) -> Result<Vec<Self>>;
-    fn state(sums: &[Option<Self>], sum_type: &DataType) -> Result<Vec<ArrayRef>>;
+    /// Takes the sums over: what they take is not taken twice.
+    fn state(sums: Vec<Self>, nulls: Option<NullBuffer>, sum_type: &DataType) -> Result<Vec<ArrayRef>>;
     /// The sums in the type of the result, and which it does not hold: these are NULL.
     fn narrowed(sums: &[Option<Self>], sum_type: &DataType) -> Result<(ArrayRef, BooleanArray)>;
 }
@@ -80,8 +82,8 @@ impl Wide for i128 {
         }
     }
 
-    fn state(sums: &[Option<Self>], _: &DataType) -> Result<Vec<ArrayRef>> {
-        Ok(vec![Arc::new(sums.iter().copied().collect::<Decimal128Array>().with_data_type(OF_WHOLE_NUMBERS))])
+    fn state(sums: Vec<Self>, nulls: Option<NullBuffer>, _: &DataType) -> Result<Vec<ArrayRef>> {
+        Ok(vec![Arc::new(Decimal128Array::new(sums.into(), nulls).with_data_type(OF_WHOLE_NUMBERS))])
     }
 
     fn narrowed(sums: &[Option<Self>], sum_type: &DataType) -> Result<(ArrayRef, BooleanArray)> {
@@ -123,8 +125,8 @@ impl Wide for i256 {
         }
     }
 
-    fn state(sums: &[Option<Self>], sum_type: &DataType) -> Result<Vec<ArrayRef>> {
-        Ok(vec![Arc::new(sums.iter().copied().collect::<Decimal256Array>().with_data_type(of_decimals(scale_of(sum_type))))])
+    fn state(sums: Vec<Self>, nulls: Option<NullBuffer>, sum_type: &DataType) -> Result<Vec<ArrayRef>> {
+        Ok(vec![Arc::new(Decimal256Array::new(sums.into(), nulls).with_data_type(of_decimals(scale_of(sum_type))))])
     }
 
     fn narrowed(sums: &[Option<Self>], sum_type: &DataType) -> Result<(ArrayRef, BooleanArray)> {
@@ -189,10 +191,11 @@ impl Wide for Carried {
         Ok(sums.zip(carries).map(|(low, carries)| Self { low, carries }).collect())
     }
 
-    fn state(sums: &[Option<Self>], sum_type: &DataType) -> Result<Vec<ArrayRef>> {
-        let lows: Vec<Option<i256>> = sums.iter().map(|sum| sum.map(|sum| sum.low)).collect();
-        let mut fields = i256::state(&lows, sum_type)?;
-        fields.push(Arc::new(sums.iter().map(|sum| sum.map(|sum| sum.carries)).collect::<Int64Array>()));
+    fn state(sums: Vec<Self>, nulls: Option<NullBuffer>, sum_type: &DataType) -> Result<Vec<ArrayRef>> {
+        let carries: Vec<i64> = sums.iter().map(|sum| sum.carries).collect();
+        let lows = sums.into_iter().map(|sum| sum.low).collect();
+        let mut fields = i256::state(lows, nulls.clone(), sum_type)?;
+        fields.push(Arc::new(Int64Array::new(carries.into(), nulls)));
         Ok(fields)
     }
 
@@ -202,6 +205,11 @@ impl Wide for Carried {
         let is_past = is_past(sums, &values);
         Ok((values, is_past))
     }
+}
+
+/// NULL where nothing was summed up.
+pub(crate) fn nulls_of(counts: &[u64]) -> Option<NullBuffer> {
+    counts.contains(&0).then(|| counts.iter().map(|count| *count > 0).collect())
 }
 
 fn is_past<W>(sums: &[Option<W>], values: &ArrayRef) -> BooleanArray {
