@@ -62,7 +62,8 @@ impl NodeServed {
     }
 }
 
-fn failed_cells(plan: &ViewPlan, failed: FailedRows) -> Result<Option<FailedCells>> {
+/// Names what could not be computed.
+pub(crate) fn failed_cells(plan: &ViewPlan, failed: FailedRows) -> Result<Option<FailedCells>> {
     if failed.values.is_empty() {
         return Ok(None);
     }
