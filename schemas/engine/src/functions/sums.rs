@@ -287,6 +287,7 @@ trait SumsOfGroups: GroupsAccumulator + fmt::Debug + Sync {
     /// The value and the state of the only group, which stays.
     fn value_of_one(&self) -> Result<ArrayRef>;
     fn state_of_one(&self) -> Result<Vec<ArrayRef>>;
+    fn add_to_one(&mut self, values: &ArrayRef) -> Result<()>;
     fn retract(&mut self, values: &ArrayRef) -> Result<()>;
     fn boxed(self: Box<Self>) -> Box<dyn GroupsAccumulator>;
 }
@@ -299,6 +300,16 @@ impl<W: Wide> SumsOfGroups for Sums<W> {
     fn state_of_one(&self) -> Result<Vec<ArrayRef>> {
         let one = self.one();
         W::state(vec![one.unwrap_or_default()], nulls_of(&[u64::from(one.is_some())]), &self.finish.sum_type)
+    }
+
+    fn add_to_one(&mut self, values: &ArrayRef) -> Result<()> {
+        self.sums.resize(1, W::default());
+        self.counts.resize(1, 0);
+        if let Some(total) = W::total(values)? {
+            self.sums[0] = self.sums[0].plus(total);
+            self.counts[0] += (values.len() - values.null_count()) as u64;
+        }
+        Ok(())
     }
 
     fn retract(&mut self, values: &ArrayRef) -> Result<()> {
@@ -329,7 +340,7 @@ struct OneSum(Box<dyn SumsOfGroups>);
 
 impl Accumulator for OneSum {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.0.update_batch(values, &vec![0; values[0].len()], None, 1)
+        self.0.add_to_one(&values[0])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
@@ -378,9 +389,9 @@ impl Accumulator for DistinctSum {
         let Some(ScalarValue::List(list)) = state.first() else { return exec_err!("the state of sum(DISTINCT ..) is not a list") };
         let values = list.values();
         let value = match values.data_type() {
-            DataType::Decimal256(..) => self.finish.values(&[sum_of::<Carried>(values)?])?,
-            decimal if decimal.is_decimal() => self.finish.values(&[sum_of::<i256>(values)?])?,
-            _ => self.finish.values(&[sum_of::<i128>(values)?])?,
+            DataType::Decimal256(..) => self.finish.values(&[Carried::total(values)?])?,
+            decimal if decimal.is_decimal() => self.finish.values(&[<i256 as Wide>::total(values)?])?,
+            _ => self.finish.values(&[<i128 as Wide>::total(values)?])?,
         };
         ScalarValue::try_from_array(&value, 0)
     }
@@ -392,11 +403,6 @@ impl Accumulator for DistinctSum {
     fn size(&self) -> usize {
         self.inner.size()
     }
-}
-
-fn sum_of<W: Wide>(values: &ArrayRef) -> Result<Option<W>> {
-    let valid = W::of_values(values)?.into_iter().enumerate().filter(|(row, _)| values.is_valid(*row));
-    Ok(valid.map(|(_, value)| value).reduce(W::plus))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Int64Array, UInt64Array};
 use arrow::buffer::NullBuffer;
-use arrow::compute::cast;
+use arrow::compute::{cast, sum};
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, DecimalType, Field, FieldRef, Int64Type,
     UInt64Type, i256,
@@ -47,6 +47,11 @@ pub(crate) trait Wide: Copy + Default + Debug + Send + Sync + 'static {
     /// The values of a column that is summed up. What a NULL gives is not read.
     fn of_values(column: &ArrayRef) -> Result<Vec<Self>>;
     fn of_state(fields: &[ArrayRef]) -> Result<Vec<Self>>;
+    /// The sum of a column, if it has a value.
+    fn total(column: &ArrayRef) -> Result<Option<Self>> {
+        let valid = Self::of_values(column)?.into_iter().enumerate().filter(|(row, _)| column.is_valid(*row));
+        Ok(valid.map(|(_, value)| value).reduce(Self::plus))
+    }
     /// Takes the sums over: what they take is not taken twice.
     fn state(sums: Vec<Self>, nulls: Option<NullBuffer>, sum_type: &DataType) -> Result<Vec<ArrayRef>>;
     /// The sums in the type of the result, and which it does not hold: these are NULL.
@@ -73,6 +78,15 @@ impl Wide for i128 {
             // A sum that has no bounds.
             _ => vec![0; column.len()],
         })
+    }
+
+    fn total(column: &ArrayRef) -> Result<Option<Self>> {
+        let numbers = match column.data_type() {
+            DataType::Int64 | DataType::UInt64 => column.clone(),
+            DataType::Duration(_) => cast(column, &DataType::Int64)?,
+            _ => return Ok((column.null_count() < column.len()).then_some(0)),
+        };
+        Ok(sum(cast(&numbers, &OF_WHOLE_NUMBERS)?.as_primitive::<Decimal128Type>()))
     }
 
     fn of_state(fields: &[ArrayRef]) -> Result<Vec<Self>> {
@@ -116,6 +130,11 @@ impl Wide for i256 {
             }
             other => exec_err!("found {other}, expected decimals"),
         }
+    }
+
+    fn total(column: &ArrayRef) -> Result<Option<Self>> {
+        let wide = cast(column, &of_decimals(scale_of(column.data_type())))?;
+        Ok(sum(wide.as_primitive::<Decimal256Type>()))
     }
 
     fn of_state(fields: &[ArrayRef]) -> Result<Vec<Self>> {
