@@ -19,7 +19,7 @@ use committed::registry::LiveView;
 use datafusion::physical_expr::utils::collect_columns;
 use engine::plan::links::LinkPlan;
 use engine::plan::{ColumnKind, ViewPlan};
-use engine::states::{StateRows, conform};
+use engine::states::{FailedRows, StateRows, conform};
 use engine::walk::EdgeLayers;
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, Manifest, ObjectStorage, read_bucket, read_file_as};
@@ -206,11 +206,22 @@ impl Join {
         let wanted: Vec<usize> = (0..self.view.plan.columns.len()).collect();
         let is_asked = |key: &[u8]| only.is_none_or(|only| only.contains(key));
         let schema = self.schema();
-        self.view.walk(&self.links, &self.edges.buckets, self.t).scan(part, &wanted, &is_asked, &mut |batch, estimated| {
+        self.view.walk(&self.links, &self.edges.buckets, self.t).scan(part, &wanted, &is_asked, &mut |batch, estimated, failed| {
+            self.warn_of(&failed);
             let columns = batch.columns().iter().cloned().chain([Arc::new(estimated) as ArrayRef]).collect();
             let batch = RecordBatch::try_new(schema.clone(), columns)?;
             send.blocking_send(batch).map_err(|_| Error::internal("the join's writer is gone"))
         })
+    }
+}
+
+impl Join {
+    /// The join has NULL for values that could not be computed.
+    fn warn_of(&self, failed: &FailedRows) {
+        if let Some(first) = failed.values.first() {
+            let column = self.view.plan.columns[first.column].field.name();
+            warn!(view = %self.view.name, column, reason = %first.why, "a value of the join could not be computed: it is NULL");
+        }
     }
 }
 

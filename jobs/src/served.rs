@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::common::utils::quote_identifier;
-use serving::{Node, StateSource, scan, scan_parts};
+use engine::plan::ViewPlan;
+use engine::states::FailedRows;
+use futures::TryStreamExt;
+use serving::{Node, OnValueError, StateSource, scan, scan_parts};
 use types::{Error, Result};
 
-use crate::verify::{Answer, Served};
+use crate::verify::http::listed_errors;
+use crate::verify::{Answer, FailedCells, Served};
 
 /// Answers from a node's current read view.
 #[derive(Clone)]
@@ -28,8 +33,13 @@ impl Served for NodeServed {
             let t = read_view.t_of(&loaded.live);
             let source = StateSource::Layers { read_view: &read_view, view: loaded };
             let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
-            let rows = (0..scan_parts(&source)).map(|part| scan(&loaded.live, &source, part, t, &columns)).collect::<Result<_>>()?;
-            Ok(Answer { vector: read_view.vector.clone(), t, as_of: false, rows, without_nan: false })
+            let (mut rows, mut failed) = (Vec::new(), Vec::new());
+            for part in 0..scan_parts(&source) {
+                let (of_part, failed_in_part) = scan(&loaded.live, &source, part, t, &columns)?;
+                rows.push(of_part);
+                failed.extend(failed_cells(&loaded.live.plan, failed_in_part)?);
+            }
+            Ok(Answer { vector: read_view.vector.clone(), t, as_of: false, rows, failed, without_nan: false })
         };
         tokio::task::spawn_blocking(merge).await?
     }
@@ -38,10 +48,31 @@ impl Served for NodeServed {
 impl NodeServed {
     /// Users get this answer from the archive: the snapshot was built for a later time and lacks what this time needs.
     async fn asked(&self, view: &str) -> Result<Answer> {
-        let answer = self.0.query(&format!("SELECT * FROM {}", quote_identifier(view)), Vec::new()).await?;
-        let (vector, t) = (answer.meta.cut.clone(), answer.meta.as_of);
-        Ok(Answer { vector, t, as_of: false, rows: answer.collect().await?, without_nan: false })
+        let sql = format!("SELECT * FROM {}", quote_identifier(view));
+        let mut answer = self.0.query_with(&sql, Vec::new(), OnValueError::List).await?;
+        let mut rows = Vec::new();
+        while let Some(batch) = answer.batches.try_next().await? {
+            rows.push(batch);
+        }
+        let meta = answer.meta_so_far();
+        let schema = self.0.read_view()?.view(view)?.live.plan.output_schema();
+        let errors = serde_json::to_value(&meta.errors)?;
+        let failed = listed_errors(errors.as_array().map_or(&[], Vec::as_slice), &schema)?;
+        Ok(Answer { vector: meta.cut, t: meta.as_of, as_of: false, rows, failed, without_nan: false })
     }
+}
+
+/// Names what could not be computed.
+pub(crate) fn failed_cells(plan: &ViewPlan, failed: FailedRows) -> Result<Option<FailedCells>> {
+    if failed.values.is_empty() {
+        return Ok(None);
+    }
+    // A view without keys has one row.
+    let rows = failed.keys.first().map_or(1, |key| key.len());
+    let schema = Arc::new(Schema::new(plan.answer_keys().to_vec()));
+    let keys = RecordBatch::try_new_with_options(schema, failed.keys, &RecordBatchOptions::new().with_row_count(Some(rows)))?;
+    let cells = failed.values.iter().map(|value| (value.row, plan.columns[value.column].field.name().clone())).collect();
+    Ok(Some(FailedCells { keys, cells }))
 }
 
 /// Answers with what the last batch run of a linked view joined, as of its cut and time.
@@ -66,7 +97,7 @@ impl Served for JoinedServed {
         let same = self.0.loaded().is_some_and(|now| Arc::ptr_eq(&now, &read_view.loaded));
         match joined {
             Some((manifest, joined)) if same => {
-                Ok(Answer { vector: manifest.cut.clone(), t: joined.t, as_of: false, rows, without_nan: false })
+                Ok(Answer { vector: manifest.cut.clone(), t: joined.t, as_of: false, rows, failed: Vec::new(), without_nan: false })
             }
             _ => Err(Error::conflict("a batch run ended while its join was verified: verify it again").with("view", view)),
         }

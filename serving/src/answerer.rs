@@ -5,6 +5,7 @@
 use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use committed::registry::LiveView;
 use engine::plan::Answering;
+use engine::states::FailedRows;
 use engine::walk::CancelCheck;
 use types::Result;
 use types::tiles::Micros;
@@ -99,6 +100,8 @@ pub(crate) struct Answers {
     pub(crate) estimated: bool,
     /// Linking paths, where they were asked for.
     pub(crate) paths: Option<RecordBatch>,
+    /// Values that could not be computed: they are NULL.
+    pub(crate) failed: FailedRows,
 }
 
 /// The rows of one part.
@@ -106,11 +109,15 @@ pub(crate) struct Scanned {
     pub(crate) rows: RecordBatch,
     /// One of them is an estimate.
     pub(crate) estimated: bool,
+    /// Values that could not be computed: they are NULL.
+    pub(crate) failed: FailedRows,
 }
 
-/// All rows of one part that exist at `t`; `wanted` are indices of the plan's columns.
+/// All rows of one part that exist at `t`, and which of their values could not be computed; `wanted` are indices of the
+/// plan's columns.
 ///
 /// Errors: `Unavailable` where the part's bucket is not copied yet; a view over a JOIN needs all of them.
-pub fn scan(view: &LiveView, source: &StateSource<'_>, part: u32, t: Micros, wanted: &[usize]) -> Result<RecordBatch> {
-    Ok(answerer(view).scan(source, &AskedPart { part, t, wanted }, &|| Ok(()))?.rows)
+pub fn scan(view: &LiveView, source: &StateSource<'_>, part: u32, t: Micros, wanted: &[usize]) -> Result<(RecordBatch, FailedRows)> {
+    let Scanned { rows, failed, .. } = answerer(view).scan(source, &AskedPart { part, t, wanted }, &|| Ok(()))?;
+    Ok((rows, failed))
 }

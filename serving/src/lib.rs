@@ -34,6 +34,7 @@ mod query_context;
 mod query_runtime;
 mod read_view;
 mod sql;
+mod value_errors;
 
 pub use answerer::{StateSource, scan, scan_parts};
 pub use archive::ArchiveLayer;
@@ -47,3 +48,4 @@ pub use read_view::{Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
 pub use sql::{QueryResponse, parse_as_of, views_read};
 pub use types::sql_types::sql_name;
 pub use types::tiles::Clock;
+pub use value_errors::{OnValueError, ValueError};

@@ -18,6 +18,7 @@ use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::LoadedView;
+use crate::value_errors::OnValueError;
 
 mod fetch;
 mod keys;
@@ -56,7 +57,7 @@ pub(crate) struct Request<'a> {
 /// Answers a lookup from the read view of this moment.
 pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request: Request<'_>) -> Result<Response> {
     let begun = Instant::now();
-    let context = QueryContext::new(follower.read_view()?, request.as_of, &[request.view])?;
+    let context = QueryContext::new(follower.read_view()?, request.as_of, &[request.view])?.on_value_error(OnValueError::List);
     let loaded = context.read_view.view(request.view)?;
     let (name, is_copying) = (loaded.live.name.to_string(), loaded.copying().is_some());
     let answer = match is_copying {
@@ -76,9 +77,9 @@ async fn answer(runtime: &QueryRuntime, context: QueryContext, request: Request<
     let keys = request.keys.typed(&loaded.live.plan)?;
     let columns: Vec<usize> = (0..loaded.live.plan.columns.len()).collect();
     let mut meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
-    let estimated = context.estimated.clone();
+    let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let answers = KeyRows { context, view: request.view.into(), keys, columns, paths }.answer(runtime).await?;
-    meta.add_estimated(&estimated);
+    meta.add_found_out(&estimated, &errors);
     Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })
 }
 
@@ -96,7 +97,7 @@ async fn answer_while_copying(
         match fetch(&context, loaded, Some(&keys)).await {
             Ok(()) => return answer(runtime, context, request).await,
             Err(error) if follower.reload_without_damaged(&context.read_view.loaded, &error).await? => {
-                context = QueryContext::new(follower.read_view()?, request.as_of, &[request.view])?;
+                context = QueryContext::new(follower.read_view()?, request.as_of, &[request.view])?.on_value_error(OnValueError::List);
             }
             Err(error) => return Err(error),
         }

@@ -12,6 +12,7 @@ use types::vector::Vector;
 
 use crate::query_context::{EstimatedColumns, QueryContext};
 use crate::read_view::{LoadedView, ReadView};
+use crate::value_errors::{ValueError, ValueErrors};
 
 /// An answer's position and its qualities.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,6 +40,8 @@ pub struct Meta {
     pub degraded_reason: Option<String>,
     /// The columns asked whose aggregates are approximate.
     pub approximate: Vec<String>,
+    /// The values that could not be computed: in their rows they are NULL.
+    pub errors: Vec<ValueError>,
     /// How many events the views asked leave out because they fail on them, see `system.view_errors`.
     pub failed: u64,
     /// The kept tiles do not answer `t` (an `as_of` in the past, or a snapshot made for a later time): it was computed
@@ -74,6 +77,7 @@ impl Meta {
             degraded: degraded_reason.is_some(),
             degraded_reason,
             approximate,
+            errors: Vec::new(),
             failed: views.iter().flat_map(|asked| read_view.failures_of(asked.view)).map(Failures::count).sum(),
             from_archive: views.iter().any(|asked| asked.columns.is_some() && context.needs_archive(asked.view)),
         }
@@ -81,8 +85,9 @@ impl Meta {
 }
 
 impl Meta {
-    /// Adds the columns that turned out to be estimates.
-    pub(crate) fn add_estimated(&mut self, estimated: &EstimatedColumns) {
+    /// Adds the columns that turned out to be estimates, and the values that could not be computed.
+    pub(crate) fn add_found_out(&mut self, estimated: &EstimatedColumns, errors: &ValueErrors) {
+        self.errors = errors.listed();
         self.approximate.extend(estimated.names());
         self.approximate.sort();
         self.approximate.dedup();

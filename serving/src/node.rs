@@ -21,6 +21,7 @@ use crate::lookup::{self, AskedPaths, Keys, Request, Response};
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
 use crate::sql::{self, QueryResponse};
+use crate::value_errors::OnValueError;
 
 /// A cheap-to-clone handle.
 #[derive(Clone)]
@@ -90,7 +91,14 @@ impl Node {
     /// Errors: `Input` for SQL that is wrong, names no known table or is no query; `Limit` past the memory limit (also
     /// later, from the batches).
     pub async fn query(&self, sql: &str, params: Vec<serde_json::Value>) -> Result<QueryResponse> {
-        sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), sql, params).await
+        self.query_with(sql, params, OnValueError::Fail).await
+    }
+
+    /// The same, with values that could not be computed treated as `on_value_error` says. Listed, they are in
+    /// [`QueryResponse::meta_so_far`].
+    pub async fn query_with(&self, sql: &str, params: Vec<serde_json::Value>, on_value_error: OnValueError) -> Result<QueryResponse> {
+        let asked = sql::Query { sql, params, on_value_error };
+        sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked).await
     }
 
     /// What a query begun now reads from.

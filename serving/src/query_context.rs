@@ -9,23 +9,25 @@ use types::Result;
 use types::tiles::Micros;
 
 use crate::read_view::{LoadedView, ReadView, ServingClock};
+use crate::value_errors::{OnValueError, ValueErrors};
 
 /// Why an answer is degraded that stands where an earlier one did.
 const KEPT: &str = "uncommitted work was withdrawn and is being read again: the answer stays at the newest cut before that";
 
-/// Cheap to clone; clones share what turns out to be estimated.
+/// Cheap to clone; clones share what turns out to be estimated or could not be computed.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryContext {
     pub(crate) read_view: Arc<ReadView>,
     pub(crate) as_of: Option<Micros>,
     pub(crate) estimated: Arc<EstimatedColumns>,
+    pub(crate) errors: Arc<ValueErrors>,
 }
 
 impl QueryContext {
     /// The context of a query of these views. If one of them must be computed from the archive, which holds what is
     /// committed, all of them are answered at the committed vector: an answer has one position.
     pub(crate) fn new(read_view: ReadView, as_of: Option<Micros>, views: &[impl AsRef<str>]) -> Result<QueryContext> {
-        let context = QueryContext { read_view: Arc::new(read_view), as_of, estimated: Arc::default() };
+        let context = QueryContext { read_view: Arc::new(read_view), as_of, estimated: Arc::default(), errors: Arc::default() };
         let mut archive = false;
         for view in views {
             archive |= context.needs_archive(context.read_view.view(view.as_ref())?);
@@ -34,6 +36,11 @@ impl QueryContext {
             return Ok(context);
         }
         Ok(QueryContext { read_view: Arc::new(context.read_view.committed()), ..context })
+    }
+
+    /// The same, with values that could not be computed treated like this.
+    pub(crate) fn on_value_error(self, on_error: OnValueError) -> QueryContext {
+        QueryContext { errors: Arc::new(ValueErrors::new(on_error)), ..self }
     }
 
     /// The time at which a view is answered.

@@ -26,6 +26,7 @@ use crate::meta::Meta;
 use crate::query_context::{EstimatedColumns, QueryContext};
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
+use crate::value_errors::{OnValueError, ValueErrors};
 
 mod equality;
 mod events;
@@ -49,13 +50,14 @@ pub struct QueryResponse {
     pub batches: SendableRecordBatchStream,
     pub meta: Meta,
     estimated: Arc<EstimatedColumns>,
+    errors: Arc<ValueErrors>,
 }
 
 impl QueryResponse {
     /// The meta, with what the batches so far turned out to be: whole once the last one came.
     pub fn meta_so_far(&self) -> Meta {
         let mut meta = self.meta.clone();
-        meta.add_estimated(&self.estimated);
+        meta.add_found_out(&self.estimated, &self.errors);
         meta
     }
 
@@ -65,18 +67,26 @@ impl QueryResponse {
     }
 }
 
-/// Plans a query over the read view of this moment and begins it. `params` are the values of `$1`, `$2`, ..
+/// What a query asks.
+#[derive(Clone)]
+pub(crate) struct Query<'a> {
+    pub(crate) sql: &'a str,
+    /// The values of `$1`, `$2`, ..
+    pub(crate) params: Vec<serde_json::Value>,
+    pub(crate) on_value_error: OnValueError,
+}
+
+/// Plans a query over the read view of this moment and begins it.
 pub(crate) async fn query(
     follower: &Follower,
     runtime: &QueryRuntime,
     log: Option<&Arc<dyn Log>>,
-    sql: &str,
-    params: Vec<serde_json::Value>,
+    asked: Query<'_>,
 ) -> Result<QueryResponse> {
     loop {
         let read_view = follower.read_view()?;
         let loaded = read_view.loaded.clone();
-        match begin((follower, runtime), log, read_view, sql, params.clone()).await {
+        match begin((follower, runtime), log, read_view, asked.clone()).await {
             // Found while it was planned: no row was answered yet.
             Err(error) if follower.reload_without_damaged(&loaded, &error).await? => {}
             outcome => return follower.report_damage(outcome).await,
@@ -88,8 +98,7 @@ async fn begin(
     (follower, runtime): (&Follower, &QueryRuntime),
     log: Option<&Arc<dyn Log>>,
     read_view: ReadView,
-    sql: &str,
-    params: Vec<serde_json::Value>,
+    Query { sql, params, on_value_error }: Query<'_>,
 ) -> Result<QueryResponse> {
     let timer = Timer(Instant::now());
     let mut asked = statement::read(sql)?;
@@ -98,7 +107,7 @@ async fn begin(
     wildcards::leave_out_system_columns(&mut asked.statement, &read_view.loaded.registry.streams)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { read_view.committed() } else { read_view };
-    let context = QueryContext::new(read_view, asked.as_of, &named.views)?;
+    let context = QueryContext::new(read_view, asked.as_of, &named.views)?.on_value_error(on_value_error);
     tables::register(&session, runtime, &context, log)?;
 
     let state = session.state();
@@ -106,7 +115,7 @@ async fn begin(
     statement::allow(&plan)?;
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
-    let estimated = context.estimated.clone();
+    let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
     let schema = physical.schema();
     let batches = execute_stream(physical, session.task_ctx())?;
@@ -121,7 +130,8 @@ async fn begin(
             batch
         }
     });
-    Ok(QueryResponse { schema: schema.clone(), batches: Box::pin(RecordBatchStreamAdapter::new(schema, reported)), meta, estimated })
+    let batches = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), reported));
+    Ok(QueryResponse { schema, batches, meta, estimated, errors })
 }
 
 /// Measures a query until its stream is dropped.

@@ -26,7 +26,7 @@ async fn table(node: &Node) -> String {
     let t = read_view.t_of(&view.live);
     let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
     let source = StateSource::Layers { read_view: &read_view, view };
-    let parts: Vec<_> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).collect();
+    let parts: Vec<_> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap().0).collect();
     let mut lines: Vec<String> = pretty_format_batches(&parts).unwrap().to_string().lines().map(str::to_owned).collect();
     lines.sort();
     lines.dedup();

@@ -78,7 +78,7 @@ fn served(node: &Node) -> Table {
     let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
     let source = StateSource::Layers { read_view: &read_view, view };
     let t = read_view.t_of(&view.live);
-    let parts: Vec<RecordBatch> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).collect();
+    let parts: Vec<RecordBatch> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap().0).collect();
     table(&parts)
 }
 

@@ -51,7 +51,7 @@ impl Events for Visits {
              keep_raw = false);\n"
         );
         let view = format!(
-            "CREATE VIEW {VIEW} AS\n\
+            "CREATE VIEW {VIEW} WITH (max_state_bytes = '4GiB') AS\n\
              SELECT shop_id, count(*) AS visits, count(DISTINCT visitor_id) AS visitors, max(ts) AS last_visit\n\
              FROM {STREAM} GROUP BY shop_id;\n"
         );

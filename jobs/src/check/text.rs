@@ -84,10 +84,7 @@ fn write_view(text: &mut String, view: &ViewReport) {
     indent(text, &table(&["column", "type", ""], columns));
     let windows = view.windows.iter().map(|window| vec![window.range.clone(), window.hop.clone(), window.tiles.to_string()]);
     indent(text, &table(&["window", "hop", "tiles at most"], windows));
-    let states = view.states.iter().map(|state| {
-        let fields: Vec<&str> = state.fields.iter().map(|(_, data_type)| data_type.as_str()).collect();
-        vec![state.aggregate.clone(), fields.join(", ")]
-    });
+    let states = view.states.iter().map(|state| vec![state.aggregate.clone(), state.kept_as()]);
     indent(text, &table(&["state kept", "as"], states));
     text.push('\n');
 }

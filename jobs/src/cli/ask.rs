@@ -125,7 +125,9 @@ async fn print_table(context: &Context, mut response: QueryResponse) -> Result<(
 fn lookup_text(rows: &RecordBatch, found: bool, meta: &Meta) -> Result<String> {
     let values = if rows.num_rows() > 0 { values_text(rows, 0)? } else { Vec::new() };
     let schema = rows.schema();
-    let pairs = schema.fields().iter().zip(values).map(|(field, value)| vec![field.name().clone(), value]);
+    let error_of = |column: &str| meta.errors.iter().find(|error| error.column == column).map(|error| format!("error: {}", error.error));
+    let pairs =
+        schema.fields().iter().zip(values).map(|(field, value)| vec![field.name().clone(), error_of(field.name()).unwrap_or(value)]);
     let note = match (found, meta.unread.is_empty()) {
         (true, _) => "",
         (false, true) => "there is no such key; ",

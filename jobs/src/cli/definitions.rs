@@ -306,10 +306,7 @@ fn counted(events: i64) -> HumanCount {
 
 fn explanation_text(explained: &Explanation) -> String {
     let indented = |sql: &str| sql.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
-    let states = explained.states.iter().enumerate().map(|(i, state)| {
-        let fields: Vec<&str> = state.fields.iter().map(|(_, data_type)| data_type.as_str()).collect();
-        vec![format!("s{i}"), state.aggregate.clone(), fields.join(", ")]
-    });
+    let states = explained.states.iter().enumerate().map(|(i, state)| vec![format!("s{i}"), state.aggregate.clone(), state.kept_as()]);
     let ranges = explained.ranges.iter().map(|range| vec![range.range.clone(), range.hop.clone(), range.tiles.to_string()]);
     let mut parts = vec![
         format!(

@@ -79,6 +79,9 @@ fn verify_text(report: &Report, log: &[LogReport]) -> String {
     if !report.approximate.is_empty() {
         let _ = write!(text, "\n  compared with a tolerance: {}", report.approximate.join(", "));
     }
+    if report.past > 0 {
+        let _ = write!(text, "\n  {} values are past a limit: both sides have an error for them", report.past);
+    }
     if report.crowded > 0 {
         let _ = write!(text, "\n  {} rows have more links than max_degree: compared by the bound of an estimate", report.crowded);
     }

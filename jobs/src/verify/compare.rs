@@ -1,6 +1,6 @@
 //! Compares served rows with expected ones, by key and column.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema};
@@ -12,13 +12,16 @@ use futures::TryStreamExt;
 use serde::Serialize;
 use types::{Error, Result};
 
-use super::Answer;
 use super::plain::{Part, PlainColumn};
 use super::spread::Spread;
 use super::values::{Tolerance, equal};
+use super::{Answer, FailedCells};
 
 /// How many differences a report lists.
 const SHOWN: usize = 20;
+
+/// Shown for a value that is past a limit.
+const PAST: &str = "past its limit";
 
 /// A value that differs. For a row that only one side has, the column is `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,6 +39,8 @@ pub struct Compared {
     pub rows: u64,
     /// How many of them may be estimates.
     pub crowded: u64,
+    /// The values that are past a limit, of which both sides say so.
+    pub past: u64,
     pub differences: Vec<Difference>,
     pub difference_count: u64,
 }
@@ -56,11 +61,14 @@ pub async fn compare(
     answer: &Answer,
     mut expected: SendableRecordBatchStream,
     crowded: &Crowded,
+    past: &[RecordBatch],
 ) -> Result<Compared> {
     let mut compared = Compared::default();
     let schema = expected.schema();
     let Some(mut served) = Side::served(columns, answer, &schema, &mut compared)? else { return Ok(compared) };
     served.expect_estimates(crowded)?;
+    served.take_failed(&answer.failed)?;
+    served.expect_past(past)?;
     let mut seen = vec![false; served.batch.num_rows()];
     while let Some(batch) = expected.try_next().await? {
         compared.rows += batch.num_rows() as u64;
@@ -90,6 +98,10 @@ struct Side {
     rows: HashMap<Vec<u8>, usize>,
     crowded: HashMap<Vec<u8>, Spread>,
     max_degree: u32,
+    /// By key, the columns whose values could not be computed.
+    failed: HashMap<Vec<u8>, HashSet<String>>,
+    /// The same, where the expected value is past a limit.
+    past: HashMap<Vec<u8>, HashSet<String>>,
 }
 
 impl Side {
@@ -117,7 +129,16 @@ impl Side {
         let nullable: Vec<_> = fields.iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(std::sync::Arc::new(Schema::new(nullable)), ordered, &options)?;
-        let mut side = Side { batch, keys, converter, rows: HashMap::new(), crowded: HashMap::new(), max_degree: 0 };
+        let mut side = Side {
+            batch,
+            keys,
+            converter,
+            rows: HashMap::new(),
+            crowded: HashMap::new(),
+            max_degree: 0,
+            failed: HashMap::new(),
+            past: HashMap::new(),
+        };
         side.index(compared)?;
         Ok(Some(side))
     }
@@ -129,6 +150,39 @@ impl Side {
             self.crowded.extend(rows.iter().map(|row| (row.as_ref().to_vec(), Spread::default())));
         }
         crowded.weights.iter().try_for_each(|batch| self.weigh(batch))
+    }
+
+    /// Takes rows of [`Plain::past_sql`](super::plain::Plain::past_sql).
+    fn expect_past(&mut self, past: &[RecordBatch]) -> Result<()> {
+        for batch in past {
+            let (keys, flags) = batch.columns().split_at(self.keys.len().min(batch.num_columns()));
+            let keys = if keys.is_empty() { Encoded(None) } else { Encoded(Some(self.converter.convert_columns(keys)?)) };
+            for (field, flags) in batch.schema().fields().iter().skip(self.keys.len()).zip(flags) {
+                let flags = flags.as_boolean_opt().ok_or_else(|| Error::internal("whether a value is past a limit is no BOOLEAN"))?;
+                for row in (0..flags.len()).filter(|row| flags.is_valid(*row) && flags.value(*row)) {
+                    self.past.entry(keys.key(row)).or_default().insert(field.name().clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_failed(&mut self, failed: &[FailedCells]) -> Result<()> {
+        for FailedCells { keys, cells } in failed {
+            let schema = self.batch.schema();
+            let columns = self.keys.iter().map(|index| {
+                let field = schema.field(*index);
+                let column = keys.column_by_name(field.name());
+                let column = column.ok_or_else(|| Error::corrupt("a failed value has no key").with("key", field.name()))?;
+                Ok(arrow::compute::cast(column, field.data_type())?)
+            });
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            let encoded = if columns.is_empty() { Encoded(None) } else { Encoded(Some(self.converter.convert_columns(&columns)?)) };
+            for (row, column) in cells {
+                self.failed.entry(encoded.key(*row)).or_default().insert(column.clone());
+            }
+        }
+        Ok(())
     }
 
     /// Adds rows of the weights: the part's index, the keys, the numbers.
@@ -180,7 +234,7 @@ impl Side {
             match self.rows.get(&key) {
                 Some(found) => {
                     seen[*found] = true;
-                    pairs.push((*found, row, crowded));
+                    pairs.push((*found, row, crowded, self.failed.get(&key), self.past.get(&key)));
                 }
                 // None of the sampled neighbours met another event.
                 None if crowded.is_some() => {}
@@ -198,7 +252,23 @@ impl Side {
                 .as_ref()
                 .and_then(|name| expected.column_by_name(name))
                 .and_then(|array| array.as_primitive_opt::<Int64Type>());
-            for (served, row, crowded) in &pairs {
+            for (served, row, crowded, failed, past) in &pairs {
+                let is_past = past.is_some_and(|past| past.contains(&column.name));
+                let has_failed = failed.is_some_and(|failed| failed.contains(&column.name));
+                if is_past && has_failed {
+                    compared.past += 1;
+                    continue;
+                }
+                if is_past || has_failed {
+                    let text = |is_past: bool, array: &ArrayRef, row: usize| if is_past { PAST.to_owned() } else { text(array, row) };
+                    compared.add(|| Difference {
+                        key: self.key(*served),
+                        column: column.name.clone(),
+                        served: text(has_failed, ours, *served),
+                        expected: text(is_past, theirs, *row),
+                    });
+                    continue;
+                }
                 let distinct = distinct.filter(|counts| counts.is_valid(*row)).map(|counts| counts.value(*row));
                 let tolerance = match crowded {
                     Some(spread) => Tolerance::of_crowded(column, spread.bound(total, self.max_degree)),

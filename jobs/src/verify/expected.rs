@@ -28,7 +28,7 @@ use types::{Error, Result};
 
 use super::Verifier;
 use super::left_out::LeftOut;
-use super::plain::{Moment, Plain, plain};
+use super::plain::{self, Moment, Plain, plain};
 
 /// One view over the archive of one catalog state.
 #[derive(Debug)]
@@ -143,6 +143,13 @@ impl Expected {
         Ok(rows.try_collect().await?)
     }
 
+    /// Returns which values are past a limit.
+    pub async fn past(&self, question: &Plain, vector: &Vector) -> Result<Vec<RecordBatch>> {
+        let Some(sql) = &question.past_sql else { return Ok(Vec::new()) };
+        let rows = self.run(sql, vector).await.map_err(|error| error.with("sql", sql))?;
+        Ok(rows.try_collect().await?)
+    }
+
     /// Runs any SQL over the events before `vector`.
     pub async fn run(&self, sql: &str, vector: &Vector) -> Result<SendableRecordBatchStream> {
         Ok(self.session(vector)?.sql(sql).await?.execute_stream().await?)
@@ -188,6 +195,7 @@ fn session(functions: &Functions, memory_limit: usize, batch_rows: Option<usize>
     }
     let session = SessionContext::new_with_state(state);
     functions.register(&session)?;
+    plain::register(&session);
     Ok(session)
 }
 

@@ -10,7 +10,7 @@ use types::redact::redacted_url;
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
-use super::{Answer, Served};
+use super::{Answer, FailedCells, Served};
 
 mod json_rows;
 
@@ -31,6 +31,9 @@ struct Response {
 struct Meta {
     cut: String,
     as_of: String,
+    /// Absent in the answers of earlier releases.
+    #[serde(default)]
+    errors: Vec<Value>,
 }
 
 impl HttpServed {
@@ -56,7 +59,8 @@ impl Served for HttpServed {
         let unavailable = |error: reqwest::Error| {
             Error::unavailable("the serving node did not answer").with("url", &shown).caused_by(error.without_url())
         };
-        let response = self.client.post(&endpoint).json(&json!({ "query": query })).send().await.map_err(unavailable)?;
+        let response =
+            self.client.post(&endpoint).json(&json!({ "query": query, "on_value_error": "list" })).send().await.map_err(unavailable)?;
         let status = response.status();
         let body = response.bytes().await.map_err(unavailable)?;
         if !status.is_success() {
@@ -72,7 +76,23 @@ fn read(body: &[u8], schema: &SchemaRef) -> Result<Answer> {
     let t = parse_timestamp(&response.meta.as_of)
         .map_err(|_| wrong(format!("meta.as_of is \"{}\", expected RFC 3339 with a zone", response.meta.as_of)))?;
     let rows: Vec<RecordBatch> = vec![json_rows::batch(&response.rows, schema)?];
-    Ok(Answer { vector: Vector::from_token(&response.meta.cut)?, t, as_of: false, rows, without_nan: true })
+    let failed = listed_errors(&response.meta.errors, schema)?;
+    Ok(Answer { vector: Vector::from_token(&response.meta.cut)?, t, as_of: false, rows, failed, without_nan: true })
+}
+
+/// Reads `meta.errors` of an answer. `schema` has the types of the keys.
+pub fn listed_errors(errors: &[Value], schema: &SchemaRef) -> Result<Vec<FailedCells>> {
+    if errors.is_empty() {
+        return Ok(Vec::new());
+    }
+    let wrong = || Error::corrupt("meta.errors of an answer has an entry without key or column");
+    let mut keys = Vec::with_capacity(errors.len());
+    let mut cells = Vec::with_capacity(errors.len());
+    for (row, error) in errors.iter().enumerate() {
+        keys.push(error.get("key").and_then(Value::as_object).cloned().ok_or_else(wrong)?);
+        cells.push((row, error.get("column").and_then(Value::as_str).map(str::to_owned).ok_or_else(wrong)?));
+    }
+    Ok(vec![FailedCells { keys: json_rows::batch(&keys, schema)?, cells }])
 }
 
 /// Converts a problem+json response to an error.

@@ -17,11 +17,13 @@ use types::{Error, Result};
 mod calls;
 mod carry;
 mod join;
+mod limits;
 mod select;
 mod sides;
 mod span;
 mod weights;
 
+pub use limits::register;
 pub use select::PlainColumn;
 pub use weights::Part;
 
@@ -55,6 +57,11 @@ pub struct Plain {
     /// What the error of such an estimate depends on: a [`Part`]'s index, the keys, and two numbers for each column
     /// that is a total.
     pub weights_sql: Option<String>,
+    /// Which values are past a limit, for which the view answers an error: the keys, and a BOOLEAN under the name of each
+    /// column that can be.
+    pub past_sql: Option<String>,
+    /// Whether some column collects values, up to `max_state_bytes`.
+    pub collects: bool,
     /// With more neighbours than this a linked view is estimated.
     pub max_degree: u32,
 }
@@ -70,6 +77,10 @@ pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dy
     select::count_read(top_select(&mut read.query)?, &read.sides)?;
     let (counts_sql, read_sql) = (counts.to_string(), read.query.to_string());
     let max_degree = view.max_degree.unwrap_or(MAX_DEGREE);
+    let mut past = query.clone();
+    select::ask_past(top_select(&mut past)?, &rewritten).map_err(about)?;
+    let past_sql = (!rewritten.past.is_empty()).then(|| past.to_string());
+    let collects = rewritten.past.iter().any(|(_, is_past)| limits::asks_for_bytes(is_past));
     let (mut crowded_sql, mut weights_sql) = (None, None);
     if sides.is_joined() {
         let keys: Vec<_> = rewritten.columns.iter().filter(|column| column.is_key).map(|key| (key.sql.clone(), key.name.clone())).collect();
@@ -80,7 +91,8 @@ pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dy
         let told = weights::weigh(top_select(&mut weighed)?, &sides, &rewritten, moment).map_err(about)?;
         weights_sql = told.then(|| weighed.to_string());
     }
-    Ok(Plain { sql: query.to_string(), columns: rewritten.columns, reads, counts_sql, read_sql, crowded_sql, weights_sql, max_degree })
+    let (sql, columns) = (query.to_string(), rewritten.columns);
+    Ok(Plain { sql, columns, reads, counts_sql, read_sql, crowded_sql, weights_sql, past_sql, collects, max_degree })
 }
 
 /// Returns the SELECT with the view's columns.

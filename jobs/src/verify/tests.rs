@@ -69,6 +69,25 @@ async fn what_states_answer_is_what_plain_sql_answers() {
     assert!(world.verifier.catalog.state().await.unwrap().leases.is_empty());
 }
 
+#[tokio::test]
+async fn values_past_a_limit_are_equal_where_both_sides_say_so() {
+    let view = "CREATE VIEW few WITH (windows = '1h, 7d', max_state_bytes = '400B') AS \
+        SELECT device, count(*) AS n, count(DISTINCT id) AS ids, array_agg(amount ORDER BY ts) AS list, median(score) + count(*) AS median, \
+        sum(CASE WHEN amount > 0 THEN 4000000000000000000 ELSE 1 END) AS much FROM payments GROUP BY device";
+    let world = filled(&[view]).await;
+    let right = world.states_answer("few", NOW).await.unwrap();
+    let verify = async |answer: Answer| verify_view(&world.verifier, "few", &Fixed(Mutex::new(answer)), NOW).await.unwrap();
+    let report = verify(right.clone()).await;
+    assert!(report.is_equal(), "{report:#?}");
+    assert!(report.past > 8 && report.past < 4 * 2 * report.rows, "{report:#?}");
+    let silent = verify(Answer { failed: Vec::new(), ..right.clone() }).await;
+    assert_eq!((silent.difference_count > 0, silent.past), (true, 0), "{silent:#?}");
+    let mut loud = right;
+    loud.failed[0].cells.push((0, "n_1h".into()));
+    let loud = verify(loud).await;
+    assert_eq!((loud.difference_count, loud.past), (1, report.past), "{loud:#?}");
+}
+
 /// An answer that was prepared earlier, and the schema that it was asked for.
 struct Asked(Answer, Mutex<Option<SchemaRef>>);
 

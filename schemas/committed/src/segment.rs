@@ -94,7 +94,7 @@ pub async fn segment_rows(
 async fn section(storage: &ObjectStorage, view: &LiveView, file: &FileRecord) -> Result<Option<(Vec<RecordBatch>, Failures)>> {
     let object = StatesObject::open(storage, file).await?;
     let Some(section) = object.section(&view.name, view.version) else { return Ok(None) };
-    if section.stamp != view.plan.stamp {
+    if !view.plan.reads_stamp(&section.stamp) {
         return Ok(None);
     }
     let batches = object.read_section(section).await?;

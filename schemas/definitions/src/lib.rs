@@ -157,11 +157,16 @@ pub struct ViewDefinition {
     pub full_every: Option<Duration>,
     /// For a view over a JOIN: a walk samples the neighbours of a node that has more than this many.
     pub max_degree: Option<u32>,
+    /// The most that a state of one key and column may hold, if it collects values. Absent: [`MAX_STATE_BYTES`].
+    pub max_state_bytes: Option<u64>,
     pub on_error: OnError,
     /// The statement's text.
     pub sql: String,
     pub origin: Origin,
 }
+
+/// The default of `max_state_bytes`: 1 MiB.
+pub const MAX_STATE_BYTES: u64 = 1 << 20;
 
 /// What a view does with an event on which one of its expressions fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

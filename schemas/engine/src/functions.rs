@@ -7,6 +7,7 @@
 //! | `last_n(x, n)` | the last n values, newest first |
 //! | `top_k(x, k)` | the k most frequent values, with counts |
 //! | `avg(x)` | DataFusion's, with the digits of a quotient where x is a decimal |
+//! | `sum(x)` | DataFusion's, with an error where it wraps around |
 //!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
 //! bounds: a number in a query or a view cannot exhaust the memory.
@@ -26,18 +27,24 @@ mod bounded;
 mod calls;
 pub(crate) mod decimals;
 mod distinct;
+pub(crate) mod judged;
 mod last_n;
+pub(crate) mod limited;
 mod markers;
+pub(crate) mod state_bytes;
 mod state_formats;
 mod statistics;
+pub(crate) mod sums;
 mod top_k;
 
 pub use decimals::QUOTIENT;
-pub(crate) use distinct::{DistinctSet, grouped};
+pub(crate) use distinct::{DistinctSet, DistinctSize, grouped};
+pub use judged::Verdict;
 pub use last_n::last_n;
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub use state_formats::state_stamp;
 pub use statistics::{poisson_sf, zscore};
+pub use sums::sums_to_verify;
 pub use top_k::{TOP_K, TOP_K_CAPACITY, top_k};
 
 /// The most bytes, and the most values, that an accumulator hands on at once: half of what an Arrow column holds, because
@@ -62,7 +69,7 @@ impl Functions {
     /// basestream's own functions.
     pub fn standard() -> Self {
         let scalars = [within(), as_of(), poisson_sf(), zscore()];
-        let aggregates = [last_n(), top_k(), decimals::avg()];
+        let aggregates = [last_n(), top_k(), decimals::avg(), sums::sum()];
         let functions = scalars.into_iter().fold(Self::default(), Self::with_scalar);
         aggregates.into_iter().fold(functions, Self::with_aggregate)
     }

@@ -18,11 +18,13 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
+use crate::functions::{Verdict, judged};
 use crate::plan::links::{EdgeKind, LinkPlan};
 use crate::plan::tile_function::kept_tiles;
+use definitions::durations::format_bytes;
 use definitions::{OnError, StreamDefinition};
 use types::Result;
-use types::sql_types::timestamp_type;
+use types::sql_types::{sql_name, timestamp_type};
 use types::tiles::EdgesFrom;
 use types::tiles::{Floors, Level, Micros, Range};
 
@@ -68,6 +70,8 @@ pub struct ViewPlan {
     pub on_error: OnError,
     /// Identifies the format of the state rows; see [`crate::functions::state_stamp`].
     pub stamp: String,
+    /// The format before it, whose rows are read too ([`crate::states::conform`]).
+    stamp_before: Option<String>,
     /// Maps events to keys, tile and arguments.
     pub(crate) prepare: LogicalPlan,
     /// Which of [`ViewPlan::answer_keys`] are UUIDs.
@@ -109,6 +113,46 @@ pub struct StateExpr {
     pub approximate: bool,
     /// The aggregate's value over no rows: one row of its type.
     pub nothing: ArrayRef,
+    /// It collects values, up to this size ([`crate::functions::limited`]).
+    pub limit_bytes: Option<u64>,
+    /// Its values come with verdicts ([`crate::functions::judged`]).
+    pub is_judged: bool,
+    /// The types of its fields in the format before, if they were others.
+    types_before: Option<Vec<DataType>>,
+}
+
+impl StateExpr {
+    /// The type of its values, without their verdicts.
+    pub fn value_type(&self) -> DataType {
+        let whole = self.aggregate.field().data_type().clone();
+        match judged::value_type(&whole).filter(|_| self.is_judged) {
+            Some(value) => value.clone(),
+            None => whole,
+        }
+    }
+
+    /// Says why a value of this state could not be computed, and what to do.
+    fn why(&self, verdict: Verdict) -> String {
+        let sql = &self.sql;
+        match verdict {
+            Verdict::SumTooLarge => sum_too_large(sql, &self.value_type()),
+            Verdict::StateTooLarge => {
+                let limit = format_bytes(self.limit_bytes.unwrap_or_default());
+                let instead = match self.function.as_str() {
+                    "count" => "approx_distinct",
+                    "median" => "approx_median",
+                    "percentile_cont" => "approx_percentile_cont",
+                    "array_agg" | "string_agg" => "last_n or top_k",
+                    _ => "a shorter window or a finer key",
+                };
+                format!("{sql} keeps more than max_state_bytes = '{limit}' of this key: use {instead}, or raise max_state_bytes")
+            }
+        }
+    }
+}
+
+fn sum_too_large(sql: &str, data_type: &DataType) -> String {
+    format!("{sql} is past the range of {}: sum values that are cast to a DECIMAL of more digits, or to DOUBLE", sql_name(data_type))
 }
 
 /// A merged value: one state over one range.
@@ -175,6 +219,32 @@ impl ViewPlan {
     /// The schema of a state row: the keys, [`LEVEL`] (UInt8), [`TILE`] (the tile's start), then each state's fields.
     pub fn state_schema(&self) -> &SchemaRef {
         &self.state_schema
+    }
+
+    /// Whether state rows with this stamp can be read.
+    pub fn reads_stamp(&self, stamp: &str) -> bool {
+        self.stamp == stamp || self.stamp_before.as_deref() == Some(stamp)
+    }
+
+    /// Adds to the stamps what else the rows depend on.
+    fn add_to_stamps(&mut self, text: &str) {
+        self.stamp.push_str(text);
+        if let Some(before) = &mut self.stamp_before {
+            before.push_str(text);
+        }
+    }
+
+    /// Says why this value of [`MergedValues::uses`] (or [`LinkPlan::uses`]) could not be computed, and what to do.
+    pub(crate) fn why(&self, usage: usize, verdict: Verdict) -> String {
+        let state = match &self.answering {
+            Answering::Grouped(values) => values.uses.get(usage).map(|usage| &self.states[usage.state]),
+            Answering::Linked(links) => {
+                let Some(aggregate) = links.uses.get(usage).map(|usage| &links.aggregates[usage.state]) else { return String::new() };
+                let field = links.value_schema.field(links.keys.len() + 1 + links.ranges.len() + usage);
+                return sum_too_large(&aggregate.sql, field.data_type());
+            }
+        };
+        state.map_or_else(String::new, |state| state.why(verdict))
     }
 
     /// Returns the index of a state's first field in a state row.

@@ -22,7 +22,7 @@ pub(crate) mod sorted;
 mod testing;
 pub(crate) mod values;
 
-pub use answer::{answer, answer_kept, cost_of_key};
+pub use answer::{Answered, answer, answer_kept, cost_of_key};
 pub use buckets::bucket_of;
 pub use gather::Gather;
 pub use kept::KeptKey;
@@ -33,3 +33,4 @@ pub use per_event_exec::FailureSink;
 pub use pieces::Pieces;
 pub use rows::{KeyCodec, StateRows, conform, find_prefix, is_constant, levels, tiles};
 pub use sorted::{SortedFileWriter, SortedRun, map_file, map_path};
+pub use values::{FailedRows, FailedValue};

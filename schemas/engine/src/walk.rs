@@ -15,7 +15,7 @@ use arrow::compute::concat_batches;
 use crate::plan::ViewPlan;
 use crate::plan::links::{ConditionIndex, LinkPlan, Side};
 use crate::states::KeyCodec;
-use crate::states::values::Values;
+use crate::states::values::{FailedValue, Values};
 use types::Result;
 use types::tiles::Micros;
 
@@ -65,6 +65,8 @@ pub struct Walked {
     pub found: Vec<bool>,
     /// Of which keys a node had more neighbours than are followed: their values are estimates.
     pub estimated: Vec<bool>,
+    /// Values that could not be computed, of the rows that exist.
+    pub failed: Vec<FailedValue>,
 }
 
 impl<'a> Walk<'a> {
@@ -87,15 +89,18 @@ impl<'a> Walk<'a> {
         }
         let (mut parts, mut found, mut estimated) =
             (Vec::with_capacity(together.len()), Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let mut failed = Vec::new();
         for keys in together {
             let of_keys: Vec<ArrayRef> = groups.iter().map(|group| group.slice(keys.start, keys.len())).collect();
+            let from = keys.start;
             let answers = self.rows_together(&of_keys, &at[keys], wanted)?;
             parts.push(answers.rows);
+            failed.extend(answers.failed.into_iter().map(|value| FailedValue { row: from + value.row, ..value }));
             found.extend(answers.found);
             estimated.extend(answers.estimated);
         }
         let rows = concat_batches(&parts[0].schema(), &parts)?;
-        Ok(Walked { rows, found, estimated })
+        Ok(Walked { rows, found, estimated, failed })
     }
 
     /// The same where that takes at most `budget` edges; `None` where it takes more. Nothing is merged before that is
@@ -130,9 +135,11 @@ impl<'a> Walk<'a> {
         self.thin(near, nodes, &mut thresholds)?;
         let mut merging = Merging::new(self, near, wanted, &thresholds)?;
         self.meet(near, nodes, &thresholds, &mut |meeting| merging.take(meeting))?;
-        let (values, found) = merging.finish(groups)?;
+        let (values, verdicts, found) = merging.finish(groups)?;
         let estimated = thresholds.iter().map(Threshold::is_sampled).collect();
-        Ok(Walked { rows: Values::from_batch(&values).project(self.plan, wanted)?, found, estimated })
+        let (rows, mut failed) = Values::from_batch(&values).with_verdicts(verdicts).project(self.plan, wanted)?;
+        failed.retain(|value| found[value.row]);
+        Ok(Walked { rows, found, estimated, failed })
     }
 
     /// Where the near edges that leave these keys are found.

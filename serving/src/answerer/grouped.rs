@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, BinaryArray, BooleanArray, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use committed::registry::LiveView;
-use engine::states::{KeptKey, Pieces, SortedRun, StateRows, answer, answer_kept, bucket_of, cost_of_key};
+use engine::states::{
+    Answered, FailedRows, FailedValue, KeptKey, Pieces, SortedRun, StateRows, answer, answer_kept, bucket_of, cost_of_key,
+};
 use engine::walk::CancelCheck;
 use types::{Error, Result};
 
@@ -87,8 +89,9 @@ impl Answerer for Grouped<'_> {
         if self.view.plan.keys.is_empty() && bucket_of(b"", parts) == part {
             keys.index_of(b"");
         }
-        let (rows, found) = answer(&self.view.plan, &self.view.codec, &keys.list, &pieces, asked.t, asked.wanted)?;
-        Ok(Scanned { rows: filter_record_batch(&rows, &BooleanArray::from(found))?, estimated: false })
+        let Answered { rows, found, failed } = answer(&self.view.plan, &self.view.codec, &keys.list, &pieces, asked.t, asked.wanted)?;
+        let failed = FailedRows::new(failed, |rows| self.view.codec.decode(rows.iter().map(|row| keys.list[*row])))?;
+        Ok(Scanned { rows: filter_record_batch(&rows, &BooleanArray::from(found))?, estimated: false, failed })
     }
 }
 
@@ -145,11 +148,11 @@ impl Grouped<'_> {
             cancel_check()?;
             parts.push(self.answer_hot(asked, &keys[*index])?);
         }
-        let (rows, found) = in_order(parts, &[others, hot].concat())?;
-        Ok(Answers { rows, found, estimated: false, paths: None })
+        let Answered { rows, found, failed } = in_order(parts, &[others, hot].concat())?;
+        Ok(Answers { rows, found, estimated: false, paths: None, failed: FailedRows::among(asked.columns, failed)? })
     }
 
-    fn answer_together(&self, asked: &AskedKeys<'_>, keys: &[&AskedKey<'_>]) -> Result<(RecordBatch, Vec<bool>)> {
+    fn answer_together(&self, asked: &AskedKeys<'_>, keys: &[&AskedKey<'_>]) -> Result<Answered> {
         let encoded: Vec<&[u8]> = keys.iter().map(|key| key.encoded).collect();
         let mut pieces = Pieces::default();
         for (index, key) in keys.iter().enumerate() {
@@ -158,7 +161,7 @@ impl Grouped<'_> {
         answer(&self.view.plan, &self.view.codec, &encoded, &pieces, asked.t, asked.wanted)
     }
 
-    fn answer_hot(&self, asked: &AskedKeys<'_>, key: &AskedKey<'_>) -> Result<(RecordBatch, Vec<bool>)> {
+    fn answer_hot(&self, asked: &AskedKeys<'_>, key: &AskedKey<'_>) -> Result<Answered> {
         let Some((name, kept)) = &key.kept else { return Err(Error::internal("nothing is kept of a key")) };
         let (plan, codec) = (&self.view.plan, &self.view.codec);
         let answered = answer_kept(plan, codec, key.encoded, &key.pieces, asked.t, asked.wanted, kept)?;
@@ -199,23 +202,27 @@ impl Grouped<'_> {
 }
 
 /// Parts of rows as one batch, where `order` says for which key each row is.
-fn in_order(mut parts: Vec<(RecordBatch, Vec<bool>)>, order: &[usize]) -> Result<(RecordBatch, Vec<bool>)> {
+fn in_order(mut parts: Vec<Answered>, order: &[usize]) -> Result<Answered> {
     if parts.len() == 1 {
         return parts.pop().ok_or_else(|| Error::internal("an answer has a part"));
     }
-    let schema = parts.first().map(|(rows, _)| rows.schema()).ok_or_else(|| Error::internal("an answer has a part"))?;
+    let schema = parts.first().map(|part| part.rows.schema()).ok_or_else(|| Error::internal("an answer has a part"))?;
     let mut place_of_key = vec![0; order.len()];
     for (place, key) in order.iter().enumerate() {
         place_of_key[*key] = place;
     }
-    let rows = concat_batches(&schema, parts.iter().map(|(rows, _)| rows))?;
-    let found: Vec<bool> = parts.into_iter().flat_map(|(_, found)| found).collect();
+    let rows = concat_batches(&schema, parts.iter().map(|part| &part.rows))?;
+    let (mut found, mut failed) = (Vec::with_capacity(order.len()), Vec::new());
+    for part in parts {
+        failed.extend(part.failed.into_iter().map(|value| FailedValue { row: order[found.len() + value.row], ..value }));
+        found.extend(part.found);
+    }
     let found = place_of_key.iter().map(|place| found[*place]).collect();
     if rows.num_columns() == 0 {
-        return Ok((rows, found));
+        return Ok(Answered { rows, found, failed });
     }
     let places = UInt32Array::from_iter_values(place_of_key.iter().map(|place| *place as u32));
-    Ok((take_record_batch(&rows, &places)?, found))
+    Ok(Answered { rows: take_record_batch(&rows, &places)?, found, failed })
 }
 
 fn add_run<'s>(run: &'s SortedRun, key: &'s [u8], index: u32, laddered: bool, pieces: &mut Pieces<'s>) {

@@ -7,6 +7,7 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::Schema;
 use committed::registry::LiveView;
 use engine::plan::links::LinkPlan;
+use engine::states::FailedRows;
 use engine::walk::{CancelCheck, Walk, Walked};
 use types::Result;
 
@@ -41,7 +42,7 @@ impl Answerer for Linked<'_> {
             0 => None,
             _ => paths(&walk, asked, cancel_check)?,
         };
-        Ok(answers(walked, paths))
+        answers(walked, asked, paths)
     }
 
     fn rows_if_quick(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>) -> Result<Option<Answers>> {
@@ -54,15 +55,17 @@ impl Answerer for Linked<'_> {
 
     fn scan(&self, source: &StateSource<'_>, asked: &AskedPart<'_>, cancel_check: &CancelCheck<'_>) -> Result<Scanned> {
         let fields: Vec<_> = asked.wanted.iter().map(|column| self.view.plan.columns[*column].field.clone()).collect();
-        let (mut batches, mut any_estimated) = (Vec::new(), false);
+        let (mut batches, mut any_estimated, mut failed) = (Vec::new(), false, Vec::new());
         let edges = ViewEdges::new(source, self.view)?;
         let walk = self.view.walk(self.links, &edges, asked.t).cancelled_by(cancel_check);
-        walk.scan(asked.part, asked.wanted, &|_| true, &mut |batch, estimated| {
+        walk.scan(asked.part, asked.wanted, &|_| true, &mut |batch, estimated, failed_here| {
             batches.push(batch);
+            failed.push(failed_here);
             any_estimated |= estimated.true_count() > 0;
             Ok(())
         })?;
-        Ok(Scanned { rows: concat_batches(&Arc::new(Schema::new(fields)), &batches)?, estimated: any_estimated })
+        let rows = concat_batches(&Arc::new(Schema::new(fields)), &batches)?;
+        Ok(Scanned { rows, estimated: any_estimated, failed: FailedRows::together(failed)? })
     }
 }
 
@@ -75,7 +78,7 @@ impl Linked<'_> {
         let layers = ViewEdges::new(source, self.view)?;
         let walk = self.view.walk(self.links, &layers, asked.t);
         let walked = walk.rows_within(edges, &self.groups(asked)?, asked.keys, asked.wanted)?;
-        Ok(walked.map(|walked| answers(walked, None)))
+        walked.map(|walked| answers(walked, asked, None)).transpose()
     }
 
     /// The keys asked as the edges hold them.
@@ -87,8 +90,10 @@ impl Linked<'_> {
     }
 }
 
-fn answers(Walked { rows, found, estimated }: Walked, paths: Option<RecordBatch>) -> Answers {
-    Answers { rows, found, estimated: estimated.contains(&true), paths }
+fn answers(walked: Walked, asked: &AskedKeys<'_>, paths: Option<RecordBatch>) -> Result<Answers> {
+    let Walked { rows, found, estimated, failed } = walked;
+    let failed = FailedRows::among(asked.columns, failed)?;
+    Ok(Answers { rows, found, estimated: estimated.contains(&true), paths, failed })
 }
 
 /// The newest paths of each key, in the order of the keys.

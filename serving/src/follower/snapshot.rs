@@ -111,7 +111,7 @@ impl Follower {
         let file =
             file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
         let manifest = read_manifest(&self.0.storage, file).await?;
-        if manifest.stamp != live.plan.stamp {
+        if !live.plan.reads_stamp(&manifest.stamp) {
             warn!(view = %live.name, "the snapshot's states are of another format; answering from the archive until the next run");
             return Ok(None);
         }

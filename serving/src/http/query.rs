@@ -21,6 +21,7 @@ use super::input::{Body, json_bytes, parse};
 use super::problem::Problem;
 use crate::json::RowWriter;
 use crate::sql::QueryResponse;
+use crate::value_errors::OnValueError;
 
 const ARROW: &str = "application/vnd.apache.arrow.stream";
 /// The fields of `meta` in a JSON answer.
@@ -36,6 +37,9 @@ struct Query {
     query: String,
     #[serde(default)]
     params: Vec<serde_json::Value>,
+    /// What happens to values that could not be computed.
+    #[serde(default)]
+    on_value_error: OnValueError,
 }
 
 /// `POST /v1/sql`
@@ -44,9 +48,13 @@ pub(super) async fn query(State(app): State<App>, headers: HeaderMap, body: Body
 }
 
 async fn answer(app: App, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
-    let asked: Query = parse(&body, r#"{"query": "SELECT ..", "params": [..]}"#)?;
-    let response = app.node.query(&asked.query, asked.params).await?;
+    let asked: Query = parse(&body, r#"{"query": "SELECT ..", "params": [..], "on_value_error": "fail"}"#)?;
     let wants_arrow = headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains(ARROW)));
+    if wants_arrow && asked.on_value_error == OnValueError::List {
+        let message = "on_value_error is \"list\", and an Arrow stream has no place for a list that is known at its end: expected JSON";
+        return Err(Error::input(message).into());
+    }
+    let response = app.node.query_with(&asked.query, asked.params, asked.on_value_error).await?;
     if wants_arrow { Ok(as_arrow(response)?) } else { Ok(json_bytes(as_json(response).await?)) }
 }
 

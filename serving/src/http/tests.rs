@@ -131,6 +131,31 @@ async fn a_row_is_answered_with_what_it_stands_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_value_past_its_limit_is_listed_or_refused() {
+    let client = Client::new().await;
+    let view = "CREATE VIEW few WITH (max_state_bytes = '1B') AS SELECT device, count(*) AS n, count(DISTINCT status) AS kinds \
+                FROM payments GROUP BY device";
+    client.harness.define_view("few", view).await;
+    let answer = client.get("/v1/views/few/row?device=a").await.json();
+    assert_eq!((&answer["found"], &answer["row"]["kinds"]), (&json!(true), &Value::Null));
+    assert!(answer["row"]["n"].as_i64().unwrap() > 0);
+    let error = &answer["meta"]["errors"][0];
+    assert_eq!((&error["view"], &error["key"], &error["column"]), (&json!("few"), &json!({"device": "a"}), &json!("kinds")));
+    assert!(error["error"].as_str().unwrap().contains("approx_distinct"), "{error}");
+
+    let ask = async |query: &str, more: Value| {
+        let mut body = json!({ "query": query });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        client.post("/v1/sql", &body.to_string()).await
+    };
+    let refused = ask("SELECT * FROM few", json!({})).await;
+    assert_eq!(refused.status, 413, "{}", refused.json());
+    assert_eq!(ask("SELECT device, n FROM few", json!({})).await.json()["meta"]["errors"], json!([]));
+    let listed = ask("SELECT * FROM few WHERE device = 'a'", json!({"on_value_error": "list"})).await.json();
+    assert_eq!((&listed["rows"][0]["kinds"], &listed["meta"]["errors"]), (&Value::Null, &answer["meta"]["errors"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_rows_come_in_the_order_of_their_keys() {
     let client = Client::new().await;
     let reply = client

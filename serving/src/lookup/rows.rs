@@ -87,7 +87,7 @@ impl KeyRows {
 
     fn rows_if_quick(&self, columns: &[ArrayRef], kept: &KeptKeys) -> Result<Option<Answers>> {
         self.ask(columns, None, Some(kept), |answerer, source, asked| answerer.rows_if_quick(source, asked))
-            .map(|answers| answers.map(|answers| self.note_estimates(answers)))
+            .and_then(|answers| answers.map(|answers| self.noted(answers)).transpose())
     }
 
     /// An error of `cancel_check` ends it.
@@ -99,7 +99,7 @@ impl KeyRows {
         cancel_check: &CancelCheck<'_>,
     ) -> Result<Answers> {
         self.ask(columns, archive, kept, |answerer, source, asked| answerer.rows(source, asked, cancel_check))
-            .map(|answers| self.note_estimates(answers))
+            .and_then(|answers| self.noted(answers))
     }
 
     fn ask<T>(
@@ -117,12 +117,13 @@ impl KeyRows {
         answer(&*answerer(&loaded.live), &source, &asked)
     }
 
-    fn note_estimates(&self, answers: Answers) -> Answers {
-        if answers.estimated
-            && let Ok(loaded) = self.context.read_view.view(&self.view)
-        {
-            self.context.estimated.note(&loaded.live, &self.columns);
+    /// Notes what turned out to be estimated or could not be computed.
+    fn noted(&self, answers: Answers) -> Result<Answers> {
+        let live = &self.context.read_view.view(&self.view)?.live;
+        if answers.estimated {
+            self.context.estimated.note(live, &self.columns);
         }
-        answers
+        self.context.errors.take(live, &answers.failed)?;
+        Ok(answers)
     }
 }

@@ -152,6 +152,7 @@ impl Scan {
         if scanned.estimated {
             self.context.estimated.note(&self.live, &self.columns);
         }
+        self.context.errors.take(&self.live, &scanned.failed)?;
         Ok(scanned.rows)
     }
 }

@@ -45,7 +45,7 @@ fn table(node: &Node, name: &str) -> Vec<String> {
     let t = read_view.t_of(&view.live);
     let mut lines: Vec<String> = Vec::new();
     for part in 0..scan_parts(&source) {
-        let rows = scan(&view.live, &source, part, t, &wanted).unwrap();
+        let rows = scan(&view.live, &source, part, t, &wanted).unwrap().0;
         let options = arrow::util::display::FormatOptions::default().with_null("NULL");
         let columns: Vec<_> =
             rows.columns().iter().map(|c| arrow::util::display::ArrayFormatter::try_new(c.as_ref(), &options).unwrap()).collect();

@@ -22,7 +22,7 @@ use engine::fresh::Fresh;
 use engine::functions::Functions;
 use engine::plan::planning_session;
 use event_log::NewRecord;
-use jobs::verify::plain::{Moment, plain};
+use jobs::verify::plain::{self, Moment, plain};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serving::{Node, ReadView, ServingClock, StateSource, scan, scan_parts};
@@ -282,7 +282,7 @@ impl Run {
         let t = read_view.t_of(&view.live);
         let source = StateSource::Layers { read_view, view };
         let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
-        let parts: Vec<_> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).collect();
+        let parts: Vec<_> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap().0).collect();
         let keys = view.live.plan.keys.len();
         let served = rows_of(&parts, keys);
         let expected = rows_of(&self.expected(&view.live, &read_view.vector, t).await, keys);
@@ -297,6 +297,7 @@ impl Run {
 
     async fn expected(&self, view: &LiveView, vector: &Vector, t: Micros) -> Vec<RecordBatch> {
         let session = planning_session(&Functions::standard()).unwrap();
+        plain::register(&session);
         for stream in &self.definitions.streams {
             let events: Vec<&Event> = self.model.accepted.get(&stream.name).into_iter().flatten().collect();
             let before = |event: &&Event| event.offset < vector.get(&PartitionId::new(stream.name.clone(), event.partition)).0;

@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use engine::plan::{ColumnKind, ViewPlan};
+use engine::states::FailedValue;
 
 /// Prefixes the text of a DOUBLE. Text with it is compared as a number, all other text exactly.
 const FLOAT: char = '~';
@@ -28,6 +29,29 @@ pub fn rows_of(batches: &[RecordBatch], keep: Option<&[bool]>, keys: usize) -> B
         }
     }
     rows
+}
+
+/// The text of a value that is past its limit.
+const PAST: &str = "past its limit";
+
+/// Names the values that are past their limits, by the rows of [`jobs::verify::plain::Plain::past_sql`].
+pub fn mark_past(rows: &mut BTreeMap<Vec<String>, Vec<(String, String)>>, past: &[RecordBatch], keys: usize) {
+    for (key, flags) in rows_of(past, None, keys) {
+        for (name, _) in flags.into_iter().filter(|(_, is_past)| is_past == "true") {
+            rows.get_mut(&key).unwrap().iter_mut().filter(|(known, _)| *known == name).for_each(|(_, text)| *text = PAST.to_owned());
+        }
+    }
+}
+
+/// Names served values as past their limits. `keys` has the keys of failed rows, in the order of the rows' own.
+pub fn mark_failed(rows: &mut BTreeMap<Vec<String>, Vec<(String, String)>>, plan: &ViewPlan, keys: &RecordBatch, failed: &[FailedValue]) {
+    for value in failed {
+        let key = rows_of(&[keys.slice(value.row, 1)], None, plan.keys.len()).into_keys().next().unwrap();
+        let name = plan.columns[value.column].field.name();
+        let cell = rows.get_mut(&key).unwrap().iter_mut().find(|(known, _)| known == name).unwrap();
+        assert_eq!(cell.1.trim_start_matches(FLOAT), "\u{2205}", "{name} of {key:?} has a value, and an error");
+        cell.1 = PAST.to_owned();
+    }
 }
 
 /// Floats must be within 1e-9 of the sum of the absolute inputs (or, if the value is not a sum, within 1e-7 of

@@ -12,13 +12,18 @@ pub fn view() -> impl Strategy<Value = String> {
     let source = prop::sample::select(vec!["s", "(SELECT * FROM s WHERE j IS NOT NULL UNION ALL SELECT * FROM s WHERE j IS NULL) z", "c"]);
     let aggregates = prop::sample::subsequence(AGGREGATES.to_vec(), 1..6);
     let fails = prop::bool::weighted(0.2);
-    (windows, group, filter, source, aggregates, fails).prop_map(|(windows, group, filter, source, mut aggregates, fails)| {
+    let limit = prop::sample::select(vec!["", "", "24B", "100B", "400B"]);
+    (windows, group, filter, source, aggregates, fails, limit).prop_map(|(windows, group, filter, source, mut aggregates, fails, limit)| {
         if fails {
             aggregates.push(FAILING);
         }
         let mut sql = String::from("CREATE VIEW v ");
-        if !windows.is_empty() {
-            let _ = write!(sql, "WITH (windows = '{}') ", windows.join(", "));
+        let collects = aggregates.iter().any(|aggregate| COLLECTING.iter().any(|function| aggregate.contains(function)));
+        let windows = (!windows.is_empty()).then(|| format!("windows = '{}'", windows.join(", ")));
+        let limit = (collects && !limit.is_empty()).then(|| format!("max_state_bytes = '{limit}'"));
+        let options: Vec<String> = windows.into_iter().chain(limit).collect();
+        if !options.is_empty() {
+            let _ = write!(sql, "WITH ({}) ", options.join(", "));
         }
         sql.push_str("AS ");
         if source == "c" {
@@ -45,10 +50,16 @@ pub fn fails(sql: &str, j: Option<i32>) -> bool {
     sql.contains(FAILING) && j == Some(0)
 }
 
-const AGGREGATES: [&str; 40] = [
+/// What is in the calls that collect values.
+const COLLECTING: [&str; 4] = ["DISTINCT", "array_agg", "string_agg", "median"];
+
+const AGGREGATES: [&str; 43] = [
     "count(*)",
     "count(x)",
     "count(DISTINCT u)",
+    "coalesce(count(DISTINCT x), 0) + count(*)",
+    "array_agg(DISTINCT u ORDER BY u)",
+    "count(DISTINCT u) FILTER (WHERE within(ts, '2d', '1d'))",
     "count(*) FILTER (WHERE b)",
     "sum(x)",
     "sum(d)",

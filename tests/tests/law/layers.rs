@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+    TimestampMicrosecondArray,
 };
+use arrow::datatypes::Schema;
 use basestream_tests::Harness;
 use batch::RunTime;
 use bytes::Bytes;
@@ -19,15 +21,16 @@ use engine::events::{format_timestamp, plan_schema};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use engine::plan::planning_session;
+use engine::states::FailedRows;
 use event_log::NewRecord;
-use jobs::verify::plain::{Moment, plain};
+use jobs::verify::plain::{self, Moment, plain};
 use proptest::prelude::*;
 use serving::{Node, ServingClock, StateSource, scan, scan_parts};
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
-use crate::compare::{Inputs, rows_of, same};
+use crate::compare::{Inputs, mark_failed, mark_past, rows_of, same};
 use crate::grammar::{fails, view};
 
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, x BIGINT, d DECIMAL(18,2), f DOUBLE, \
@@ -201,15 +204,23 @@ impl Installation {
         let t = read_view.t_of(&view.live);
         let source = StateSource::Layers { read_view: &read_view, view };
         let wanted: Vec<usize> = (0..view.live.plan.columns.len()).collect();
-        let parts: Vec<_> = (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).collect();
+        let (parts, failed): (Vec<_>, Vec<_>) =
+            (0..scan_parts(&source)).map(|part| scan(&view.live, &source, part, t, &wanted).unwrap()).unzip();
         let keys = view.live.plan.keys.len();
-        let served = rows_of(&parts, None, keys);
+        let mut served = rows_of(&parts, None, keys);
+        for FailedRows { keys, values } in failed.into_iter().filter(|failed| !failed.values.is_empty()) {
+            let options = RecordBatchOptions::new().with_row_count(Some(keys.first().map_or(1, |key| key.len())));
+            let keys = RecordBatch::try_new_with_options(Arc::new(Schema::new(view.live.plan.keys.clone())), keys, &options).unwrap();
+            mark_failed(&mut served, &view.live.plan, &keys, &values);
+        }
         let is_counted = |(partition, offset, row): &&(i32, i64, Row)| {
             *offset < read_view.vector.get(&PartitionId::new("s", *partition)).0 && !fails(&view.live.definition.sql, row.j)
         };
         let before: Vec<&(i32, i64, Row)> = self.accepted.iter().filter(is_counted).collect();
         let inputs = Inputs::from_rows(before.iter().map(|(_, _, row)| (row.x, row.f)));
-        let expected = rows_of(&expected(&view.live, &before, t).await, None, keys);
+        let [expected, past] = expected(&view.live, &before, t).await;
+        let mut expected = rows_of(&expected, None, keys);
+        mark_past(&mut expected, &past, keys);
         let about = || format!("{} at {}\n{}", view.live.definition.sql, read_view.vector, self.trace.join("\n"));
         assert_eq!(served.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "keys of {}", about());
         for (key, columns) in &expected {
@@ -224,14 +235,19 @@ impl Installation {
     }
 }
 
-async fn expected(view: &LiveView, events: &[&(i32, i64, Row)], t: Micros) -> Vec<RecordBatch> {
+async fn expected(view: &LiveView, events: &[&(i32, i64, Row)], t: Micros) -> [Vec<RecordBatch>; 2] {
     let definitions = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![(*view.definition).clone()] };
     let session = planning_session(&Functions::standard()).unwrap();
+    plain::register(&session);
     let batch = batch_of(events, plan_schema(&definitions.streams[0]));
     session.register_table("s", Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap())).unwrap();
     let is_aggregate = |name: &str| session.state().aggregate_functions().contains_key(name);
     let plain = plain(&view.definition, &definitions, &is_aggregate, Moment { t, as_of: false }).unwrap();
-    session.sql(&plain.sql).await.unwrap().collect().await.unwrap()
+    let past = match &plain.past_sql {
+        Some(sql) => session.sql(sql).await.unwrap().collect().await.unwrap(),
+        None => Vec::new(),
+    };
+    [session.sql(&plain.sql).await.unwrap().collect().await.unwrap(), past]
 }
 
 fn json(row: &Row) -> String {

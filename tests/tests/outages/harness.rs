@@ -227,7 +227,7 @@ pub fn table(node: &Node) -> Vec<String> {
     let t = read_view.t_of(&view.live);
     let mut lines = Vec::new();
     for part in 0..scan_parts(&source) {
-        let rows = scan(&view.live, &source, part, t, &wanted).unwrap();
+        let rows = scan(&view.live, &source, part, t, &wanted).unwrap().0;
         let options = arrow::util::display::FormatOptions::default().with_null("NULL");
         let columns: Vec<_> =
             rows.columns().iter().map(|c| arrow::util::display::ArrayFormatter::try_new(c.as_ref(), &options).unwrap()).collect();

@@ -84,7 +84,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> 
         is_kept: false,
     };
     let wanted: Vec<usize> = (0..live.plan.columns.len()).collect();
-    rows_of(&scan(live, &StateSource::Layers { read_view: &read_view, view: &loaded }, 0, 0, &wanted)?)
+    rows_of(&scan(live, &StateSource::Layers { read_view: &read_view, view: &loaded }, 0, 0, &wanted)?.0)
 }
 
 /// The edges of these places' events, each as a separate state row: what Partial computes from one event.

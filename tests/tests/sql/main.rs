@@ -44,6 +44,7 @@ files!(
     functions,
     numbers,
     view_errors,
+    limits,
     refused_definitions,
     refused_queries,
 );

@@ -142,7 +142,7 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
         let Some(stamp) = facts.stamps.get(&(view.name.clone(), view.version)) else { continue };
         let next_step = format!("run `basestream batch run {}`: it writes a snapshot in the format of this release", view.name);
         match stamp {
-            Ok(stamp) if *stamp == view.plan.stamp => {}
+            Ok(stamp) if view.plan.reads_stamp(stamp) => {}
             Ok(stamp) => found.push(Problem {
                 fault: Fault::StatesOfAnotherFormat,
                 severity: Severity::Warning,

@@ -284,7 +284,7 @@ fn aggregate_name(expr: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> Option<St
     }
 }
 
-fn name_of(call: &Function) -> String {
+pub(super) fn name_of(call: &Function) -> String {
     match call.name.0.as_slice() {
         [ObjectNamePart::Identifier(name)] => resolved(name),
         _ => call.name.to_string().to_lowercase(),

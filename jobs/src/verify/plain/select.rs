@@ -9,7 +9,7 @@ use types::{Error, Result};
 
 use super::sides::{Reach, Sides};
 use super::span::{Span, timestamp};
-use super::{Moment, calls, join, parse_expr, parse_item, quoted, resolved};
+use super::{Moment, calls, join, limits, parse_expr, parse_item, quoted, resolved};
 
 /// A column of the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct PlainColumn {
 
 pub(super) struct Rewritten {
     pub(super) columns: Vec<PlainColumn>,
+    /// Columns whose values can be past a limit, with the condition that says so.
+    pub(super) past: Vec<(String, String)>,
     /// How far back states are kept.
     kept: Reach,
     /// How far back an event gives its key a row.
@@ -45,8 +47,8 @@ pub(super) fn rewrite(
     moment: Moment,
 ) -> Result<Rewritten> {
     spell_out_ordinals(select)?;
-    let (items, helpers, columns, reaches, repeated) = Default::default();
-    let mut fan = Fan { view, sides, is_aggregate, t: moment.t, items, helpers, columns, reaches, repeated };
+    let (items, helpers, columns, past, reaches, repeated) = Default::default();
+    let mut fan = Fan { view, sides, is_aggregate, t: moment.t, items, helpers, columns, past, reaches, repeated };
     for item in std::mem::take(&mut select.projection) {
         fan.item(item)?;
     }
@@ -59,7 +61,18 @@ pub(super) fn rewrite(
     if grouped && let Some(condition) = sides.condition(&existence, moment.t) {
         select.having = Some(parse_expr(&format!("{} > 0", events(Some(&condition))))?);
     }
-    Ok(Rewritten { columns: fan.columns, kept, existence })
+    Ok(Rewritten { columns: fan.columns, past: fan.past, kept, existence })
+}
+
+/// Turns the rewritten SELECT into the question which values are past a limit: the keys, and a BOOLEAN for each column
+/// that can be.
+pub(super) fn ask_past(select: &mut Select, rewritten: &Rewritten) -> Result<()> {
+    let is_key = |name: &str| rewritten.columns.iter().any(|column| column.is_key && column.name == name);
+    select.projection.retain(|item| matches!(item, SelectItem::ExprWithAlias { alias, .. } if is_key(&alias.value)));
+    for (name, is_past) in &rewritten.past {
+        select.projection.push(parse_item(&format!("{is_past} AS {}", quoted(name)))?);
+    }
+    Ok(())
 }
 
 /// Turns the SELECT into the ledger's counts: the events that pass WHERE, and those of them before the longest window.
@@ -99,6 +112,7 @@ struct Fan<'a> {
     /// Columns that only `verify` uses, after the view's.
     helpers: Vec<SelectItem>,
     columns: Vec<PlainColumn>,
+    past: Vec<(String, String)>,
     /// The reach of each aggregate.
     reaches: Vec<Reach>,
     /// Whether one of them depends on how often a value occurs.
@@ -153,6 +167,9 @@ impl Fan<'_> {
             let text = if let [one] = distinct.as_slice() { one.clone() } else { format!("greatest({})", distinct.join(", ")) };
             self.helpers.push(parse_item(&format!("{text} AS {}", quoted(helper)))?);
         }
+        let limit_bytes = self.view.max_state_bytes.unwrap_or(limits::MAX_STATE_BYTES);
+        let is_past = limits::is_past(&expr, (!self.sides.is_joined()).then_some(limit_bytes));
+        self.past.extend(is_past.map(|is_past| (name.clone(), is_past)));
         self.columns.push(PlainColumn { name, is_key, functions, is_total, sql, distinct: helper });
         Ok(())
     }

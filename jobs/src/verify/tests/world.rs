@@ -10,13 +10,14 @@ use catalog::{Add, Advance, CheckpointRange, CheckpointRecord, Commit, Definitio
 use committed::registry::Registry;
 use committed::segment::{SegmentSession, segment_rows};
 use engine::events::{Decoder, EventBatchBuilder};
-use engine::states::{Pieces, StateRows, answer, merge_rows};
+use engine::states::{Answered, FailedRows, Pieces, StateRows, answer, merge_rows};
 use storage::{dead_letter_schema, write_archive, write_dead_letters};
 use types::record::Record;
 use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 
 use super::super::*;
+use crate::served::failed_cells;
 use catalog::DefinitionKind;
 use definitions::parse;
 
@@ -124,10 +125,12 @@ impl World {
             pieces.add(rows.batch(), rows.find(key), index as u32, false);
         }
         let wanted: Vec<usize> = (0..live.plan.columns.len()).collect();
-        let (batch, found) = answer(&live.plan, &live.codec, &keys, &pieces, t, &wanted)?;
+        let Answered { rows: batch, found, failed } = answer(&live.plan, &live.codec, &keys, &pieces, t, &wanted)?;
+        let failed = FailedRows::new(failed, |rows| live.codec.decode(rows.iter().map(|row| keys[*row])))?;
+        let failed = failed_cells(&live.plan, failed)?.into_iter().collect();
         let found = arrow::array::BooleanArray::from(found);
         let rows = vec![arrow::compute::filter_record_batch(&batch, &found)?];
-        Ok(Answer { vector: state.vector(), t, as_of: false, rows, without_nan: false })
+        Ok(Answer { vector: state.vector(), t, as_of: false, rows, failed, without_nan: false })
     }
 }
 

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 
 use super::tokens::{Cursor, Place};
 use crate::Diagnostics;
-use crate::durations::parse_duration_parts;
+use crate::durations::{parse_bytes, parse_duration_parts};
 use types::suggest;
 
 /// The options of one list: known names, each at most once.
@@ -127,6 +127,11 @@ impl Options {
             problems.push(entry.value_at.error(message).help(format!("expected a whole number from 1 to {}", u32::MAX)));
         }
         number
+    }
+
+    pub(super) fn bytes(&self, name: &str, problems: &mut Diagnostics) -> Option<u64> {
+        let (text, entry) = self.text(name, problems)?;
+        parse_bytes(text).map_err(|error| problems.push(entry.value_at.error(error.message()))).ok()
     }
 
     pub(super) fn duration(&self, name: &str, problems: &mut Diagnostics) -> Option<(Duration, &Entry)> {

@@ -17,7 +17,8 @@ use types::sql_errors::parser_text;
 use types::suggest;
 use types::tiles::Level;
 
-const OPTIONS: [&str; 9] = ["windows", "every", "schedule", "timezone", "precision", "strategy", "full_every", "max_degree", "on_error"];
+const OPTIONS: [&str; 10] =
+    ["windows", "every", "schedule", "timezone", "precision", "strategy", "full_every", "max_degree", "max_state_bytes", "on_error"];
 const PRECISIONS: [Level; 6] = [Level::Second1, Level::Seconds10, Level::Minute1, Level::Minutes5, Level::Hour1, Level::Day1];
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -35,6 +36,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     let strategy = strategy(&options, problems);
     let full_every = full_every(&options, strategy, problems);
     let max_degree = options.whole_number("max_degree", problems);
+    let max_state_bytes = options.bytes("max_state_bytes", problems);
     let on_error = on_error(&options, problems);
     let (select_at, select) = select(&mut cursor, problems)?;
     if problems.len() > before {
@@ -51,6 +53,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         strategy,
         full_every,
         max_degree,
+        max_state_bytes,
         on_error,
         sql: head.sql,
         origin: Origin { file: None, line: head.line },

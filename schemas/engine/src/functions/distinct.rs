@@ -26,7 +26,7 @@ use super::MOST_AT_ONCE;
 
 mod set;
 
-pub(crate) use set::DistinctSet;
+pub(crate) use set::{DistinctSet, DistinctSize};
 
 /// Gives a call of `count(DISTINCT x)` a grouped accumulator if DataFusion's function has none. Other calls are
 /// returned unchanged.

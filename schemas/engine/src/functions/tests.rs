@@ -99,7 +99,7 @@ pub(super) fn single(call: &AggregateFunctionExpr, batch: &RecordBatch) -> Scala
     accumulator.evaluate().unwrap()
 }
 
-async fn query(sql: &str) -> datafusion::common::Result<String> {
+pub(super) async fn query(sql: &str) -> datafusion::common::Result<String> {
     let session = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(3).with_batch_size(2));
     Functions::standard().register(&session)?;
     let schema = Arc::new(Schema::new(vec![

@@ -82,8 +82,15 @@ impl Planner {
             return self.staging(view, &plan);
         }
         let mut plan = self.kept(view, &session, &plan).map_err(|error| at_select(view, &error))?;
+        if view.max_state_bytes.is_some() && plan.states.iter().all(|state| state.limit_bytes.is_none()) {
+            let error = Error::input(
+                "max_state_bytes bounds states that collect values (DISTINCT, array_agg, string_agg, median, percentile_cont), and this view \
+                 has none: expected no max_state_bytes",
+            );
+            return Err(at_select(view, &error));
+        }
         if respelled.happened() {
-            plan.stamp.push_str(uuids::STAMP);
+            plan.add_to_stamps(uuids::STAMP);
         }
         Ok(Planned::Kept(Arc::new(plan)))
     }

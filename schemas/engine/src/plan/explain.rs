@@ -11,6 +11,7 @@ use crate::plan::columns::{position_or_push, sql_of};
 use crate::plan::links::EdgeKind;
 use crate::plan::{Answering, ColumnKind, Use, ViewPlan};
 use datafusion::logical_expr::LogicalPlan;
+use definitions::durations::format_bytes;
 use types::columns::EVENTS;
 use types::tiles::{Range, most_tiles};
 
@@ -39,6 +40,20 @@ pub struct StateExplanation {
     /// Name and Arrow type of each of its fields in a state row.
     pub fields: Vec<(String, String)>,
     pub approximate: bool,
+    /// For a state that collects values: the most that one key's may hold (`max_state_bytes`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+}
+
+impl StateExplanation {
+    /// How it is kept, as text.
+    pub fn kept_as(&self) -> String {
+        let fields = self.fields.iter().map(|(_, data_type)| data_type.as_str()).collect::<Vec<_>>().join(", ");
+        match self.max_bytes {
+            Some(bytes) => format!("{fields}; up to {} of a key", format_bytes(bytes)),
+            None => fields,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -66,6 +81,7 @@ pub fn explain(plan: &ViewPlan) -> Explanation {
                 aggregate: if state.sql == EVENTS { "count(*)".into() } else { state.sql.clone() },
                 fields: state.fields.iter().map(|field| (field.name().clone(), field.data_type().to_string())).collect(),
                 approximate: state.approximate,
+                max_bytes: state.limit_bytes,
             })
             .collect(),
         ranges: asked_ranges(plan).iter().map(|range| explain_range(plan, range)).collect(),

@@ -19,11 +19,12 @@ use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder,
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::prelude::SessionContext;
 
+use crate::functions::judged;
 use crate::plan::columns;
 use crate::plan::columns::Reach;
 use crate::plan::hidden::streams_of;
 use crate::plan::{Answering, Use, ViewPlan, lower, uuids};
-use definitions::{StreamDefinition, ViewDefinition};
+use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::tiles::{Level, Micros, Range};
 use types::{Error, Result};
@@ -295,12 +296,15 @@ pub(super) fn plan(
     };
     let streams_of_sides = [of_side(&joined.near)?, of_side(&joined.far)?];
     let (edge_aggregate, edge_columns) = edges.columns(&fanned.ranges)?;
-    let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams)?;
+    let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams, MAX_STATE_BYTES)?;
     let keys: Vec<FieldRef> = table.keys[edges.layout.groups.clone()].to_vec();
     let aggregates = edges.aggregates(&parsed.calls, session)?;
     let value_type = |usage: &Use| match &aggregates[usage.state].over {
-        Over::Ends { aggregate, .. } => aggregate.field().data_type().clone(),
-        Over::States { state, .. } => table.states[*state].aggregate.field().data_type().clone(),
+        Over::Ends { aggregate, .. } => {
+            let whole = aggregate.field().data_type().clone();
+            if judged::is_judged(&whole) { judged::value_type(&whole).cloned().unwrap_or(whole) } else { whole }
+        }
+        Over::States { state, .. } => table.states[*state].value_type(),
     };
     let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &fanned.uses.iter().map(value_type).collect::<Vec<_>>());
     let outputs = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, session)?;

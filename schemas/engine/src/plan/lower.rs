@@ -16,14 +16,12 @@ use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
 
-use crate::functions::{grouped, state_stamp};
+use crate::functions::{grouped, limited, state_stamp, sums};
 use crate::plan::columns::{Columns, Output, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named};
 use crate::plan::tile_function::tile_of;
-use crate::plan::{
-    Answering, ColumnKind, MergedValues, OutputColumn, StateExpr, Use, ValueColumn, ViewPlan, decimals, state_schema, uuids,
-};
-use definitions::{StreamDefinition, ViewDefinition};
+use crate::plan::{Answering, ColumnKind, MergedValues, OutputColumn, StateExpr, ValueColumn, ViewPlan, decimals, state_schema, uuids};
+use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
 use types::columns::{AS_OF, EVENTS, TILE};
 use types::sql_types::timestamp_type;
@@ -39,9 +37,9 @@ pub(super) fn lower(
     streams: Vec<Arc<StreamDefinition>>,
     all_streams: &[Arc<StreamDefinition>],
 ) -> Result<ViewPlan> {
-    let table = state_table(session, aggregate, &columns, all_streams)?;
-    let state_of = |usage: &Use| &table.states[usage.state];
-    let value_types: Vec<DataType> = columns.uses.iter().map(|usage| state_of(usage).aggregate.field().data_type().clone()).collect();
+    let limit_bytes = view.max_state_bytes.unwrap_or(MAX_STATE_BYTES);
+    let table = state_table(session, aggregate, &columns, all_streams, limit_bytes)?;
+    let value_types: Vec<DataType> = columns.uses.iter().map(|usage| table.states[usage.state].value_type()).collect();
     let schema = value_schema(&table.keys, columns.ranges.len(), &value_types);
     let outputs = lower_outputs(&columns.outputs, &table.keys, &schema, session)?;
     let uuid_keys = uuids::of_keys(aggregate, all_streams);
@@ -58,6 +56,7 @@ pub(super) struct StateTable {
     prepare: LogicalPlan,
     schema: SchemaRef,
     stamp: String,
+    stamp_before: Option<String>,
 }
 
 impl StateTable {
@@ -73,6 +72,7 @@ impl StateTable {
             view: view.name.clone(),
             streams,
             stamp: self.stamp,
+            stamp_before: self.stamp_before,
             keys: self.keys,
             states: self.states,
             ranges: self.ranges,
@@ -95,6 +95,7 @@ pub(super) fn state_table(
     aggregate: &Aggregate,
     columns: &Columns,
     all_streams: &[Arc<StreamDefinition>],
+    limit_bytes: u64,
 ) -> Result<StateTable> {
     let ladder = ladder_of(&columns.ranges);
     let carried = carry(&aggregate.input, all_streams)?;
@@ -102,20 +103,34 @@ pub(super) fn state_table(
     let calls = columns.states.iter().map(complete).collect::<Result<Vec<_>>>()?;
     let prepared = prepare(carried, aggregate, &calls, ladder[0])?;
     let keys = key_fields(&columns.keys, &prepared.plan)?;
-    let states = lower_states(&columns.states, &calls, &prepared, session)?;
+    let states = lower_states(&columns.states, &calls, &prepared, session, limit_bytes)?;
     let schema = state_schema(&keys, &states);
     refuse_repeated_fields(&schema)?;
-    let stamp = stamp(&states, states_divide(&prepared.plan, &calls)?);
+    let divided = if states_divide(&prepared.plan, &calls)? { decimals::STAMP } else { "" };
+    let stamp = format!("{}{divided}", stamp(&states));
+    let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{divided}"));
     let (ranges, existence) = (columns.ranges.clone(), columns.existence);
-    Ok(StateTable { keys, states, ranges, existence, ladder, prepare: prepared.plan, schema, stamp })
+    Ok(StateTable { keys, states, ranges, existence, ladder, prepare: prepared.plan, schema, stamp, stamp_before })
 }
 
 /// Identifies the format of a view's states.
-fn stamp(states: &[StateExpr], divide: bool) -> String {
+fn stamp(states: &[StateExpr]) -> String {
     let types = |state: &StateExpr| state.fields.iter().map(|field| field.data_type().clone()).collect();
     let formats: Vec<(&str, Vec<DataType>)> = states.iter().map(|state| (state.function.as_str(), types(state))).collect();
-    let divided = if divide { decimals::STAMP } else { "" };
-    format!("{}{divided}", state_stamp(&formats))
+    match states.iter().find_map(|state| state.limit_bytes) {
+        Some(limit) => format!("{}; states up to {limit} bytes", state_stamp(&formats)),
+        None => state_stamp(&formats),
+    }
+}
+
+/// The same of the format before it, if it was another: rows of that format are read too.
+fn stamp_before(states: &[StateExpr]) -> Option<String> {
+    let types = |state: &StateExpr| {
+        let of_fields = || state.fields.iter().map(|field| field.data_type().clone()).collect();
+        state.types_before.clone().unwrap_or_else(of_fields)
+    };
+    let formats: Vec<(&str, Vec<DataType>)> = states.iter().map(|state| (state.function.as_str(), types(state))).collect();
+    states.iter().any(|state| state.types_before.is_some()).then(|| state_stamp(&formats))
 }
 
 /// Whether what is kept depends on a division with a decimal: a key, a condition, an argument of an aggregate.
@@ -261,7 +276,13 @@ fn key_fields(names: &[String], prepared: &LogicalPlan) -> Result<Vec<FieldRef>>
         .collect()
 }
 
-fn lower_states(states: &[StateCall], calls: &[Expr], prepared: &Prepared, session: &SessionContext) -> Result<Vec<StateExpr>> {
+fn lower_states(
+    states: &[StateCall],
+    calls: &[Expr],
+    prepared: &Prepared,
+    session: &SessionContext,
+    limit_bytes: u64,
+) -> Result<Vec<StateExpr>> {
     let logical = prepared.plan.schema();
     let physical = logical.as_arrow().clone();
     let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
@@ -270,11 +291,28 @@ fn lower_states(states: &[StateCall], calls: &[Expr], prepared: &Prepared, sessi
         .zip(calls)
         .map(|(state, call)| {
             let call = grouped(simplify_inputs(rename(call, &prepared.names)?, logical, session)?);
-            let lowered = LoweredAggregateBuilder::new(&call, logical, &physical, &props, &context).with_name(&state.sql).build()?;
-            let fields = lowered.aggregate.state_fields().map_err(|error| not_mergeable(&state.sql, &error))?;
+            let lower = |call: &Expr| -> Result<_> {
+                let lowered = LoweredAggregateBuilder::new(call, logical, &physical, &props, &context).with_name(&state.sql).build()?;
+                let fields = lowered.aggregate.state_fields().map_err(|error| not_mergeable(&state.sql, &error))?;
+                Ok((lowered, fields))
+            };
+            let (mut lowered, mut fields) = lower(&call)?;
+            let mut types_before = sums::types_before(&state.function, &fields, lowered.aggregate.field().data_type());
+            let is_limited = limited::collects(&state.function, lowered.aggregate.is_distinct(), &fields);
+            let judged_sum = sums::judged_sum(&call, &fields);
+            let is_judged = is_limited || judged_sum.is_some();
+            if is_limited {
+                types_before = Some(fields.iter().map(|field| field.data_type().clone()).collect());
+                (lowered, fields) = lower(&limited::limited(judged_sum.unwrap_or(call), limit_bytes))?;
+            } else if let Some(judged_sum) = judged_sum {
+                (lowered, fields) = lower(&judged_sum)?;
+            }
             let fields = fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect();
             let nothing = lowered.aggregate.create_accumulator()?.evaluate()?.to_array()?;
             Ok(StateExpr {
+                limit_bytes: is_limited.then_some(limit_bytes),
+                is_judged,
+                types_before,
                 nothing: arrow::compute::cast(&nothing, lowered.aggregate.field().data_type())?,
                 sql: state.sql.clone(),
                 function: state.function.clone(),

@@ -10,7 +10,7 @@ use crate::states::kept::{KeptKey, cost_of, merge_kept};
 use crate::states::pieces::Pieces;
 use crate::states::ranges::merge;
 use crate::states::rows::KeyCodec;
-use crate::states::values::Values;
+use crate::states::values::{FailedValue, Values};
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -20,19 +20,20 @@ const EVENTS_STATE: usize = 0;
 /// A key with no more values than this is cheap whatever is asked: its ranges are not looked at.
 const WITHOUT_A_LOOK: usize = 1_024;
 
-/// Returns the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at time `t`, in the
-/// order of `keys`, and whether each key has a row: an event in the view's longest window. A view without keys always
-/// has its row.
+/// The rows of keys, in their order.
+#[derive(Debug)]
+pub struct Answered {
+    pub rows: RecordBatch,
+    /// Whether each key has a row: an event in the view's longest window. A view without keys always has its row.
+    pub found: Vec<bool>,
+    /// Values that could not be computed, of the rows that exist.
+    pub failed: Vec<FailedValue>,
+}
+
+/// Returns the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at time `t`.
 ///
 /// Errors: `Internal` for a view over a JOIN, whose edges are walked instead.
-pub fn answer(
-    plan: &ViewPlan,
-    codec: &KeyCodec,
-    keys: &[&[u8]],
-    pieces: &Pieces<'_>,
-    t: Micros,
-    wanted: &[usize],
-) -> Result<(RecordBatch, Vec<bool>)> {
+pub fn answer(plan: &ViewPlan, codec: &KeyCodec, keys: &[&[u8]], pieces: &Pieces<'_>, t: Micros, wanted: &[usize]) -> Result<Answered> {
     answer_by(plan, codec, keys, t, wanted, |asked| merge(plan, pieces, keys.len(), t, asked))
 }
 
@@ -46,7 +47,7 @@ pub fn answer_kept(
     t: Micros,
     wanted: &[usize],
     kept: &KeptKey,
-) -> Result<(RecordBatch, Vec<bool>)> {
+) -> Result<Answered> {
     answer_by(plan, codec, &[key], t, wanted, |asked| merge_kept(plan, pieces, t, asked, kept))
 }
 
@@ -66,23 +67,31 @@ fn answer_by(
     t: Micros,
     wanted: &[usize],
     merge: impl FnOnce(&[Use]) -> Result<Vec<ArrayRef>>,
-) -> Result<(RecordBatch, Vec<bool>)> {
+) -> Result<Answered> {
     let need = Need::for_columns(plan, plan.existence, wanted);
     let values = values_of(plan)?;
     let mut row = Values::new(&values.schema, keys.len());
     row.set(0, codec.decode(keys.iter().copied())?);
     row.set(plan.keys.len(), [Arc::new(TimestampMicrosecondArray::from_value(t, keys.len()).with_timezone("UTC")) as ArrayRef]);
     let events_from = plan.keys.len() + 1;
-    let places = need.ranges.iter().map(|range| events_from + range);
-    let places = places.chain(need.uses.iter().map(|at| events_from + plan.ranges.len() + at));
-    for (place, merged) in places.zip(merge(&need.asked(values))?) {
-        row.set(place, [merged]);
+    let mut merged = merge(&need.asked(values))?.into_iter();
+    for (range, events) in need.ranges.iter().zip(&mut merged) {
+        row.set(events_from + range, [events]);
+    }
+    for (usage, merged) in need.uses.iter().zip(merged) {
+        let place = events_from + plan.ranges.len() + usage;
+        match plan.states[values.uses[*usage].state].is_judged {
+            true => row.set_judged(place, *usage, &merged)?,
+            false => row.set(place, [merged]),
+        }
     }
     let existence = row.get(events_from + plan.existence);
     let existence = existence.and_then(|events| events.as_any().downcast_ref::<Int64Array>());
     let existence = existence.ok_or_else(|| Error::internal("the count of events changed its type"))?;
-    let found = (0..keys.len()).map(|key| plan.keys.is_empty() || existence.value(key) > 0).collect();
-    Ok((row.project(plan, wanted)?, found))
+    let found: Vec<bool> = (0..keys.len()).map(|key| plan.keys.is_empty() || existence.value(key) > 0).collect();
+    let (rows, mut failed) = row.project(plan, wanted)?;
+    failed.retain(|value| found[value.row]);
+    Ok(Answered { rows, found, failed })
 }
 
 fn values_of(plan: &ViewPlan) -> Result<&MergedValues> {

@@ -11,9 +11,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use arrow::array::{Array, ArrayRef, Int64Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 
-use crate::functions::DistinctSet;
+use crate::functions::judged::judged;
+use crate::functions::{DistinctSet, DistinctSize, Verdict};
 use crate::plan::{StateExpr, Use, ViewPlan};
 use crate::states::pieces::{Pieces, Run, Selection, values_in};
 use crate::states::ranges::{merge, value_of_key};
@@ -202,7 +203,7 @@ impl Wanted<'_> {
 
     /// The set of the committed values, where there is one.
     fn distinct_set(&self, kept: &KeptKey) -> Result<Option<Arc<DistinctSet>>> {
-        if !self.counts_distinct() {
+        if !self.counts_distinct() || self.has_marks() {
             return Ok(None);
         }
         let committed = self.committed();
@@ -226,7 +227,18 @@ impl Wanted<'_> {
 
     fn counted_with(&self, set: &DistinctSet) -> Result<ArrayRef> {
         let fresh: Vec<ArrayRef> = self.runs.iter().filter(|run| run.is_fresh).map(|run| self.states_of(run)).collect();
-        Ok(Arc::new(Int64Array::from(vec![set.count_with(&fresh)?])))
+        let DistinctSize { values, bytes } = set.size_with(&fresh)?;
+        let counted: ArrayRef = Arc::new(Int64Array::from(vec![values]));
+        let Some(limit_bytes) = self.state().limit_bytes else { return Ok(counted) };
+        let is_past = BooleanArray::from(vec![bytes > limit_bytes]);
+        Ok(judged(&counted, &is_past, Verdict::StateTooLarge)?)
+    }
+
+    /// Whether a state in these rows was past its limit: the set is not known then.
+    fn has_marks(&self) -> bool {
+        let Some(last) = self.state().fields.len().checked_sub(1).filter(|_| self.state().limit_bytes.is_some()) else { return false };
+        let marks = |run: &Run| self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state) + last).as_boolean_opt();
+        self.runs.iter().any(|run| marks(run).is_some_and(|marks| run.rows.clone().any(|row| marks.is_valid(row) && marks.value(row))))
     }
 
     /// The first field of the state in these rows.

@@ -32,6 +32,7 @@ use types::{Error, ErrorKind, Result};
 use crate::events::plan_schema;
 use crate::plan::ViewPlan;
 use crate::plan::tile_function::is_tile_function;
+use within_digits::WithinDigits;
 
 /// A failing batch of at most this many events is evaluated one by one.
 const ONE_BY_ONE: usize = 64;
@@ -265,13 +266,17 @@ fn physical(expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     Ok(expr.transform_up(|node| checked(node, schema))?.data)
 }
 
-/// Makes integer arithmetic fail where it would wrap around.
+/// Makes arithmetic fail where integers would wrap around, and decimals have more digits than their type.
 fn checked(node: Arc<dyn PhysicalExpr>, schema: &DFSchema) -> DataFusionResult<Transformed<Arc<dyn PhysicalExpr>>> {
     let any: &dyn std::any::Any = node.as_ref();
     if let Some(binary) = any.downcast_ref::<BinaryExpr>()
         && matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply)
     {
-        return Ok(Transformed::yes(Arc::new(binary.clone().with_fail_on_overflow(true))));
+        let checked: Arc<dyn PhysicalExpr> = Arc::new(binary.clone().with_fail_on_overflow(true));
+        return Ok(Transformed::yes(match within_digits::is_clipped(&checked.data_type(schema.as_arrow())?) {
+            true => Arc::new(WithinDigits::new(checked)),
+            false => checked,
+        }));
     }
     if let Some(negative) = any.downcast_ref::<NegativeExpr>() {
         let data_type = negative.arg().data_type(schema.as_arrow())?;
@@ -287,6 +292,8 @@ fn checked(node: Arc<dyn PhysicalExpr>, schema: &DFSchema) -> DataFusionResult<T
 fn is_signed_integer(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64)
 }
+
+mod within_digits;
 
 #[cfg(test)]
 mod tests;

@@ -3,12 +3,14 @@
 //!
 //! Keys are compared by their row encoding.
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array};
-use arrow::compute::{concat_batches, take};
-use arrow::datatypes::{DataType, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryArray, RecordBatch, UInt8Array, UInt32Array, make_array, new_null_array};
+use arrow::compute::{cast, concat_batches, take};
+use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimestampMicrosecondType, UInt8Type};
 use arrow::error::ArrowError;
 use arrow_row::{RowConverter, SortField};
 
+use crate::functions::limited::is_limit_mark;
+use crate::functions::sums::wide::is_carries;
 use crate::plan::ViewPlan;
 use crate::states::nodes::NodeCodec;
 use crate::states::order::sorted_rows;
@@ -156,21 +158,51 @@ pub fn is_constant(column: &dyn Array) -> bool {
 
 /// Casts stored state rows to the schema they are read with. The names of nested fields may differ: DataFusion's
 /// contain positions of one plan, and states bind by position. Any other difference is damage.
+///
+/// Rows of the format before lack the fields that were added since. Those are filled with NULLs.
 pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
-    if batch.num_columns() != schema.fields().len() {
-        let (found, expected) = (batch.num_columns(), schema.fields().len());
+    let (found, expected) = (batch.num_columns(), schema.fields().len());
+    let added = schema.fields().iter().filter(|field| is_added(field)).count();
+    if found != expected && found + added != expected {
         return Err(Error::corrupt("stored state rows have another number of columns").with("found", found).with("expected", expected));
     }
-    let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
-        if column.data_type() == field.data_type() {
-            return Ok(column.clone());
-        }
-        let data =
-            renamed(column.to_data(), field.data_type()).map_err(|error| Error::corrupt(error.to_string()).with("column", field.name()))?;
-        Ok(make_array(data))
+    let mut stored = batch.columns().iter();
+    let columns = schema.fields().iter().map(|field| match stored_column(field, found != expected, &mut stored) {
+        Some(column) => conform_column(field, column),
+        None => Ok(new_null_array(field.data_type(), batch.num_rows())),
     });
     let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::corrupt(error.to_string()))
+}
+
+/// Whether a sum is kept in a wider type since the format before.
+fn is_wider(stored: &DataType, now: &DataType) -> bool {
+    match (stored, now) {
+        (DataType::Int64 | DataType::UInt64 | DataType::Duration(_), DataType::Decimal128(38, 0)) => true,
+        (DataType::Decimal128(_, stored) | DataType::Decimal256(_, stored), DataType::Decimal256(76, now)) => stored == now,
+        _ => false,
+    }
+}
+
+fn stored_column<'a>(field: &Field, is_before: bool, stored: &mut impl Iterator<Item = &'a ArrayRef>) -> Option<&'a ArrayRef> {
+    if is_before && is_added(field) { None } else { stored.next() }
+}
+
+/// Whether the format before has no such field.
+fn is_added(field: &Field) -> bool {
+    is_limit_mark(field) || is_carries(field)
+}
+
+fn conform_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
+    if column.data_type() == field.data_type() {
+        return Ok(column.clone());
+    }
+    if is_wider(column.data_type(), field.data_type()) {
+        return Ok(cast(column, field.data_type())?);
+    }
+    let data =
+        renamed(column.to_data(), field.data_type()).map_err(|error| Error::corrupt(error.to_string()).with("column", field.name()))?;
+    Ok(make_array(data))
 }
 
 /// Returns the same data under a type that differs only in the names of its fields.

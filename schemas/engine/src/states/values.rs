@@ -1,13 +1,74 @@
-//! Merged values, and the evaluation of a view's columns over them.
+//! Merged values, and the evaluation of a view's columns over them. A value that could not be computed makes the columns
+//! that are computed from it NULL in its row, and is named.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{Array, ArrayRef, Int8Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow::compute::{concat, take, take_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::physical_expr::expressions::Column;
 
-use crate::plan::{ColumnKind, ViewPlan};
+use crate::functions::Verdict;
+use crate::functions::judged::taken_apart;
+use crate::plan::{ColumnKind, ValueColumn, ViewPlan};
 use types::{Error, Result};
+
+/// A value of a row that could not be computed: it is NULL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedValue {
+    pub row: usize,
+    /// An index of the plan's columns.
+    pub column: usize,
+    /// What is wrong, and what to do.
+    pub why: Arc<str>,
+}
+
+/// Values that could not be computed, with the keys of their rows.
+#[derive(Debug, Clone, Default)]
+pub struct FailedRows {
+    /// A column for each key of the view. [`FailedValue::row`] counts in them.
+    pub keys: Vec<ArrayRef>,
+    pub values: Vec<FailedValue>,
+}
+
+impl FailedRows {
+    /// Keeps only the rows that have failed values. `keys` returns the keys of these rows.
+    pub fn new(mut values: Vec<FailedValue>, keys: impl FnOnce(&[usize]) -> Result<Vec<ArrayRef>>) -> Result<FailedRows> {
+        if values.is_empty() {
+            return Ok(FailedRows::default());
+        }
+        let mut rows: Vec<usize> = values.iter().map(|value| value.row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        for value in &mut values {
+            value.row = rows.partition_point(|row| *row < value.row);
+        }
+        Ok(FailedRows { keys: keys(&rows)?, values })
+    }
+
+    /// Puts parts together.
+    pub fn together(parts: Vec<FailedRows>) -> Result<FailedRows> {
+        let mut all = FailedRows::default();
+        for part in parts.into_iter().filter(|part| !part.values.is_empty()) {
+            let before = all.keys.first().map_or(0, |key| key.len());
+            all.keys = match all.values.is_empty() {
+                true => part.keys,
+                false => all.keys.iter().zip(&part.keys).map(|(known, more)| Ok(concat(&[known, more])?)).collect::<Result<_>>()?,
+            };
+            all.values.extend(part.values.into_iter().map(|value| FailedValue { row: before + value.row, ..value }));
+        }
+        Ok(all)
+    }
+
+    /// The same for rows whose keys are these columns.
+    pub fn among(keys: &[ArrayRef], values: Vec<FailedValue>) -> Result<FailedRows> {
+        Self::new(values, |rows| {
+            let rows = UInt32Array::from_iter_values(rows.iter().map(|row| *row as u32));
+            keys.iter().map(|key| Ok(take(key, &rows, None)?)).collect()
+        })
+    }
+}
 
 /// The columns of a value schema: keys, the time, the events of each range, the merged values. Columns that are not
 /// needed are absent.
@@ -15,16 +76,25 @@ pub(crate) struct Values<'a> {
     schema: &'a SchemaRef,
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
+    /// The verdicts of uses, where they have any.
+    verdicts: BTreeMap<usize, Int8Array>,
 }
 
 impl<'a> Values<'a> {
     pub(crate) fn new(schema: &'a SchemaRef, rows: usize) -> Self {
-        Self { schema, columns: vec![None; schema.fields().len()], rows }
+        Self { schema, columns: vec![None; schema.fields().len()], rows, verdicts: BTreeMap::new() }
     }
 
     /// Wraps a batch that has all columns of a value schema.
     pub(crate) fn from_batch(batch: &'a RecordBatch) -> Self {
-        Self { schema: batch.schema_ref(), columns: batch.columns().iter().cloned().map(Some).collect(), rows: batch.num_rows() }
+        let columns = batch.columns().iter().cloned().map(Some).collect();
+        Self { schema: batch.schema_ref(), columns, rows: batch.num_rows(), verdicts: BTreeMap::new() }
+    }
+
+    /// Adds the verdicts of uses.
+    pub(crate) fn with_verdicts(mut self, verdicts: Vec<(usize, Int8Array)>) -> Self {
+        self.verdicts.extend(verdicts);
+        self
     }
 
     /// Sets the columns from this position on.
@@ -34,16 +104,35 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// Sets the column of a use, whose values come with verdicts.
+    pub(crate) fn set_judged(&mut self, place: usize, usage: usize, judged: &ArrayRef) -> Result<()> {
+        let (values, verdicts) = taken_apart(judged)?;
+        self.set(place, [values]);
+        if verdicts.null_count() < verdicts.len() {
+            self.verdicts.insert(usage, verdicts);
+        }
+        Ok(())
+    }
+
     pub(crate) fn get(&self, place: usize) -> Option<&ArrayRef> {
         self.columns.get(place).and_then(Option::as_ref)
     }
 
     /// Evaluates the view's columns `wanted` over the values. Most are a single value; a batch of all values is built
     /// only for the others.
-    pub(crate) fn project(&self, plan: &ViewPlan, wanted: &[usize]) -> Result<RecordBatch> {
+    pub(crate) fn project(&self, plan: &ViewPlan, wanted: &[usize]) -> Result<(RecordBatch, Vec<FailedValue>)> {
         let mut batch = None;
         let mut columns = Vec::with_capacity(wanted.len());
+        let mut failed = Vec::new();
         for column in wanted {
+            let failed_rows = match &plan.columns[*column].kind {
+                ColumnKind::Key(_) => BTreeMap::new(),
+                ColumnKind::Value(value) => self.failed_rows(value),
+            };
+            failed.extend(failed_rows.iter().map(|(row, (usage, verdict))| {
+                let why = plan.why(*usage, *verdict).into();
+                FailedValue { row: *row, column: *column, why }
+            }));
             let as_it_is = match &plan.columns[*column].kind {
                 ColumnKind::Key(key) => Some(*key),
                 ColumnKind::Value(value) => value.expr.downcast_ref::<Column>().map(Column::index),
@@ -56,12 +145,25 @@ impl<'a> Values<'a> {
                         Some(batch) => batch,
                         None => batch.insert(self.batch()?),
                     };
-                    value.expr.evaluate(batch)?.into_array(self.rows)?
+                    evaluated(value, batch, &failed_rows)?
                 }
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        Ok(RecordBatch::try_new_with_options(schema_of(plan, wanted), columns, &options)?)
+        Ok((RecordBatch::try_new_with_options(schema_of(plan, wanted), columns, &options)?, failed))
+    }
+
+    /// The rows in which a value that the column is computed from failed, with the first that did.
+    fn failed_rows(&self, column: &ValueColumn) -> BTreeMap<usize, (usize, Verdict)> {
+        let mut rows = BTreeMap::new();
+        for usage in &column.uses {
+            for (row, verdict) in self.verdicts.get(usage).into_iter().flat_map(|verdicts| verdicts.iter().enumerate()) {
+                if let Some(verdict) = verdict {
+                    rows.entry(row).or_insert((*usage, Verdict::of(verdict)));
+                }
+            }
+        }
+        rows
     }
 
     /// Returns all columns. Absent ones are filled with NULLs or zeros.
@@ -74,6 +176,19 @@ impl<'a> Values<'a> {
         });
         Ok(RecordBatch::try_new(self.schema.clone(), columns.collect::<Result<_>>()?)?)
     }
+}
+
+/// Evaluates a column, except in the rows that failed: there it is NULL.
+fn evaluated(column: &ValueColumn, batch: &RecordBatch, failed: &BTreeMap<usize, (usize, Verdict)>) -> Result<ArrayRef> {
+    let rows = batch.num_rows();
+    if failed.is_empty() {
+        return Ok(column.expr.evaluate(batch)?.into_array(rows)?);
+    }
+    let others: UInt32Array = (0..rows).filter(|row| !failed.contains_key(row)).map(|row| row as u32).collect();
+    let of_others = column.expr.evaluate(&take_record_batch(batch, &others)?)?.into_array(others.len())?;
+    let mut next = 0..others.len() as u32;
+    let places: UInt32Array = (0..rows).map(|row| if failed.contains_key(&row) { None } else { next.next() }).collect();
+    Ok(take(&of_others, &places, None)?)
 }
 
 fn schema_of(plan: &ViewPlan, wanted: &[usize]) -> SchemaRef {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, Int8Array, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow::compute::cast;
 
 use crate::plan::links::{ConditionIndex, LinkAggregate, Over, PairRangeIndex, Side};
@@ -122,8 +122,8 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
-    /// The value batch, and which keys have a row.
-    pub(super) fn finish(mut self, groups: &[ArrayRef]) -> Result<(RecordBatch, Vec<bool>)> {
+    /// The value batch, the verdicts of its uses, and which keys have a row.
+    pub(super) fn finish(mut self, groups: &[ArrayRef]) -> Result<(RecordBatch, Vec<(usize, Int8Array)>, Vec<bool>)> {
         let links = self.walk.links;
         let mut columns: Vec<ArrayRef> = groups.to_vec();
         columns.push(Arc::new(TimestampMicrosecondArray::from_value(self.walk.t, self.rows).with_timezone("UTC")));
@@ -132,15 +132,20 @@ impl<'a> Merging<'a> {
             let events = exists.map(|exists| exists.iter().map(|exists| i64::from(*exists)).collect::<Int64Array>());
             columns.push(Arc::new(events.unwrap_or_else(|| Int64Array::from_value(0, self.rows))));
         }
+        let mut verdicts = Vec::new();
         for usage in 0..links.uses.len() {
             let data_type = links.value_schema.field(columns.len()).data_type();
             columns.push(match self.values.iter_mut().find(|value| value.usage == usage) {
-                Some(value) => cast(&value.finish()?, data_type)?,
+                Some(value) => {
+                    let (values, of_values) = value.finish()?;
+                    verdicts.extend(of_values.map(|of_values| (usage, of_values)));
+                    cast(&values, data_type)?
+                }
                 None => arrow::array::new_null_array(data_type, self.rows),
             });
         }
         let found = self.exists.remove(&links.existence).ok_or_else(|| Error::internal("a walk lost which keys have a row"))?;
-        Ok((RecordBatch::try_new(links.value_schema.clone(), columns)?, found))
+        Ok((RecordBatch::try_new(links.value_schema.clone(), columns)?, verdicts, found))
     }
 }
 

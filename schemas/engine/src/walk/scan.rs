@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter, filter_record_batch};
 
-use crate::states::StateRows;
 use crate::states::bucket_of;
+use crate::states::{FailedRows, StateRows};
 use crate::walk::{Walk, Walked};
 use types::Result;
 
@@ -14,23 +14,24 @@ use types::Result;
 const KEYS: usize = 1_024;
 
 impl Walk<'_> {
-    /// Hands on the rows of one part that exist, some keys at a time, and which of them are estimated. `only` says which keys, by how their
-    /// near edges begin.
+    /// Hands on the rows of one part that exist, some keys at a time, which of them are estimated, and what could not be computed. `only`
+    /// says which keys, by how their near edges begin.
     pub fn scan(
         &self,
         part: u32,
         wanted: &[usize],
         only: &dyn Fn(&[u8]) -> bool,
-        take: &mut dyn FnMut(RecordBatch, BooleanArray) -> Result<()>,
+        take: &mut dyn FnMut(RecordBatch, BooleanArray, FailedRows) -> Result<()>,
     ) -> Result<()> {
         let keys: Vec<Vec<u8>> = self.keys_of(part)?.into_iter().filter(|key| only(key)).collect();
         for keys in keys.chunks(KEYS) {
             let prefixes: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let groups = self.codec.nodes()?.groups_of(&prefixes)?;
-            let Walked { rows, found, estimated } = self.rows(&groups, keys.len(), wanted)?;
+            let Walked { rows, found, estimated, failed } = self.rows(&groups, keys.len(), wanted)?;
             let found = BooleanArray::from(found);
             let estimated = filter(&BooleanArray::from(estimated), &found)?.as_boolean().clone();
-            take(filter_record_batch(&rows, &found)?, estimated)?;
+            let failed = FailedRows::among(&groups, failed)?;
+            take(filter_record_batch(&rows, &found)?, estimated, failed)?;
         }
         Ok(())
     }

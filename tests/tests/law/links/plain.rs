@@ -11,7 +11,7 @@ use definitions::{Definitions, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::planning_session;
-use jobs::verify::plain::{Moment, Plain, plain};
+use jobs::verify::plain::{self, Moment, Plain, plain};
 use proptest::prelude::*;
 
 use super::events::{BASE, DAY, Event, HOUR, Placed, STREAMS, batch, event};
@@ -32,6 +32,7 @@ pub fn definitions(view_sql: &str) -> Definitions {
 pub fn question(view_sql: &str, events: &[&Placed], moment: Moment) -> (Plain, SessionContext) {
     let definitions = definitions(view_sql);
     let session = planning_session(&Functions::standard()).unwrap();
+    plain::register(&session);
     for (index, stream) in definitions.streams.iter().enumerate() {
         let of_stream: Vec<&Placed> = events.iter().copied().filter(|placed| placed.stream == index).collect();
         let batch = batch(&stream.name, &of_stream, plan_schema(stream));

@@ -1,17 +1,19 @@
-//! `avg(x)` of decimals with the digits of a quotient. The states are those of DataFusion's own function, a sum and a
-//! count or a set of values; only what they evaluate to has more digits.
+//! `avg(x)` of decimals with the digits of a quotient. Its state is a count and a sum that never wraps around (see
+//! [`sums`](crate::functions::sums)), or the set of values of DataFusion's own function.
 
-use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, Decimal256Array, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal256Array, UInt64Array};
 use arrow::datatypes::{DataType, Decimal256Type, Field, FieldRef, UInt64Type, i256};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature};
 
-use super::{DecimalOperator, QUOTIENT, operand, operand_scale};
+use super::{DIGITS, DecimalOperator, QUOTIENT, operand, operand_scale};
+use crate::functions::sums::wide::{self, Carried, Wide};
+use types::Error;
 
 /// DataFusion's `avg`, except that the average of decimals is a [`QUOTIENT`].
 pub(crate) fn avg() -> AggregateUDF {
@@ -53,23 +55,41 @@ impl AggregateUDFImpl for Average {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        let is_decimal = operand_scale(args.expr_fields[0].data_type()).is_some();
-        let inner = self.inner.accumulator(self.inner_args(args)?)?;
-        Ok(if is_decimal { Box::new(DecimalAverage { inner }) } else { inner })
+        Ok(match (decimal_of(args.expr_fields), args.is_distinct) {
+            (Some(_), true) => Box::new(DistinctAverage { inner: self.inner.accumulator(self.inner_args(args)?)? }),
+            (Some((DataType::Decimal256(..), scale)), false) => Box::new(DecimalAverages::<Carried>::new(scale)),
+            (Some((_, scale)), false) => Box::new(DecimalAverages::<i256>::new(scale)),
+            (None, _) => self.inner.accumulator(self.inner_args(args)?)?,
+        })
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner.state_fields(args)
+        if decimal_of(args.input_fields).is_none() || args.is_distinct {
+            return self.inner.state_fields(args);
+        }
+        let mut fields = vec![Arc::new(Field::new(format_state_name(args.name, "count"), DataType::UInt64, true))];
+        fields.extend(wide::state_fields(args.name, args.input_fields[0].data_type()));
+        Ok(fields)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.inner_args(args).is_ok_and(|args| self.inner.groups_accumulator_supported(args))
+        let is_decimal = decimal_of(args.expr_fields).is_some();
+        (is_decimal && !args.is_distinct) || self.inner_args(args).is_ok_and(|args| self.inner.groups_accumulator_supported(args))
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        let is_decimal = operand_scale(args.expr_fields[0].data_type()).is_some();
-        let inner = self.inner.create_groups_accumulator(self.inner_args(args)?)?;
-        Ok(if is_decimal { Box::new(DecimalAverages { inner }) } else { inner })
+        Ok(match decimal_of(args.expr_fields) {
+            Some((DataType::Decimal256(..), scale)) => Box::new(DecimalAverages::<Carried>::new(scale)),
+            Some((_, scale)) => Box::new(DecimalAverages::<i256>::new(scale)),
+            None => self.inner.create_groups_accumulator(self.inner_args(args)?)?,
+        })
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        match decimal_of(args.expr_fields) {
+            Some(_) => self.accumulator(args),
+            None => self.inner.create_sliding_accumulator(self.inner_args(args)?),
+        }
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -77,84 +97,159 @@ impl AggregateUDFImpl for Average {
     }
 }
 
-#[derive(Debug)]
-struct DecimalAverage {
-    inner: Box<dyn Accumulator>,
+/// Returns the type and the scale of the first input, if it is a decimal.
+fn decimal_of(inputs: &[FieldRef]) -> Option<(DataType, i8)> {
+    let data_type = inputs.first()?.data_type();
+    operand_scale(data_type).map(|scale| (data_type.clone(), scale))
 }
 
-impl Accumulator for DecimalAverage {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.update_batch(values)
+/// The averages of many groups.
+#[derive(Debug)]
+struct DecimalAverages<W> {
+    sums: Vec<W>,
+    counts: Vec<u64>,
+    /// The type in which sums are divided.
+    sum_type: DataType,
+}
+
+impl<W: Wide> DecimalAverages<W> {
+    fn new(scale: i8) -> Self {
+        Self { sums: Vec::new(), counts: Vec::new(), sum_type: DataType::Decimal256(DIGITS, scale) }
     }
 
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let average = match self.inner.state()?.as_slice() {
-            [count, sum] => averages(&count.to_array()?, &sum.to_array()?)?,
-            [ScalarValue::List(distinct)] => average_of(&distinct.value(0))?,
-            other => return exec_err!("avg has a state of {} values: expected a sum and a count, or a list", other.len()),
-        };
-        ScalarValue::try_from_array(&average, 0)
+    fn make_room(&mut self, groups: usize) {
+        self.sums.resize(groups, W::default());
+        self.counts.resize(groups, 0);
+    }
+
+    fn values(&self, sums: &[W], counts: &[u64]) -> Result<ArrayRef> {
+        let present: Vec<Option<W>> = sums.iter().zip(counts).map(|(sum, count)| (*count > 0).then_some(*sum)).collect();
+        let (sums, is_past) = W::narrowed(&present, &self.sum_type)?;
+        if is_past.true_count() > 0 {
+            return Err(Error::input("the sum of the values of avg() has more than 76 digits: expected an average of a DOUBLE").into());
+        }
+        let counts: ArrayRef = Arc::new(UInt64Array::from(counts.to_vec()));
+        Ok(Arc::new(averages(&counts, &sums)?))
+    }
+
+    fn states(&self, sums: Vec<W>, counts: Vec<u64>) -> Result<Vec<ArrayRef>> {
+        let nulls = wide::nulls_of(&counts);
+        let mut fields: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from(counts))];
+        fields.extend(W::state(sums, nulls, &self.sum_type)?);
+        Ok(fields)
+    }
+}
+
+impl<W: Wide> GroupsAccumulator for DecimalAverages<W> {
+    fn update_batch(&mut self, values: &[ArrayRef], groups: &[usize], only: Option<&BooleanArray>, total_groups: usize) -> Result<()> {
+        self.make_room(total_groups);
+        for (row, (value, group)) in W::of_values(&values[0])?.into_iter().zip(groups).enumerate() {
+            if values[0].is_valid(row) && only.is_none_or(|only| only.is_valid(row) && only.value(row)) {
+                self.sums[*group] = self.sums[*group].plus(value);
+                self.counts[*group] += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total_groups: usize) -> Result<()> {
+        self.make_room(total_groups);
+        let Some((counts, sums)) = states.split_first() else { return exec_err!("the state of avg has no fields") };
+        let counts = counts.as_primitive::<UInt64Type>();
+        for (row, (sum, group)) in W::of_state(sums)?.into_iter().zip(groups).enumerate() {
+            if counts.is_valid(row) && counts.value(row) > 0 {
+                self.sums[*group] = self.sums[*group].plus(sum);
+                self.counts[*group] += counts.value(row);
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        let (sums, counts) = (emit_to.take_needed(&mut self.sums), emit_to.take_needed(&mut self.counts));
+        self.values(&sums, &counts)
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        let (sums, counts) = (emit_to.take_needed(&mut self.sums), emit_to.take_needed(&mut self.counts));
+        self.states(sums, counts)
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], only: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let mut each = Self { sums: Vec::new(), counts: Vec::new(), sum_type: self.sum_type.clone() };
+        let groups: Vec<usize> = (0..values[0].len()).collect();
+        GroupsAccumulator::update_batch(&mut each, values, &groups, only, groups.len())?;
+        GroupsAccumulator::state(&mut each, EmitTo::All)
     }
 
     fn size(&self) -> usize {
-        self.inner.size()
+        size_of_val(self) + self.sums.capacity() * size_of::<W>() + self.counts.capacity() * size_of::<u64>()
+    }
+}
+
+/// One group alone, which may be asked again and again.
+impl<W: Wide> Accumulator for DecimalAverages<W> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        GroupsAccumulator::update_batch(self, values, &vec![0; values[0].len()], None, 1)
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        GroupsAccumulator::merge_batch(self, states, &vec![0; states[0].len()], 1)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        self.make_room(1);
+        ScalarValue::try_from_array(&self.values(&self.sums, &self.counts)?, 0)
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.inner.state()
+        self.make_room(1);
+        self.states(self.sums.clone(), self.counts.clone())?.iter().map(|field| ScalarValue::try_from_array(field, 0)).collect()
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for (row, value) in W::of_values(&values[0])?.into_iter().enumerate() {
+            if values[0].is_valid(row) {
+                self.sums[0] = self.sums[0].minus(value);
+                self.counts[0] -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn size(&self) -> usize {
+        GroupsAccumulator::size(self)
+    }
+}
+
+/// `avg(DISTINCT x)`: DataFusion's set of values.
+#[derive(Debug)]
+struct DistinctAverage {
+    inner: Box<dyn Accumulator>,
+}
+
+impl Accumulator for DistinctAverage {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.inner.update_batch(values)
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         self.inner.merge_batch(states)
     }
 
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.retract_batch(values)
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        self.inner.supports_retract_batch()
-    }
-}
-
-struct DecimalAverages {
-    inner: Box<dyn GroupsAccumulator>,
-}
-
-impl fmt::Debug for DecimalAverages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DecimalAverages")
-    }
-}
-
-impl GroupsAccumulator for DecimalAverages {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        opt_filter: Option<&BooleanArray>,
-        total_num_groups: usize,
-    ) -> Result<()> {
-        self.inner.update_batch(values, group_indices, opt_filter, total_num_groups)
-    }
-
-    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        match self.inner.state(emit_to)?.as_slice() {
-            [counts, sums] => Ok(Arc::new(averages(counts, sums)?)),
-            other => exec_err!("avg has a state of {} columns: expected counts and sums", other.len()),
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        match self.inner.state()?.as_slice() {
+            [ScalarValue::List(distinct)] => ScalarValue::try_from_array(&average_of(&distinct.value(0))?, 0),
+            other => exec_err!("avg(DISTINCT ..) has a state of {} values: expected a list", other.len()),
         }
     }
 
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        self.inner.state(emit_to)
-    }
-
-    fn merge_batch(&mut self, values: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> Result<()> {
-        self.inner.merge_batch(values, group_indices, total_num_groups)
-    }
-
-    fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        self.inner.convert_to_state(values, opt_filter)
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.inner.state()
     }
 
     fn size(&self) -> usize {

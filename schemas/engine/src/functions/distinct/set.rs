@@ -8,6 +8,7 @@ use arrow_row::{RowConverter, Rows, SortField};
 use hashbrown::{HashSet, HashTable};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::functions::state_bytes::item_bytes;
 use types::sql_types::one_zero;
 use types::{Error, Result};
 
@@ -23,19 +24,29 @@ pub(crate) struct DistinctSet {
     ends: Vec<usize>,
     /// Indices of values.
     known: HashTable<u32>,
+    /// The size of the values as `max_state_bytes` counts it.
+    state_bytes: u64,
+}
+
+/// What a set holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DistinctSize {
+    pub(crate) values: i64,
+    /// As `max_state_bytes` counts them.
+    pub(crate) bytes: u64,
 }
 
 impl DistinctSet {
     /// An empty set for the states of a `count(DISTINCT x)` with these fields. `None` if they cannot be told apart by
     /// their bytes.
     pub(crate) fn of_fields(fields: &[FieldRef]) -> Option<Self> {
-        let [field] = fields else { return None };
+        let field = fields.first()?;
         let DataType::List(item) = field.data_type() else { return None };
         if matches!(item.data_type(), DataType::Dictionary(_, _) | DataType::Null) {
             return None;
         }
         let converter = RowConverter::new(vec![SortField::new(item.data_type().clone())]).ok()?;
-        Some(Self { converter, bytes: Vec::new(), ends: Vec::new(), known: HashTable::new() })
+        Some(Self { converter, bytes: Vec::new(), ends: Vec::new(), known: HashTable::new(), state_bytes: 0 })
     }
 
     /// Takes the values of a state column in.
@@ -45,8 +56,10 @@ impl DistinctSet {
         let values = values_of(states)?;
         for from in (0..values.len()).step_by(ENCODED_AT_ONCE) {
             let encoded = self.encode(&values.slice(from, ENCODED_AT_ONCE.min(values.len() - from)))?;
-            for value in &encoded {
-                self.insert(value.as_ref())?;
+            for (at, value) in encoded.iter().enumerate() {
+                if self.insert(value.as_ref())? {
+                    self.state_bytes += item_bytes(&values, from + at, from + at + 1);
+                }
             }
         }
         Ok(())
@@ -58,16 +71,20 @@ impl DistinctSet {
         self.ends.shrink_to_fit();
     }
 
-    /// How many values are in the set or in these state columns.
-    pub(crate) fn count_with(&self, states: &[ArrayRef]) -> Result<i64> {
-        let encoded = states.iter().map(|states| self.encode(&values_of(states)?)).collect::<Result<Vec<Rows>>>()?;
+    /// What is in the set or in these state columns.
+    pub(crate) fn size_with(&self, states: &[ArrayRef]) -> Result<DistinctSize> {
+        let values = states.iter().map(values_of).collect::<Result<Vec<ArrayRef>>>()?;
+        let encoded = values.iter().map(|values| self.encode(values)).collect::<Result<Vec<Rows>>>()?;
         let mut others: HashSet<&[u8]> = HashSet::new();
-        for value in encoded.iter().flat_map(|rows| rows.iter()) {
-            if !self.contains(value.data()) {
-                others.insert(value.data());
+        let mut bytes = self.state_bytes;
+        for (values, rows) in values.iter().zip(&encoded) {
+            for (at, value) in rows.iter().enumerate() {
+                if !self.contains(value.data()) && others.insert(value.data()) {
+                    bytes += item_bytes(values, at, at + 1);
+                }
             }
         }
-        Ok((self.ends.len() + others.len()) as i64)
+        Ok(DistinctSize { values: (self.ends.len() + others.len()) as i64, bytes })
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -78,17 +95,18 @@ impl DistinctSet {
         Ok(self.converter.convert_columns(&[one_zero(values)])?)
     }
 
-    fn insert(&mut self, value: &[u8]) -> Result<()> {
+    /// Returns whether the value is new.
+    fn insert(&mut self, value: &[u8]) -> Result<bool> {
         let hash = xxh3_64(value);
         if self.find(hash, value) {
-            return Ok(());
+            return Ok(false);
         }
         let index = u32::try_from(self.ends.len()).map_err(|_| Error::limit(format!("a set has more than {} values", u32::MAX)))?;
         self.bytes.extend_from_slice(value);
         self.ends.push(self.bytes.len());
         let Self { bytes, ends, known, .. } = self;
         known.insert_unique(hash, index, |index| xxh3_64(stored(*index, bytes, ends)));
-        Ok(())
+        Ok(true)
     }
 
     fn contains(&self, value: &[u8]) -> bool {

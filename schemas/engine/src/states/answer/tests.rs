@@ -43,7 +43,8 @@ impl World {
             pieces.add(self.layer.batch(), self.layer.find(key), index as u32, false);
         }
         let wanted: Vec<usize> = (0..self.plan.columns.len()).collect();
-        answer(&self.plan, &self.codec, keys, &pieces, T, &wanted).unwrap()
+        let answered = answer(&self.plan, &self.codec, keys, &pieces, T, &wanted).unwrap();
+        (answered.rows, answered.found)
     }
 }
 
@@ -82,7 +83,7 @@ fn some_of_the_columns_are_answered_as_they_are_among_all() {
     pieces.add(world.snapshot.batch(), world.snapshot.find(keys[0]), 0, true);
     pieces.add(world.layer.batch(), world.layer.find(keys[0]), 0, false);
     for column in 0..world.plan.columns.len() {
-        let (one, found) = answer(&world.plan, &world.codec, keys, &pieces, T, &[column]).unwrap();
+        let Answered { rows: one, found, .. } = answer(&world.plan, &world.codec, keys, &pieces, T, &[column]).unwrap();
         assert_eq!((one, found), (all.project(&[column]).unwrap(), vec![true]));
     }
 }

@@ -126,11 +126,13 @@ impl World {
     }
 
     fn plain(&self, t: Micros, wanted: &[usize]) -> (RecordBatch, Vec<bool>) {
-        answer(&self.plan, &self.codec, &[&self.key()], &self.pieces(), t, wanted).unwrap()
+        let answered = answer(&self.plan, &self.codec, &[&self.key()], &self.pieces(), t, wanted).unwrap();
+        (answered.rows, answered.found)
     }
 
     fn kept(&self, t: Micros, wanted: &[usize], kept: &KeptKey) -> (RecordBatch, Vec<bool>) {
-        answer_kept(&self.plan, &self.codec, &self.key(), &self.pieces(), t, wanted, kept).unwrap()
+        let answered = answer_kept(&self.plan, &self.codec, &self.key(), &self.pieces(), t, wanted, kept).unwrap();
+        (answered.rows, answered.found)
     }
 
     fn cost(&self, t: Micros, kept: Option<&KeptKey>) -> usize {
@@ -215,7 +217,7 @@ fn a_set_takes_in_what_is_committed_after_it() {
     let committed = MergedRows::of_runs(&world.plan, usage.state, &world.pieces(), runs.iter());
     assert!(kept.set(usage, &committed).is_none());
     let (taken_in, set) = kept.take_set(usage, &committed).expect("it is made anew");
-    assert_eq!((taken_in.0.len() + 1, set.count_with(&[]).unwrap()), (committed.0.len(), 4_000));
+    assert_eq!((taken_in.0.len() + 1, set.size_with(&[]).unwrap().values), (committed.0.len(), 4_000));
     assert_eq!(world.kept(T, &[ever], &kept), world.plain(T, &[ever]));
 }
 

@@ -5,12 +5,13 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::compute::nullif;
-use arrow::datatypes::{Field, Int32Type};
+use arrow::datatypes::{Field, Int32Type, Schema};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
+use crate::states::testing::planned;
 
 const KINDS: usize = 9;
 const BOOLEAN: usize = 0;
@@ -97,4 +98,46 @@ fn both_zeros_are_one_key() {
         let shown = codec.decode(std::iter::once(keys.value(0))).unwrap().swap_remove(0);
         assert_eq!(arrow::util::display::array_value_to_string(&shown, 0).unwrap(), "0.0");
     }
+}
+
+#[test]
+fn rows_of_the_format_before_are_read() {
+    let plan = planned("CREATE VIEW v AS SELECT k, sum(x) AS total, count(DISTINCT x) AS different FROM s GROUP BY k");
+    assert!(plan.reads_stamp("datafusion 55; count/1(Int64); sum/1(Int64); count/1(List<Int64>)"), "{}", plan.stamp);
+    assert_eq!(
+        plan.stamp,
+        "datafusion 55; count/1(Int64); sum/1(Decimal128(38, 0)); count/1(List<Int64>, Boolean); states up to 1048576 bytes"
+    );
+    let fields = plan.state_schema().fields();
+    let before = Schema::new(vec![
+        fields[0].as_ref().clone(),
+        fields[1].as_ref().clone(),
+        fields[2].as_ref().clone(),
+        fields[3].as_ref().clone(),
+        fields[4].as_ref().clone().with_data_type(DataType::Int64),
+        fields[5].as_ref().clone(),
+    ]);
+    let values = ListArray::from_iter_primitive::<arrow::datatypes::Int64Type, _, _>([Some([Some(4), Some(5)])]);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from(vec!["a"])),
+        Arc::new(UInt8Array::from(vec![7])),
+        Arc::new(TimestampMicrosecondArray::from(vec![0]).with_timezone("UTC")),
+        Arc::new(Int64Array::from(vec![2])),
+        Arc::new(Int64Array::from(vec![9])),
+        Arc::new(values),
+    ];
+    let stored = RecordBatch::try_new(Arc::new(before), columns).unwrap();
+    let read = conform(plan.state_schema(), &stored).unwrap();
+    assert_eq!(read.column(4).data_type(), &DataType::Decimal128(38, 0));
+    assert_eq!(read.column(5), stored.column(5));
+    assert!(read.column(6).is_null(0), "nothing was marked before");
+    assert_eq!(conform(plan.state_schema(), &read).unwrap(), read);
+    assert!(conform(plan.state_schema(), &stored.project(&[0, 1, 2, 3, 4]).unwrap()).is_err());
+}
+
+#[test]
+fn a_view_of_bounded_states_keeps_its_format() {
+    let plan = planned("CREATE VIEW v AS SELECT k, count(*) AS n, max(x) AS most, avg(x) AS mean FROM s GROUP BY k");
+    assert_eq!(plan.stamp, "datafusion 55; count/1(Int64); max/1(Int64); avg/1(UInt64, Float64)");
+    assert!(plan.states.iter().all(|state| !state.is_judged && state.limit_bytes.is_none()));
 }

@@ -13,6 +13,7 @@ use datafusion::prelude::SessionContext;
 
 use super::{Edges, PlacedOver};
 use crate::functions::grouped;
+use crate::functions::sums::judged_sum;
 use crate::plan::columns::is_approximate;
 use crate::plan::links::calls::{Argument, LinkCall};
 use crate::plan::links::{LinkAggregate, Over};
@@ -59,6 +60,12 @@ fn over_ends(
     inputs.filter(|input| *input == argument).for_each(|input| *input = x.clone());
     let call = grouped(simplify_inputs(Expr::AggregateFunction(function), &logical, session)?);
     let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
-    let lowered = LoweredAggregateBuilder::new(&call, &logical, &schema, &props, &context).with_name("x").build()?;
-    Ok(lowered.aggregate)
+    let lower = |call: &Expr| -> Result<Arc<AggregateFunctionExpr>> {
+        Ok(LoweredAggregateBuilder::new(call, &logical, &schema, &props, &context).with_name("x").build()?.aggregate)
+    };
+    let aggregate = lower(&call)?;
+    match judged_sum(&call, &aggregate.state_fields()?) {
+        Some(judged) => lower(&judged),
+        None => Ok(aggregate),
+    }
 }

@@ -1,0 +1,161 @@
+//! Which values of a column are past a limit, as plain SQL: the bytes of the values that an aggregate collects, summed up.
+//!
+//! The rules are those of `max_state_bytes`, written again: 8 bytes for each value and the length of its text, of an
+//! aggregate in order also of what it is ordered by.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Int64Array};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result as DataFusionResult, ScalarValue};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::{
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, NullTreatment,
+    visit_expressions,
+};
+
+use engine::functions::sums_to_verify;
+
+use super::calls::name_of;
+
+/// The default of `max_state_bytes`, repeated here on purpose.
+pub(super) const MAX_STATE_BYTES: u64 = 1_048_576;
+
+/// Aggregates that keep every value.
+const KEEP_EVERY_VALUE: [&str; 4] = ["array_agg", "string_agg", "median", "percentile_cont"];
+/// Aggregates that keep every different value, if it says DISTINCT.
+const KEEP_DIFFERENT_VALUES: [&str; 8] = ["count", "sum", "avg", "bit_xor", "array_agg", "string_agg", "median", "percentile_cont"];
+
+const OF_VALUES: &str = "__bytes_of_values";
+const OF_LIST: &str = "__bytes_of_list";
+/// The same as [`OF_VALUES`], under a name of its own: two columns of one SELECT could not have the same.
+const OF_TEXTS: &str = "__bytes_of_texts";
+const SUM_IS_PAST: &str = "__sum_is_past";
+
+/// Registers the functions that these expressions call, and a `sum` that is NULL past its type.
+pub fn register(session: &SessionContext) {
+    for function in sums_to_verify(SUM_IS_PAST) {
+        session.register_udaf(function);
+    }
+    for (name, of_list) in [(OF_VALUES, false), (OF_TEXTS, false), (OF_LIST, true)] {
+        session.register_udf(ScalarUDF::from(Bytes { name, of_list, signature: Signature::variadic_any(Volatility::Immutable) }));
+    }
+}
+
+/// Returns a condition that holds where an aggregate in a rewritten expression is a sum past its type, or collects more
+/// bytes than this. `None` if neither can be.
+pub(super) fn is_past(expr: &Expr, limit_bytes: Option<u64>) -> Option<String> {
+    let mut conditions = Vec::new();
+    let _: ControlFlow<()> = visit_expressions(expr, |expr| {
+        if let Expr::Function(call) = expr {
+            if let Some((bytes, limit_bytes)) = bytes_of(call).zip(limit_bytes) {
+                conditions.push(format!("coalesce({bytes} > {limit_bytes}, false)"));
+            }
+            if name_of(call) == "sum" {
+                let mut asked = call.clone();
+                asked.name = vec![Ident::new(SUM_IS_PAST)].into();
+                conditions.push(format!("coalesce({asked}, false)"));
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    (!conditions.is_empty()).then(|| conditions.join(" OR "))
+}
+
+pub(super) fn asks_for_bytes(is_past: &str) -> bool {
+    [OF_VALUES, OF_TEXTS, OF_LIST].iter().any(|function| is_past.contains(function))
+}
+
+fn bytes_of(call: &Function) -> Option<String> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let name = name_of(call);
+    let filter = call.filter.as_ref().map(|filter| format!(" FILTER (WHERE {filter})")).unwrap_or_default();
+    let argument = list.args.iter().find_map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.to_string()),
+        _ => None,
+    });
+    let value = call.within_group.first().map(|sorted| sorted.expr.to_string()).or(argument)?;
+    if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+        let is_kept = KEEP_DIFFERENT_VALUES.contains(&name.as_str());
+        return is_kept.then(|| format!("{OF_LIST}(array_agg(DISTINCT {value}){filter})"));
+    }
+    if !KEEP_EVERY_VALUE.contains(&name.as_str()) {
+        return None;
+    }
+    let order = list.clauses.iter().flat_map(|clause| match clause {
+        FunctionArgumentClause::OrderBy(order) => order.iter().map(|item| item.expr.to_string()).collect(),
+        _ => Vec::new(),
+    });
+    let kept: Vec<String> = std::iter::once(value.clone()).chain(order).collect();
+    let function = if name == "string_agg" { OF_TEXTS } else { OF_VALUES };
+    let bytes = format!("{function}({})", kept.join(", "));
+    Some(match call.null_treatment {
+        Some(NullTreatment::IgnoreNulls) => format!("sum(CASE WHEN {value} IS NOT NULL THEN {bytes} END){filter}"),
+        _ => format!("sum({bytes}){filter}"),
+    })
+}
+
+/// The bytes of values: each argument is one, or is a list of them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bytes {
+    name: &'static str,
+    of_list: bool,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Bytes {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        let columns = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let rows = columns.first().map_or(0, |column| column.len());
+        let of_row = |row: usize| -> DataFusionResult<i64> {
+            let mut bytes = 0;
+            for column in &columns {
+                let value = ScalarValue::try_from_array(column, row)?;
+                bytes += if self.of_list { bytes_of_items(&value)? } else { bytes_of_value(&value)? };
+            }
+            Ok(bytes)
+        };
+        let bytes = (0..rows).map(of_row).collect::<DataFusionResult<Int64Array>>()?;
+        Ok(ColumnarValue::Array(Arc::new(bytes)))
+    }
+}
+
+fn bytes_of_value(value: &ScalarValue) -> DataFusionResult<i64> {
+    if value.is_null() {
+        return Ok(0);
+    }
+    Ok(8 + match value {
+        ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => text.len() as i64,
+        ScalarValue::Binary(Some(bytes)) | ScalarValue::LargeBinary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)) => {
+            bytes.len() as i64
+        }
+        ScalarValue::List(_) => bytes_of_items(value)?,
+        _ => 0,
+    })
+}
+
+fn bytes_of_items(list: &ScalarValue) -> DataFusionResult<i64> {
+    let ScalarValue::List(list) = list else {
+        return Err(DataFusionError::Internal(format!("found {}, expected a list", list.data_type())));
+    };
+    let items: ArrayRef = list.value(0);
+    if list.is_null(0) {
+        return Ok(0);
+    }
+    (0..items.len()).map(|item| bytes_of_value(&ScalarValue::try_from_array(&items, item)?)).sum()
+}
