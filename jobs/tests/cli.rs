@@ -206,7 +206,7 @@ fn the_example_of_linked_devices_answers_as_its_readme_says() {
         liveness.contains("edges (liveness): one row per edge and side") && liveness.contains("16 bytes of when it was last seen"),
         "{liveness}"
     );
-    assert!(full.contains("edges (full): a row per edge, side and tile") && full.contains("about 32 bytes of states"), "{full}");
+    assert!(full.contains("edges (full): a row per edge, side and tile") && full.contains("about 40 bytes of states"), "{full}");
 
     let up = project.up();
     project.json(&["ingest", "create_account", "create_account.jsonl"]);

@@ -7,7 +7,8 @@
 //! | x | state | result |
 //! | --- | --- | --- |
 //! | BIGINT, a length of time | `Decimal128(38, 0)` | x's type |
-//! | DECIMAL up to 38 digits, scale s | `Decimal256(76, s)` | DataFusion's |
+//! | DECIMAL up to 19 digits | DataFusion's: 38 digits hold ten quintillion of them | DataFusion's |
+//! | DECIMAL of 20 to 38 digits, scale s | `Decimal256(76, s)` | DataFusion's |
 //! | a quotient or product of decimals | `Decimal256(76, s)` and `Int64`, its carries | DataFusion's |
 //! | DOUBLE and others | DataFusion's | DataFusion's |
 
@@ -79,8 +80,15 @@ pub(crate) fn types_before(function: &str, fields: &[FieldRef], sum_type: &DataT
     }
 }
 
-/// Whether a sum of this type is exact, and can be past it.
+/// DataFusion gives the sum of decimals of p digits p + 10 digits. A sum of at most so many is kept in 128 bits, which ten
+/// quintillion values do not exceed.
+const NEVER_PAST_128_BITS: u8 = 29;
+
+/// Whether a sum of this type is kept wider than its type, and can be past it.
 fn is_exact(data_type: &DataType) -> bool {
+    if let DataType::Decimal128(digits, _) = data_type {
+        return *digits > NEVER_PAST_128_BITS;
+    }
     data_type.is_decimal() || matches!(data_type, DataType::Int64 | DataType::UInt64 | DataType::Duration(_))
 }
 

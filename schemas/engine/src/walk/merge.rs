@@ -20,6 +20,9 @@ mod value;
 
 use value::Value;
 
+/// The verdicts of uses, each with the use's index.
+pub(super) type Verdicts = Vec<(usize, Int8Array)>;
+
 pub(super) struct Merging<'a> {
     walk: Walk<'a>,
     rows: usize,
@@ -123,7 +126,7 @@ impl<'a> Merging<'a> {
     }
 
     /// The value batch, the verdicts of its uses, and which keys have a row.
-    pub(super) fn finish(mut self, groups: &[ArrayRef]) -> Result<(RecordBatch, Vec<(usize, Int8Array)>, Vec<bool>)> {
+    pub(super) fn finish(mut self, groups: &[ArrayRef]) -> Result<(RecordBatch, Verdicts, Vec<bool>)> {
         let links = self.walk.links;
         let mut columns: Vec<ArrayRef> = groups.to_vec();
         columns.push(Arc::new(TimestampMicrosecondArray::from_value(self.walk.t, self.rows).with_timezone("UTC")));

@@ -191,7 +191,7 @@ async fn a_version_whose_archive_was_decoded_again_commits_no_more(place: &Place
     place.catalog.commit(adds(vec![])).await.unwrap();
     conflict(place.catalog.commit(switch.clone()).await);
     let mut switch = Commit { expect: vec![], ..switch };
-    add_redecoded(&mut switch, &*place.catalog.state().await.unwrap(), &redecoded);
+    add_redecoded(&mut switch, &place.catalog.state().await.unwrap(), &redecoded);
     place.catalog.commit(switch.clone()).await.unwrap();
     let state = place.catalog.state().await.unwrap();
     assert_eq!(state.active(DefinitionKind::Stream, "s").unwrap().version, 2);
