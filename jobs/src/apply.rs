@@ -140,7 +140,7 @@ impl Changes {
         if lines.is_empty() {
             return Ok(());
         }
-        let help = "nothing was changed; choose a type that they fit, or make the column nullable and use `--null-misfits`";
+        let help = "nothing was changed; choose a type that they fit, or use `--null-misfits`: their values become NULL, in a column that may be NULL";
         Err(Error::input(lines.join("\n")).with("help", help))
     }
 

@@ -53,7 +53,7 @@ pub struct Survey {
     pub events: i64,
     /// The size of the files that are read; the new ones have about the same.
     pub bytes: i64,
-    /// Events that were archived without their raw records: the added columns stay NULL in them.
+    /// Events that were archived without their raw records: added columns stay NULL in them, changed ones do not fit.
     pub without_raw: i64,
     /// Records that do not fit, once they are known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,9 +162,11 @@ pub async fn survey(storage: &ObjectStorage, state: &CatalogState, target: &Targ
         if redecoder.columns().next().is_none() {
             continue;
         }
-        if !facts.keeps_raw && redecoder.lost_without_raw().is_empty() {
+        if !facts.keeps_raw {
             survey.without_raw += file.rows;
-            continue;
+            if redecoder.lost_without_raw().is_empty() {
+                continue;
+            }
         }
         columns.extend(changes_between(redecoder.before(), &target.definition));
         survey.files += 1;

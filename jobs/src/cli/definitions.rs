@@ -296,7 +296,10 @@ fn backfill_text(text: &mut String, survey: &Survey, tense: Tense) {
     let _ = writeln!(text, "    {files} files, {events} events, {bytes}; the files before stay until no reader needs them");
     if survey.without_raw > 0 {
         let kept = counted(survey.without_raw);
-        let _ = writeln!(text, "    {kept} events were archived without raw records (keep_raw = false): the columns stay NULL in them");
+        let _ = writeln!(
+            text,
+            "    {kept} events were archived without raw records (keep_raw = false): added columns stay NULL in them, changed ones do not fit"
+        );
     }
 }
 

@@ -24,7 +24,7 @@ const SAMPLE_RECORDS: usize = 1_000;
 pub struct Guessed {
     /// The text of a CREATE STREAM.
     pub sql: String,
-    /// Types that may turn out too narrow, with the values they were guessed from: `amount DECIMAL(18,4), final: ..`.
+    /// Types that may turn out too narrow, with the values they were guessed from: `amount DECIMAL(18,4): ..`.
     pub types: Vec<String>,
     /// How many records were read.
     pub records: usize,
@@ -140,7 +140,7 @@ fn final_types(columns: &[Guess]) -> Vec<String> {
     for column in columns {
         match (&column.column_type, column.places) {
             (ColumnType::Decimal { scale: scale @ 1..=i8::MAX, .. }, Some(found)) => said.push(format!(
-                "{} {}, final: found at most {found} places; records with more than {scale} will be dead letters",
+                "{} {}: found at most {found} places; records with more than {scale} will be dead letters",
                 column.name, column.column_type
             )),
             (ColumnType::BigInt, Some(_)) if column.name != "id" && !column.name.ends_with("_id") => whole.push(column.name.as_str()),
@@ -148,7 +148,7 @@ fn final_types(columns: &[Guess]) -> Vec<String> {
         }
     }
     if !whole.is_empty() {
-        said.push(format!("{} BIGINT, final: found whole numbers alone", whole.join(", ")));
+        said.push(format!("{} BIGINT: found whole numbers alone", whole.join(", ")));
     }
     said
 }

@@ -157,7 +157,7 @@ async fn compare_chunk(
         report.extra.add(*offset);
     }
     let mut unaccounted = BTreeMap::new();
-    let decoder = Decoder::new(stream.clone())?;
+    let decoder = Decoder::new(Arc::new(with_id_alone(stream)))?;
     while let Some(record) = reader.next_before(to).await? {
         report.records += 1;
         let offset = record.offset.0;
@@ -184,6 +184,14 @@ async fn compare_chunk(
         report.extra.add(offset);
     }
     settle_duplicates(files, unaccounted, gaps, report).await
+}
+
+/// The stream with the columns that its first version has too. Others may have changed since a record was decided, which
+/// then does not fit them.
+fn with_id_alone(stream: &StreamDefinition) -> StreamDefinition {
+    let is_kept = |name: &str| name == stream.event_time || [&stream.id, &stream.key].into_iter().flatten().any(|kept| kept == name);
+    let columns = stream.columns.iter().filter(|column| is_kept(&column.name)).cloned().collect();
+    StreamDefinition { columns, ..stream.clone() }
 }
 
 /// A record found nowhere is a duplicate if an event with its id is archived at a lower offset of its partition.

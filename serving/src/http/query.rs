@@ -55,7 +55,7 @@ async fn answer(app: App, headers: HeaderMap, body: Body) -> Result<Response, Pr
         return Err(Error::input(message).into());
     }
     let response = app.node.query_with(&asked.query, asked.params, asked.on_value_error).await?;
-    if wants_arrow { Ok(as_arrow(response)?) } else { Ok(json_bytes(as_json(response).await?)) }
+    if wants_arrow { Ok(as_arrow(response).await?) } else { Ok(json_bytes(as_json(response).await?)) }
 }
 
 async fn as_json(mut response: QueryResponse) -> Result<Vec<u8>> {
@@ -131,12 +131,15 @@ fn base64_bytes(bytes: &[u8]) -> usize {
     bytes.len().div_ceil(3) * 4
 }
 
-/// The stream's schema goes out at once, then each batch as it is made. An error breaks the stream off before its end mark.
-fn as_arrow(response: QueryResponse) -> Result<Response> {
+/// The stream's schema goes out with the first batch, then each batch as it is made. An error before the first batch is
+/// answered as any other; a later one breaks the stream off before its end mark.
+async fn as_arrow(mut response: QueryResponse) -> Result<Response> {
+    let first = response.batches.next().await.transpose()?;
+    let batches = stream::iter(first.map(Ok)).chain(response.batches);
     let meta = HeaderValue::try_from(serde_json::to_string(&response.meta)?)
         .map_err(|error| Error::internal("meta is no header").caused_by(error))?;
     let writer = StreamWriter::try_new(Vec::new(), &response.schema)?;
-    let chunks = stream::try_unfold(Some((writer, response.batches)), |state| async move {
+    let chunks = stream::try_unfold(Some((writer, batches)), |state| async move {
         let Some((mut writer, mut batches)) = state else { return Ok(None) };
         let next = batches.next().await.transpose().map_err(Error::from).and_then(|batch| match batch {
             Some(batch) => writer.write(&batch).map(|()| true).map_err(Error::from),

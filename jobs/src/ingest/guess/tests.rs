@@ -160,9 +160,9 @@ fn types_leave_room_and_say_what_they_were_guessed_from() {
     assert_eq!(
         guessed.types,
         [
-            "price DECIMAL(18,5), final: found at most 3 places; records with more than 5 will be dead letters",
-            "big DECIMAL(38,4), final: found at most 1 places; records with more than 4 will be dead letters",
-            "units BIGINT, final: found whole numbers alone",
+            "price DECIMAL(18,5): found at most 3 places; records with more than 5 will be dead letters",
+            "big DECIMAL(38,4): found at most 1 places; records with more than 4 will be dead letters",
+            "units BIGINT: found whole numbers alone",
         ]
     );
 }
