@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 
 use crate::column_builders::Failed;
 use crate::contenders::{Contender, all};
-use crate::product::{Column, ColumnType, Error, Result, StreamDefinition, TimeUnit, columns, record, sql_types, tiles};
+use crate::product::{Column, ColumnType, Error, Result, StreamDefinition, TimeUnit, columns, record, sql_types, tiles, vector};
 use crate::records::Records;
 
 mod column_builders;

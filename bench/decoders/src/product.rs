@@ -13,7 +13,7 @@ pub mod tiles {
 }
 
 pub mod vector {
-    #[derive(Debug, Clone, Copy, Default)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub struct Offset(pub i64);
 }
 
