@@ -113,9 +113,9 @@ pub struct StateExpr {
     pub approximate: bool,
     /// The aggregate's value over no rows: one row of its type.
     pub nothing: ArrayRef,
-    /// It collects values, up to this size ([`crate::functions::limited`]).
+    /// It collects values, up to this size (`functions::limited`).
     pub limit_bytes: Option<u64>,
-    /// Its values come with verdicts ([`crate::functions::judged`]).
+    /// Its values come with verdicts (`functions::judged`).
     pub is_judged: bool,
     /// The types of its fields in the format before, if they were others.
     types_before: Option<Vec<DataType>>,
