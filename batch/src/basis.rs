@@ -105,9 +105,9 @@ pub(crate) fn events_of(state: &CatalogState, view: &LiveView, checkpoints: &[&C
 
 /// Returns the place of the oldest tier that a run merges with all newer ones, if any is due. The base is at place 0.
 ///
-/// A delta is due once the newer ones together are as large as it, the base once they are half as large. So each
-/// tier is larger than all newer ones together, there are few of them, and a row is written again only when its tier has
-/// doubled: about log2(snapshot / delta) times in all. The base is rewritten earlier than the others because what has
+/// A delta is due once the newer ones together are as large as it, the base once they are half as large. So
+/// each tier is larger than all newer ones together, there are few of them, and a row is written again only when its tier
+/// has doubled: about log2(snapshot / delta) times in all. The base is rewritten earlier than the others because what has
 /// expired in it takes room until then.
 pub(crate) fn first_to_merge(tiers: &[&Tier]) -> Option<usize> {
     let bytes: Vec<i64> = tiers.iter().map(|tier| tier.bytes()).collect();

@@ -4,7 +4,7 @@
 //! ```text
 //! checkpoints since the cut --segments--> delta ------------------------------------+
 //! tiers of the snapshot before --those that are due--> merged into one tier --------+--> snapshot
-//!                              \--the others, as they are------------------------- -+
+//!                              \--the others, as they are---------------------------+
 //! ```
 
 use std::sync::Arc;

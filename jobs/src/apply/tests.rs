@@ -101,7 +101,7 @@ fn a_change_of_what_was_decided_is_refused_with_its_reason() {
     assert!(refused("ts TIMESTAMPTZ NOT NULL", "ts TIMESTAMPTZ NOT NULL OPTIONS (path = '$.at')").contains("\"ts\" is the event time"));
     assert!(refused("ts TIMESTAMPTZ NOT NULL", "ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 's')").contains("\"ts\" is the event time"));
     let both = STREAM.replace("device TEXT", "device BIGINT").replace("topic = 'pay'", "topic = 'p'");
-    assert!(plan(&state, &[&both]).refusals().unwrap_err().message().contains("another; \"device\""), "all reasons are told at once");
+    assert!(plan(&state, &[&both]).refusals().unwrap_err().message().contains("another; \"device\""), "one refusal lists every reason");
 }
 
 #[test]

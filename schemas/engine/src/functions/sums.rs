@@ -7,7 +7,7 @@
 //! | x | state | result |
 //! | --- | --- | --- |
 //! | BIGINT, a length of time | `Decimal128(38, 0)` | x's type |
-//! | DECIMAL up to 19 digits | DataFusion's: 38 digits hold ten quintillion of them | DataFusion's |
+//! | DECIMAL up to 19 digits | DataFusion's: 128 bits hold ten quintillion of them | DataFusion's |
 //! | DECIMAL of 20 to 38 digits, scale s | `Decimal256(76, s)` | DataFusion's |
 //! | a quotient or product of decimals | `Decimal256(76, s)` and `Int64`, its carries | DataFusion's |
 //! | DOUBLE and others | DataFusion's | DataFusion's |
@@ -80,8 +80,8 @@ pub(crate) fn types_before(function: &str, fields: &[FieldRef], sum_type: &DataT
     }
 }
 
-/// DataFusion gives the sum of decimals of p digits p + 10 digits. A sum of at most so many is kept in 128 bits, which ten
-/// quintillion values do not exceed.
+/// DataFusion's sum of a decimal with p digits has p + 10 digits. A sum of at most 29 digits is kept in 128 bits: it takes
+/// more than ten quintillion values to overflow them.
 const NEVER_PAST_128_BITS: u8 = 29;
 
 /// Whether a sum of this type is kept wider than its type, and can be past it.

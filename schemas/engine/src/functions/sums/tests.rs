@@ -23,7 +23,7 @@ fn aggregate(on_past: OnPast, column: &str) -> AggregateFunctionExpr {
     AggregateExprBuilder::new(function, vec![Arc::new(Column::new(column, index))]).schema(schema()).alias("x").build().unwrap()
 }
 
-/// A third of the range of each type, so many times.
+/// Rows whose values are multiples of a third of each type's range.
 fn batch(thirds: &[Option<i8>]) -> RecordBatch {
     let third = i256::from_string(&"3".repeat(76)).unwrap();
     let columns: Vec<ArrayRef> = vec![

@@ -100,7 +100,7 @@ impl Value {
         }
     }
 
-    /// Merges the far states of pairs, a row of `fields` for each, so many times.
+    /// Merges the far states of pairs, a row of `fields` for each, as often as its count says.
     pub(super) fn take_states(
         &mut self,
         fields: &[ArrayRef],
@@ -203,7 +203,7 @@ impl Accumulate {
         Ok(self.accumulator.update_batch(std::slice::from_ref(&chosen), &groups, None, self.groups)?)
     }
 
-    /// Merges rows of `fields`, each for a key and so many times: copies are made by doubling.
+    /// Merges rows of `fields`, each for a key and as often as its count says. Copies are made by doubling.
     fn merge(&mut self, fields: &[ArrayRef], rows: &[(u32, u32, u64)]) -> Result<()> {
         let rows: Vec<&(u32, u32, u64)> = rows.iter().filter(|row| row.2 > 0).collect();
         if rows.is_empty() {
