@@ -6,7 +6,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, StringArray};
 use engine::functions::Functions;
 use engine::states::bucket_of;
-use storage::ObjectStorage;
+use storage::{Manifest, ObjectStorage, Tier};
 use tokio_util::sync::CancellationToken;
 use types::{ErrorKind, Result};
 
@@ -403,4 +403,21 @@ async fn a_node_that_ends_leaves_no_fetch_and_no_file() {
     until("the fetch ends", || buckets.upgrade().is_none()).await;
     let left = std::fs::read_dir(cache.path().join("velocity/1")).unwrap().count();
     assert_eq!(left, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tier_that_the_next_snapshot_names_too_is_not_fetched_again() {
+    let site = Site::new().await;
+    let started = site.start().await;
+    let copy = started.copy().unwrap();
+    copy.fetch_all().await.unwrap();
+    let storage = ObjectStorage::over(site.gate.clone()).unwrap();
+    let live = started.node.read_view().unwrap().view("velocity").unwrap().live.clone();
+    let next = Manifest { deltas: vec![Tier::default()], ..copy.manifest.clone() };
+    let begin = |before: Option<&SnapshotCopy>| SnapshotCopy::begin(&storage, next.clone(), &live, started.cache.path(), before);
+    assert_eq!((begin(Some(&copy)).local(), begin(None).local()), ((3, 3), (0, 3)));
+    let again = begin(Some(&copy));
+    again.fetch_all().await.unwrap();
+    assert!(again.is_whole());
+    assert_eq!((0..BUCKETS).map(|bucket| site.gate.reads(bucket)).collect::<Vec<_>>(), [1, 1, 1]);
 }
