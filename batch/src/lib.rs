@@ -22,12 +22,14 @@
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `join`: the materialised join of a linked view.
 //! - `publish`: the manifest and the transaction.
+//! - `compact`: outside of runs, makes one checkpoint of many, and one archive file.
 //! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
 
 mod attempt;
 mod basis;
 mod bucket_partitioner;
 mod bucket_sort;
+mod compact;
 mod decide;
 mod full;
 mod increment;
@@ -43,6 +45,7 @@ mod session;
 mod snapshot;
 mod write;
 
+pub use compact::{COMPACTION_LEASE, Compacted, Compaction};
 pub use decide::{RunTime, switch_version, version_to_run};
 pub use layer::{Batch, BatchSettings, EVENTS_PER_BUCKET};
 pub use lease::KeepLease;

@@ -106,15 +106,12 @@ async fn collect_once(
     (clock, event_clock): (&Clock, bool),
     known: &mut Option<Registry>,
 ) -> Result<CollectionPlan> {
-    let mut state = (*catalog.state().await?).clone();
+    let state = catalog.state().await?;
     let registry = match known.take().filter(|registry| !registry.is_stale(&state)) {
         Some(registry) => registry,
         None => Registry::load(&state, functions).await?,
     };
-    let registry = known.insert(registry);
-    // A staging view keeps nothing and has no snapshot to wait for.
-    let keeps = |view: &DefinitionRecord| !view.status.is_live() || registry.view(&view.name, view.version).is_some();
-    state.definitions.retain(|record| record.kind != DefinitionKind::View || keeps(record));
+    let state = without_staging(&state, known.insert(registry));
     let now = clock();
     let plan = collectable(&state, &retentions(&state, event_clock, now)?, now);
     for path in &plan.delete {
@@ -130,6 +127,14 @@ async fn collect_once(
     }
     metrics::counter!("basestream_jobs_collected_files_total").increment(plan.delete.len() as u64);
     Ok(plan)
+}
+
+/// Returns the state without staging views: such a view keeps nothing, and has no snapshot to wait for.
+pub(crate) fn without_staging(state: &CatalogState, registry: &Registry) -> CatalogState {
+    let keeps = |view: &DefinitionRecord| !view.status.is_live() || registry.view(&view.name, view.version).is_some();
+    let mut state = state.clone();
+    state.definitions.retain(|record| record.kind != DefinitionKind::View || keeps(record));
+    state
 }
 
 /// Returns how long each stream's archive is kept, counted back from `now`; not the streams that are kept for ever.

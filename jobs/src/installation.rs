@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use batch::{Batch, RunRequest, RunTime};
-use catalog::{Catalog, CatalogState, DefinitionKind, RunRecord};
+use catalog::{Catalog, CatalogState, CompactionRules, DefinitionKind, RunRecord};
 use definitions::settings::{ClockKind, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
@@ -19,6 +19,7 @@ use types::{Error, Result};
 use crate::apply::{self, Changes, Options, Wanted};
 use crate::backfill::OnProgress;
 use crate::check;
+use crate::compact::Compacting;
 use crate::ingest::{self, IngestProgress, Input, Summary};
 use crate::scheduler::Scheduler;
 use crate::trim::Trimming;
@@ -145,6 +146,14 @@ impl Installation {
             tried: Default::default(),
             looks: Default::default(),
         }
+    }
+
+    /// Returns what compacts the archive.
+    pub fn compacting(&self) -> Compacting {
+        let archive = &self.settings.archive;
+        let target_bytes = i64::try_from(archive.target_bytes).unwrap_or(i64::MAX);
+        let rules = CompactionRules { target_bytes, after: archive.compact_after };
+        Compacting { batch: self.batch(), rules, clock: clock(), apart: Default::default() }
     }
 
     /// Returns what trims the log; `None` for a log that deletes by settings of its own.

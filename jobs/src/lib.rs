@@ -13,6 +13,7 @@ pub mod backfill;
 pub mod check;
 pub mod cli;
 pub mod collect;
+pub mod compact;
 pub mod dead_letters;
 pub mod demo;
 pub mod ingest;

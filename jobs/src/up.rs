@@ -259,6 +259,10 @@ fn start_jobs(parts: &mut Parts, installation: &Installation) -> Looks {
     parts.start(Stage::Jobs, "collector", move |stop| async move {
         Ok(threads::RUNS.spawn(async move { collect::run(catalog, storage, functions, every, (clock(), event_clock), stop).await }).await?)
     });
+    let compacting = installation.compacting();
+    parts.start(Stage::Jobs, "compaction", move |stop| async move {
+        Ok(threads::RUNS.spawn(async move { compacting.run(every, stop).await }).await?)
+    });
     if let Some(trimming) = installation.trimming() {
         parts.start(Stage::Jobs, "log trimming", move |stop| async move {
             Ok(threads::RUNS.spawn(async move { trimming.run(every, stop).await }).await?)

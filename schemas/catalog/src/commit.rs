@@ -31,7 +31,7 @@ pub enum Expect {
     NotMarkedForDeletion { paths: Vec<String> },
     /// The run is in progress: it was neither ended, nor closed because its process died.
     Running { run: Uuid },
-    /// The catalog names each of these files, and none is marked for deletion.
+    /// The catalog names each of these files, and none is marked for deletion or superseded.
     Named { paths: Vec<String> },
     /// The checkpoint is in the catalog.
     HasCheckpoint(Uuid),
@@ -44,6 +44,16 @@ pub enum Expect {
 pub enum Add {
     Definition(DefinitionRecord),
     Checkpoint(CheckpointRecord),
+    /// This checkpoint takes the place of others, which were committed one after another: it has all their ranges, and
+    /// the revision of the last one as its place in the order of commits. Their archive and dead-letter files are
+    /// superseded: readers of earlier states read them still. A conflict if one of them is gone, or has another number
+    /// of files.
+    Compacted {
+        checkpoint: CheckpointRecord,
+        of: Vec<Uuid>,
+        /// How many files are superseded.
+        files: usize,
+    },
     File(FileRecord),
     /// These files, which the catalog names, belong to this run from now on. A conflict if it names one no more.
     TakeOver {
@@ -111,6 +121,8 @@ impl Commit {
         let removes = |kind: fn(&Remove) -> bool| self.remove.iter().any(kind);
         if adds(|add| matches!(add, Add::Checkpoint(_))) {
             Some(("checkpoint.before_commit", "checkpoint.after_commit"))
+        } else if adds(|add| matches!(add, Add::Compacted { .. })) {
+            Some(("compact.before_commit", "compact.after_commit"))
         } else if adds(|add| matches!(add, Add::Snapshot(_))) {
             Some(("publish.before_commit", "publish.after_commit"))
         } else if removes(|remove| matches!(remove, Remove::MarkForDeletion(_))) {

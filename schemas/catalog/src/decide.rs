@@ -3,6 +3,7 @@
 mod archive;
 mod checkpoint;
 mod collect;
+mod compact;
 mod orphans;
 mod publish;
 mod redecode;
@@ -11,6 +12,7 @@ mod replace;
 pub use archive::{ArchiveBounds, archive_files, checkpoints_after};
 pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub use collect::{CollectionPlan, collectable};
+pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
 pub use orphans::{ORPHAN_AGE, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{SnapshotFiles, abandoned, dropped_commit, failure_commit, publish_commit, publishable, run_lease, skipped_commit};

@@ -34,6 +34,7 @@ mod ingest;
 mod lease;
 mod mark;
 mod partition;
+mod removed;
 mod replay;
 mod run;
 mod snapshot;

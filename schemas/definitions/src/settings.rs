@@ -38,6 +38,7 @@ pub struct Settings {
     pub catalog: CatalogSettings,
     pub log: LogSettings,
     pub speed: SpeedSettings,
+    pub archive: ArchiveSettings,
     pub batch: BatchSettings,
     pub scheduler: SchedulerSettings,
     pub serving: ServingSettings,
@@ -115,6 +116,18 @@ pub struct SpeedSettings {
     /// `--accept-gap`: continue after offsets that the log no longer has. Given once, by a person, and never in a file.
     #[serde(skip)]
     pub accept_gap: bool,
+}
+
+/// `[archive]`: the accepted events in the object storage.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArchiveSettings {
+    /// The scheduler compacts the files of checkpoints into files of at most this size (bytes). Default: `256MiB`.
+    #[serde(deserialize_with = "fields::bytes")]
+    pub target_bytes: u64,
+    /// Checkpoints that were committed less than this ago are left as they are. Default: `1h`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub compact_after: Duration,
 }
 
 /// `[batch]`: the batch layer.
@@ -292,6 +305,12 @@ impl Default for SpeedSettings {
             http: None,
             accept_gap: false,
         }
+    }
+}
+
+impl Default for ArchiveSettings {
+    fn default() -> Self {
+        Self { target_bytes: 256 << 20, compact_after: Duration::from_secs(3_600) }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The archive: the accepted events of a stream in log order, one file per checkpoint.
+//! The archive: the accepted events of a stream, one file per checkpoint. The rows of a checkpoint that a worker committed
+//! are in log order, those of a compacted one by day of event time, partition and offset.
 //!
 //! A file's rows have the columns of the stream's event schema at the definition version in the file's metadata
 //! (`basestream.definition_version`), including `__event_time`, `__partition` and `__offset`. A file whose events were
@@ -18,7 +19,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use uuid::Uuid;
 
-use crate::parquet_file::{ParquetOptions, own_metadata, write_parquet};
+use crate::parquet_file::{ParquetOptions, ParquetUpload, own_metadata, write_parquet};
 use crate::scan::{BatchStream, read_file, read_file_as, scan_files};
 use crate::store::ObjectStorage;
 use crate::verified::VerifiedReader;
@@ -78,20 +79,44 @@ pub async fn write_archive_as(
     versions: ArchiveVersions,
     batches: Vec<RecordBatch>,
 ) -> Result<FileRecord> {
-    let stream = name.subject().ok_or_else(|| Error::internal("an archive file is one of a stream").with("file", name))?;
     let schema = batches.first().map(RecordBatch::schema);
     let schema = schema.ok_or_else(|| Error::internal("an archive file without rows is not written").with("file", name))?;
-    let event_times = event_time_bounds(&batches).map_err(|error| error.with("file", name))?;
-    let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
-    let opaque_columns = [VALUE.to_owned()].into_iter().filter(|name| schema.field_with_name(name).is_ok()).collect();
-    let options = ParquetOptions { growing_columns: growing_columns(&schema), opaque_columns, ..ParquetOptions::default() };
-    let mut options = options.with("stream", stream).with(DECODED_BY, versions.decoded_by);
-    if versions.decided_by != versions.decoded_by {
-        options = options.with(DECIDED_BY, versions.decided_by);
+    let options = options(name, &schema, versions)?;
+    let mut event_times = None;
+    for batch in &batches {
+        event_times = wider(event_times, event_time_bounds(batch).map_err(|error| error.with("file", name))?);
     }
+    let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
     let file = tokio::task::spawn_blocking(move || write_parquet(&batches, schema, &options)).await??;
     let stored = storage.put_new(name, file).await?;
     Ok(name.record(stored, rows, event_times))
+}
+
+/// An archive file that is written batch by batch, as it may be larger than memory.
+pub struct ArchiveUpload {
+    name: ObjectName,
+    upload: ParquetUpload,
+    event_times: Option<(Micros, Micros)>,
+}
+
+impl ArchiveUpload {
+    pub async fn begin(storage: &ObjectStorage, name: ObjectName, versions: ArchiveVersions, schema: SchemaRef) -> Result<Self> {
+        let options = options(&name, &schema, versions)?;
+        let upload = ParquetUpload::begin(storage, &name, schema, &options).await?;
+        Ok(Self { name, upload, event_times: None })
+    }
+
+    pub async fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let event_times = event_time_bounds(batch).map_err(|error| error.with("file", &self.name))?;
+        self.event_times = wider(self.event_times, event_times);
+        self.upload.push(batch).await
+    }
+
+    /// The file is durable when this returns.
+    pub async fn finish(self) -> Result<FileRecord> {
+        let (stored, rows) = self.upload.finish().await?;
+        Ok(self.name.record(stored, rows, self.event_times))
+    }
 }
 
 /// Reads the footer of an archive file.
@@ -185,26 +210,35 @@ fn binary(left: Arc<dyn PhysicalExpr>, operator: Operator, right: Arc<dyn Physic
     Arc::new(BinaryExpr::new(left, operator, right))
 }
 
+fn options(name: &ObjectName, schema: &SchemaRef, versions: ArchiveVersions) -> Result<ParquetOptions> {
+    let stream = name.subject().ok_or_else(|| Error::internal("an archive file is one of a stream").with("file", name))?;
+    let opaque_columns = [VALUE.to_owned()].into_iter().filter(|name| schema.field_with_name(name).is_ok()).collect();
+    let options = ParquetOptions { growing_columns: growing_columns(schema), opaque_columns, ..ParquetOptions::default() };
+    let options = options.with("stream", stream).with(DECODED_BY, versions.decoded_by);
+    Ok(if versions.decided_by == versions.decoded_by { options } else { options.with(DECIDED_BY, versions.decided_by) })
+}
+
 /// Returns the columns by which events are roughly ordered.
 fn growing_columns(schema: &SchemaRef) -> Vec<String> {
     [OFFSET, EVENT_TIME, TIMESTAMP].into_iter().filter(|name| schema.field_with_name(name).is_ok()).map(str::to_owned).collect()
 }
 
 /// Returns the least and the greatest event time; `None` without rows.
-fn event_time_bounds(batches: &[RecordBatch]) -> Result<Option<(Micros, Micros)>> {
-    let mut bounds: Option<(Micros, Micros)> = None;
-    for batch in batches {
-        let times = batch.column_by_name(EVENT_TIME).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
-        let times = times.ok_or_else(|| Error::internal("archived rows need the column __event_time in microseconds"))?;
-        if times.null_count() > 0 {
-            return Err(Error::internal("an archived row has no event time"));
-        }
-        for time in times.values() {
-            let (min, max) = bounds.unwrap_or((*time, *time));
-            bounds = Some((min.min(*time), max.max(*time)));
-        }
+fn event_time_bounds(batch: &RecordBatch) -> Result<Option<(Micros, Micros)>> {
+    let times = batch.column_by_name(EVENT_TIME).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+    let times = times.ok_or_else(|| Error::internal("archived rows need the column __event_time in microseconds"))?;
+    if times.null_count() > 0 {
+        return Err(Error::internal("an archived row has no event time"));
     }
-    Ok(bounds)
+    Ok(arrow::compute::min(times).zip(arrow::compute::max(times)))
+}
+
+/// Returns the bounds that cover both.
+fn wider(one: Option<(Micros, Micros)>, other: Option<(Micros, Micros)>) -> Option<(Micros, Micros)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+        (one, other) => one.or(other),
+    }
 }
 
 #[cfg(test)]

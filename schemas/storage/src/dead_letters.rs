@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use uuid::Uuid;
 
-use crate::parquet_file::{ParquetOptions, write_parquet};
+use crate::parquet_file::{ParquetOptions, ParquetUpload, write_parquet};
 use crate::scan::{BatchStream, read_file_as};
 use crate::store::ObjectStorage;
 use types::files::FileRecord;
@@ -49,10 +49,38 @@ pub async fn write_dead_letters_as(storage: &ObjectStorage, name: &ObjectName, b
         return Err(Error::internal("dead letters are not of the dead-letter schema").with("file", name));
     }
     let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
-    let options = ParquetOptions { growing_columns: vec!["offset".to_owned()], ..ParquetOptions::default() }.with("stream", stream);
+    let options = options(stream);
     let file = tokio::task::spawn_blocking(move || write_parquet(&batches, dead_letter_schema(), &options)).await??;
     let stored = storage.put_new(name, file).await?;
     Ok(name.record(stored, rows, None))
+}
+
+/// A file of dead letters that is written batch by batch, as it may be larger than memory.
+pub struct DeadLettersUpload {
+    name: ObjectName,
+    upload: ParquetUpload,
+}
+
+impl DeadLettersUpload {
+    pub async fn begin(storage: &ObjectStorage, stream: &Arc<str>, checkpoint: Uuid) -> Result<Self> {
+        let name = ObjectName::DeadLetters { stream: stream.clone(), checkpoint };
+        let upload = ParquetUpload::begin(storage, &name, dead_letter_schema(), &options(stream)).await?;
+        Ok(Self { name, upload })
+    }
+
+    pub async fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.upload.push(batch).await
+    }
+
+    /// The file is durable when this returns.
+    pub async fn finish(self) -> Result<FileRecord> {
+        let (stored, rows) = self.upload.finish().await?;
+        Ok(self.name.record(stored, rows, None))
+    }
+}
+
+fn options(stream: &Arc<str>) -> ParquetOptions {
+    ParquetOptions { growing_columns: vec!["offset".to_owned()], ..ParquetOptions::default() }.with("stream", stream)
 }
 
 /// Reads the dead letters of one file.

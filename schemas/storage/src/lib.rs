@@ -19,11 +19,11 @@ mod verified;
 mod watched;
 
 pub use archive::{
-    ArchiveFacts, ArchiveVersions, OffsetRanges, archive_facts, archive_plan, read_archive, read_archive_as, write_archive,
+    ArchiveFacts, ArchiveUpload, ArchiveVersions, OffsetRanges, archive_facts, archive_plan, read_archive, read_archive_as, write_archive,
     write_archive_as,
 };
 pub use check::check_file;
-pub use dead_letters::{dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
+pub use dead_letters::{DeadLettersUpload, dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
 pub use scan::{BatchStream, read_file_as, scan_files};
 pub use snapshot::{
     BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, MANIFEST_FORMAT, Manifest, Tier, read_bucket, read_manifest, write_manifest,

@@ -12,7 +12,7 @@ mod names;
 
 pub use names::{ObjectName, made_at};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
     Archive,
@@ -20,8 +20,8 @@ pub enum FileKind {
     States,
     Snapshot,
     Manifest,
-    /// An archive file whose events are in another one, decoded again. Only readers of an earlier catalog state read it.
-    /// Its `run` is the id of the switch, which says when that was.
+    /// An archive or dead-letter file whose rows are in another one: decoded again, or compacted. Only readers of an
+    /// earlier catalog state read it. Its `run` is the id of the commit, which says when that was.
     Superseded,
 }
 

@@ -7,13 +7,18 @@ use types::files::ObjectName;
 use types::{ErrorKind, Result};
 
 use crate::actor::Ctx;
+use crate::compactor::compact;
 use crate::sabotage::Sabotage;
 
 pub async fn collect(ctx: Ctx) {
     loop {
         ctx.step("looks what nobody needs").await;
         let leaves_orphans = ctx.sim.world.borrow().sabotage.is_some_and(Sabotage::leaves_orphans);
-        let outcome = if !leaves_orphans && ctx.sim.chance(35) { collect_orphans(&ctx).await } else { round(&ctx).await };
+        let outcome = match ctx.sim.pick(100) {
+            0..35 if !leaves_orphans => collect_orphans(&ctx).await,
+            35..55 => compact(&ctx).await,
+            _ => round(&ctx).await,
+        };
         match outcome {
             Err(error) if !matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {
                 return ctx.sim.violated(format!("collection failed: {error}"));

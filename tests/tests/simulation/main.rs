@@ -9,6 +9,7 @@
 
 mod actor;
 mod collector;
+mod compactor;
 mod group;
 mod links;
 mod log;
@@ -135,6 +136,16 @@ fn without_the_compare_and_advance_a_schedule_fails() {
 #[test]
 fn without_the_lease_at_publishing_a_schedule_fails() {
     is_noticed(Sabotage::NoLeaseAtPublishing);
+}
+
+#[test]
+fn a_compaction_across_a_cut_makes_a_schedule_fail() {
+    is_noticed(Sabotage::CompactionAcrossACut);
+}
+
+#[test]
+fn without_files_kept_after_a_compaction_a_schedule_fails() {
+    is_noticed(Sabotage::CompactedFilesGoAtOnce);
 }
 
 /// Lease and cut are two fences: if leases are not checked, the cut still protects, until it is not checked either.

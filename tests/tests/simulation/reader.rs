@@ -7,7 +7,7 @@ use std::time::Duration;
 use catalog::{CatalogState, CheckpointRecord, DefinitionKind};
 use engine::fresh::{Chain, Fresh, ViewVersion};
 use serving::{Checkpoints, is_kept, layer_plan, next_merge};
-use types::files::FileKind;
+use types::files::{FileKind, FileRecord};
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
@@ -16,7 +16,7 @@ use crate::actor::Ctx;
 use crate::links::{expected, walked};
 use crate::sabotage::Sabotage;
 use crate::views::{VIEWS, link_of, streams_of};
-use crate::world::{Content, Places};
+use crate::world::{Archived, Content, Places};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -209,13 +209,21 @@ pub async fn segment(ctx: &Ctx, state: &CatalogState, version: &ViewVersion, che
     let mut places = Places::new();
     let streams = streams_of(&version.0);
     for file in files().filter(|file| file.kind == FileKind::Archive && file.subject.as_ref().is_some_and(|s| streams.contains(s))) {
-        let Some(Content::Archive(events)) = ctx.sim.get(&file.path) else {
-            ctx.sim.violated(format!("the archive file {} is named by the catalog and gone", file.path));
-            return Err(Error::not_found("an archive file is gone"));
-        };
-        places.extend(events.into_iter().map(|event| event.place));
+        places.extend(archived(ctx, file).await?.into_iter().map(|event| event.place));
     }
     Ok(places)
+}
+
+/// Reads an archive file. One that is missing must be gone from the catalog, too.
+pub async fn archived(ctx: &Ctx, file: &FileRecord) -> Result<Vec<Archived>> {
+    if let Some(Content::Archive(events)) = ctx.sim.get(&file.path) {
+        return Ok(events);
+    }
+    let present = ctx.sim.catalog.state().await?;
+    if present.files.get(&file.path).is_some_and(|file| !file.marked_for_deletion) {
+        ctx.sim.violated(format!("the archive file {} is named by the catalog and gone", file.path));
+    }
+    Err(Error::conflict("an archive file was superseded and collected"))
 }
 
 /// Protects what its queries use from being collected.

@@ -13,7 +13,8 @@ use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
 use crate::actor::Ctx;
-use crate::reader::segment;
+use crate::compactor::compact;
+use crate::reader::{archived, segment};
 use crate::views::streams_of;
 use crate::world::{Content, Fault, Places};
 
@@ -25,7 +26,8 @@ pub async fn run_views(ctx: Ctx) {
         ctx.step("looks what is due").await;
         let run = ctx.sim.world.borrow().run;
         let view = run[ctx.sim.pick(run.len())];
-        match round(&ctx, view).await {
+        let outcome = if ctx.sim.chance(10) { compact(&ctx).await } else { round(&ctx, view).await };
+        match outcome {
             Ok(()) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {
                 ctx.sim.trace(&ctx.name, format!("the run of {view} came to nothing: {error}"));
@@ -168,9 +170,12 @@ async fn recompute(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecor
     for file in archive_files(state, &streams_of(&run.view), ArchiveBounds { cut: Some(&cut), ..ArchiveBounds::default() }) {
         held.keep().await?;
         ctx.step("reads an archive file").await;
-        let Some(Content::Archive(events)) = ctx.sim.get(&file.path) else {
-            ctx.sim.violated(format!("the archive file {} was deleted", file.path));
-            return Err(Error::corrupt("an archive file is gone"));
+        let events = match archived(ctx, file).await {
+            Err(error) if ctx.sim.catalog.state().await?.runs.iter().any(|known| known.id == run.id && known.status == RunStatus::Running) => {
+                ctx.sim.violated(format!("the archive file {} was deleted while a run reads it", file.path));
+                return Err(error);
+            }
+            events => events?,
         };
         let chosen = events.into_iter().map(|event| event.place).filter(|place| place.offset < cut.get(&place.partition).0);
         places.extend(chosen);

@@ -15,6 +15,10 @@ pub enum Sabotage {
     NoCutCheck,
     /// A run does not take over the files that it carries over.
     CarriedFilesKeepTheirRun,
+    /// Checkpoints are compacted across the cut of a snapshot.
+    CompactionAcrossACut,
+    /// A compaction marks the files that it replaces for deletion at once.
+    CompactedFilesGoAtOnce,
     /// A transaction may name files that are marked for deletion.
     NoCheckOfMarkedNames,
     /// A node merges states of both sides of a cut, and keeps using them.

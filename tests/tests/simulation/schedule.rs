@@ -12,7 +12,7 @@ use crate::links::plan_links;
 use crate::reader::serve;
 use crate::runner::run_views;
 use crate::sabotage::Sabotage;
-use crate::views::{VIEWS, define};
+use crate::views::define;
 use crate::worker::work;
 use crate::world::{Content, Fault, Fired, Places, Sim};
 
@@ -42,7 +42,8 @@ struct Schedule {
 pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     plan_links().await;
     let sim = Sim::new(seed, sabotage).await;
-    for view in VIEWS {
+    let views = sim.world.borrow().defined.clone();
+    for view in views {
         sim.catalog.commit(define(sim.id(), view, 1, sim.now())).await.unwrap();
     }
     let mut schedule =
@@ -242,7 +243,8 @@ impl Schedule {
             return;
         }
         self.versions += 1;
-        let view = VIEWS[self.sim.pick(VIEWS.len())];
+        let views = self.sim.world.borrow().defined.clone();
+        let view = views[self.sim.pick(views.len())];
         let commit = define(self.sim.id(), view, self.versions, self.sim.now());
         self.sim.trace("user", format!("defines version {} of {view}", self.versions));
         self.sim.catalog.commit(commit).await.unwrap();
@@ -296,7 +298,7 @@ impl Schedule {
             let world = self.sim.world.borrow();
             let answers =
                 |view: &str| world.trace.iter().rev().take(400).any(|line| line.contains(&format!("last node: answers {view} {about}")));
-            if VIEWS.into_iter().all(answers) {
+            if world.defined.iter().all(|view| answers(view)) {
                 return;
             }
         }

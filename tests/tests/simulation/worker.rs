@@ -13,6 +13,7 @@ use types::{Error, ErrorKind, Result};
 use crate::actor::Ctx;
 use crate::group::Notice;
 use crate::log::{DEDUP_WITHIN, MAX_FUTURE};
+use crate::reader::archived;
 use crate::sabotage::Sabotage;
 use crate::views::streams_of;
 use crate::world::{Archived, Content, Fault, Place, Places};
@@ -137,10 +138,7 @@ impl Worker {
 
     async fn reread_ids(&self, state: &CatalogState, id: &PartitionId, oldest: i64, decider: &mut Decider) -> Result<()> {
         for file in files_since(state, id, oldest) {
-            let Some(Content::Archive(events)) = self.ctx.sim.get(&file.path) else {
-                self.ctx.sim.violated(format!("the archive file {} is named by the catalog and gone", file.path));
-                return Err(Error::corrupt("an archive file is gone"));
-            };
+            let events = archived(&self.ctx, file).await?;
             for event in events.iter().filter(|event| event.place.partition == *id && event.timestamp >= oldest) {
                 decider.remember(&event.id, event.timestamp)?;
             }

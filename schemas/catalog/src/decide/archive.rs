@@ -46,12 +46,15 @@ pub fn archive_files<'s>(state: &'s CatalogState, streams: &[Arc<str>], bounds: 
 /// Errors: `Corrupt` when one lies on both sides of it.
 pub fn checkpoints_after<'s>(state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<Vec<&'s CheckpointRecord>> {
     let reads = |checkpoint: &&CheckpointRecord| checkpoint.ranges.iter().any(|range| streams.contains(&range.partition.stream));
+    // A cut is the vector of a catalog state: whatever was committed before a checkpoint within it is within it too.
+    let recent = state.checkpoints.iter().rev().take_while(|checkpoint| !checkpoint.is_within(cut));
     let mut after = Vec::new();
-    for checkpoint in state.checkpoints.iter().filter(reads).filter(|checkpoint| !checkpoint.is_within(cut)) {
+    for checkpoint in recent.filter(reads) {
         if !checkpoint.is_after(cut) {
             return Err(Error::corrupt("a checkpoint lies on both sides of a cut").with("checkpoint", checkpoint.id).with("cut", cut));
         }
         after.push(checkpoint);
     }
+    after.reverse();
     Ok(after)
 }

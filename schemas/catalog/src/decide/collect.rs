@@ -92,7 +92,7 @@ impl<'s> Successor<'s> {
 }
 
 /// What is needed: the facts that the methods below share.
-struct Need<'s> {
+pub(super) struct Need<'s> {
     state: &'s CatalogState,
     retention: &'s BTreeMap<Arc<str>, Duration>,
     now: Micros,
@@ -104,7 +104,7 @@ struct Need<'s> {
 }
 
 impl<'s> Need<'s> {
-    fn new(state: &'s CatalogState, retention: &'s BTreeMap<Arc<str>, Duration>, now: Micros) -> Self {
+    pub(super) fn new(state: &'s CatalogState, retention: &'s BTreeMap<Arc<str>, Duration>, now: Micros) -> Self {
         let leases = state.leases.iter().filter(|lease| lease.expires_at > now).filter_map(|lease| lease.pin.as_ref());
         let running = state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref());
         let live = state.live(DefinitionKind::View);
@@ -178,9 +178,10 @@ impl<'s> Need<'s> {
         !is_live && settled && !is_run_pending && self.pins.iter().all(is_past)
     }
 
-    /// True for a states object whose states every live view's snapshot already holds.
+    /// True for a states object whose states every live view's snapshot already holds. So it is where its checkpoint is
+    /// gone: that was compacted while the object was rebuilt.
     fn is_published_everywhere(&self, file: &FileRecord) -> bool {
-        self.checkpoint_of(file).is_some_and(|checkpoint| self.is_below_all(checkpoint))
+        self.checkpoint_of(file).is_none_or(|checkpoint| self.is_below_all(checkpoint))
     }
 
     /// True for an archive or dead-letter file past its stream's retention whose events every snapshot holds.
@@ -192,7 +193,7 @@ impl<'s> Need<'s> {
         self.is_older_than(newest, *retention) && self.is_below_all(checkpoint)
     }
 
-    /// True for an archive file whose events were decoded again, if no reader of a state before that is left: what began
+    /// True for a file whose rows are in another one now, if no reader of a state before that is left: what began
     /// before is done, and what every pin depends on begins after the file. (A pin that holds everything is at 0.)
     fn is_left_behind(&self, file: &FileRecord) -> bool {
         let (Some(switched_at), Some(checkpoint)) = (file.run.and_then(made_at), self.checkpoint_of(file)) else { return false };
@@ -217,7 +218,7 @@ impl<'s> Need<'s> {
     }
 
     /// True if a checkpoint is before every published cut and every pin.
-    fn is_below_all(&self, checkpoint: &CheckpointRecord) -> bool {
+    pub(super) fn is_below_all(&self, checkpoint: &CheckpointRecord) -> bool {
         let is_published = |cut: &Option<&Vector>| cut.is_some_and(|cut| checkpoint.is_within(cut));
         self.published.iter().all(is_published) && self.pins.iter().all(|pin| checkpoint.is_within(pin))
     }

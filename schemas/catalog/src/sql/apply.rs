@@ -1,10 +1,11 @@
 //! Carries out one commit inside one transaction.
 
 use super::session::Session;
-use super::{checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, replay, run, snapshot};
-use crate::{Add, Advance, Commit, GapRecord, Remove, Revision};
+use super::{checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, partition, removed, replay, run, snapshot};
+use crate::{Add, Advance, CheckpointRecord, Commit, GapRecord, Remove, Revision};
 use types::Result;
 use types::tiles::Micros;
+use uuid::Uuid;
 
 /// The outcome of a commit.
 pub(super) enum Applied {
@@ -26,23 +27,21 @@ pub(super) async fn apply(session: &mut Session, commit: &Commit, now: Micros) -
     for expected in &commit.expect {
         expect::check(session, expected, revision).await?;
     }
-    if commit.remove.iter().any(|removed| matches!(removed, Remove::File(_) | Remove::Checkpoint(_))) {
-        meta::note_removal(session, revision).await?;
-    }
     for removed in &commit.remove {
-        remove(session, removed, revision).await?;
+        remove(session, removed, (revision, now)).await?;
     }
     for added in &commit.add {
-        add(session, added, revision).await?;
+        add(session, added, commit.id, (revision, now)).await?;
     }
     advance_all(session, commit).await?;
     Ok(Applied::Now(revision))
 }
 
-async fn add(session: &mut Session, add: &Add, revision: Revision) -> Result<()> {
+async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (Revision, Micros)) -> Result<()> {
     match add {
         Add::Definition(record) => definition::put(session, record).await,
         Add::Checkpoint(record) => checkpoint::add(session, record, revision).await,
+        Add::Compacted { checkpoint, of, files } => compact(session, (checkpoint, of, *files), commit, (revision, now)).await,
         Add::File(record) => file::put(session, record, revision).await,
         Add::TakeOver { run, paths } => file::take_over(session, *run, paths, revision).await,
         Add::Snapshot(record) => snapshot::put(session, record).await,
@@ -56,12 +55,35 @@ async fn add(session: &mut Session, add: &Add, revision: Revision) -> Result<()>
     }
 }
 
-async fn remove(session: &mut Session, remove: &Remove, revision: Revision) -> Result<()> {
+/// Puts a checkpoint in the place of others, in a few statements however many they are.
+async fn compact(
+    session: &mut Session,
+    (compacted, of, files): (&CheckpointRecord, &[Uuid], usize),
+    commit: Uuid,
+    (revision, now): (Revision, Micros),
+) -> Result<()> {
+    let list = serde_json::to_string(&of.iter().map(Uuid::to_string).collect::<Vec<_>>())?;
+    file::supersede(session, (&list, files), compacted.id, commit, revision).await?;
+    checkpoint::remove_all(session, &list, of.len()).await?;
+    removed::note_checkpoints(session, &list, (revision, now)).await?;
+    removed::forget(session, now).await?;
+    checkpoint::add_in_place(session, compacted, revision).await
+}
+
+async fn remove(session: &mut Session, remove: &Remove, (revision, now): (Revision, Micros)) -> Result<()> {
     match remove {
         Remove::MarkForDeletion(path) => file::mark_for_deletion(session, path, revision).await,
-        Remove::File(path) => file::remove(session, path).await,
+        Remove::File(path) => {
+            file::remove(session, path).await?;
+            removed::note_file(session, path, (revision, now)).await?;
+            removed::forget(session, now).await
+        }
         Remove::OrphansBefore(time) => meta::orphan_before(session, *time).await,
-        Remove::Checkpoint(id) => checkpoint::remove(session, *id).await,
+        Remove::Checkpoint(id) => {
+            checkpoint::remove(session, *id).await?;
+            removed::note_checkpoint(session, *id, (revision, now)).await?;
+            removed::forget(session, now).await
+        }
         Remove::Snapshot { view, version } => snapshot::remove(session, view, *version).await,
         Remove::Lease { name, owner } => lease::remove(session, name, owner).await,
         Remove::Damage(path) => damage::remove(session, path).await,

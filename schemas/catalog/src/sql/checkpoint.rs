@@ -11,9 +11,9 @@ use crate::{CheckpointRange, CheckpointRecord, Revision};
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
-/// Returns the checkpoints committed after `revision`, in commit order.
+/// Returns the checkpoints written after `revision`.
 pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Vec<CheckpointRecord>> {
-    let sql = "SELECT id, worker, committed_at, revision FROM checkpoint WHERE revision > $1 ORDER BY revision, id";
+    let sql = "SELECT id, worker, committed_at, revision FROM checkpoint WHERE written_revision > $1 ORDER BY revision, id";
     let mut checkpoints: Vec<CheckpointRecord> = session.rows(sql, values![revision]).await?.iter().map(record).collect::<Result<_>>()?;
     let mut ranges = ranges_since(session, revision).await?;
     for checkpoint in &mut checkpoints {
@@ -24,6 +24,16 @@ pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<V
 
 /// Stores a new checkpoint under the revision of its commit.
 pub(super) async fn add(session: &mut Session, checkpoint: &CheckpointRecord, revision: Revision) -> Result<()> {
+    insert(session, checkpoint, (revision, revision)).await
+}
+
+/// Stores a new checkpoint in the place of an earlier commit: the one that its record names.
+pub(super) async fn add_in_place(session: &mut Session, checkpoint: &CheckpointRecord, revision: Revision) -> Result<()> {
+    insert(session, checkpoint, (checkpoint.revision, revision)).await
+}
+
+/// `revisions`: its place in the order of commits, and the revision that writes it.
+async fn insert(session: &mut Session, checkpoint: &CheckpointRecord, revisions: (Revision, Revision)) -> Result<()> {
     if let Some((range, counted)) = ledger_difference(checkpoint) {
         return Err(Error::internal("the counts of a checkpoint do not add up to its offsets")
             .with("partition", &range.partition)
@@ -31,8 +41,9 @@ pub(super) async fn add(session: &mut Session, checkpoint: &CheckpointRecord, re
             .with("end", range.end)
             .with("counted", counted));
     }
-    let sql = "INSERT INTO checkpoint (id, worker, committed_at, revision) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
-    let values = values![checkpoint.id, checkpoint.worker.as_str(), checkpoint.committed_at, revision];
+    let sql = "INSERT INTO checkpoint (id, worker, committed_at, revision, written_revision) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (id) DO NOTHING";
+    let values = values![checkpoint.id, checkpoint.worker.as_str(), checkpoint.committed_at, revisions.0, revisions.1];
     if session.execute(sql, values).await? != 1 {
         return Err(Error::conflict("the checkpoint is already in the catalog").with("checkpoint", checkpoint.id));
     }
@@ -49,6 +60,19 @@ pub(super) async fn exists(session: &mut Session, id: Uuid) -> Result<bool> {
 /// Removes a checkpoint and its ranges.
 pub(super) async fn remove(session: &mut Session, id: Uuid) -> Result<()> {
     session.execute("DELETE FROM checkpoint WHERE id = $1", values![id]).await.map(drop)
+}
+
+/// Removes checkpoints and their ranges in one statement. `list` is a JSON array of their `count` ids.
+pub(super) async fn remove_all(session: &mut Session, list: &str, count: usize) -> Result<()> {
+    let sql = match session {
+        Session::Sqlite(_) => "DELETE FROM checkpoint WHERE id IN (SELECT value FROM json_each($1))",
+        Session::Postgres(_) => "DELETE FROM checkpoint WHERE id IN (SELECT json_array_elements_text($1::json))",
+    };
+    let removed = session.execute(sql, values![list]).await?;
+    if removed as usize == count {
+        return Ok(());
+    }
+    Err(Error::conflict("a checkpoint that is compacted is not in the catalog (any more)").with("expected", count).with("found", removed))
 }
 
 async fn add_range(session: &mut Session, checkpoint: Uuid, range: &CheckpointRange) -> Result<()> {
@@ -75,7 +99,7 @@ async fn add_range(session: &mut Session, checkpoint: Uuid, range: &CheckpointRa
 async fn ranges_since(session: &mut Session, revision: Revision) -> Result<HashMap<Uuid, Vec<CheckpointRange>>> {
     let sql = "SELECT checkpoint, stream, partition, start_offset, end_offset,
             archived, duplicate, dead_lettered, absent, clock, max_event_time, complete_to
-        FROM checkpoint_range JOIN checkpoint ON checkpoint.id = checkpoint_range.checkpoint WHERE revision > $1
+        FROM checkpoint_range JOIN checkpoint ON checkpoint.id = checkpoint_range.checkpoint WHERE written_revision > $1
         ORDER BY checkpoint, stream, partition, start_offset";
     let mut ranges: HashMap<Uuid, Vec<CheckpointRange>> = HashMap::new();
     // There are few streams and many ranges: ranges share one copy of each name.

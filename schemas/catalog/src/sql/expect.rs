@@ -121,6 +121,9 @@ async fn running(session: &mut Session, id: Uuid) -> Result<()> {
 }
 
 async fn named(session: &mut Session, paths: &[String]) -> Result<()> {
+    if file::count_named(session, paths).await? == paths.len() {
+        return Ok(());
+    }
     for path in paths {
         if !file::is_named(session, path).await? {
             return Err(

@@ -78,6 +78,34 @@ pub(super) async fn take_over(session: &mut Session, run: Uuid, paths: &[String]
         .with("found", taken))
 }
 
+/// Supersedes the archive and dead-letter files of checkpoints that `compacted` takes the place of, in one statement.
+/// `list` is a JSON array of the checkpoints' ids; they have this many files.
+pub(super) async fn supersede(
+    session: &mut Session,
+    (list, files): (&str, usize),
+    compacted: Uuid,
+    commit: Uuid,
+    revision: Revision,
+) -> Result<()> {
+    let sql = match session {
+        Session::Sqlite(_) => {
+            "UPDATE file SET kind = 'superseded', checkpoint = $1, run = $2, revision = $3
+            WHERE doomed = 0 AND kind IN ('archive', 'dead_letters') AND checkpoint IN (SELECT value FROM json_each($4))"
+        }
+        Session::Postgres(_) => {
+            "UPDATE file SET kind = 'superseded', checkpoint = $1, run = $2, revision = $3
+            WHERE doomed = 0 AND kind IN ('archive', 'dead_letters') AND checkpoint IN (SELECT json_array_elements_text($4::json))"
+        }
+    };
+    let superseded = session.execute(sql, values![compacted, commit, revision, list]).await?;
+    if superseded as usize == files {
+        return Ok(());
+    }
+    Err(Error::conflict("the files of the checkpoints that are compacted changed meanwhile")
+        .with("expected files", files)
+        .with("found", superseded))
+}
+
 /// Returns how many files are marked for deletion, and when the first one was. The commit that marked it is remembered
 /// for a day.
 pub(super) async fn marked_for_deletion(session: &mut Session) -> Result<Option<(i64, Micros)>> {
@@ -95,9 +123,27 @@ pub(super) async fn first_marked_for_deletion<'p>(session: &mut Session, paths: 
     Ok(paths.iter().find(|path| marked.contains(*path)))
 }
 
-/// True if the catalog names the file and it is not marked for deletion.
+/// Returns how many of these files the catalog names that are neither marked for deletion nor superseded, in one
+/// statement.
+pub(super) async fn count_named(session: &mut Session, paths: &[String]) -> Result<usize> {
+    let list = serde_json::to_string(paths)?;
+    let sql = match session {
+        Session::Sqlite(_) => {
+            "SELECT COUNT(*) AS files FROM file WHERE doomed = 0 AND kind <> 'superseded' AND path IN (SELECT value FROM json_each($1))"
+        }
+        Session::Postgres(_) => {
+            "SELECT COUNT(*) AS files FROM file
+            WHERE doomed = 0 AND kind <> 'superseded' AND path IN (SELECT json_array_elements_text($1::json))"
+        }
+    };
+    let row = session.row(sql, values![list.as_str()]).await?;
+    row.map_or(Ok(0), |row| row.number("files"))
+}
+
+/// True if the catalog names the file and it is neither marked for deletion nor superseded.
 pub(super) async fn is_named(session: &mut Session, path: &str) -> Result<bool> {
-    Ok(session.row("SELECT path FROM file WHERE path = $1 AND doomed = 0", values![path]).await?.is_some())
+    let sql = "SELECT path FROM file WHERE path = $1 AND doomed = 0 AND kind <> 'superseded'";
+    Ok(session.row(sql, values![path]).await?.is_some())
 }
 
 pub(super) async fn mark_for_deletion(session: &mut Session, path: &str, revision: Revision) -> Result<()> {

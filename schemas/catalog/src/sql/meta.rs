@@ -15,7 +15,7 @@ pub(super) struct Meta {
     pub(super) identity: String,
     pub(super) format: i64,
     pub(super) revision: Revision,
-    /// The last commit that deleted a checkpoint or a file.
+    /// What was removed up to this revision is not listed: a state from before it cannot be updated.
     pub(super) removed_revision: Revision,
 }
 
@@ -70,9 +70,9 @@ pub(super) async fn next_revision(session: &mut Session) -> Result<Revision> {
     row.integer("revision")
 }
 
-/// Records that this commit deletes a checkpoint or a file: a state from before it cannot be updated incrementally.
-pub(super) async fn note_removal(session: &mut Session, revision: Revision) -> Result<()> {
-    session.execute("UPDATE meta SET removed_revision = $1", values![revision]).await.map(drop)
+/// Records that what was removed up to this revision is no longer listed.
+pub(super) async fn forget_removals(session: &mut Session, revision: Revision) -> Result<()> {
+    session.execute("UPDATE meta SET removed_revision = $1 WHERE removed_revision < $1", values![revision]).await.map(drop)
 }
 
 /// Returns the revision of the commit with this id, if it has already happened.

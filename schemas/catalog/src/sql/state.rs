@@ -1,11 +1,11 @@
 //! Reads the whole state as of one point in time. A checkpoint never changes and a file rarely does, so a reader that
-//! has an earlier state reads only what was written since, and shares the rest with it: the cost depends on the change,
-//! not on the size.
+//! has an earlier state reads only what was written or removed since, and shares the rest with it: the cost depends on
+//! the change, not on the size.
 
 use std::sync::Arc;
 
 use super::session::Session;
-use super::{checkpoint, damage, definition, file, gap, lease, mark, meta, partition, run, snapshot};
+use super::{checkpoint, damage, definition, file, gap, lease, mark, meta, partition, removed, run, snapshot};
 use crate::{CatalogState, Checkpoints, Files, Revision};
 use types::Result;
 
@@ -19,12 +19,14 @@ pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>
     if let Some(last) = last.filter(|last| last.revision == meta.revision) {
         return Ok(last.clone());
     }
-    // Deletions do not show in what was written since: after one, everything is read again.
+    // What was removed is listed for a while: a reader of an older state reads everything again.
     let last = last.filter(|last| meta.removed_revision <= last.revision);
     let since = last.map_or(NEVER, |last| last.revision);
-    let mut checkpoints = last.map_or_else(Checkpoints::default, |last| last.checkpoints.clone());
+    let (mut checkpoints, mut files) = match last {
+        Some(last) => without_removed(session, last).await?,
+        None => (Checkpoints::default(), Files::default()),
+    };
     checkpoints.extend(checkpoint::since(session, since).await?);
-    let mut files = last.map_or_else(Files::default, |last| last.files.clone());
     files.extend(file::since(session, since).await?);
     Ok(Arc::new(CatalogState {
         revision: meta.revision,
@@ -41,4 +43,13 @@ pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>
         damages: damage::all(session).await?,
         marks: mark::all(session).await?,
     }))
+}
+
+/// Returns the checkpoints and files of a state that are still there.
+async fn without_removed(session: &mut Session, last: &CatalogState) -> Result<(Checkpoints, Files)> {
+    let removed = removed::since(session, last.revision).await?;
+    let (mut checkpoints, mut files) = (last.checkpoints.clone(), last.files.clone());
+    checkpoints.remove(&removed.checkpoints);
+    files.remove(removed.files.iter().map(String::as_str));
+    Ok((checkpoints, files))
 }

@@ -10,7 +10,7 @@ use immutable_chunkmap::map::Map;
 use types::files::FileRecord;
 use uuid::Uuid;
 
-use crate::records::CheckpointRecord;
+use crate::records::{CheckpointRecord, Revision};
 
 /// Records per chunk: what is copied at least for one change.
 const CHUNK: usize = 64;
@@ -26,6 +26,33 @@ pub struct Files {
 impl Files {
     pub fn get(&self, path: &str) -> Option<&FileRecord> {
         self.by_path.get(path).map(|file| &**file)
+    }
+
+    /// Removes files by their paths.
+    pub(crate) fn remove<'p>(&mut self, paths: impl IntoIterator<Item = &'p str>) {
+        let known = paths.into_iter().filter_map(|path| self.by_path.get_full(path));
+        let known: BTreeSet<ByPath> = known.map(|(path, _)| path.clone()).collect();
+        let known = Vec::from_iter(known);
+        self.leave_checkpoints(&known);
+        self.by_path = self.by_path.remove_many(known);
+    }
+
+    fn is_of_another_checkpoint(&self, file: &FileRecord) -> bool {
+        self.get(&file.path).is_some_and(|known| known.checkpoint.is_some() && known.checkpoint != file.checkpoint)
+    }
+
+    /// Takes files off the lists of their checkpoints.
+    fn leave_checkpoints(&mut self, paths: &[ByPath]) {
+        let mut leaving: BTreeMap<Uuid, BTreeSet<&ByPath>> = BTreeMap::new();
+        for path in paths {
+            if let Some(id) = self.get(&path.0.path).and_then(|known| known.checkpoint) {
+                leaving.entry(id).or_default().insert(path);
+            }
+        }
+        self.of_checkpoints = self.of_checkpoints.update_many(leaving, |id, leaving, known| {
+            let rest: Arc<[ByPath]> = known?.1.iter().filter(|path| !leaving.contains(path)).cloned().collect();
+            (!rest.is_empty()).then_some((id, rest))
+        });
     }
 
     /// Returns the files of one checkpoint, ordered by path.
@@ -60,6 +87,8 @@ impl Extend<FileRecord> for Files {
         // Each path once, with its last record.
         let files = files.into_iter().map(Arc::new).map(|file| (ByPath(file.clone()), file));
         let files: BTreeMap<ByPath, Arc<FileRecord>> = files.collect();
+        let moved: Vec<ByPath> = files.values().filter(|file| self.is_of_another_checkpoint(file)).map(|file| ByPath(file.clone())).collect();
+        self.leave_checkpoints(&moved);
         let mut added: BTreeMap<Uuid, BTreeSet<ByPath>> = BTreeMap::new();
         for file in files.values() {
             if let Some(id) = file.checkpoint {
@@ -86,21 +115,32 @@ impl FromIterator<FileRecord> for Files {
 /// The checkpoints, in the order of their commits.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checkpoints {
-    in_order: Map<usize, Arc<CheckpointRecord>, CHUNK>,
-    places: Map<Uuid, usize, CHUNK>,
+    in_order: Map<Place, Arc<CheckpointRecord>, CHUNK>,
+    revisions: Map<Uuid, Revision, CHUNK>,
 }
+
+/// Where a checkpoint is in the order of commits.
+type Place = (Revision, Uuid);
 
 impl Checkpoints {
     pub fn get(&self, id: Uuid) -> Option<&CheckpointRecord> {
-        self.in_order.get(self.places.get(&id)?).map(|checkpoint| &**checkpoint)
+        self.in_order.get(&(*self.revisions.get(&id)?, id)).map(|checkpoint| &**checkpoint)
     }
 
     pub fn first(&self) -> Option<&CheckpointRecord> {
-        self.in_order.get(&0).map(|checkpoint| &**checkpoint)
+        self.iter().next()
     }
 
     pub fn last(&self) -> Option<&CheckpointRecord> {
-        self.in_order.get(&self.len().checked_sub(1)?).map(|checkpoint| &**checkpoint)
+        self.iter().next_back()
+    }
+
+    /// Removes checkpoints by their ids.
+    pub(crate) fn remove(&mut self, ids: &[Uuid]) {
+        let mut places: Vec<Place> = ids.iter().filter_map(|id| Some((*self.revisions.get(id)?, *id))).collect();
+        places.sort_unstable();
+        self.revisions = self.revisions.remove_many(places.iter().map(|(_, id)| *id));
+        self.in_order = self.in_order.remove_many(places);
     }
 
     /// Changes the list as a whole, which copies all of it.
@@ -110,7 +150,7 @@ impl Checkpoints {
         *self = checkpoints.into_iter().collect();
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &CheckpointRecord> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &CheckpointRecord> {
         self.in_order.into_iter().map(|(_, checkpoint)| &**checkpoint)
     }
 
@@ -123,12 +163,12 @@ impl Checkpoints {
     }
 }
 
-/// Appends checkpoints that were committed later.
+/// A checkpoint's place follows from its revision.
 impl Extend<CheckpointRecord> for Checkpoints {
     fn extend<I: IntoIterator<Item = CheckpointRecord>>(&mut self, checkpoints: I) {
-        let placed: Vec<(usize, Arc<CheckpointRecord>)> = (self.len()..).zip(checkpoints.into_iter().map(Arc::new)).collect();
-        self.places = self.places.insert_many(placed.iter().map(|(place, checkpoint)| (checkpoint.id, *place)));
-        self.in_order = self.in_order.insert_many(placed);
+        let checkpoints: Vec<Arc<CheckpointRecord>> = checkpoints.into_iter().map(Arc::new).collect();
+        self.revisions = self.revisions.insert_many(checkpoints.iter().map(|checkpoint| (checkpoint.id, checkpoint.revision)));
+        self.in_order = self.in_order.insert_many(checkpoints.into_iter().map(|checkpoint| ((checkpoint.revision, checkpoint.id), checkpoint)));
     }
 }
 

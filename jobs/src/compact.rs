@@ -1,0 +1,111 @@
+//! Compacts the archive: checkpoints behind all cuts and pins become fewer, and their files larger.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use batch::{Batch, COMPACTION_LEASE, Compacted, Compaction, KeepLease};
+use catalog::{CatalogState, CheckpointRecord, CompactionRules, compactions};
+use committed::damage::{Finder, report_damage};
+use committed::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+use types::tiles::Clock;
+use types::{ErrorKind, Result};
+use uuid::Uuid;
+
+use crate::collect::without_staging;
+
+/// What compacts the archive of one installation; in a fleet one process at a time does.
+pub struct Compacting {
+    pub batch: Batch,
+    pub rules: CompactionRules,
+    pub clock: Clock,
+    /// Where the versions of files change. They are found by reading files, once in a process's life.
+    pub apart: Arc<Mutex<BTreeSet<Uuid>>>,
+}
+
+impl Compacting {
+    /// Compacts again and again until `stop` is cancelled. It can be dropped at any point: a group is written under fresh
+    /// names, then committed in one transaction.
+    pub async fn run(&self, every: Duration, stop: CancellationToken) {
+        let rounds = async {
+            loop {
+                tokio::time::sleep(every).await;
+                match self.compact().await {
+                    Ok(done) if done == Compacted::default() => {}
+                    Ok(done) => info!(checkpoints = done.checkpoints, files = done.files_written, "the archive was compacted"),
+                    Err(error) if error.kind() == ErrorKind::Conflict => debug!(%error, "the archive changed meanwhile; compacting later"),
+                    Err(error) => warn!(%error, "the archive could not be compacted; trying again later"),
+                }
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = rounds => {}
+        }
+    }
+
+    /// Compacts all that is due, and returns how much that was: nothing while another process does it.
+    pub async fn compact(&self) -> Result<Compacted> {
+        let (catalog, ttl) = (&self.batch.catalog, self.batch.settings.lease);
+        if self.due(&*catalog.state().await?).await?.is_empty() {
+            return Ok(Compacted::default());
+        }
+        let lease = catalog.acquire_lease(COMPACTION_LEASE, &self.batch.worker, ttl, (self.clock)(), None).await?;
+        let Some(lease) = lease else { return Ok(Compacted::default()) };
+        let renewing = KeepLease::start(catalog.clone(), lease, ttl, self.clock.clone());
+        let outcome = Box::pin(self.compact_all(&renewing)).await;
+        catalog.release_lease(&renewing.stop().await).await?;
+        outcome
+    }
+
+    /// Goes on past a group that fails, as one damaged file must not keep the others from being compacted.
+    async fn compact_all(&self, lease: &KeepLease) -> Result<Compacted> {
+        let mut all = Compacted::default();
+        loop {
+            let state = self.batch.catalog.state().await?;
+            let groups = self.due(&state).await?;
+            let mut failed = None;
+            for group in &groups {
+                let group: Vec<&CheckpointRecord> = group.iter().filter_map(|id| state.checkpoints.get(*id)).collect();
+                match self.batch.compact(&state, &group, lease, &self.clock).await {
+                    Ok(Compaction::Apart(found)) => self.lock_apart().extend(found),
+                    Ok(Compaction::Done(done)) => {
+                        count(&done);
+                        all = all.and(&done);
+                    }
+                    Err(error) => {
+                        let finder = Finder { name: &self.batch.worker, now: (self.clock)() };
+                        report_damage(&self.batch.catalog, &self.batch.storage, &state, &[error.copied()], finder).await;
+                        failed = failed.or(Some(error));
+                    }
+                }
+            }
+            match failed {
+                Some(error) => return Err(error),
+                None if groups.is_empty() => return Ok(all),
+                None => {}
+            }
+        }
+    }
+
+    /// Returns the groups of checkpoints that are due.
+    async fn due(&self, state: &CatalogState) -> Result<Vec<Vec<Uuid>>> {
+        let registry = Registry::load(state, &self.batch.functions).await?;
+        let state = without_staging(state, &registry);
+        let apart = self.lock_apart().clone();
+        let groups = compactions(&state, &self.rules, &apart, (self.clock)());
+        Ok(groups.into_iter().map(|group| group.into_iter().map(|checkpoint| checkpoint.id).collect()).collect())
+    }
+
+    fn lock_apart(&self) -> MutexGuard<'_, BTreeSet<Uuid>> {
+        self.apart.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count(done: &Compacted) {
+    metrics::counter!("basestream_jobs_compacted_checkpoints_total").increment(done.checkpoints as u64);
+    metrics::counter!("basestream_jobs_compacted_files_total").increment(done.files_read as u64);
+    metrics::counter!("basestream_jobs_compacted_bytes_total").increment(done.bytes_read.max(0) as u64);
+}

@@ -1,0 +1,73 @@
+//! Table `removed`: the checkpoints and files that commits removed lately, for readers that have an earlier state.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::meta;
+use super::session::{Session, values};
+use crate::Revision;
+use types::tiles::Micros;
+use types::{Error, Result};
+
+/// How long a removal is listed. A reader with a state from before that reads everything again.
+const LISTED: Duration = Duration::from_secs(60 * 60);
+
+const CHECKPOINT: &str = "checkpoint";
+const FILE: &str = "file";
+
+/// What was removed after a revision.
+#[derive(Debug, Default)]
+pub(super) struct Removed {
+    pub(super) checkpoints: Vec<Uuid>,
+    pub(super) files: Vec<String>,
+}
+
+pub(super) async fn since(session: &mut Session, revision: Revision) -> Result<Removed> {
+    let mut removed = Removed::default();
+    for row in session.rows("SELECT kind, name FROM removed WHERE revision > $1", values![revision]).await? {
+        match row.text("kind")?.as_str() {
+            CHECKPOINT => removed.checkpoints.push(row.parse("name")?),
+            FILE => removed.files.push(row.text("name")?),
+            other => return Err(Error::corrupt(format!("the catalog's table removed has an unknown kind \"{other}\""))),
+        }
+    }
+    Ok(removed)
+}
+
+pub(super) async fn note_checkpoint(session: &mut Session, id: Uuid, at: (Revision, Micros)) -> Result<()> {
+    note(session, CHECKPOINT, &id.to_string(), at).await
+}
+
+pub(super) async fn note_file(session: &mut Session, path: &str, at: (Revision, Micros)) -> Result<()> {
+    note(session, FILE, path, at).await
+}
+
+/// Lists checkpoints in one statement, however many there are. `list` is a JSON array of their ids.
+pub(super) async fn note_checkpoints(session: &mut Session, list: &str, (revision, now): (Revision, Micros)) -> Result<()> {
+    let sql = match session {
+        Session::Sqlite(_) => {
+            "INSERT INTO removed (kind, name, revision, removed_at) SELECT 'checkpoint', value, $1, $2 FROM json_each($3)"
+        }
+        Session::Postgres(_) => {
+            "INSERT INTO removed (kind, name, revision, removed_at) SELECT 'checkpoint', json_array_elements_text($3::json), $1, $2"
+        }
+    };
+    session.execute(sql, values![revision, now, list]).await.map(drop)
+}
+
+/// Forgets what was removed long ago: readers of states from before that are told by `meta.removed_revision`.
+pub(super) async fn forget(session: &mut Session, now: Micros) -> Result<()> {
+    let sql = "SELECT MAX(revision) AS revision FROM removed WHERE removed_at < $1";
+    let oldest = now.saturating_sub(LISTED.as_micros() as Micros);
+    let Some(row) = session.row(sql, values![oldest]).await? else { return Ok(()) };
+    let Some(revision) = row.integer_or_null("revision")? else { return Ok(()) };
+    session.execute("DELETE FROM removed WHERE revision <= $1", values![revision]).await?;
+    meta::forget_removals(session, revision).await
+}
+
+async fn note(session: &mut Session, kind: &str, name: &str, (revision, now): (Revision, Micros)) -> Result<()> {
+    let sql = "INSERT INTO removed (kind, name, revision, removed_at) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (kind, name) DO UPDATE SET revision = excluded.revision, removed_at = excluded.removed_at";
+    session.execute(sql, values![kind, name, revision, now]).await.map(drop)
+}
