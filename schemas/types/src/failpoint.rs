@@ -43,6 +43,8 @@ pub const COLLECTOR: [&str; 5] = [
 ];
 /// `basestream apply` and `backfill`, where an archive is decoded again.
 pub const BACKFILL: [&str; 3] = ["backfill.file_decoded", "backfill.before_switch", "backfill.after_switch"];
+/// A compaction of checkpoints.
+pub const COMPACTION: [&str; 2] = ["compact.before_commit", "compact.after_commit"];
 /// A serving node that follows the catalog.
 pub const SERVING: [&str; 2] = ["serving.copying", "serving.loaded"];
 /// An append to the embedded log.

@@ -26,7 +26,7 @@ use basestream_tests::process::Urls;
 use basestream_tests::services::engines;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use types::failpoint::{BATCH, COLLECTOR, INGEST, SERVING, SPEED};
+use types::failpoint::{BATCH, COLLECTOR, COMPACTION, INGEST, SERVING, SPEED};
 use types::{Error, Result};
 
 use oracle::Question;
@@ -159,7 +159,7 @@ async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Re
     let mut left = missing(site);
     let mut looked = Instant::now();
     while seats.kills() < least || !is_met(site, &left, least) {
-        seats.is_calm = seats.kills() >= least && left.iter().all(|step| COLLECTOR.contains(step));
+        seats.is_calm = seats.kills() >= least && left.iter().all(|step| waits_for_others(step));
         seats.step(&left)?;
         if looked.elapsed() > Duration::from_millis(100) {
             left = missing(site);
@@ -179,15 +179,20 @@ async fn until_enough_died(site: &Site, seats: &mut Seats<'_>, least: u64) -> Re
     seats.end()
 }
 
-/// Whether enough steps had a kill: all of them, except in a short run. There, one step of the collector is enough,
-/// because it waits for others to create work for it; and on Kafka, whose groups settle slowly, one step of each part
+/// Whether a step is reached only after others have made work for it.
+fn waits_for_others(step: &str) -> bool {
+    COLLECTOR.contains(&step) || COMPACTION.contains(&step)
+}
+
+/// Whether enough steps had a kill: all of them, except in a short run. There, one step of the collector is enough, and
+/// none of compaction, because they wait for others to create work for them; and on Kafka, whose groups settle slowly, one step of each part
 /// is enough.
 fn is_met(site: &Site, left: &BTreeSet<&'static str>, least: u64) -> bool {
     let one_of = |steps: &[&'static str]| steps.iter().any(|step| !left.contains(step));
     match (least < EVERY_STEP_FROM, site.is_kafka) {
         (false, _) => left.is_empty(),
         (true, true) => PARTS.iter().all(|steps| one_of(steps)),
-        (true, false) => one_of(&COLLECTOR) && left.iter().all(|step| COLLECTOR.contains(step)),
+        (true, false) => one_of(&COLLECTOR) && left.iter().all(|step| waits_for_others(step)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
-use types::failpoint::{APPEND, BATCH, COLLECTOR, INGEST, SERVING, SPEED};
+use types::failpoint::{APPEND, BATCH, COLLECTOR, COMPACTION, INGEST, SERVING, SPEED};
 
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,9 +66,9 @@ impl Role {
         let append: &[&str] = if is_kafka { &[] } else { &APPEND };
         let parts: Vec<&[&'static str]> = match self {
             Role::Speed => vec![&SPEED],
-            Role::Scheduler => vec![&BATCH, &COLLECTOR],
+            Role::Scheduler => vec![&BATCH, &COLLECTOR, &COMPACTION],
             Role::Serve => vec![&SERVING],
-            Role::Up => vec![&SPEED, &BATCH, &COLLECTOR, &SERVING],
+            Role::Up => vec![&SPEED, &BATCH, &COLLECTOR, &COMPACTION, &SERVING],
             Role::Batch => vec![&BATCH],
             Role::Ingest => vec![&INGEST, append],
         };

@@ -89,7 +89,7 @@ fn range(partition: i32, start: i64, end: i64) -> CheckpointRange {
 }
 
 fn checkpoint(worker: &str, committed_at: Micros, ranges: Vec<CheckpointRange>) -> CheckpointRecord {
-    CheckpointRecord { id: Uuid::nil(), worker: worker.into(), committed_at, revision: 1, ranges }
+    CheckpointRecord { id: Uuid::now_v7(), worker: worker.into(), committed_at, revision: committed_at, ranges }
 }
 
 fn run(status: RunStatus, attempt: u32) -> RunRecord {

@@ -56,7 +56,16 @@ async fn a_newer_format_is_refused(place: &Place) {
 /// A catalog as the first release left it: its records stay, and what came later can be written.
 async fn an_older_format_is_migrated(place: &Place) {
     place.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
-    for drop in ["DROP TABLE replay", "DROP TABLE damage", "DROP TABLE mark"] {
+    let later = [
+        "DROP TABLE replay",
+        "DROP TABLE damage",
+        "DROP TABLE mark",
+        "DROP TABLE removed",
+        "DROP INDEX file_by_checkpoint",
+        "DROP INDEX checkpoint_by_written_revision",
+        "ALTER TABLE checkpoint DROP COLUMN written_revision",
+    ];
+    for drop in later {
         place.tamper(drop).await;
     }
     place.tamper("ALTER TABLE meta DROP COLUMN orphaned_before").await;
