@@ -77,13 +77,7 @@ impl Batch {
     ///
     /// Errors: `Corrupt` when a file is damaged, `Conflict` when the lease is lost or a file of the group changed
     /// meanwhile. Nothing is changed then.
-    pub async fn compact(
-        &self,
-        state: &CatalogState,
-        group: &[&CheckpointRecord],
-        lease: &KeepLease,
-        clock: &Clock,
-    ) -> Result<Compaction> {
+    pub async fn compact(&self, state: &CatalogState, group: &[&CheckpointRecord], lease: &KeepLease, clock: &Clock) -> Result<Compaction> {
         let ids: Vec<Uuid> = group.iter().map(|checkpoint| checkpoint.id).collect();
         let mut inputs: BTreeMap<(FileKind, Arc<str>), Vec<&FileRecord>> = BTreeMap::new();
         for file in ids.iter().flat_map(|id| state.files.of_checkpoint(*id)) {

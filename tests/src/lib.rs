@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord};
+use catalog::{Add, Catalog, Commit, CompactionRules, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::{Log, NewRecord};
@@ -134,8 +134,13 @@ impl Harness {
     }
 
     async fn run(&self, (view, t): (&str, batch::RunTime), memory_limit_bytes: usize, full: bool) -> Result<RunRecord> {
+        let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t, full };
+        self.runs(memory_limit_bytes).run(request, Arc::new(now), &|_| {}).await
+    }
+
+    fn runs(&self, memory_limit_bytes: usize) -> batch::Batch {
         let events_per_bucket = if memory_limit_bytes < 256 << 20 { FEW_EVENTS } else { batch::EVENTS_PER_BUCKET };
-        let batch = batch::Batch {
+        batch::Batch {
             catalog: self.catalog.clone(),
             storage: self.storage.clone(),
             functions: self.functions.clone(),
@@ -147,9 +152,24 @@ impl Harness {
                 events_per_bucket,
             },
             worker: "harness".into(),
-        };
-        let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t, full };
-        batch.run(request, Arc::new(now), &|_| {}).await
+        }
+    }
+
+    /// Runs two rounds of the collector after every grace period: the first marks, the second deletes.
+    pub async fn collect(&self) -> Result<()> {
+        let clock: types::tiles::Clock = Arc::new(|| now() + 3_600_000_000);
+        for _ in 0..2 {
+            jobs::collect::collect(&self.catalog, &self.storage, &self.functions, (&clock, false)).await?;
+        }
+        Ok(())
+    }
+
+    /// Compacts all checkpoints that nobody reads one by one, as if their day was over.
+    pub async fn compact(&self) -> Result<batch::Compacted> {
+        let rules = CompactionRules { target_bytes: 64 << 20, after: Duration::ZERO };
+        let batch = self.runs(256 << 20);
+        let clock: types::tiles::Clock = Arc::new(|| now() + 2 * 86_400_000_000);
+        jobs::compact::Compacting { batch, rules, clock, apart: Default::default() }.compact().await
     }
 
     pub async fn node(&self, clock: ServingClock, fresh: Option<Fresh>) -> Result<Node> {

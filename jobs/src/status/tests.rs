@@ -40,8 +40,7 @@ fn state() -> CatalogState {
         max_event_time: None,
         complete_to: None,
     };
-    let checkpoint =
-        |range| CheckpointRecord { id: Uuid::now_v7(), worker: "w".into(), committed_at: 0, revision: 1, ranges: vec![range] };
+    let checkpoint = |range| CheckpointRecord { id: Uuid::now_v7(), worker: "w".into(), committed_at: 0, revision: 1, ranges: vec![range] };
     CatalogState {
         definitions: vec![
             definition(DefinitionKind::Stream, "pay", STREAM, DefinitionStatus::Active),

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use basestream_tests::{Harness, now};
 use batch::RunTime;
 use catalog::CatalogState;
@@ -32,11 +31,11 @@ fn event(id: usize, k: &str) -> (Option<String>, String) {
     (Some(k.into()), format!(r#"{{"id":"e{id}","ts":"{ts}","k":"{k}","x":{id}}}"#))
 }
 
-/// An installation with three checkpoints with duplicates and dead letters, the first two in a snapshot.
+/// An installation with four checkpoints with duplicates and dead letters: the first two in a snapshot, and compacted.
 async fn prepared() -> tempfile::TempDir {
     let harness = Harness::new().await.unwrap();
     harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
-    for round in 0..3 {
+    for round in 0..4 {
         let mut events: Vec<_> = (round * 40..round * 40 + 40).map(|id| event(id, ["a", "b", "c"][id % 3])).collect();
         events.push(event(round, ["a", "b", "c"][round % 3]));
         events.push((Some("b".into()), "{broken".into()));
@@ -45,10 +44,12 @@ async fn prepared() -> tempfile::TempDir {
         settled(&harness, worker).await;
         if round == 1 {
             harness.batch("counts", RunTime::EventClock).await.unwrap();
+            harness.collect().await.unwrap();
+            assert_eq!(harness.compact().await.unwrap().checkpoints, 2);
         }
     }
     let state = harness.catalog.state().await.unwrap();
-    assert_eq!(state.checkpoints.len(), 3, "one checkpoint a round");
+    assert_eq!(state.checkpoints.len(), 3, "one checkpoint a round, and two of them are one");
     harness.catalog.close().await;
     harness.folder
 }
@@ -232,12 +233,7 @@ fn named(error: &Error, file: &FileRecord) {
 }
 
 fn lines(batches: &[arrow::array::RecordBatch]) -> Vec<String> {
-    let options = FormatOptions::default().with_null("NULL");
-    let mut lines = Vec::new();
-    for batch in batches {
-        let columns: Vec<_> = batch.columns().iter().map(|c| ArrayFormatter::try_new(c.as_ref(), &options).unwrap()).collect();
-        lines.extend((0..batch.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join(" ")));
-    }
+    let mut lines: Vec<String> = batches.iter().flat_map(crate::lines_of).collect();
     lines.sort();
     lines
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod backfill;
+mod compaction;
 mod damage;
 mod definitions;
 mod documented;
@@ -16,6 +17,8 @@ mod random;
 mod small_disk;
 mod supernode;
 
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use basestream_tests::Harness;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use serving::{Node, StateSource, scan, scan_parts};
@@ -36,6 +39,18 @@ async fn put(harness: &Harness, records: Vec<DefinitionRecord>) {
     harness.catalog.commit(commit).await.unwrap();
 }
 
+/// The rows of an SQL query as lines of text.
+async fn rows(node: &Node, sql: &str) -> Vec<String> {
+    let batches = node.query(sql, Vec::new()).await.unwrap().collect().await.unwrap();
+    batches.iter().flat_map(lines_of).collect()
+}
+
+fn lines_of(rows: &RecordBatch) -> Vec<String> {
+    let options = FormatOptions::default().with_null("NULL");
+    let columns: Vec<_> = rows.columns().iter().map(|c| ArrayFormatter::try_new(c.as_ref(), &options).unwrap()).collect();
+    (0..rows.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join(" ")).collect()
+}
+
 /// All rows of a view as sorted lines of text.
 fn table(node: &Node, name: &str) -> Vec<String> {
     let read_view = node.read_view().unwrap();
@@ -46,10 +61,7 @@ fn table(node: &Node, name: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in 0..scan_parts(&source) {
         let rows = scan(&view.live, &source, part, t, &wanted).unwrap().0;
-        let options = arrow::util::display::FormatOptions::default().with_null("NULL");
-        let columns: Vec<_> =
-            rows.columns().iter().map(|c| arrow::util::display::ArrayFormatter::try_new(c.as_ref(), &options).unwrap()).collect();
-        lines.extend((0..rows.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join(" ")));
+        lines.extend(lines_of(&rows));
     }
     lines.sort();
     lines

@@ -226,6 +226,8 @@ impl Run {
                 assert_eq!(error.kind(), types::ErrorKind::Conflict, "{error}");
             }
         }
+        let compacted = self.harness.compact().await.unwrap();
+        self.trace.push(format!("compacted {} checkpoints", compacted.checkpoints));
         // Files of superseded snapshots may be gone, so the node has to load the current state.
         self.refresh().await;
     }

@@ -171,7 +171,9 @@ async fn recompute(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecor
         held.keep().await?;
         ctx.step("reads an archive file").await;
         let events = match archived(ctx, file).await {
-            Err(error) if ctx.sim.catalog.state().await?.runs.iter().any(|known| known.id == run.id && known.status == RunStatus::Running) => {
+            Err(error)
+                if ctx.sim.catalog.state().await?.runs.iter().any(|known| known.id == run.id && known.status == RunStatus::Running) =>
+            {
                 ctx.sim.violated(format!("the archive file {} was deleted while a run reads it", file.path));
                 return Err(error);
             }

@@ -18,6 +18,8 @@ use crate::world::{Content, Fault, Fired, Places, Sim};
 
 /// Most schedules are short; some faults need a long one.
 const STEPS: [u64; 8] = [120, 120, 200, 200, 200, 320, 320, 900];
+/// Steps of a schedule in which checkpoints become old enough to be compacted.
+const LONG: u64 = 900;
 /// How many steps everything may take to come to rest once there are no more faults.
 const STEPS_TO_REST: u64 = 4_000;
 
@@ -49,7 +51,8 @@ pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     let mut schedule =
         Schedule { sim: sim.clone(), actors: Vec::new(), fresh: [Fresh::default(), Fresh::default()], step: 0, lives: 0, versions: 1 };
     schedule.fill();
-    let steps = STEPS[sim.pick(STEPS.len())];
+    let compacts = sim.world.borrow().compacts;
+    let steps = if compacts { LONG } else { STEPS[sim.pick(STEPS.len())] };
     while schedule.step < steps && !schedule.is_violated() {
         schedule.happen().await;
     }
@@ -117,10 +120,12 @@ impl Schedule {
             return;
         }
         // Workers run most often, and nearly always once only their work is left.
-        let is_calm = self.sim.world.borrow().calm;
+        let (is_calm, compacts) = (self.sim.world.borrow().calm, self.sim.world.borrow().compacts);
         let weight = |actor: &Actor| match actor.kind {
             Kind::Worker if is_calm => 24,
             Kind::Worker => 3,
+            Kind::Collector if compacts => 5,
+            Kind::Runner if compacts => 2,
             _ => 1,
         };
         let total: usize = awake.iter().map(|at| weight(&self.actors[*at])).sum();
@@ -239,7 +244,7 @@ impl Schedule {
 
     async fn new_version(&mut self) {
         self.expire_members();
-        if !self.sim.chance(40) || self.versions > 3 {
+        if !self.sim.chance(40) || self.versions > 3 || self.sim.world.borrow().compacts {
             return;
         }
         self.versions += 1;

@@ -53,8 +53,8 @@ pub struct Archived {
 
 /// One schedule in this many has a small disk.
 const SMALL_DISKS: u64 = 10;
-/// In one schedule in this many only the views that are run are defined.
-const FEW_VIEWS: u64 = 3;
+/// One schedule in this many is made for compaction.
+const COMPACTING: u64 = 4;
 
 /// The faults that a schedule may have; each has to fire over many schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,9 +138,9 @@ pub struct World {
     /// The views that are run: few, so that runs of one view meet; only one where a defect shows only in a rare
     /// meeting.
     pub run: [&'static str; 2],
-    /// The views that are defined: in some schedules those alone that are run, as a view without a snapshot keeps
-    /// everything from being collected.
     pub defined: Vec<&'static str>,
+    /// It is long, and only one view is defined, which runs often: checkpoints become old enough to be compacted.
+    pub compacts: bool,
     /// No more faults: everything should come to rest.
     pub calm: bool,
     /// Its disk runs full at times.
@@ -169,9 +169,9 @@ impl Sim {
         let now = 1_710_000_000_000_000 + rng.random_range(0..86_400_000_000i64);
         let mut run = VIEWS;
         run.shuffle(&mut rng);
-        let run = if sabotage.is_some_and(Sabotage::leaves_orphans) { [run[0]; 2] } else { [run[0], run[1]] };
-        let mut defined = if seed.is_multiple_of(FEW_VIEWS) { run.to_vec() } else { VIEWS.to_vec() };
-        defined.dedup();
+        let compacts = seed % COMPACTING == 1;
+        let run = if compacts || sabotage.is_some_and(Sabotage::leaves_orphans) { [run[0]; 2] } else { [run[0], run[1]] };
+        let defined = if compacts { vec![run[0]] } else { VIEWS.to_vec() };
         let world = World {
             rng,
             now,
@@ -183,6 +183,7 @@ impl Sim {
             sabotage,
             run,
             defined,
+            compacts,
             calm: false,
             small_disk: seed.is_multiple_of(SMALL_DISKS),
             full_for: 0,

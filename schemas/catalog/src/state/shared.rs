@@ -87,7 +87,8 @@ impl Extend<FileRecord> for Files {
         // Each path once, with its last record.
         let files = files.into_iter().map(Arc::new).map(|file| (ByPath(file.clone()), file));
         let files: BTreeMap<ByPath, Arc<FileRecord>> = files.collect();
-        let moved: Vec<ByPath> = files.values().filter(|file| self.is_of_another_checkpoint(file)).map(|file| ByPath(file.clone())).collect();
+        let moved: Vec<ByPath> =
+            files.values().filter(|file| self.is_of_another_checkpoint(file)).map(|file| ByPath(file.clone())).collect();
         self.leave_checkpoints(&moved);
         let mut added: BTreeMap<Uuid, BTreeSet<ByPath>> = BTreeMap::new();
         for file in files.values() {
@@ -168,7 +169,8 @@ impl Extend<CheckpointRecord> for Checkpoints {
     fn extend<I: IntoIterator<Item = CheckpointRecord>>(&mut self, checkpoints: I) {
         let checkpoints: Vec<Arc<CheckpointRecord>> = checkpoints.into_iter().map(Arc::new).collect();
         self.revisions = self.revisions.insert_many(checkpoints.iter().map(|checkpoint| (checkpoint.id, checkpoint.revision)));
-        self.in_order = self.in_order.insert_many(checkpoints.into_iter().map(|checkpoint| ((checkpoint.revision, checkpoint.id), checkpoint)));
+        self.in_order =
+            self.in_order.insert_many(checkpoints.into_iter().map(|checkpoint| ((checkpoint.revision, checkpoint.id), checkpoint)));
     }
 }
 

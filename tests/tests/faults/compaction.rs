@@ -1,0 +1,184 @@
+//! Compaction: many checkpoints and their files become few, and nobody notices.
+
+use std::time::Duration;
+
+use arrow::array::AsArray;
+use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
+use basestream_tests::{Harness, now};
+use batch::{Compacted, RunTime};
+use catalog::DefinitionKind::{Stream, View};
+use catalog::{CatalogState, DefinitionStatus};
+use futures::TryStreamExt;
+use jobs::verify::{Verifier, verify_view};
+use serving::{Node, ServingClock};
+use storage::read_archive;
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::vector::Vector;
+
+use crate::{put, record, table};
+
+const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT) \
+    WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10d', key = 'k')";
+const WITH_X: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) \
+    WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10d', key = 'k')";
+const COUNTS: &str =
+    "CREATE VIEW counts WITH (windows = '30d') AS SELECT k, count(*) AS n, array_agg(id ORDER BY ts) AS ids FROM s GROUP BY k";
+const DAY: Micros = 86_400_000_000;
+
+struct Site {
+    harness: Harness,
+}
+
+impl Site {
+    async fn new() -> Site {
+        crate::show_logs();
+        let harness = Harness::new().await.unwrap();
+        harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
+        harness.log.create_topic("s", 2).await.unwrap();
+        Site { harness }
+    }
+
+    /// A checkpoint of its own with these events, one of which is older than the others by some days, and a dead letter.
+    async fn append(&self, ids: &[usize]) {
+        let text = |id: &usize| {
+            let at = now() - DAY * (*id % 3) as i64;
+            format!(r#"{{"id":"e{id}","ts":"{}","k":"{}","x":{id}}}"#, engine::events::format_timestamp(at), id % 2)
+        };
+        let mut records: Vec<_> = ids.iter().map(|id| (Some(format!("{}", id % 2)), text(id))).collect();
+        records.push((None, "{broken".into()));
+        self.harness.append("s", 2, records).await.unwrap();
+        let worker = self.harness.worker("one", Duration::from_secs(3_600), None);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        worker.finish().await.unwrap();
+        self.harness.committed("s", "s").await.unwrap();
+    }
+
+    /// Publishes, collects the states objects that nobody needs any more, and compacts as if the day was over.
+    async fn compact(&self) -> Compacted {
+        self.harness.batch("counts", RunTime::At(now())).await.unwrap();
+        self.harness.collect().await.unwrap();
+        self.harness.compact().await.unwrap()
+    }
+
+    async fn state(&self) -> std::sync::Arc<CatalogState> {
+        self.harness.catalog.state().await.unwrap()
+    }
+
+    async fn node(&self) -> Node {
+        self.harness.node(ServingClock::Wall, None).await.unwrap()
+    }
+
+    async fn assert_whole(&self) {
+        let state = self.state().await;
+        for line in jobs::ledger::partitions(&self.harness.storage, &state, &Vector::new()).await.unwrap() {
+            assert_eq!(line.mismatch, None, "{line:?}");
+        }
+        let verifier = Verifier {
+            catalog: self.harness.catalog.clone(),
+            storage: self.harness.storage.clone(),
+            functions: self.harness.functions.clone(),
+            memory_limit: 256 << 20,
+        };
+        let report = verify_view(&verifier, "counts", &jobs::served::NodeServed(self.node().await), now()).await.unwrap();
+        assert!(report.is_equal(), "{:?}", report.differences);
+    }
+}
+
+fn of_kind(state: &CatalogState, kind: FileKind) -> Vec<FileRecord> {
+    state.readable(kind).cloned().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_checkpoints_become_one_and_nothing_else_changes() {
+    let site = Site::new().await;
+    for round in 0..6 {
+        site.append(&[round * 3, round * 3 + 1, round * 3 + 2]).await;
+    }
+    let before = site.state().await;
+    let reader = site.node().await;
+    let events = "SELECT id, k, __partition, __offset FROM s ORDER BY id";
+    let (old_rows, old_table) = (crate::rows(&reader, events).await, table(&reader, "counts"));
+
+    let done = site.compact().await;
+    assert_eq!((done.checkpoints, done.files_read, done.files_written, done.rows), (6, 12, 2, 24));
+    let state = site.state().await;
+    assert_eq!(state.checkpoints.len(), 1);
+    assert_eq!(state.vector(), before.vector());
+    let [archive] = of_kind(&state, FileKind::Archive).try_into().unwrap();
+    assert_eq!((archive.rows, of_kind(&state, FileKind::DeadLetters).len()), (18, 1));
+    assert_eq!(crate::rows(&reader, events).await, old_rows, "a reader of the state before reads its files still");
+    reader.refresh().await.unwrap();
+    assert_eq!((crate::rows(&reader, events).await, table(&reader, "counts")), (old_rows, old_table));
+    site.assert_whole().await;
+    let full = site.harness.recompute("counts", RunTime::At(now())).await.unwrap();
+    assert_eq!(full.events_read, 18);
+    site.assert_whole().await;
+
+    site.append(&[0, 5, 18]).await;
+    let state = site.state().await;
+    let duplicates: i64 = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges).map(|range| range.duplicate).sum();
+    assert_eq!(duplicates, 2, "a new owner knows the ids of the compacted file");
+    site.assert_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_by_day_partition_and_offset() {
+    let site = Site::new().await;
+    for round in 0..4 {
+        site.append(&(round * 10..round * 10 + 10).collect::<Vec<_>>()).await;
+    }
+    site.compact().await;
+    let [archive] = of_kind(&*site.state().await, FileKind::Archive).try_into().unwrap();
+    let mut places = Vec::new();
+    let batches: Vec<_> = read_archive(&site.harness.storage, &archive, None).await.unwrap().try_collect().await.unwrap();
+    for batch in batches {
+        let times = batch.column_by_name("__event_time").unwrap().as_primitive::<TimestampMicrosecondType>();
+        let partitions = batch.column_by_name("__partition").unwrap().as_primitive::<Int32Type>();
+        let offsets = batch.column_by_name("__offset").unwrap().as_primitive::<Int64Type>();
+        places.extend((0..batch.num_rows()).map(|row| (times.value(row) / DAY, partitions.value(row), offsets.value(row))));
+    }
+    assert_eq!(places.len(), 40);
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(places[0].0 < places[39].0, "there are several days");
+}
+
+/// A file is of one version, which says what a column that it lacks means.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_two_versions_of_a_stream_stay_apart() {
+    let site = Site::new().await;
+    for round in 0..2 {
+        site.append(&[round]).await;
+    }
+    let replaced = record(Stream, "s", 1, STREAM, DefinitionStatus::Retired);
+    put(&site.harness, vec![replaced, record(Stream, "s", 2, WITH_X, DefinitionStatus::Active)]).await;
+    for round in 2..5 {
+        site.append(&[round]).await;
+    }
+    site.compact().await;
+    let state = site.state().await;
+    let rows: Vec<i64> = of_kind(&state, FileKind::Archive).iter().map(|file| file.rows).collect();
+    assert_eq!(rows, [2, 3]);
+    assert_eq!(crate::rows(&site.node().await, "SELECT id, x FROM s ORDER BY id").await, ["e0 NULL", "e1 NULL", "e2 2", "e3 3", "e4 4"]);
+    site.assert_whole().await;
+    assert_eq!(site.compact().await, Compacted::default(), "and nothing is due");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replaced_files_go_when_their_readers_are_past_them() {
+    let site = Site::new().await;
+    for round in 0..4 {
+        site.append(&[round]).await;
+    }
+    site.compact().await;
+    assert_eq!(site.state().await.files.iter().filter(|file| file.kind == FileKind::Superseded).count(), 8);
+    site.harness.collect().await.unwrap();
+    let state = site.state().await;
+    assert!(state.files.iter().all(|file| file.kind != FileKind::Superseded), "an hour later");
+    let stored = site.harness.storage.list("archive").await.unwrap();
+    assert_eq!(stored.len(), 1);
+    site.append(&[4]).await;
+    assert_eq!(site.compact().await.checkpoints, 2, "a compacted checkpoint is compacted again");
+    assert_eq!(site.state().await.checkpoints.len(), 1);
+    site.assert_whole().await;
+}
