@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use catalog::Catalog;
@@ -35,6 +35,7 @@ mod wanted;
 
 pub use wanted::WantedViews;
 
+use lease::InUse;
 use newest::Newest;
 pub use newest::is_kept;
 
@@ -82,7 +83,7 @@ struct Inner {
     /// Whether the catalog's newest state comes.
     loads: Attempts,
     /// States that were loaded; queries may still read those that live.
-    in_use: Mutex<Vec<Weak<Loaded>>>,
+    in_use: Mutex<Vec<InUse>>,
     /// One refresh at a time; guards nothing else.
     refreshing: tokio::sync::Mutex<()>,
     last_now: AtomicI64,
@@ -177,7 +178,7 @@ impl Follower {
         self.0.last_now.fetch_max(wall, Ordering::Relaxed).max(wall)
     }
 
-    fn lock_in_use(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Loaded>>> {
+    fn lock_in_use(&self) -> std::sync::MutexGuard<'_, Vec<InUse>> {
         self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

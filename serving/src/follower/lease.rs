@@ -1,8 +1,8 @@
 //! The lease that keeps files from being collected: those of the oldest state in use, for a long query may read one
 //! loaded long ago. It has a clock of its own, as a state can take longer to load than a lease lives.
 
-use std::sync::Weak;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -16,7 +16,33 @@ use crate::read_view::Loaded;
 /// How long to wait at most after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
+/// A query that reads a state for longer than this after another was loaded keeps every file from being collected. A file
+/// whose rows are in another one now is deleted ten minutes after that at the earliest.
+const LONG: Duration = Duration::from_secs(5 * 60);
+
+/// A state that was loaded, and that queries read while it lives.
+pub(super) struct InUse {
+    loaded: Weak<Loaded>,
+    /// When the next one was loaded.
+    replaced_at: Option<Instant>,
+}
+
+impl InUse {
+    fn is_long_replaced(&self, now: Instant) -> bool {
+        self.replaced_at.is_some_and(|at| now.saturating_duration_since(at) > LONG)
+    }
+}
+
 impl Follower {
+    /// Queries that begin from now on read this state.
+    pub(super) fn use_from_now_on(&self, loaded: &Arc<Loaded>) {
+        let mut in_use = self.lock_in_use();
+        if let Some(before) = in_use.last_mut() {
+            before.replaced_at = Some(Instant::now());
+        }
+        in_use.push(InUse { loaded: Arc::downgrade(loaded), replaced_at: None });
+    }
+
     /// Renews the lease three times in its life until `stop`, on threads that no work keeps busy. Ends with its caller.
     pub(super) async fn hold_files_apart(self, stop: CancellationToken) {
         let holding = threads::LEASES.spawn(async move { self.hold_files(&stop).await });
@@ -51,11 +77,8 @@ impl Follower {
 
     fn oldest_in_use(&self) -> Option<Vector> {
         let mut in_use = self.lock_in_use();
-        in_use.retain(|loaded| loaded.strong_count() > 0);
-        let cuts: Vec<Vector> = in_use.iter().filter_map(Weak::upgrade).map(|loaded| oldest_cut(&loaded)).collect();
-        let newest = cuts.last()?;
-        let least = |partition| cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or_default();
-        Some(newest.iter().map(|(partition, _)| (partition.clone(), least(partition))).collect())
+        in_use.retain(|state| state.loaded.strong_count() > 0);
+        oldest_of(&in_use, Instant::now())
     }
 
     /// Gives the lease back; where that fails it runs out.
@@ -72,8 +95,22 @@ impl Follower {
     }
 }
 
+/// The oldest vector that the files of these states depend on: the least of their cuts, or the beginning of everything.
+fn oldest_of(in_use: &[InUse], now: Instant) -> Option<Vector> {
+    if in_use.iter().any(|state| state.is_long_replaced(now)) {
+        return Some(Vector::new());
+    }
+    let cuts: Vec<Vector> = in_use.iter().filter_map(|state| state.loaded.upgrade()).map(|loaded| oldest_cut(&loaded)).collect();
+    let newest = cuts.last()?;
+    let least = |partition| cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or_default();
+    Some(newest.iter().map(|(partition, _)| (partition.clone(), least(partition))).collect())
+}
+
 /// The least offset, per partition, that any loaded view's snapshot ends at.
 fn oldest_cut(loaded: &Loaded) -> Vector {
     let cuts: Vec<&Vector> = loaded.views.values().map(|view| &view.cut).collect();
     loaded.vector.iter().map(|(partition, at)| (partition.clone(), cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or(at))).collect()
 }
+
+#[cfg(test)]
+mod tests;

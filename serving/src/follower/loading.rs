@@ -66,7 +66,7 @@ impl Follower {
         metrics::gauge!("basestream_serving_catalog_revision").set(state.revision as f64);
         show_dead_letters(&state);
         let loaded = Arc::new(Loaded { state, registry, vector: vector.clone(), views, failed });
-        self.lock_in_use().push(Arc::downgrade(&loaded));
+        self.use_from_now_on(&loaded);
         // What it replaces is freed after the lock, which every question takes.
         let replaced = self.0.loaded.write().unwrap_or_else(PoisonError::into_inner).replace(loaded);
         // Releases the read view before, which the next question would do, for nodes that get none.

@@ -28,6 +28,8 @@ on_every_engine!(
     an_advance_backwards_is_wrong_input,
     a_refused_commit_can_be_asked_again_under_its_id,
     a_commit_that_is_dropped_half_way_happened_or_not,
+    a_compaction_replaces_what_it_was_planned_on,
+    a_compaction_of_files_that_were_decoded_again_is_refused,
 );
 
 async fn of_concurrent_advances_exactly_one_wins(place: &Place) {
@@ -361,4 +363,48 @@ fn run_of(view: &str) -> RunRecord {
         peak_memory_bytes: 0,
         error: None,
     }
+}
+
+/// What it takes the place of must be as it was when it was planned.
+async fn a_compaction_replaces_what_it_was_planned_on(place: &Place) {
+    for step in 0..3 {
+        place.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+    }
+    let state = place.catalog.state().await.unwrap();
+    let of: Vec<&CheckpointRecord> = state.checkpoints.iter().take(2).collect();
+    let ids: Vec<Uuid> = of.iter().map(|checkpoint| checkpoint.id).collect();
+    let plan = || {
+        let record = compacted(Uuid::now_v7(), &of).unwrap();
+        let files = vec![FileRecord { checkpoint: Some(record.id), ..file(&format!("archive/{}", record.id)) }];
+        compaction_commit(Uuid::now_v7(), &state, record, &ids, files)
+    };
+    place.catalog.commit(plan()).await.unwrap();
+    let after = place.catalog.state().await.unwrap();
+    let ranges: Vec<_> = after.checkpoints.iter().flat_map(|checkpoint| checkpoint.ranges.iter().map(|r| (r.start.0, r.end.0))).collect();
+    assert_eq!(ranges, [(0, 20), (20, 30)], "in the order of commits");
+    let kinds: Vec<FileKind> = after.files.of_checkpoint(after.checkpoints.first().unwrap().id).map(|file| file.kind).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == FileKind::Superseded).count(), 2);
+    assert_eq!(after.vector(), state.vector());
+
+    let late = place.catalog.commit(plan()).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Conflict, "its checkpoints are gone: {late}");
+    assert_eq!(place.catalog.state().await.unwrap(), after);
+}
+
+/// Else the events that were decoded again would be lost, and the others counted twice.
+async fn a_compaction_of_files_that_were_decoded_again_is_refused(place: &Place) {
+    for step in 0..2 {
+        place.catalog.commit(checkpoint_of(step * 10, step * 10 + 10)).await.unwrap();
+    }
+    let state = place.catalog.state().await.unwrap();
+    let of: Vec<&CheckpointRecord> = state.checkpoints.iter().collect();
+    let ids: Vec<Uuid> = of.iter().map(|checkpoint| checkpoint.id).collect();
+    let old = state.files.of_checkpoint(ids[0]).next().unwrap().clone();
+    let new = FileRecord { path: "decoded again".into(), ..old.clone() };
+    let superseded = FileRecord { kind: FileKind::Superseded, run: Some(Uuid::now_v7()), ..old };
+    place.catalog.commit(adds(vec![Add::File(superseded), Add::File(new)])).await.unwrap();
+    let record = compacted(Uuid::now_v7(), &of).unwrap();
+    let refused = place.catalog.commit(compaction_commit(Uuid::now_v7(), &state, record, &ids, Vec::new())).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    assert_eq!(place.catalog.state().await.unwrap().checkpoints, state.checkpoints);
 }

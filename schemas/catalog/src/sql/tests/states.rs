@@ -211,7 +211,7 @@ async fn replayed_dead_letters_are_remembered(place: &Place) {
 async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
     let commits = place.another().await;
     let paths = ["b", "B", "a/1", "a-1", "é", "a"];
-    for step in 0..40usize {
+    for step in 0..80usize {
         let path = paths[step % paths.len()];
         let mark_for_deletion = |path: &str| Commit { remove: vec![Remove::MarkForDeletion(path.into())], ..Commit::default() };
         let commit = match step % 7 {
@@ -222,9 +222,13 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
                 let oldest = commits.state().await.unwrap().checkpoints.first().map(|checkpoint| checkpoint.id);
                 Commit { remove: oldest.into_iter().map(Remove::Checkpoint).collect(), ..Commit::default() }
             }
+            6 => compaction_of_two(&*commits.state().await.unwrap()),
             _ => adds(vec![Add::File(FileRecord { bytes: step as i64, ..file(path) }), Add::Run(run("v"))]),
         };
         let commit = Commit { expect: vec![], advance: vec![], ..commit };
+        if step % 20 == 19 {
+            place.tamper("UPDATE removed SET removed_at = 0").await;
+        }
         // A path that is marked for deletion is refused now and then; that is as well.
         let _ = commits.commit(commit).await;
         let state = place.catalog.state().await.unwrap();
@@ -233,8 +237,21 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
         session.rollback().await.unwrap();
         assert_eq!(state, whole, "after step {step}");
         assert!(state.files.iter().is_sorted_by_key(|file| &file.path));
+        for checkpoint in state.checkpoints.iter() {
+            let expected = state.files.iter().filter(|file| file.checkpoint == Some(checkpoint.id));
+            assert!(state.files.of_checkpoint(checkpoint.id).eq(expected), "after step {step}");
+        }
     }
     assert!(place.catalog.state().await.unwrap().checkpoints.len() > 2);
+}
+
+/// Of the second and the third checkpoint, so that their place in the order counts.
+fn compaction_of_two(state: &CatalogState) -> Commit {
+    let of: Vec<&CheckpointRecord> = state.checkpoints.iter().skip(1).take(2).collect();
+    let Some(record) = compacted(Uuid::now_v7(), &of) else { return adds(Vec::new()) };
+    let ids: Vec<Uuid> = of.iter().map(|checkpoint| checkpoint.id).collect();
+    let files = vec![FileRecord { checkpoint: Some(record.id), ..file(&format!("archive/{}", record.id)) }];
+    compaction_commit(Uuid::now_v7(), state, record, &ids, files)
 }
 
 /// `cargo test -- --ignored --nocapture ten_thousand`: prints how long a large state takes to read.
