@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use basestream_bench::purchases::{AGGREGATES, Purchases, SMALL_AGGREGATES};
-use basestream_bench::{batch, cost, freshness, history, hot, ingest, lookup, lookups_during_run, scan, start};
+use basestream_bench::{batch, compaction, cost, freshness, history, hot, ingest, lookup, lookups_during_run, scan, start};
 use clap::Args;
 
 use crate::Common;
@@ -34,6 +34,45 @@ impl Batch {
             repeats: self.repeats,
             timeout: Duration::from_secs(self.timeout),
             ..batch::Options::default()
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compaction {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Checkpoints whose files are compacted
+    #[arg(long, default_value_t = compaction::Options::default().checkpoints)]
+    checkpoints: u64,
+    /// Events of each
+    #[arg(long, default_value_t = compaction::Options::default().events_of_one)]
+    events_of_one: u64,
+    #[arg(long, default_value_t = compaction::Options::default().keys)]
+    keys: u64,
+    /// Days of the synthetic catalog
+    #[arg(long, default_value_t = compaction::Options::default().days)]
+    days: u64,
+    #[arg(long, default_value_t = compaction::Options::default().workers)]
+    workers: u64,
+    /// Bytes of the archive file of each of its checkpoints
+    #[arg(long, default_value_t = compaction::Options::default().checkpoint_bytes)]
+    checkpoint_bytes: i64,
+    /// Commits to it, and to an empty one
+    #[arg(long, default_value_t = compaction::Options::default().commits)]
+    commits: usize,
+}
+
+impl Compaction {
+    pub(crate) fn options(&self) -> compaction::Options {
+        compaction::Options {
+            checkpoints: self.checkpoints,
+            events_of_one: self.events_of_one,
+            keys: self.keys,
+            days: self.days,
+            workers: self.workers,
+            checkpoint_bytes: self.checkpoint_bytes,
+            commits: self.commits,
         }
     }
 }

@@ -11,6 +11,7 @@
 pub mod asking;
 pub mod batch;
 pub mod child;
+pub mod compaction;
 pub mod contest;
 pub mod cost;
 pub mod events;

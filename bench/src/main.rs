@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use basestream_bench::{
-    Programs, Report, batch, contest, cost, freshness, history, hot, ingest, links_batch, links_lookup, lookup, lookups_during_run, scan,
-    start,
+    Programs, Report, batch, compaction, contest, cost, freshness, history, hot, ingest, links_batch, links_lookup, lookup,
+    lookups_during_run, scan, start,
 };
 use clap::{Args, Parser, Subcommand};
 use types::{Error, Result};
@@ -33,6 +33,8 @@ struct Cli {
 enum Command {
     /// A full recompute of a view: DuckDB, Polars, DataFusion, and a batch run
     Batch(cli::Batch),
+    /// What compaction leaves of many small checkpoints, and of a catalog of many days
+    Compaction(cli::Compaction),
     /// Bytes stored per event and per key, objects per hour, processor time per million events
     Cost(cli::Cost),
     /// How soon an event counts, from its acknowledgement to a lookup
@@ -147,6 +149,10 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Lookup(args) => {
             let (folder, _kept) = folder(&args.common)?;
             show(&lookup::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Compaction(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&compaction::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Cost(args) => {
             let (folder, _kept) = folder(&args.common)?;

@@ -9,6 +9,8 @@ use basestream_bench::{Programs, links_batch, links_lookup};
 
 #[path = "tiny/batch.rs"]
 mod batch;
+#[path = "tiny/compaction.rs"]
+mod compaction;
 #[path = "tiny/cost.rs"]
 mod cost;
 #[path = "tiny/freshness.rs"]

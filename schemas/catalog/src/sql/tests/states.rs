@@ -222,7 +222,7 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(place: &Place) {
                 let oldest = commits.state().await.unwrap().checkpoints.first().map(|checkpoint| checkpoint.id);
                 Commit { remove: oldest.into_iter().map(Remove::Checkpoint).collect(), ..Commit::default() }
             }
-            6 => compaction_of_two(&*commits.state().await.unwrap()),
+            6 => compaction_of_two(&commits.state().await.unwrap()),
             _ => adds(vec![Add::File(FileRecord { bytes: step as i64, ..file(path) }), Add::Run(run("v"))]),
         };
         let commit = Commit { expect: vec![], advance: vec![], ..commit };
