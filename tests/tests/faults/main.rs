@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod backfill;
+mod building;
 mod damage;
 mod definitions;
 mod documented;
