@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use catalog::{CatalogState, CheckpointRecord};
+use catalog::CatalogState;
 use committed::registry::LiveView;
 use storage::{Manifest, Tier};
 use types::Strategy;
-use types::files::{FileKind, FileRecord};
 use types::tiles::{Floors, Level, Micros};
 use types::vector::Vector;
 
@@ -92,15 +91,6 @@ pub(crate) fn gaps_before(state: &CatalogState, view: &LiveView, cut: &Vector) -
 
 fn micros(length: Duration) -> Micros {
     Micros::try_from(length.as_micros()).unwrap_or(Micros::MAX)
-}
-
-/// Returns the number of events that these checkpoints archived for a view.
-pub(crate) fn events_of(state: &CatalogState, view: &LiveView, checkpoints: &[&CheckpointRecord]) -> i64 {
-    let of_view = |file: &&FileRecord| {
-        let is_read = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
-        file.kind == FileKind::Archive && !file.marked_for_deletion && file.subject.as_deref().is_some_and(is_read)
-    };
-    checkpoints.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(of_view).map(|file| file.rows).sum()
 }
 
 /// Returns the place of the oldest tier that a run merges with all newer ones, if any is due. The base is at place 0.

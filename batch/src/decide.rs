@@ -45,7 +45,7 @@ pub(crate) struct RunInputs {
 impl RunInputs {
     pub(crate) fn at_cut(state: &CatalogState, run: &RunRecord, view: &LiveView, t: RunTime) -> Result<RunInputs> {
         let cut = run.cut.clone().ok_or_else(|| Error::internal("a run began without a cut"))?;
-        let max_event_time = max_event_time(state, &streams_of(view));
+        let max_event_time = max_event_time(state, &view.streams());
         let t = match t {
             RunTime::At(t) => t,
             RunTime::EventClock => max_event_time.unwrap_or_default(),
@@ -56,13 +56,8 @@ impl RunInputs {
     /// The archive's files that hold what a recomputation reads.
     pub(crate) fn archive(&self, state: &CatalogState, view: &LiveView) -> Vec<FileRecord> {
         let bounds = ArchiveBounds { cut: Some(&self.cut), oldest: view.plan.oldest_kept(self.t), newest: None };
-        archive_files(state, &streams_of(view), bounds).into_iter().cloned().collect()
+        archive_files(state, &view.streams(), bounds).into_iter().cloned().collect()
     }
-}
-
-/// The streams that a view reads.
-pub(crate) fn streams_of(view: &LiveView) -> Vec<Arc<str>> {
-    view.plan.streams.iter().map(|stream| stream.name.clone()).collect()
 }
 
 /// Returns the greatest event time of these streams that the catalog records.

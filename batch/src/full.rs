@@ -15,6 +15,7 @@ use crate::bucket_partitioner::BucketRows;
 use crate::decide::bucket_count;
 use crate::join::{Join, LocalEdges};
 use crate::layer::RunContext;
+use crate::progress::EventsRead;
 use crate::recompute::{recompute, scan_archive};
 use crate::write::{Rows, Written};
 
@@ -26,7 +27,7 @@ pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) 
     // For a linked view: a second copy of its edges, to be walked.
     let local_edges = LocalEdges::of_linked(attempt.batch.settings.temp_dir.clone(), &attempt.view, attempt.pool.clone());
     let failures = FailureSink::default();
-    let states = recompute_states(attempt, &files, buckets, &failures).await?;
+    let states = recompute_states(attempt, &files, buckets, (&failures, context.events_read)).await?;
     let mut written = attempt.writer(Rows::OfEvents).write(states, local_edges.as_ref(), context.progress).await?;
     info!(view = %attempt.view.name, run = %attempt.run.id, rows = written.rows, "the states are written");
     let joined = match &local_edges {
@@ -49,11 +50,16 @@ pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) 
 }
 
 /// Recomputes the states from these files, partitioned into buckets, unsorted.
-async fn recompute_states(attempt: &Attempt<'_>, files: &[FileRecord], buckets: u32, failures: &FailureSink) -> Result<Vec<BucketRows>> {
+async fn recompute_states(
+    attempt: &Attempt<'_>,
+    files: &[FileRecord],
+    buckets: u32,
+    sinks: (&FailureSink, &EventsRead),
+) -> Result<Vec<BucketRows>> {
     let (storage, threads) = (&attempt.batch.storage, attempt.batch.settings.thread_count());
     let source =
         |stream: &StreamDefinition, columns: &[usize]| scan_archive(storage, stream, columns, (files, &attempt.inputs.cut), threads);
-    recompute(&attempt.shuffle(buckets), &attempt.session, &source, failures).await
+    recompute(&attempt.shuffle(buckets), &attempt.session, &source, sinks).await
 }
 
 /// Writes the materialised join of a linked view.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use catalog::{CheckpointRecord, SnapshotFiles, checkpoints_after};
 use committed::damage::{Finder, report_damage};
+use committed::lacking::events_of;
 use committed::segment::{Segment, SegmentSession, segment_rows};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use engine::states::{at_kept_levels, conform};
@@ -22,9 +23,9 @@ use types::failures::Failures;
 use types::{ErrorKind, Result, failpoint};
 
 use crate::attempt::{Attempt, NewSnapshot};
-use crate::basis::{events_of, first_to_merge, greater, is_outlived};
+use crate::basis::{first_to_merge, greater, is_outlived};
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
-use crate::decide::{bucket_count, streams_of};
+use crate::decide::bucket_count;
 use crate::layer::RunContext;
 use crate::write::{Rows, Written};
 
@@ -45,7 +46,7 @@ pub(crate) enum Incremented {
 
 /// Makes a snapshot of the one `before` and what was committed since.
 pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: &RunContext<'_>) -> Result<Incremented> {
-    let checkpoints = checkpoints_after(attempt.state, &streams_of(&attempt.view), &before.cut)?;
+    let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
     let is_base_outlived = is_outlived(&before.base, &attempt.view, attempt.inputs.t);
     if checkpoints.is_empty() && !is_base_outlived {
         return Ok(Incremented::Nothing);

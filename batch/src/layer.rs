@@ -9,6 +9,7 @@ use storage::ObjectStorage;
 use types::tiles::Clock;
 
 use crate::lease::KeepLease;
+use crate::progress::EventsRead;
 
 /// The batch layer of one process.
 #[derive(Clone)]
@@ -52,4 +53,5 @@ pub(crate) struct RunContext<'a> {
     pub(crate) clock: &'a Clock,
     /// Called with the number of rows written so far.
     pub(crate) progress: &'a (dyn Fn(i64) + Send + Sync),
+    pub(crate) events_read: &'a EventsRead,
 }

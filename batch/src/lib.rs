@@ -17,7 +17,7 @@
 //! - `layer`: what all runs share.
 //! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: what that works with.
 //! - `basis`: from what a run makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
-//! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`).
+//! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `progress`: how much of it is read.
 //! - `increment`: the states since the last cut, and the tiers that are merged.
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `join`: the materialised join of a linked view.
@@ -37,6 +37,7 @@ mod join;
 mod layer;
 mod lease;
 mod memory;
+mod progress;
 mod publish;
 mod rebuild_states;
 mod recompute;

@@ -15,10 +15,11 @@ use types::vector::Vector;
 use types::{Error, Result};
 
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows, ShuffleContext};
+use crate::progress::EventsRead;
 
 /// Turns archive rows into unsorted states by bucket. One key and tile may have several rows. An event goes directly to
 /// the finest tile that the snapshot keeps, because most events are older than the windows that need finer tiles.
-/// Events that fail go to `failures`.
+/// Events that fail go to `failures`, and `events_read` counts those that were read.
 ///
 /// Under memory pressure Partial emits early what it has, and the partitioner spills. States are merged when they are
 /// written, in order and a few keys at a time. A second aggregation in between would have to hold what the partitioner
@@ -27,10 +28,11 @@ pub(crate) async fn recompute(
     shuffle: &ShuffleContext,
     session: &SessionContext,
     source: &EventSource<'_>,
-    failures: &FailureSink,
+    (failures, events_read): (&FailureSink, &EventsRead),
 ) -> Result<Vec<BucketRows>> {
     let plan = shuffle.plan.kept_past(&shuffle.floors, &shuffle.edges_from)?;
     let partial: Arc<dyn ExecutionPlan> = partial_exec(&plan, prepared_plan(&plan, session, source, failures)?)?;
+    events_read.watch(partial.clone());
     let aggregate = |partition: usize| {
         let mut states = partial.execute(partition, session.task_ctx())?;
         let mut partitioner = BucketPartitioner::new(shuffle.clone());

@@ -1,9 +1,11 @@
 //! One batch run: acquires a lease, begins a record, makes the attempt, and closes the record however the attempt ends.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use catalog::{CatalogState, DefinitionKind, RunRecord, RunStatus, dropped_commit, failure_commit, run_lease};
+use catalog::{Add, CatalogState, Commit, DefinitionKind, Expect, RunRecord, RunStatus, dropped_commit, failure_commit, run_lease};
 use committed::damage::{Finder, report_damage, with_help};
 use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
@@ -13,7 +15,11 @@ use uuid::Uuid;
 use crate::decide::{RunTime, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
+use crate::progress::EventsRead;
 use crate::snapshot::make_snapshot;
+
+/// How often a run's progress is recorded: every serving node looks at the catalog then.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// The parameters of a run.
 #[derive(Debug, Clone)]
@@ -59,7 +65,12 @@ impl Batch {
         let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
         let under_way = UnderWay::begin(&request.view);
         // Boxed, like the attempt: the future is large, and would take that much of the stack in every caller.
-        let outcome = Box::pin(self.recorded(&request, &RunContext { lease: &renewing, clock: &clock, progress }, given_up)).await;
+        let outcome = Box::pin(self.recorded(
+            &request,
+            &RunContext { lease: &renewing, clock: &clock, progress, events_read: &EventsRead::default() },
+            given_up,
+        ))
+        .await;
         drop(under_way);
         let lease = renewing.stop().await;
         if let Err(error) = self.catalog.release_lease(&lease).await {
@@ -79,6 +90,7 @@ impl Batch {
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {
             outcome = Box::pin(make_snapshot(self, &state, run.clone(), (request.t, request.full), context)) => outcome,
+            never = self.report_progress(&run, context) => match never {},
             () = given_up => Err(Error::unavailable("the run was given up because its process stops; it is due again")),
         };
         match outcome {
@@ -103,6 +115,30 @@ impl Batch {
         info!(view = %run.view, version = run.version, run = %run.id, "run begins");
         failpoint::hit("run.begun")?;
         Ok((state, run))
+    }
+
+    /// Records how many events the run has read, until it is dropped. The record of a run that ended stays as it is.
+    async fn report_progress(&self, run: &RunRecord, context: &RunContext<'_>) -> Infallible {
+        let every = REPORT_EVERY.min(self.settings.lease / 6);
+        let mut reported = 0;
+        loop {
+            tokio::time::sleep(every).await;
+            let events_read = context.events_read.count();
+            if events_read == reported {
+                continue;
+            }
+            let commit = Commit {
+                id: Uuid::now_v7(),
+                expect: vec![context.lease.expect((context.clock)()), Expect::Running { run: run.id }],
+                add: vec![Add::Run(RunRecord { events_read, ..run.clone() })],
+                ..Commit::default()
+            };
+            match self.catalog.commit_with_retry(commit).await {
+                Ok(_) => reported = events_read,
+                Err(error) if error.kind() == ErrorKind::Conflict => std::future::pending().await,
+                Err(error) => warn!(view = %run.view, run = %run.id, %error, "the progress of a run was not recorded; trying again"),
+            }
+        }
     }
 
     async fn new_record(&self, request: &RunRequest, now: Micros) -> Result<RunRecord> {

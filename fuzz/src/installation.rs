@@ -90,6 +90,7 @@ async fn open() -> types::Result<Node> {
         poll: Duration::from_secs(3600),
         lease: Duration::from_secs(3600),
         memory_limit_bytes: 64 << 20,
+        max_rebuilt_events: serving::MAX_REBUILT_EVENTS,
         query_timeout: std::time::Duration::from_secs(30),
     };
     Node::open(catalog, storage, Functions::standard(), None, settings, Arc::new(|| NOW)).await

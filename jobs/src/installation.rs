@@ -201,6 +201,7 @@ impl Installation {
             poll: NODE_POLL,
             lease: self.settings.serving.lease,
             memory_limit_bytes: to_usize(self.settings.serving.memory_limit),
+            max_rebuilt_events: serving::MAX_REBUILT_EVENTS,
             query_timeout: self.settings.serving.query_timeout,
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, clock()).await

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
+use committed::building::Progress;
+use committed::lacking::waits_for_run;
+use committed::registry::Registry;
 use definitions::settings::Settings;
 use engine::events::format_timestamp;
 use engine::fresh::ViewVersion;
@@ -74,6 +77,8 @@ pub struct ViewStatus {
     pub view: Arc<str>,
     pub version: u32,
     pub status: DefinitionStatus,
+    /// How far it is built; null if it is served.
+    pub building: Option<BuildingReport>,
     /// Why the node at `serving.http` cannot answer it; null if it can, or if no node answers there.
     pub refused: Option<String>,
     /// The snapshot's cut, for the streams that the view reads; null before the first snapshot.
@@ -82,6 +87,28 @@ pub struct ViewStatus {
     /// Records between the cut and the committed vector, of the streams that the view reads.
     pub after_cut: Option<i64>,
     pub last_run: Option<RunReport>,
+}
+
+/// How far a view version is built by its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BuildingReport {
+    pub percent: i64,
+    /// Of the archived events, those that the run has read.
+    pub events_read: i64,
+    pub events: i64,
+    /// By the pace so far; null while that is not known, or no run is under way.
+    pub seconds_left: Option<i64>,
+    /// `43 %, about 2 min`
+    #[serde(skip)]
+    text: String,
+}
+
+impl BuildingReport {
+    fn new(progress: &Progress, now: Micros) -> BuildingReport {
+        let Progress { events_read, events, .. } = *progress;
+        let (percent, seconds_left) = (progress.percent(), progress.seconds_left(now));
+        BuildingReport { percent, events_read, events, seconds_left, text: progress.text(now) }
+    }
 }
 
 /// A batch run as it is displayed.
@@ -98,6 +125,8 @@ pub struct RunReport {
     pub seconds: Option<f64>,
     pub cut: Option<Vector>,
     pub strategy: Option<Strategy>,
+    /// How far it is, for a run under way that builds a version; else null.
+    pub building: Option<BuildingReport>,
     pub events_read: i64,
     pub rows_written: i64,
     pub bytes_written: i64,
@@ -130,7 +159,7 @@ impl Services {
         Status {
             readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
             problems: problems(&facts),
-            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs).with_refused(&facts.refused)
+            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs).with_building(&facts).with_refused(&facts.refused)
         }
     }
 }
@@ -227,6 +256,7 @@ fn view_status(state: &CatalogState, record: &DefinitionRecord, streams: Option<
         view: view.clone(),
         version: *version,
         status: *status,
+        building: None,
         refused: None,
         cut,
         snapshot_at: snapshot.map(|snapshot| format_timestamp(snapshot.published_at)),
@@ -250,6 +280,7 @@ impl RunReport {
             seconds: run.started_at.zip(run.ended_at).map(|(from, to)| (to - from) as f64 / 1e6),
             cut: run.cut.clone(),
             strategy: run.strategy,
+            building: None,
             events_read: run.events_read,
             rows_written: run.rows_written,
             bytes_written: run.bytes_written,
@@ -259,10 +290,32 @@ impl RunReport {
     }
 }
 
+/// Adds to runs under way how far they are with the version that they build.
+pub fn add_progress(runs: &mut [RunReport], state: &CatalogState, registry: &Registry, now: Micros) {
+    for run in runs.iter_mut().filter(|run| run.status == RunStatus::Running && state.snapshot(&run.view, run.version).is_none()) {
+        let live = registry.view(&run.view, run.version);
+        run.building = live.map(|live| BuildingReport::new(&Progress::of(state, live, now), now));
+    }
+}
+
 impl Status {
     /// Whether the catalog answered: without it almost nothing is known.
     pub fn is_known(&self) -> bool {
         self.problems.iter().all(|problem| problem.fault != problems::Fault::CatalogUnreachable)
+    }
+
+    /// Marks the view versions that a run has to build before they are served.
+    fn with_building(mut self, facts: &Facts) -> Status {
+        let Some(Ok(registry)) = &facts.registry else { return self };
+        add_progress(&mut self.runs, &facts.state, registry, facts.now);
+        for view in &mut self.views {
+            let Some(live) = registry.view(&view.view, view.version) else { continue };
+            let by_node = facts.building.contains(&(view.view.clone(), view.version));
+            if by_node || live.status == DefinitionStatus::Building || waits_for_run(&facts.state, live).unwrap_or_default() {
+                view.building = Some(BuildingReport::new(&Progress::of(&facts.state, live, facts.now), facts.now));
+            }
+        }
+        self
     }
 
     /// Marks the views that a node could not load.

@@ -3,10 +3,12 @@
 //!
 //! ```text
 //! following: the catalog moved --> loading: its views --snapshot: keep, open or leave out--> Loaded --> read_view
+//! asking: asks for runs of the views that have to be built
 //! lease: keeps the files of every state in use
 //! newest: no query reads an older vector than one before it
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -15,7 +17,7 @@ use std::time::Duration;
 use catalog::Catalog;
 use committed::segment::SegmentSession;
 use datafusion::prelude::SessionContext;
-use engine::fresh::{Chain, Fresh};
+use engine::fresh::{Chain, Fresh, ViewVersion};
 use engine::functions::Functions;
 use storage::ObjectStorage;
 use tokio::sync::Notify;
@@ -26,6 +28,7 @@ use types::{Error, Result};
 
 use crate::read_view::{Loaded, ReadView, ServingClock};
 
+mod asking;
 mod following;
 mod lease;
 mod loading;
@@ -59,6 +62,10 @@ pub struct NodeSettings {
     pub lease: Duration,
     /// What all SQL queries under way may hold in memory together; past it they spill into the cache folder.
     pub memory_limit_bytes: usize,
+    /// In one refresh, the states of at most this many archived events are computed where checkpoints lack them:
+    /// [`MAX_REBUILT_EVENTS`](crate::MAX_REBUILT_EVENTS) outside of tests. A view that needs more is answered
+    /// once a run has built it.
+    pub max_rebuilt_events: i64,
     /// How long an SQL query over HTTP may take until its answer, or the first part of a stream, is ready.
     pub query_timeout: Duration,
 }
@@ -74,8 +81,11 @@ struct Inner {
     fresh: Option<Fresh>,
     settings: NodeSettings,
     wall: Clock,
-    /// Notified when a snapshot that is being copied turns out to be damaged.
-    damaged: Arc<Notify>,
+    /// Notified when the state that is loaded is to be looked at once more: a snapshot that is being copied turned out to
+    /// be damaged, or not all that is little was computed.
+    look_again: Arc<Notify>,
+    /// When runs were asked for of versions that are being built.
+    asked: Mutex<BTreeMap<ViewVersion, Micros>>,
     session: SegmentSession,
     loaded: RwLock<Option<Arc<Loaded>>>,
     /// What queries read last: none reads anything older.
@@ -108,7 +118,8 @@ impl Follower {
             fresh,
             settings,
             wall,
-            damaged: Arc::default(),
+            look_again: Arc::default(),
+            asked: Mutex::default(),
             session,
             loaded: RwLock::new(None),
             newest: Newest::default(),

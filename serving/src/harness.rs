@@ -70,12 +70,18 @@ fn node_settings(cache: &Path, views: WantedViews) -> NodeSettings {
         poll: Duration::from_millis(20),
         lease: Duration::from_secs(30),
         memory_limit_bytes: 64 << 20,
+        max_rebuilt_events: crate::MAX_REBUILT_EVENTS,
         query_timeout: Duration::from_secs(30),
     }
 }
 
 impl Harness {
     pub(crate) async fn new() -> Harness {
+        Harness::with_settings(|settings| settings).await
+    }
+
+    /// With a node of these settings.
+    pub(crate) async fn with_settings(change: impl FnOnce(NodeSettings) -> NodeSettings) -> Harness {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::open("sqlite::memory:").await.unwrap();
         let storage = ObjectStorage::open("memory://").unwrap();
@@ -84,7 +90,7 @@ impl Harness {
         let mut add = vec![definition(DefinitionKind::Stream, "payments", PAYMENTS)];
         add.extend(views.map(|(name, sql)| definition(DefinitionKind::View, name, sql)));
         catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
-        let settings = node_settings(&folder.path().join("cache"), WantedViews::All);
+        let settings = change(node_settings(&folder.path().join("cache"), WantedViews::All));
         let fresh = Fresh::default();
         let node = Node::open(catalog.clone(), storage.clone(), Functions::standard(), Some(fresh.clone()), settings, Arc::new(|| NOW))
             .await
@@ -96,6 +102,13 @@ impl Harness {
     /// Another node, which loads these views alone and has no fresh layers.
     pub(crate) async fn node_of(&self, views: WantedViews) -> Node {
         let settings = node_settings(&self.folder.path().join("another"), views);
+        Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).await.unwrap()
+    }
+
+    /// Another node, which computes the states of at most this many archived events in one refresh.
+    pub(crate) async fn node_that_rebuilds(&self, max_rebuilt_events: i64) -> Node {
+        let settings =
+            NodeSettings { at_once: true, max_rebuilt_events, ..node_settings(&self.folder.path().join("busy"), WantedViews::All) };
         Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).await.unwrap()
     }
 
@@ -226,10 +239,15 @@ impl Harness {
 
     /// Publishes a snapshot of all that is committed.
     pub(crate) async fn snapshot(&self, view: &str) {
+        self.snapshot_of_release(view, "").await;
+    }
+
+    /// The same, with this at the end of its states' stamp.
+    pub(crate) async fn snapshot_of_release(&self, view: &str, release: &str) {
         self.node.refresh().await.unwrap();
         let read_view = self.node.read_view().unwrap();
-        let live = read_view.view(view).unwrap().live.clone();
-        let context = QueryContext::new(self.node.read_view().unwrap(), None, &[view]).unwrap();
+        let live = read_view.live(view).unwrap().clone();
+        let context = QueryContext::new(self.node.read_view().unwrap(), None, &[] as &[&str]).unwrap();
         let state = &read_view.loaded.state;
         let all = archive_layer(self.node.runtime(), &live, &context, None).await.unwrap();
         let (run, floors) = (Uuid::now_v7(), live.plan.floors(NOW));
@@ -265,7 +283,7 @@ impl Harness {
             version: live.version,
             run,
             cut: state.vector(),
-            stamp: live.plan.stamp.clone(),
+            stamp: format!("{}{release}", live.plan.stamp),
             base: Tier { bucket_count: BUCKETS, files, pruned_at: None },
             deltas: Vec::new(),
             floors,

@@ -1,10 +1,12 @@
 //! The layers of one view version after its snapshot: a run per checkpoint, merged as they age, never across a cut.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::{CatalogState, CheckpointRecord};
+use committed::lacking::{Lacking, events_of, split_lacking};
 use committed::registry::LiveView;
-use committed::segment::{Segment, SegmentSession, SegmentSource, segment_rows};
+use committed::segment::{Segment, SegmentSession, StoredSegment, computed_segment, stored_segment};
 use futures::{StreamExt, TryStreamExt};
 use storage::ObjectStorage;
 use types::failures::Failures;
@@ -26,44 +28,113 @@ pub struct LayerRun {
     pub failures: Arc<Failures>,
 }
 
-/// Where layers are read from, and what was found damaged on the way.
+/// Where layers are read from, what was found damaged on the way, and how much may still be computed from the archive.
 pub struct LayerSource<'a> {
     pub storage: &'a ObjectStorage,
     pub session: &'a SegmentSession,
     pub damaged: &'a Mutex<Vec<Error>>,
+    /// In this refresh, in events.
+    pub budget: &'a RebuildBudget,
+}
+
+/// How many archived events one refresh may compute states of, over all views: the others wait meanwhile.
+#[derive(Debug)]
+pub struct RebuildBudget {
+    /// What one view may take.
+    pub of_view: i64,
+    left: AtomicI64,
+}
+
+impl RebuildBudget {
+    pub fn new(events: i64) -> Self {
+        Self { of_view: events, left: AtomicI64::new(events) }
+    }
+
+    /// False, and nothing is taken, if less is left.
+    fn take(&self, events: i64) -> bool {
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| (events <= left).then(|| left - events)).is_ok()
+    }
+}
+
+/// How far a view version's layers came to a catalog state.
+#[derive(Debug)]
+pub enum Refreshed {
+    Whole(Vec<LayerRun>),
+    /// States of some checkpoints would have to be computed from more events than may be.
+    Short {
+        layers: Vec<LayerRun>,
+        lacking: Lacking,
+        events: i64,
+    },
 }
 
 /// Brings the layers of a view version to a catalog state: keeps what still holds, loads what is new, merges what has aged.
+/// What checkpoints lack is computed from the archive, within the budget. `lacking` is what was found out before.
 pub async fn refresh(
     known: &[LayerRun],
+    mut lacking: Lacking,
     source: &LayerSource<'_>,
     view: &LiveView,
     state: &CatalogState,
     cut: &Vector,
-) -> Result<Vec<LayerRun>> {
+) -> Result<Refreshed> {
     let held: Vec<&Checkpoints> = known.iter().map(|layer| &layer.checkpoints).collect();
-    let plan = layer_plan(&held, state, &streams_of(view), cut)?;
+    let plan = layer_plan(&held, state, &view.streams(), cut)?;
     let mut layers: Vec<LayerRun> = plan.keep.into_iter().map(|at| known[at].clone()).collect();
-    // Collected first: a closure in the stream would make this future one that cannot be spawned.
-    let loads: Vec<_> = plan.load.into_iter().map(|checkpoint| load(source, view, state, checkpoint)).collect();
-    let loaded: Vec<LayerRun> = futures::stream::iter(loads).buffer_unordered(4).try_collect().await?;
-    layers.extend(loaded);
-    compact(view, layers, state)
-}
-
-/// The streams that a view's checkpoints may be of.
-pub fn streams_of(view: &LiveView) -> Vec<Arc<str>> {
-    view.plan.streams.iter().map(|stream| stream.name.clone()).collect()
-}
-
-async fn load(from: &LayerSource<'_>, view: &LiveView, state: &CatalogState, checkpoint: &CheckpointRecord) -> Result<LayerRun> {
-    let Segment { rows, failures, source, damaged } = segment_rows(from.storage, from.session, view, state, checkpoint).await?;
-    from.damaged.lock().unwrap_or_else(PoisonError::into_inner).extend(damaged);
-    if source == SegmentSource::Archive {
-        metrics::counter!("basestream_serving_segments_rebuilt_total", "view" => view.name.to_string()).increment(1);
+    let (stored, mut to_compute) = split_lacking(state, view, &lacking, plan.load);
+    let mut events = events_of(state, view, &to_compute);
+    if events <= source.budget.of_view {
+        // Collected first: a closure in the stream would make this future one that cannot be spawned.
+        let loads: Vec<_> = stored.into_iter().map(|checkpoint| load(source, view, state, checkpoint)).collect();
+        let mut loading = futures::stream::iter(loads).buffer_unordered(4);
+        while let Some((checkpoint, loaded)) = loading.try_next().await? {
+            match loaded {
+                Some(layer) => layers.push(layer),
+                None => {
+                    lacking.note(state, checkpoint);
+                    to_compute.push(checkpoint);
+                    events += events_of(state, view, &[checkpoint]);
+                }
+            }
+            if events > source.budget.of_view {
+                break;
+            }
+        }
     }
+    if events > source.budget.of_view || !source.budget.take(events) {
+        return Ok(Refreshed::Short { layers: compact(view, layers, state)?, lacking, events });
+    }
+    for checkpoint in to_compute {
+        layers.push(compute(source, view, state, checkpoint).await?);
+    }
+    Ok(Refreshed::Whole(compact(view, layers, state)?))
+}
+
+/// Loads a checkpoint's states from its states object, if they are there.
+async fn load<'c>(
+    from: &LayerSource<'_>,
+    view: &LiveView,
+    state: &CatalogState,
+    checkpoint: &'c CheckpointRecord,
+) -> Result<(&'c CheckpointRecord, Option<LayerRun>)> {
+    let (found, damaged) = match stored_segment(from.storage, view, state, checkpoint).await? {
+        StoredSegment::Found(Segment { rows, failures, damaged, .. }) => (Some(layer_of(checkpoint, rows, failures)), damaged),
+        StoredSegment::Lacking { damaged } => (None, damaged),
+    };
+    from.damaged.lock().unwrap_or_else(PoisonError::into_inner).extend(damaged);
+    Ok((checkpoint, found))
+}
+
+/// Computes a checkpoint's states from the archive.
+async fn compute(from: &LayerSource<'_>, view: &LiveView, state: &CatalogState, checkpoint: &CheckpointRecord) -> Result<LayerRun> {
+    let Segment { rows, failures, .. } = computed_segment(from.storage, from.session, view, state, checkpoint).await?;
+    metrics::counter!("basestream_serving_segments_rebuilt_total", "view" => view.name.to_string()).increment(1);
+    Ok(layer_of(checkpoint, rows, failures))
+}
+
+fn layer_of(checkpoint: &CheckpointRecord, rows: StateRows, failures: Failures) -> LayerRun {
     let failures = Arc::new(failures);
-    Ok(LayerRun { checkpoints: Checkpoints::from([checkpoint.id]), run: Arc::new(SortedRun::in_memory(rows)), failures })
+    LayerRun { checkpoints: Checkpoints::from([checkpoint.id]), run: Arc::new(SortedRun::in_memory(rows)), failures }
 }
 
 fn compact(view: &LiveView, mut layers: Vec<LayerRun>, state: &CatalogState) -> Result<Vec<LayerRun>> {

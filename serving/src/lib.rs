@@ -38,13 +38,14 @@ mod value_errors;
 
 pub use answerer::{StateSource, scan, scan_parts};
 pub use archive::ArchiveLayer;
+pub use committed::lacking::MAX_REBUILT_EVENTS;
 pub use copy::SnapshotCopy;
 pub use follower::{NodeSettings, WantedViews, clean_cache, is_kept};
 pub use layers::{Checkpoints, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response};
 pub use meta::Meta;
 pub use node::Node;
-pub use read_view::{Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
+pub use read_view::{BuildingView, Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
 pub use sql::{QueryResponse, parse_as_of, views_read};
 pub use types::sql_types::sql_name;
 pub use types::tiles::Clock;

@@ -16,7 +16,7 @@ use types::Result;
 use types::outage::Outage;
 use types::tiles::{Clock, Micros};
 
-use crate::follower::{Follower, NodeSettings};
+use crate::follower::{Follower, NodeSettings, WantedViews};
 use crate::lookup::{self, AskedPaths, Keys, Request, Response};
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
@@ -49,8 +49,13 @@ impl Node {
         wall: Clock,
     ) -> Result<Node> {
         let runtime = QueryRuntime::new(&functions, &storage, settings.memory_limit_bytes, &settings.cache)?;
+        let is_following = settings.at_once && settings.views == WantedViews::All;
         let follower = Follower::new(catalog, storage, functions, fresh, settings, wall)?;
-        match follower.refresh().await {
+        let opened = match is_following {
+            true => follower.refresh().await,
+            false => follower.refresh_all().await,
+        };
+        match opened {
             Err(error) if follower.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
             outcome => outcome?,
         }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::CatalogState;
+use committed::building::Progress;
+use committed::lacking::Lacking;
 use committed::registry::{LiveView, Registry, no_view};
 use engine::fresh::{FreshLayer, ViewVersion};
 use types::failures::Failures;
@@ -23,6 +25,8 @@ pub struct Loaded {
     pub registry: Arc<Registry>,
     pub vector: Vector,
     pub views: BTreeMap<ViewVersion, LoadedView>,
+    /// Those that a run has to build first.
+    pub building: BTreeMap<ViewVersion, BuildingView>,
     /// Why the others could not be loaded.
     pub failed: BTreeMap<ViewVersion, Error>,
 }
@@ -37,6 +41,22 @@ pub struct LoadedView {
     /// The published snapshot, where it could not be loaded.
     pub lost: Option<LostSnapshot>,
     pub layers: Vec<LayerRun>,
+}
+
+/// A view version that a node does not answer: too many of its states would have to be computed from the archive.
+#[derive(Debug, Clone)]
+pub struct BuildingView {
+    /// What is loaded of it, and which checkpoints lack its states.
+    pub held: LoadedView,
+    pub lacking: Lacking,
+    /// The events that would have to be read.
+    pub events_lacking: i64,
+    /// How far its run is.
+    pub progress: Progress,
+    /// Why its last run failed.
+    pub last_error: Option<String>,
+    /// When this node found it so.
+    pub since: Micros,
 }
 
 /// A published snapshot that a node answers without.
@@ -71,10 +91,15 @@ pub enum ServingClock {
 }
 
 impl ReadView {
-    pub fn view(&self, name: &str) -> Result<&LoadedView> {
+    /// Returns the version of a view that is served, or will be once it is built.
+    pub fn live(&self, name: &str) -> Result<&LiveView> {
         let registry = &self.loaded.registry;
         let unknown = || no_view(name, registry.views.iter().map(|view| &*view.name), registry.streams.keys().map(|stream| &**stream));
-        let live = registry.served(name).ok_or_else(unknown)?;
+        registry.served(name).ok_or_else(unknown)
+    }
+
+    pub fn view(&self, name: &str) -> Result<&LoadedView> {
+        let live = self.live(name)?;
         let version = (live.name.clone(), live.version);
         let loaded = self.loaded.views.get(&version).ok_or_else(|| self.not_loaded(&version))?;
         if !self.fresh.iter().all(|layer| layer.covers(&version, |stream| live.plan.reads(stream))) {
@@ -91,6 +116,9 @@ impl ReadView {
 
     fn not_loaded(&self, version: &ViewVersion) -> Error {
         let name = &version.0;
+        if let Some(building) = self.loaded.building.get(version) {
+            return building.refusal(self.now);
+        }
         match self.loaded.failed.get(version) {
             Some(error) if error.kind() == ErrorKind::Corrupt => {
                 error.copied().with("view", name).with("help", "`basestream repair` rebuilds what is damaged")
@@ -160,6 +188,32 @@ impl Loaded {
     /// True when a snapshot turned out to be damaged while it was copied.
     pub fn is_damaged(&self) -> bool {
         self.views.values().any(|view| view.snapshot.as_ref().is_some_and(|copy| copy.damage().is_some()))
+    }
+}
+
+impl BuildingView {
+    fn refusal(&self, now: Micros) -> Error {
+        let (live, progress) = (&self.held.live, &self.progress);
+        let message = format!("the view \"{}\" is being built from {} archived events: {}", live.name, progress.events, progress.text(now));
+        let mut error = Error::unavailable(message).with("view", &live.name).with("version", live.version);
+        for (field, value) in self.fields(now) {
+            error = error.with(field, value);
+        }
+        if let Some(last) = &self.last_error {
+            error = error.with("last_error", last);
+        }
+        let help = format!(
+            "ask again later: a scheduler (`basestream up` or `basestream scheduler`) builds it; without one, `basestream batch run {}` does",
+            live.name
+        );
+        error.with("help", help)
+    }
+
+    /// How far it is, as numbers; without `seconds_left` while that is not known.
+    pub fn fields(&self, now: Micros) -> Vec<(&'static str, i64)> {
+        let Progress { events, events_read, .. } = self.progress;
+        let known = [("percent", self.progress.percent()), ("events_read", events_read), ("events", events)];
+        known.into_iter().chain(self.progress.seconds_left(now).map(|seconds| ("seconds_left", seconds))).collect()
     }
 }
 

@@ -178,6 +178,20 @@ impl Harness {
 
     /// Opens a node that reads the time from `now`.
     pub async fn node_by(&self, clock: ServingClock, fresh: Option<Fresh>, now: types::tiles::Clock) -> Result<Node> {
+        self.open_node((clock, now), fresh, serving::MAX_REBUILT_EVENTS).await
+    }
+
+    /// Opens a node that computes the states of at most this many archived events in one refresh.
+    pub async fn node_that_rebuilds(&self, max_rebuilt_events: i64, fresh: Option<Fresh>) -> Result<Node> {
+        self.open_node((ServingClock::Event, Arc::new(now)), fresh, max_rebuilt_events).await
+    }
+
+    async fn open_node(
+        &self,
+        (clock, now): (ServingClock, types::tiles::Clock),
+        fresh: Option<Fresh>,
+        max_rebuilt_events: i64,
+    ) -> Result<Node> {
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
         let settings = NodeSettings {
@@ -189,6 +203,7 @@ impl Harness {
             poll: Duration::from_millis(50),
             lease: Duration::from_secs(30),
             memory_limit_bytes: 256 << 20,
+            max_rebuilt_events,
             query_timeout: Duration::from_secs(30),
         };
         Node::open(self.catalog.clone(), self.storage.clone(), self.functions.clone(), fresh, settings, now).await

@@ -1,10 +1,13 @@
 //! `batch run` and `batch history`.
 
+use catalog::RunStatus;
 use clap::{Args, Subcommand};
+use committed::registry::Registry;
 use types::Result;
 
 use super::{Context, Done, progress};
-use crate::status::{RunReport, runs_text};
+use crate::installation::now;
+use crate::status::{RunReport, add_progress, runs_text};
 
 #[derive(Debug, Args)]
 pub(super) struct BatchArgs {
@@ -57,7 +60,12 @@ async fn run(context: &Context, view: &str, full: bool) -> Result<Done> {
 
 async fn history(context: &Context, view: Option<&str>, limit: usize) -> Result<Done> {
     let installation = context.installation().await?;
-    let runs: Vec<RunReport> = installation.catalog.runs(view, limit).await?.iter().map(RunReport::from_run).collect();
+    let mut runs: Vec<RunReport> = installation.catalog.runs(view, limit).await?.iter().map(RunReport::from_run).collect();
+    if runs.iter().any(|run| run.status == RunStatus::Running) {
+        let state = installation.catalog.state().await?;
+        let registry = Registry::load(&state, &installation.functions).await?;
+        add_progress(&mut runs, &state, &registry, now());
+    }
     context.output.print(&runs, || if runs.is_empty() { "nothing ran yet".into() } else { runs_text(&runs) })?;
     Ok(Done::Success)
 }

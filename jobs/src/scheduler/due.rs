@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus};
+use catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, checkpoints_after};
+use committed::building::Progress;
+use committed::lacking::{events_of, has_history};
 use committed::registry::{LiveView, Registry};
+use types::Strategy;
 use types::tiles::Micros;
 
 use super::{date, newest_runs};
@@ -25,10 +28,24 @@ pub struct Due {
     pub reason: &'static str,
 }
 
-/// Returns the runs to start at `now`, at most one per view version.
+/// Returns the runs to start at `now`, at most one per view version, the cheapest first: what reads little does not wait
+/// for what is built from all of the archive.
 pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
     let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && run.view == view.name);
-    registry.views.iter().filter(|view| !busy(view)).filter_map(|view| due(state, registry, view, now)).collect()
+    let due = registry.views.iter().filter(|view| !busy(view)).filter_map(|view| Some((view, due(state, registry, view, now)?)));
+    let mut due: Vec<(i64, Due)> = due.map(|(view, due)| (events_to_read(state, view, now), due)).collect();
+    due.sort_by_key(|(events, _)| *events);
+    due.into_iter().map(|(_, due)| due).collect()
+}
+
+/// The archived events that a run has to read: those since the snapshot's cut, or all that can still count.
+fn events_to_read(state: &CatalogState, view: &LiveView, now: Micros) -> i64 {
+    let is_added_to = view.definition.strategy != Some(Strategy::Full) && view.plan.links().is_none();
+    let snapshot = state.snapshot(&view.name, view.version).filter(|_| is_added_to);
+    match snapshot.and_then(|snapshot| checkpoints_after(state, &view.streams(), &snapshot.cut).ok()) {
+        Some(checkpoints) => events_of(state, view, &checkpoints),
+        None => Progress::of(state, view, now).events,
+    }
 }
 
 fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) -> Option<Due> {
@@ -56,6 +73,9 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     }
     if view.status == DefinitionStatus::Building && newest.is_none() {
         return Some(Due { reason: "a new version is built", ..plain });
+    }
+    if newest.is_none() && has_history(state, view) {
+        return Some(Due { reason: "a new view is built over the events before it", ..plain });
     }
     let schedule = view.definition.schedule.as_ref()?;
     let since = newest.map(|run| run.scheduled_for.or(run.started_at).unwrap_or_default()).unwrap_or_else(|| created_at(state, view));

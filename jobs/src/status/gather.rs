@@ -86,6 +86,7 @@ impl Services {
         let is_ours = !self.catalog.as_ref().is_ok_and(|catalog| *catalog.identity() != *node.catalog);
         if is_ours {
             facts.failing = node.outages;
+            facts.building = node.views_building.into_iter().map(|building| (building.view, building.version)).collect();
         }
         match log {
             Ok(said) => {
@@ -152,7 +153,15 @@ struct NodeSays {
     outages: Vec<Failing>,
     views_refused: Vec<Refused>,
     #[serde(default)]
+    views_building: Vec<BuildingView>,
+    #[serde(default)]
     views_failing: Vec<FailingView>,
+}
+
+#[derive(Deserialize)]
+struct BuildingView {
+    view: Arc<str>,
+    version: u32,
 }
 
 #[derive(Deserialize)]

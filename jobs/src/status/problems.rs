@@ -1,6 +1,6 @@
 //! Derives problems from the observed facts, as a pure function. Each has a cause, an effect and the next step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,6 +107,8 @@ pub struct Facts {
     pub unreachable: Vec<Unreachable>,
     /// Views that the node at `serving.http` could not load, if one answers.
     pub refused: Vec<Refused>,
+    /// View versions that this node does not answer until a run has built them.
+    pub building: BTreeSet<ViewVersion>,
     /// Views that leave events out, by their published snapshots and by the node, if one of this installation answers.
     pub left_out: BTreeMap<ViewVersion, LeftOut>,
     /// What fails in the node at `serving.http`, if one of this installation answers.

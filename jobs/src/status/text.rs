@@ -111,11 +111,19 @@ fn view(view: &ViewStatus) -> Vec<String> {
     vec![
         view.view.to_string(),
         view.version.to_string(),
-        if view.refused.is_some() { "refused".to_owned() } else { status_word(DefinitionKind::View, view.status) },
+        view_word(view),
         view.snapshot_at.clone().unwrap_or_else(|| "none yet".into()),
         view.after_cut.map_or("-".to_owned(), |records| records.to_string()),
         last,
     ]
+}
+
+fn view_word(view: &ViewStatus) -> String {
+    match (&view.refused, &view.building) {
+        (Some(_), _) => "refused".to_owned(),
+        (None, Some(building)) => format!("building, {}", building.text),
+        (None, None) => status_word(DefinitionKind::View, view.status),
+    }
 }
 
 pub(super) fn runs(runs: &[RunReport]) -> String {
@@ -125,7 +133,9 @@ pub(super) fn runs(runs: &[RunReport]) -> String {
             run.run.clone(),
             run.view.to_string(),
             run.version.to_string(),
-            run_word(run.status).to_owned(),
+            run.building
+                .as_ref()
+                .map_or(run_word(run.status).to_owned(), |building| format!("{}, {}", run_word(run.status), building.text)),
             run.started_at.clone().unwrap_or_else(|| "-".into()),
             run.seconds.map_or("-".to_owned(), |seconds| format!("{seconds:.2}")),
             run.strategy.map_or("-", Strategy::name).to_owned(),

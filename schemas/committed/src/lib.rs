@@ -1,6 +1,9 @@
 //! Interprets a catalog state: plans the views and streams it defines ([`registry`]), reads the states of each of its
-//! checkpoints from the states object or from the archive ([`segment`]), and reports damaged files ([`damage`]).
+//! checkpoints from the states object or from the archive ([`segment`]), decides which checkpoints lack a view's states
+//! ([`lacking`]), says how far a view is built ([`building`]), and reports damaged files ([`damage`]).
 
+pub mod building;
 pub mod damage;
+pub mod lacking;
 pub mod registry;
 pub mod segment;

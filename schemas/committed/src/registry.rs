@@ -28,6 +28,11 @@ pub struct LiveView {
 }
 
 impl LiveView {
+    /// Returns the streams that the view reads.
+    pub fn streams(&self) -> Vec<Arc<str>> {
+        self.plan.streams.iter().map(|stream| stream.name.clone()).collect()
+    }
+
     /// Returns a walk over this linked view's edges at `t`.
     pub fn walk<'a>(&'a self, links: &'a LinkPlan, edges: &'a dyn EdgeLayers, t: Micros) -> Walk<'a> {
         Walk::new(&self.plan, &self.codec, links, edges, t)

@@ -70,13 +70,37 @@ pub async fn segment_rows(
     state: &CatalogState,
     checkpoint: &CheckpointRecord,
 ) -> Result<Segment> {
-    let files: Vec<&FileRecord> = state.files.of_checkpoint(checkpoint.id).filter(|file| !file.marked_for_deletion).collect();
+    match stored_segment(storage, view, state, checkpoint).await? {
+        StoredSegment::Found(segment) => Ok(segment),
+        StoredSegment::Lacking { damaged } => Ok(Segment { damaged, ..computed_segment(storage, session, view, state, checkpoint).await? }),
+    }
+}
+
+/// What a checkpoint's states objects have of a view version.
+#[derive(Debug)]
+pub enum StoredSegment {
+    Found(Segment),
+    /// Nothing that can be read; `damaged` says why, where an object cannot be read.
+    Lacking {
+        damaged: Option<Error>,
+    },
+}
+
+/// Reads a segment from its checkpoint's states object.
+///
+/// Errors: `Unavailable` when the storage does not answer.
+pub async fn stored_segment(
+    storage: &ObjectStorage,
+    view: &LiveView,
+    state: &CatalogState,
+    checkpoint: &CheckpointRecord,
+) -> Result<StoredSegment> {
     let mut damaged = None;
-    for file in files.iter().filter(|file| file.kind == FileKind::States) {
+    for file in readable(state, checkpoint).filter(|file| file.kind == FileKind::States) {
         match section(storage, view, file).await {
             Ok(Some((batches, failures))) => {
                 let rows = merge_rows(&view.plan, &view.codec, &batches)?;
-                return Ok(Segment { rows, failures, source: SegmentSource::States, damaged });
+                return Ok(StoredSegment::Found(Segment { rows, failures, source: SegmentSource::States, damaged }));
             }
             Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
@@ -87,8 +111,26 @@ pub async fn segment_rows(
             }
         }
     }
+    Ok(StoredSegment::Lacking { damaged })
+}
+
+/// Computes a segment from the archive.
+///
+/// Errors: `Corrupt` when the archive is damaged, `Limit` when the states exceed the session's limit.
+pub async fn computed_segment(
+    storage: &ObjectStorage,
+    session: &SegmentSession,
+    view: &LiveView,
+    state: &CatalogState,
+    checkpoint: &CheckpointRecord,
+) -> Result<Segment> {
+    let files: Vec<&FileRecord> = readable(state, checkpoint).collect();
     let (rows, failures) = from_archive(storage, session, view, &files).await?;
-    Ok(Segment { rows, failures, source: SegmentSource::Archive, damaged })
+    Ok(Segment { rows, failures, source: SegmentSource::Archive, damaged: None })
+}
+
+fn readable<'s>(state: &'s CatalogState, checkpoint: &CheckpointRecord) -> impl Iterator<Item = &'s FileRecord> + use<'s> {
+    state.files.of_checkpoint(checkpoint.id).filter(|file| !file.marked_for_deletion)
 }
 
 async fn section(storage: &ObjectStorage, view: &LiveView, file: &FileRecord) -> Result<Option<(Vec<RecordBatch>, Failures)>> {

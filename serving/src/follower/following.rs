@@ -22,7 +22,7 @@ impl Follower {
             self.copy_the_rest(stop);
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.0.damaged.notified() => seen = None,
+                () = self.0.look_again.notified() => seen = None,
                 () = tokio::time::sleep(wait) => {}
             }
             wait = self.0.settings.poll;
@@ -49,14 +49,14 @@ impl Follower {
             self.refresh().await?;
             *seen = Some(revision);
         }
-        Ok(())
+        self.ask_for_runs().await
     }
 
     /// Has the rest of each snapshot fetched.
     fn copy_the_rest(&self, stop: &CancellationToken) {
         let Some(loaded) = self.loaded() else { return };
         for copy in loaded.views.values().filter_map(|view| view.snapshot.as_ref()) {
-            copy.fetch_in_background(&self.0.damaged, stop);
+            copy.fetch_in_background(&self.0.look_again, stop);
         }
     }
 }

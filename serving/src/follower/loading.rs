@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::{CatalogState, DefinitionKind};
+use committed::building::Progress;
 use committed::damage::{Finder, report_damage};
+use committed::lacking::Lacking;
 use committed::registry::{LiveView, Registry};
 use engine::fresh::ViewVersion;
 use tracing::warn;
@@ -13,8 +15,9 @@ use types::vector::Vector;
 use types::{Error, ErrorKind, Result, failpoint};
 
 use super::Follower;
-use crate::layers::{self, LayerSource};
-use crate::read_view::{Loaded, LoadedView};
+use super::asking::newest_run;
+use crate::layers::{self, LayerSource, RebuildBudget, Refreshed};
+use crate::read_view::{BuildingView, Loaded, LoadedView};
 
 impl Follower {
     /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served
@@ -22,6 +25,15 @@ impl Follower {
     pub(crate) async fn refresh(&self) -> Result<()> {
         let _one = self.0.refreshing.lock().await;
         self.load().await
+    }
+
+    /// The same, until every view is loaded that no run has to build: for a node that may not refresh again.
+    pub(crate) async fn refresh_all(&self) -> Result<()> {
+        self.refresh().await?;
+        while self.loaded().is_some_and(|loaded| loaded.is_postponed(self.0.settings.max_rebuilt_events)) {
+            self.refresh().await?;
+        }
+        Ok(())
     }
 
     /// By one at a time.
@@ -40,17 +52,18 @@ impl Follower {
             _ => Arc::new(Registry::load(&state, &self.0.functions).await?),
         };
         let mut views: BTreeMap<ViewVersion, LoadedView> = BTreeMap::new();
+        let mut building: BTreeMap<ViewVersion, BuildingView> = BTreeMap::new();
+        let budget = RebuildBudget::new(self.0.settings.max_rebuilt_events);
         let mut late = None;
         let mut failed: BTreeMap<ViewVersion, Error> = BTreeMap::new();
         let damaged = Mutex::new(Vec::new());
         for live in registry.views.iter().filter(|live| self.0.settings.views.contains(&live.name)) {
             let version = (live.name.clone(), live.version);
-            let known = before.as_ref().and_then(|before| before.views.get(&version));
-            match self.load_view(live, known, &state, &damaged).await {
-                Ok(view) => {
-                    views.insert(version, view);
-                }
-                Err(error) if error.kind() == ErrorKind::Unavailable && known.is_some() => return Err(error.with("view", &live.name)),
+            let known = before.as_ref().map_or(Known::Nothing, |before| before.known(&version));
+            match self.load_view(live, known, &state, (&damaged, &budget)).await {
+                Ok(Outcome::Served(view)) => drop(views.insert(version, view)),
+                Ok(Outcome::Building(view)) => drop(building.insert(version, view)),
+                Err(error) if error.kind() == ErrorKind::Unavailable && known.is_served() => return Err(error.with("view", &live.name)),
                 Err(error) => {
                     warn!(view = %live.name, %error, "a view could not be loaded; the others are served");
                     metrics::counter!("basestream_serving_load_failures_total", "view" => live.name.to_string()).increment(1);
@@ -65,7 +78,11 @@ impl Follower {
         let vector = state.vector();
         metrics::gauge!("basestream_serving_catalog_revision").set(state.revision as f64);
         show_dead_letters(&state);
-        let loaded = Arc::new(Loaded { state, registry, vector: vector.clone(), views, failed });
+        metrics::gauge!("basestream_serving_views_building").set(building.len() as f64);
+        let loaded = Arc::new(Loaded { state, registry, vector: vector.clone(), views, building, failed });
+        if loaded.is_postponed(budget.of_view) {
+            self.0.look_again.notify_one();
+        }
         self.use_from_now_on(&loaded);
         // What it replaces is freed after the lock, which every question takes.
         let replaced = self.0.loaded.write().unwrap_or_else(PoisonError::into_inner).replace(loaded);
@@ -82,20 +99,41 @@ impl Follower {
     async fn load_view(
         &self,
         live: &LiveView,
-        known: Option<&LoadedView>,
+        known: Known<'_>,
         state: &CatalogState,
-        damaged: &Mutex<Vec<Error>>,
-    ) -> Result<LoadedView> {
+        (damaged, budget): (&Mutex<Vec<Error>>, &RebuildBudget),
+    ) -> Result<Outcome> {
         let (snapshot, lost) = self.load_snapshot(live, known, state, damaged).await?;
         let cut = match (&snapshot, state.snapshot(&live.name, live.version)) {
             (Some(copy), Some(published)) if copy.manifest.run == published.run => published.cut.clone(),
             (Some(copy), _) => copy.manifest.cut.clone(),
             (None, _) => Vector::new(),
         };
-        let held = known.map(|known| known.layers.as_slice()).unwrap_or_default();
-        let source = LayerSource { storage: &self.0.storage, session: &self.0.session, damaged };
-        let layers = layers::refresh(held, &source, live, state, &cut).await?;
-        Ok(LoadedView { live: live.clone(), snapshot, cut, lost, layers })
+        let held = known.view().map(|known| known.layers.as_slice()).unwrap_or_default();
+        let source = LayerSource { storage: &self.0.storage, session: &self.0.session, damaged, budget };
+        let refreshed = layers::refresh(held, known.lacking(), &source, live, state, &cut).await?;
+        let loaded = |layers| LoadedView { live: live.clone(), snapshot, cut, lost, layers };
+        Ok(match refreshed {
+            Refreshed::Whole(layers) => Outcome::Served(loaded(layers)),
+            Refreshed::Short { layers, lacking, events } => {
+                Outcome::Building(self.building(loaded(layers), known, state, (lacking, events)))
+            }
+        })
+    }
+
+    fn building(&self, held: LoadedView, known: Known<'_>, state: &CatalogState, (lacking, events): (Lacking, i64)) -> BuildingView {
+        let now = (self.0.wall)();
+        let progress = Progress::of(state, &held.live, now);
+        let since = match known {
+            Known::Building(before) => before.since,
+            Known::Nothing | Known::Served(_) => {
+                let (view, version) = (&held.live.name, held.live.version);
+                warn!(%view, version, events, "the states of a view have to be computed from the archive: it is answered once a run has built it");
+                now
+            }
+        };
+        let last_error = newest_run(state, &held.live).and_then(|run| run.error.clone());
+        BuildingView { held, lacking, events_lacking: events, progress, last_error, since }
     }
 
     /// Records damage that an answer met in the catalog, and hands the answer on.
@@ -130,6 +168,53 @@ impl Follower {
     async fn report(&self, state: &CatalogState, damaged: &[Error]) {
         let finder = Finder { name: &self.0.settings.name, now: (self.0.wall)() };
         report_damage(&self.0.catalog, &self.0.storage, state, damaged, finder).await;
+    }
+}
+
+/// What became of a view version.
+enum Outcome {
+    Served(LoadedView),
+    Building(BuildingView),
+}
+
+/// What the catalog state before left of a view version.
+#[derive(Clone, Copy)]
+pub(super) enum Known<'a> {
+    Nothing,
+    Served(&'a LoadedView),
+    Building(&'a BuildingView),
+}
+
+impl<'a> Known<'a> {
+    pub(super) fn view(self) -> Option<&'a LoadedView> {
+        match self {
+            Known::Nothing => None,
+            Known::Served(view) => Some(view),
+            Known::Building(view) => Some(&view.held),
+        }
+    }
+
+    pub(super) fn is_served(self) -> bool {
+        matches!(self, Known::Served(_))
+    }
+
+    fn lacking(self) -> Lacking {
+        match self {
+            Known::Building(view) => view.lacking.clone(),
+            Known::Nothing | Known::Served(_) => Lacking::default(),
+        }
+    }
+}
+
+impl Loaded {
+    /// Whether a view was left to the next refresh, whose budget allows it.
+    fn is_postponed(&self, budget_of_view: i64) -> bool {
+        self.building.values().any(|view| view.events_lacking <= budget_of_view)
+    }
+
+    fn known(&self, version: &ViewVersion) -> Known<'_> {
+        let building = || self.building.get(version).map_or(Known::Nothing, Known::Building);
+        self.views.get(version).map_or_else(building, Known::Served)
     }
 }
 

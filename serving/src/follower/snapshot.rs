@@ -13,6 +13,7 @@ use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use super::Follower;
+use super::loading::Known;
 use crate::copy::SnapshotCopy;
 use crate::read_view::{LoadedView, LostSnapshot};
 
@@ -67,10 +68,11 @@ impl Follower {
     pub(super) async fn load_snapshot(
         &self,
         live: &LiveView,
-        known: Option<&LoadedView>,
+        known: Known<'_>,
         state: &CatalogState,
         damaged: &Mutex<Vec<Error>>,
     ) -> Result<SnapshotOutcome> {
+        let (known, is_served) = (known.view(), known.is_served());
         let published = state.snapshot(&live.name, live.version);
         let copy = known.and_then(|known| known.snapshot.clone());
         let damage = copy.as_ref().and_then(|copy| copy.damage().map(Error::copied));
@@ -87,7 +89,7 @@ impl Follower {
             (SnapshotStep::Keep, _) => return Ok((usable, None)),
             (SnapshotStep::LeaveAlone(lost), _) => return Ok((usable, Some(lost))),
             (SnapshotStep::ReportDamaged, Some(damage)) => damage,
-            _ => match self.open_snapshot(live, record, state, known).await {
+            _ => match self.open_snapshot((live, is_served), record, state, known).await {
                 Ok(copy) => return Ok((copy, None)),
                 Err(error) if error.kind() == ErrorKind::Corrupt => error,
                 Err(error) => return Err(error),
@@ -102,7 +104,7 @@ impl Follower {
     /// `None`: its states are of another format.
     async fn open_snapshot(
         &self,
-        live: &LiveView,
+        (live, is_served): (&LiveView, bool),
         record: &SnapshotRecord,
         state: &CatalogState,
         known: Option<&LoadedView>,
@@ -112,12 +114,12 @@ impl Follower {
             file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
         let manifest = read_manifest(&self.0.storage, file).await?;
         if !live.plan.reads_stamp(&manifest.stamp) {
-            warn!(view = %live.name, "the snapshot's states are of another format; answering from the archive until the next run");
+            warn!(view = %live.name, "the snapshot's states are of another format: the view is answered without it, or built anew");
             return Ok(None);
         }
         let (storage, cache) = (&self.0.storage, &self.0.settings.cache);
         let before = known.and_then(|known| known.snapshot.as_deref());
-        let copy = match self.0.settings.at_once && known.is_none() {
+        let copy = match self.0.settings.at_once && !is_served {
             true => SnapshotCopy::begin(storage, manifest, live, cache, before),
             false => SnapshotCopy::open(storage, manifest, live, cache, before).await?,
         };

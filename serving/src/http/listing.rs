@@ -13,6 +13,7 @@ use types::Error;
 use super::App;
 use super::input::Json;
 use super::problem::Problem;
+use super::views::building;
 
 /// `GET /v1/views`: each name once, in the version that is served. `GET /v1/views/{view}` says more of one.
 pub(super) async fn views(State(app): State<App>) -> Result<Response, Problem> {
@@ -20,7 +21,7 @@ pub(super) async fn views(State(app): State<App>) -> Result<Response, Problem> {
     let registry = &read_view.loaded.registry;
     let names: BTreeSet<&Arc<str>> = registry.views.iter().map(|live| &live.name).collect();
     let served = names.into_iter().filter_map(|name| registry.served(name));
-    let views: Vec<Value> = served.map(|live| view(live, read_view.loaded.refusal(&live.name))).collect();
+    let views: Vec<Value> = served.map(|live| view(live, read_view.loaded.refusal(&live.name), building(&read_view, live))).collect();
     Ok(Json(json!({ "views": views })).into_response())
 }
 
@@ -32,11 +33,12 @@ pub(super) async fn streams(State(app): State<App>) -> Result<Response, Problem>
     Ok(Json(json!({ "streams": streams })).into_response())
 }
 
-fn view(live: &LiveView, refusal: Option<&Error>) -> Value {
+fn view(live: &LiveView, refusal: Option<&Error>, building: Option<Value>) -> Value {
     json!({
         "view": live.name,
         "version": live.version,
         "status": live.status,
+        "building": building,
         "refused": refusal.map(Error::to_string),
         "keys": live.plan.answer_keys().iter().map(|key| key.name()).collect::<Vec<_>>(),
         "windows": live.definition.windows.iter().map(|window| &window.text).collect::<Vec<_>>(),

@@ -1,5 +1,7 @@
 //! Errors as problem+json (RFC 9457): what happened, in the user's words, with its context.
 
+use std::ops::RangeInclusive;
+
 use axum::extract::MatchedPath;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
@@ -37,10 +39,17 @@ pub(super) async fn no_such_method(path: Option<MatchedPath>) -> Problem {
     Problem::plain(StatusCode::METHOD_NOT_ALLOWED, format!("the path does not support this method: expected {expected}"))
 }
 
-/// Places are numbers, all else is text.
+/// What a client is asked to wait for a view that is being built.
+const RETRY_SECONDS: RangeInclusive<i64> = 1..=30;
+/// Without a run under way.
+const UNKNOWN_RETRY_SECONDS: i64 = 5;
+
+/// Places and progress are numbers, all else is text.
 fn fact(key: &str, value: String) -> Value {
     match key {
-        "line" | "column" => value.parse::<u64>().map_or(Value::String(value), Value::from),
+        "line" | "column" | "version" | "percent" | "events_read" | "events" | "seconds_left" => {
+            value.parse::<u64>().map_or(Value::String(value), Value::from)
+        }
         _ => Value::String(value),
     }
 }
@@ -82,8 +91,22 @@ impl From<Error> for Problem {
     }
 }
 
+impl Problem {
+    /// After how many seconds to ask again: a second, and for a view that is being built, what is left of that within
+    /// bounds.
+    fn retry_after(&self) -> i64 {
+        let fact = |name: &str| self.context.iter().find(|(key, _)| *key == name).map(|(_, value)| value.parse::<i64>().ok());
+        match (fact("percent"), fact("seconds_left").flatten()) {
+            (None, _) => *RETRY_SECONDS.start(),
+            (Some(_), None) => UNKNOWN_RETRY_SECONDS,
+            (Some(_), Some(left)) => left.clamp(*RETRY_SECONDS.start(), *RETRY_SECONDS.end()),
+        }
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let retry_after = self.retry_after();
         let mut body = Map::new();
         for (key, value) in self.context {
             body.insert(key.replace(' ', "_"), fact(key, value));
@@ -96,7 +119,7 @@ impl IntoResponse for Problem {
         let mut response = (self.status, Value::Object(body).to_string()).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));
         }
         response
     }

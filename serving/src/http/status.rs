@@ -16,7 +16,8 @@ use super::App;
 use super::apart::apart;
 use super::input::Json;
 use super::problem::Problem;
-use crate::read_view::{LoadedView, ReadView};
+use super::views::progress_json;
+use crate::read_view::{BuildingView, LoadedView, ReadView};
 
 /// One file, nothing loaded from elsewhere: it works without a network.
 const PAGE: &str = include_str!("page.html");
@@ -30,13 +31,13 @@ pub(super) async fn healthz() -> Response {
 
 /// `GET /readyz`: a catalog state is loaded, so that questions can be answered, and nothing that this process needs
 /// fails: else 503, with what fails. Says which views are still being copied: a lookup of one fetches what it needs, a
-/// scan waits for the rest. And which are refused, as they could not be loaded: the node is not ready then, unless
+/// scan waits for the rest. Which have to be built by a run first, with which the node is ready. And which are refused, as they could not be loaded: the node is not ready then, unless
 /// `refused=ok` asks whether it can answer about the others.
 pub(super) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
     let outages = app.outages();
-    let missing =
-        read_view.loaded.registry.views.iter().filter(|view| !read_view.loaded.views.contains_key(&(view.name.clone(), view.version)));
+    let is_there = |version: &ViewVersion| read_view.loaded.views.contains_key(version) || read_view.loaded.building.contains_key(version);
+    let missing = read_view.loaded.registry.views.iter().filter(|view| !is_there(&(view.name.clone(), view.version)));
     let missing: Vec<&str> = missing.map(|view| &*view.name).collect();
     let copying = read_view.loaded.views.values().filter_map(|view| view.copying().zip(Some(&view.live)));
     let copying: Vec<Value> = copying.map(|(copy, live)| how_far(live, copy.local())).collect();
@@ -44,6 +45,7 @@ pub(super) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) ->
         |((view, version), error): (&ViewVersion, &Error)| json!({ "view": view, "version": version, "error": error.to_string() });
     let refused: Vec<Value> = read_view.loaded.failed.iter().map(refused).collect();
     let failing: Vec<Value> = read_view.loaded.views.values().filter_map(|view| failing_json(&read_view, view)).collect();
+    let building: Vec<Value> = read_view.loaded.building.values().map(|building| building_json(&read_view, building)).collect();
     let revision = read_view.loaded.state.revision;
     let is_whole = read_view.loaded.registry.views.iter().all(|view| read_view.loaded.refusal(&view.name).is_none());
     let status = match (outages.is_empty(), is_whole) {
@@ -59,6 +61,7 @@ pub(super) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) ->
         "revision": revision,
         "outages": outages.iter().map(outage_json).collect::<Vec<_>>(),
         "views_not_loaded": missing,
+        "views_building": building,
         "views_refused": refused,
         "views_failing": failing,
         "views_copying": copying,
@@ -80,6 +83,12 @@ fn failing_json(read_view: &ReadView, view: &LoadedView) -> Option<Value> {
     let first = read_view.failures_of(view).flat_map(Failures::listed).next()?;
     let failed: u64 = read_view.failures_of(view).map(Failures::count).sum();
     Some(json!({ "view": view.live.name, "version": view.live.version, "failed": failed, "first": first.to_string() }))
+}
+
+fn building_json(read_view: &ReadView, building: &BuildingView) -> Value {
+    let mut json = progress_json(&building.held.live, &building.progress, read_view.now);
+    json["view"] = (*building.held.live.name).into();
+    json
 }
 
 fn how_far(live: &LiveView, (local, of): (usize, usize)) -> Value {

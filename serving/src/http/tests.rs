@@ -2,14 +2,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use arrow_ipc::reader::StreamReader;
+use catalog::{Add, Commit, RunRecord, RunStatus};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use types::files::FileKind;
+use uuid::Uuid;
 
-use crate::harness::{Harness, event};
+use crate::harness::{Harness, NOW, event};
 use crate::node::Node;
+use crate::{NodeSettings, WantedViews};
 
 struct Client {
     harness: Harness,
@@ -442,6 +445,105 @@ async fn a_refused_view_shows_wherever_health_does() {
     assert!(page.contains(r#"refused.length ? "dot bad" : "dot good""#) && page.contains(r#"mark("refused", "bad")"#));
 }
 
+/// A node that may compute the states of two archived events, and a view whose three nothing holds.
+async fn building() -> Client {
+    let harness = Harness::with_settings(|settings| NodeSettings { max_rebuilt_events: 2, ..settings }).await;
+    let events = ["1", "2", "3"].map(|id| event(id, "2026-03-02T11:30:00Z", "a", "10.00", "ok"));
+    harness.checkpoint(0, &events).await;
+    for view in ["velocity", "totals"] {
+        harness.snapshot(view).await;
+    }
+    harness.node.refresh().await.unwrap();
+    let node = harness.node.clone();
+    Client::of_node(harness, node).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_is_being_built_says_how_far_it_is_and_the_others_are_answered() {
+    let client = building().await;
+    let refused = client.get("/v1/views/pairs/row?device=a&status=ok").await;
+    assert_eq!(refused.problem(), (503, "the view \"pairs\" is being built from 3 archived events: waits for its run".to_owned()));
+    assert!(refused.head.contains("retry-after: 5"), "{}", refused.head);
+
+    let mut run = client.harness.catalog.request_run(&"pairs".into(), 1).await.unwrap();
+    run = RunRecord { status: RunStatus::Running, started_at: Some(NOW - 20_000_000), events_read: 1, ..run };
+    run.cut = Some(client.harness.node.loaded().unwrap().vector.clone());
+    client.harness.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Run(run)], ..Commit::default() }).await.unwrap();
+    client.harness.node.refresh().await.unwrap();
+
+    let progress = json!({"version": 1, "percent": 33, "events_read": 1, "events": 3, "seconds_left": 40});
+    let sql = json!({"query": "SELECT * FROM pairs"}).to_string();
+    let keys = json!({"keys": [{"device": "a", "status": "ok"}]}).to_string();
+    for refused in [client.post("/v1/sql", &sql).await, client.post("/v1/views/pairs/rows", &keys).await] {
+        assert_eq!(refused.problem().0, 503);
+        assert!(refused.head.contains("retry-after: 30"), "{}", refused.head);
+        let problem = refused.json();
+        let fields =
+            ["version", "percent", "events_read", "events", "seconds_left"].map(|field| (field.to_owned(), problem[field].clone()));
+        assert_eq!(Value::Object(fields.into_iter().collect()), progress);
+        assert!(problem["help"].as_str().unwrap().contains("basestream batch run pairs"), "{problem}");
+    }
+    let described = client.get("/v1/views/pairs").await.json();
+    assert_eq!((&described["building"], &described["keys"]), (&progress, &json!(["device", "status"])));
+    let listed = client.get("/v1/views").await.json();
+    let of_list: Vec<&Value> = listed["views"].as_array().unwrap().iter().map(|view| &view["building"]).collect();
+    assert_eq!(of_list, [&progress, &Value::Null, &Value::Null]);
+    let ready = client.get("/readyz").await;
+    assert_eq!(
+        (ready.status, &ready.json()["views_building"][0]["percent"], &ready.json()["views_not_loaded"]),
+        (200, &json!(33), &json!([]))
+    );
+    let query = json!({"query": "SELECT view, percent_built, seconds_left FROM system.views WHERE NOT served"}).to_string();
+    let shown = client.post("/v1/sql", &query).await.json();
+    assert_eq!(shown["rows"], json!([{"view": "pairs", "percent_built": 33, "seconds_left": 40}]));
+    assert_eq!(client.get("/v1/views/velocity/row?device=a").await.json()["row"]["n_1h"], 3);
+
+    client.harness.snapshot("pairs").await;
+    assert_eq!(client.get("/v1/views/pairs/row?device=a&status=ok").await.json()["row"]["n"], 3);
+    assert_eq!(client.get("/v1/views/pairs").await.json()["building"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_of_another_release_over_many_events_is_no_answer() {
+    let client = building().await;
+    client.harness.snapshot_of_release("pairs", " of another release").await;
+    assert_eq!(client.get("/v1/views/pairs/row?device=a&status=ok").await.problem().0, 503);
+    assert_eq!(client.get("/v1/views/velocity/row?device=a").await.json()["row"]["n_1h"], 3);
+    let patient = client.harness.node_that_rebuilds(3).await;
+    let response = patient.query("SELECT n FROM pairs", Vec::new()).await.unwrap();
+    assert_eq!(serde_json::to_value(&response.meta).unwrap()["degraded"], true, "few events are computed without it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_can_be_asked_for_while_a_view_is_being_built() {
+    let client = building().await;
+    assert_eq!(client.post("/v1/views/pairs/runs", "").await.json()["status"], "requested");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_refresh_may_not_compute_for_all_views_the_next_ones_do() {
+    let harness = Harness::new().await;
+    harness.checkpoint(0, &[event("1", "2026-03-02T11:30:00Z", "a", "10.00", "ok")]).await;
+    let node = harness.node_that_rebuilds(2).await;
+    let served = |node: &Node| (node.loaded().unwrap().views.len(), node.loaded().unwrap().building.len());
+    assert_eq!(served(&node), (2, 1));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn({
+        let (node, stop) = (node.clone(), stop.clone());
+        async move { node.run(stop).await }
+    });
+    for _ in 0..200 {
+        if served(&node) == (3, 0) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(served(&node), (3, 0));
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(served(&harness.node_of(WantedViews::All).await), (3, 0), "a node that answers one question waits for all of them");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_cannot_write_is_not_ready_says_why_and_answers() {
     let client = Client::new().await;
@@ -480,7 +582,7 @@ async fn views_and_streams_are_listed() {
     let names: Vec<&Value> = views["views"].as_array().unwrap().iter().map(|view| &view["view"]).collect();
     assert_eq!(names, ["pairs", "totals", "velocity"]);
     let velocity = json!({
-        "view": "velocity", "version": 1, "status": "active", "refused": null, "keys": ["device"], "windows": ["1h", "7d"], "streams": ["payments"],
+        "view": "velocity", "version": 1, "status": "active", "building": null, "refused": null, "keys": ["device"], "windows": ["1h", "7d"], "streams": ["payments"],
     });
     assert_eq!(views["views"][2], velocity);
     let streams = client.get("/v1/streams").await.json();

@@ -4,6 +4,7 @@ use arrow::array::RecordBatch;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use committed::building::Progress;
 use committed::registry::LiveView;
 use engine::plan::ColumnKind;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use super::input::{Body, Json, Name, json_bytes, parse};
 use super::problem::Problem;
 use crate::json::{write_row, write_rows};
 use crate::lookup::{self, AskedPaths, Keys, with_zones_plus};
+use crate::read_view::ReadView;
 use crate::sql::parse_as_of;
 
 /// A row of more bytes is written apart.
@@ -26,15 +28,11 @@ const LARGE_BYTES: usize = 256 << 10;
 /// `GET /v1/views/{view}`
 pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
-    let live = &read_view.view(&view)?.live;
-    let building = read_view
-        .loaded
-        .registry
-        .views
-        .iter()
-        .filter(|other| other.name == live.name && other.version != live.version)
-        .map(|v| v.version)
-        .max();
+    let live = read_view.live(&view)?;
+    let building = building(&read_view, live);
+    if building.is_none() {
+        read_view.view(&view)?;
+    }
     Ok(Json(json!({
         "view": live.name,
         "version": live.version,
@@ -48,6 +46,28 @@ pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result
         "sql": live.definition.sql,
     }))
     .into_response())
+}
+
+/// The version of a view that is being built, and how far: one beside the version that is served, or that one until it
+/// can be.
+pub(super) fn building(read_view: &ReadView, live: &LiveView) -> Option<Value> {
+    let ReadView { loaded, now, .. } = read_view;
+    let of_view = loaded.registry.views.iter().filter(|other| other.name == live.name);
+    let beside = of_view.filter(|other| other.version != live.version).max_by_key(|other| other.version);
+    let not_served = || loaded.building.contains_key(&(live.name.clone(), live.version)).then_some(live);
+    let built = beside.or_else(not_served)?;
+    let progress = loaded.building.get(&(built.name.clone(), built.version)).map(|building| building.progress);
+    Some(progress_json(built, &progress.unwrap_or_else(|| Progress::of(&loaded.state, built, *now)), *now))
+}
+
+pub(super) fn progress_json(live: &LiveView, progress: &Progress, now: Micros) -> Value {
+    json!({
+        "version": live.version,
+        "percent": progress.percent(),
+        "events_read": progress.events_read,
+        "events": progress.events,
+        "seconds_left": progress.seconds_left(now),
+    })
 }
 
 fn columns(live: &LiveView) -> Vec<Value> {
@@ -178,7 +198,7 @@ pub(super) async fn ask_run(State(app): State<App>, Name(view): Name) -> Result<
 
 async fn request_run(app: App, view: String) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
-    let name = read_view.view(&view)?.live.name.clone();
+    let name = read_view.live(&view)?.name.clone();
     let versions = read_view.loaded.registry.views.iter().filter(|live| live.name == name).map(|live| live.version);
     let run = app.node.catalog().request_run(&name, versions.max().unwrap_or(1)).await?;
     let body = json!({ "run": run.id.to_string(), "view": run.view, "version": run.version, "status": "requested" });

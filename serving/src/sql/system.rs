@@ -8,6 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use catalog::{CatalogState, CheckpointRange, CheckpointRecord, RunRecord};
+use committed::building::Progress;
 use committed::registry::{LiveView, Registry};
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
@@ -164,6 +165,7 @@ impl Provider {
                 live,
                 served: is_served && loaded.is_some(),
                 refused: read_view.loaded.failed.get(&version).map(ToString::to_string),
+                building: read_view.loaded.building.get(&version).map(|building| (building.progress, read_view.now)),
                 snapshot: copy.map(|copy| &copy.manifest),
                 buckets: copy.map(|copy| copy.local()),
                 speed_rows: loaded.map(|loaded| {
@@ -264,6 +266,8 @@ struct KnownView<'a> {
     served: bool,
     /// Why it cannot be queried.
     refused: Option<String>,
+    /// How far it is built at this time, if that has to be done first.
+    building: Option<(Progress, i64)>,
     snapshot: Option<&'a storage::Manifest>,
     /// How many of how many files of the snapshot are copied.
     buckets: Option<(usize, usize)>,
@@ -289,6 +293,8 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
         .text("status", rows, |view| Some(lower(&view.live.status)))
         .truth("served", rows, |view| Some(view.served))
         .text("refused", rows, |view| view.refused.as_ref())
+        .integer("percent_built", rows, |view| view.building.map(|(progress, _)| progress.percent()))
+        .integer("seconds_left", rows, |view| view.building.and_then(|(progress, now)| progress.seconds_left(now)))
         .text("windows", rows, |view| Some(view.live.definition.windows.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(", ")))
         .text("cut", rows, KnownView::cut)
         .time("snapshot_at", rows, |view| view.snapshot.map(|snapshot| snapshot.made_at))

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod backfill;
+mod building;
 mod compaction;
 mod damage;
 mod definitions;

@@ -74,6 +74,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Places], fresh: &[&Places]) -> 
             registry: Arc::new(Registry::default()),
             vector: Vector::new(),
             views: BTreeMap::new(),
+            building: Default::default(),
             failed: BTreeMap::new(),
         }),
         fresh: on_top,

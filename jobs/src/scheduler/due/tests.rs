@@ -119,3 +119,59 @@ async fn a_damaged_snapshot_is_due_now_and_once() {
     state.runs.push(run(RunStatus::Failed, HOUR + 2, 8));
     assert_eq!(due_runs(&state, &registry, HOUR + 3), vec![]);
 }
+
+/// Archives events of `s`, committed at this time.
+fn archive(state: &mut CatalogState, stream: &str, at: Micros, events: i64) {
+    use types::files::{ObjectName, Stored};
+    let id = Uuid::now_v7();
+    let record = catalog::CheckpointRecord { id, worker: "w".into(), committed_at: at, revision: 0, ranges: Vec::new() };
+    state.checkpoints.extend([record]);
+    let file = ObjectName::Archive { stream: stream.into(), checkpoint: id };
+    state.files.extend([file.record(Stored { bytes: 1, checksum: 1 }, events, None)]);
+}
+
+#[tokio::test]
+async fn a_view_over_events_before_it_runs_at_once_and_one_without_any_by_its_schedule() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    archive(&mut state, "s", HOUR / 2, 5);
+    assert_eq!(due_runs(&state, &registry, HOUR / 2 + 1), vec![], "these have its states");
+    archive(&mut state, "s", HOUR / 2 - 1, 5);
+    assert_eq!(due_runs(&state, &registry, HOUR / 2 + 1)[0].reason, "a new view is built over the events before it");
+    state.runs.push(run(RunStatus::Succeeded, HOUR / 2 + 1, 1));
+    assert_eq!(due_runs(&state, &registry, HOUR / 2 + 2), vec![]);
+}
+
+#[tokio::test]
+async fn a_run_that_died_while_it_built_a_view_is_tried_again() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    archive(&mut state, "s", 0, 5);
+    state.runs.push(RunRecord { error: Some("died".into()), ..run(RunStatus::Failed, HOUR / 2, 1) });
+    assert_eq!(due_runs(&state, &registry, HOUR / 2 + 4_999_999), vec![]);
+    assert_eq!(due_runs(&state, &registry, HOUR / 2 + 5_000_000)[0].attempt, 2);
+}
+
+#[tokio::test]
+async fn what_reads_little_runs_first() {
+    let (mut state, _) = fixture(DefinitionStatus::Active).await;
+    let of = |kind, name: &str, sql: &str| definition(kind, name, sql, DefinitionStatus::Active);
+    let (small, reads_small) = (STREAM.replace("STREAM s", "STREAM small"), VIEW.replace("FROM s", "FROM small"));
+    state.definitions.extend([
+        of(DefinitionKind::Stream, "small", &small),
+        of(DefinitionKind::View, "w", &reads_small.replace("VIEW v", "VIEW w")),
+        of(DefinitionKind::View, "x", &VIEW.replace("VIEW v", "VIEW x")),
+    ]);
+    archive(&mut state, "s", 0, 1_000);
+    archive(&mut state, "small", 0, 10);
+    let cut = state.vector();
+    state.snapshots.push(catalog::SnapshotRecord {
+        view: "x".into(),
+        version: 1,
+        run: Uuid::now_v7(),
+        cut,
+        manifest: String::new(),
+        published_at: 0,
+    });
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let due: Vec<String> = due_runs(&state, &registry, 2 * HOUR).iter().map(|due| due.view.to_string()).collect();
+    assert_eq!(due, ["x", "w", "v"], "a snapshot that is added to, few events, many");
+}

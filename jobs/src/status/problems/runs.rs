@@ -2,7 +2,8 @@
 //! be used.
 
 use catalog::{DefinitionKind, DefinitionStatus, RunRecord, RunStatus, abandoned};
-use committed::registry::Registry;
+use committed::lacking::waits_for_run;
+use committed::registry::{LiveView, Registry};
 use engine::events::format_timestamp;
 use types::tiles::Micros;
 use uuid::Uuid;
@@ -106,7 +107,11 @@ fn asked_at(run: &RunRecord) -> Option<Micros> {
 }
 
 fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
-    let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building);
+    let waits = |view: &&LiveView| {
+        let version = (view.name.clone(), view.version);
+        facts.building.contains(&version) || waits_for_run(&facts.state, view).unwrap_or_default()
+    };
+    let building = registry.views.iter().filter(|view| view.status == DefinitionStatus::Building || waits(view));
     let mut found = Vec::new();
     for view in building.filter(|view| facts.state.snapshot(&view.name, view.version).is_none()) {
         let defined =
@@ -124,11 +129,15 @@ fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
             what: format!("{}: version {} was applied {} ago and has no snapshot", view.name, view.version, for_time(age)),
             cause: match newest.and_then(|run| run.error.clone()) {
                 Some(error) => format!("its run failed: {error}"),
-                None => "it was never run: no scheduler runs".into(),
+                None => match facts.state.runs.iter().find(|run| run.status == RunStatus::Running) {
+                    Some(busy) => format!("the scheduler runs one view at a time, and {} is running", busy.view),
+                    None => "it was never run: no scheduler runs".into(),
+                },
             },
             effect: match served {
-                Some(served) => format!("version {} is served until then", served.version),
-                None => "answers merge every checkpoint until then".into(),
+                Some(served) if served.version != view.version => format!("version {} is served until then", served.version),
+                Some(_) if waits(&view) => "queries of it are refused until then: its states are not computed while users wait".into(),
+                _ => "answers merge every checkpoint until then".into(),
             },
             next_step: format!("start `basestream scheduler` or `basestream up`, or build it now: `basestream batch run {}`", view.name),
         });
@@ -148,7 +157,10 @@ fn formats(facts: &Facts, registry: &Registry) -> Vec<Problem> {
                 severity: Severity::Warning,
                 what: format!("{}: the published snapshot's states have another format than this release writes", view.name),
                 cause: format!("another release wrote it: found {stamp}, expected {}", view.plan.stamp),
-                effect: "the snapshot is not used: answers are computed from the archive, correct but slow, and are marked `degraded`".into(),
+                effect: match facts.building.contains(&(view.name.clone(), view.version)) {
+                    true => "the snapshot is not used, and queries of the view are refused until a run has built it anew".into(),
+                    false => "the snapshot is not used: answers are computed from the archive, correct but slow, and are marked `degraded`".into(),
+                },
                 next_step,
             }),
             Err(error) => found.push(Problem {

@@ -4,7 +4,14 @@ use super::*;
 
 fn loaded(vector: &str) -> Arc<Loaded> {
     let vector = vector.parse().unwrap();
-    Arc::new(Loaded { state: Arc::default(), registry: Arc::default(), vector, views: BTreeMap::new(), failed: BTreeMap::new() })
+    Arc::new(Loaded {
+        state: Arc::default(),
+        registry: Arc::default(),
+        vector,
+        views: BTreeMap::new(),
+        building: BTreeMap::new(),
+        failed: BTreeMap::new(),
+    })
 }
 
 /// What a query reads that began before an archive file was replaced may be in that file.

@@ -1,0 +1,95 @@
+//! Decides which checkpoints lack the states of a view version, and what computing them from the archive would cost: pure
+//! functions of a catalog state.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, checkpoints_after};
+use types::Result;
+use types::files::{FileKind, FileRecord, ObjectName};
+use types::tiles::Micros;
+use types::vector::Vector;
+use uuid::Uuid;
+
+use crate::registry::LiveView;
+
+/// A serving node computes the states of at most this many archived events for itself: about a second of work, for which
+/// every other view waits. A version that needs more is built by a run.
+pub const MAX_REBUILT_EVENTS: i64 = 500_000;
+
+/// The clocks of the process that defines a view and of a worker may differ by this much.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
+
+/// The checkpoints in which a view version's states were looked for in vain, each with the states objects that were read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lacking(BTreeMap<Uuid, Vec<String>>);
+
+impl Lacking {
+    pub fn note(&mut self, state: &CatalogState, checkpoint: &CheckpointRecord) {
+        self.0.insert(checkpoint.id, states_objects(state, checkpoint).map(|file| file.path.clone()).collect());
+    }
+
+    /// True while the checkpoint has no other states objects than those that were read.
+    fn holds(&self, state: &CatalogState, checkpoint: &CheckpointRecord) -> bool {
+        let now = states_objects(state, checkpoint).map(|file| &file.path);
+        self.0.get(&checkpoint.id).is_some_and(|read| read.iter().eq(now))
+    }
+}
+
+fn states_objects<'s>(state: &'s CatalogState, checkpoint: &CheckpointRecord) -> impl Iterator<Item = &'s FileRecord> + use<'s> {
+    state.files.of_checkpoint(checkpoint.id).filter(|file| file.kind == FileKind::States && !file.marked_for_deletion)
+}
+
+/// Divides checkpoints into those that may have a view version's states and those that lack them. Nothing is read: a
+/// checkpoint lacks the states of a view that was defined after it, unless its states object was rebuilt since.
+pub fn split_lacking<'s>(
+    state: &'s CatalogState,
+    view: &LiveView,
+    known: &Lacking,
+    checkpoints: Vec<&'s CheckpointRecord>,
+) -> (Vec<&'s CheckpointRecord>, Vec<&'s CheckpointRecord>) {
+    let certain = defined_at(state, view).saturating_sub(CLOCKS_DIFFER.as_micros() as Micros);
+    let is_older = |checkpoint: &CheckpointRecord| {
+        checkpoint.committed_at < certain && states_objects(state, checkpoint).all(|file| is_first(file, checkpoint))
+    };
+    checkpoints.into_iter().partition(|checkpoint| !is_older(checkpoint) && !known.holds(state, checkpoint))
+}
+
+/// Whether this is the states object that the checkpoint was committed with.
+fn is_first(file: &FileRecord, checkpoint: &CheckpointRecord) -> bool {
+    file.path == ObjectName::States { checkpoint: checkpoint.id }.to_string()
+}
+
+/// Returns the number of events that these checkpoints archived for a view.
+pub fn events_of(state: &CatalogState, view: &LiveView, checkpoints: &[&CheckpointRecord]) -> i64 {
+    let of_view = |file: &&FileRecord| {
+        file.kind == FileKind::Archive && !file.marked_for_deletion && file.subject.as_deref().is_some_and(|stream| view.plan.reads(stream))
+    };
+    checkpoints.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(of_view).map(|file| file.rows).sum()
+}
+
+/// Returns whether events were archived before the view version was defined that no snapshot of it holds.
+pub fn has_history(state: &CatalogState, view: &LiveView) -> bool {
+    let defined_at = defined_at(state, view);
+    let older: Vec<&CheckpointRecord> = state.checkpoints.iter().filter(|checkpoint| checkpoint.committed_at < defined_at).collect();
+    state.snapshot(&view.name, view.version).is_none() && events_of(state, view, &older) > 0
+}
+
+/// Returns whether a version without a snapshot has more events from before its definition than a node computes for itself.
+///
+/// Errors: `Corrupt` when a checkpoint lies on both sides of a cut.
+pub fn waits_for_run(state: &CatalogState, view: &LiveView) -> Result<bool> {
+    if state.snapshot(&view.name, view.version).is_some() {
+        return Ok(false);
+    }
+    let (_, lacking) = split_lacking(state, view, &Lacking::default(), checkpoints_after(state, &view.streams(), &Vector::new())?);
+    Ok(events_of(state, view, &lacking) > MAX_REBUILT_EVENTS)
+}
+
+fn defined_at(state: &CatalogState, view: &LiveView) -> Micros {
+    let is_of_view = |d: &&DefinitionRecord| d.kind == DefinitionKind::View && d.name == view.name && d.version == view.version;
+    state.definitions.iter().find(is_of_view).map_or(0, |definition| definition.created_at)
+}
+
+#[cfg(test)]
+mod tests;

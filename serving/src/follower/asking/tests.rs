@@ -1,0 +1,16 @@
+use super::*;
+
+const SECOND: Micros = 1_000_000;
+
+#[test]
+fn a_run_is_asked_for_only_when_none_comes_by_itself() {
+    let at = |newest, last_asked, now| Asking { newest, since: 0, last_asked, now }.is_due();
+    assert!(!at(None, None, 29 * SECOND), "the scheduler may be about to begin one");
+    assert!(at(None, None, 30 * SECOND));
+    for coming in [RunStatus::Requested, RunStatus::Running, RunStatus::Failed] {
+        assert!(!at(Some(coming), None, 3_600 * SECOND), "{coming:?}");
+    }
+    assert!(at(Some(RunStatus::Succeeded), None, 30 * SECOND), "its snapshot is of no use");
+    assert!(!at(Some(RunStatus::Succeeded), Some(30 * SECOND), 629 * SECOND), "two releases do not outdo each other");
+    assert!(at(Some(RunStatus::Skipped), Some(30 * SECOND), 630 * SECOND));
+}

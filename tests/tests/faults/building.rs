@@ -1,0 +1,219 @@
+//! Views over events that were archived before them: built by a run, while all others are served and stay fresh.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use basestream_tests::{Harness, now};
+use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use catalog::DefinitionKind::{Stream, View};
+use catalog::DefinitionStatus::{Active, Building};
+use catalog::{Expect, RunRecord, RunStatus};
+use jobs::scheduler::Scheduler;
+use serving::Node;
+use tokio_util::sync::CancellationToken;
+use types::ErrorKind;
+
+use crate::{put, record, table};
+
+const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (format = 'json', event_time = 'ts', key = 'k')";
+const COUNTS: &str = "CREATE VIEW counts AS SELECT k, count(*) AS n FROM s GROUP BY k";
+const SUMS: &str = "CREATE VIEW sums AS SELECT k, sum(x) AS x FROM s GROUP BY k";
+/// In one refresh a node computes the states of fewer events than are archived.
+const FEW: i64 = 10;
+
+async fn archive(harness: &Harness, events: usize) {
+    let event = |i: usize| (Some("a".to_owned()), format!(r#"{{"ts":"2026-03-01T10:00:00Z","k":"{}","x":2}}"#, ["a", "b"][i % 2]));
+    harness.append("s", 2, (0..events).map(event).collect()).await.unwrap();
+    let worker = harness.worker("one", Duration::from_millis(20), None);
+    harness.committed("s", "s").await.unwrap();
+    worker.finish().await.unwrap();
+}
+
+/// A stream with 40 archived events, and a view of them that was there before.
+async fn with_history() -> Harness {
+    crate::show_logs();
+    let harness = Harness::new().await.unwrap();
+    harness.define(&[(Stream, "s", STREAM), (View, "counts", COUNTS)]).await.unwrap();
+    archive(&harness, 40).await;
+    harness
+}
+
+fn batch(harness: &Harness, lease: Duration) -> Batch {
+    Batch {
+        catalog: harness.catalog.clone(),
+        storage: harness.storage.clone(),
+        functions: harness.functions.clone(),
+        settings: BatchSettings {
+            memory_limit_bytes: 64 << 20,
+            threads: 1,
+            temp_dir: None,
+            lease,
+            events_per_bucket: batch::EVENTS_PER_BUCKET,
+        },
+        worker: "harness".into(),
+    }
+}
+
+fn refusal(node: &Node, view: &str) -> String {
+    let error = node.read_view().unwrap().view(view).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    error.message().to_owned()
+}
+
+/// Takes the archive away: who needs it fails.
+struct ArchiveAway(PathBuf, PathBuf);
+
+impl ArchiveAway {
+    fn take(harness: &Harness) -> Self {
+        let (there, away) = (harness.path().join("storage/archive"), harness.path().join("away"));
+        std::fs::rename(&there, &away).unwrap();
+        Self(there, away)
+    }
+}
+
+impl Drop for ArchiveAway {
+    fn drop(&mut self) {
+        std::fs::rename(&self.1, &self.0).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_view_over_many_events_holds_no_other_and_is_served_after_its_run() {
+    let harness = with_history().await;
+    let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
+    put(&harness, vec![record(View, "sums", 1, SUMS, Active)]).await;
+    let away = ArchiveAway::take(&harness);
+    node.refresh().await.unwrap();
+    assert_eq!(refusal(&node, "sums"), "the view \"sums\" is being built from 40 archived events: waits for its run");
+    assert_eq!(table(&node, "counts"), ["a 20", "b 20"]);
+    assert_eq!(table(&harness.node_that_rebuilds(FEW, None).await.unwrap(), "counts"), ["a 20", "b 20"], "nor a node that starts");
+    drop(away);
+
+    archive(&harness, 10).await;
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "counts"), ["a 25", "b 25"], "the others stay fresh");
+    assert!(refusal(&node, "sums").contains("from 50 archived events"));
+    harness.batch("sums", RunTime::EventClock).await.unwrap();
+    archive(&harness, 4).await;
+    node.refresh().await.unwrap();
+    assert_eq!(
+        (table(&node, "sums"), table(&node, "counts")),
+        (vec!["a 54".to_owned(), "b 54".into()], vec!["a 27".into(), "b 27".into()])
+    );
+    assert!(node.loaded().unwrap().building.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_over_few_events_and_one_that_was_there_before_them_need_no_run() {
+    let harness = with_history().await;
+    put(&harness, vec![record(View, "sums", 1, SUMS, Active)]).await;
+    let node = harness.node_that_rebuilds(40, None).await.unwrap();
+    assert_eq!(table(&node, "sums"), ["a 40", "b 40"]);
+    let away = ArchiveAway::take(&harness);
+    assert_eq!(table(&harness.node_that_rebuilds(0, None).await.unwrap(), "counts"), ["a 20", "b 20"], "its states are in states objects");
+    drop(away);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_changed_view_is_built_the_version_before_is_served() {
+    let harness = with_history().await;
+    let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
+    put(&harness, vec![record(View, "counts", 2, &COUNTS.replace("count(*)", "sum(x)"), Building)]).await;
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "counts"), ["a 20", "b 20"]);
+    assert_eq!(node.loaded().unwrap().building.len(), 1);
+    harness.batch("counts", RunTime::EventClock).await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "counts"), ["a 40", "b 40"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn states_objects_that_are_lost_are_not_computed_while_others_wait() {
+    let harness = with_history().await;
+    put(&harness, vec![record(View, "sums", 1, SUMS, Active)]).await;
+    harness.batch("counts", RunTime::EventClock).await.unwrap();
+    archive(&harness, 40).await;
+    let _ = std::fs::remove_dir_all(harness.path().join("storage/states"));
+    let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
+    assert!(refusal(&node, "counts").starts_with("the view \"counts\" is being built"), "too many for a node");
+    for view in ["counts", "sums"] {
+        harness.batch(view, RunTime::EventClock).await.unwrap();
+    }
+    node.refresh().await.unwrap();
+    assert_eq!(
+        (table(&node, "counts"), table(&node, "sums")),
+        (vec!["a 40".to_owned(), "b 40".into()], vec!["a 80".into(), "b 80".into()])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_dies_leaves_the_view_to_the_next_one() {
+    let harness = with_history().await;
+    put(&harness, vec![record(View, "sums", 1, SUMS, Active)]).await;
+    let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
+
+    // What a killed process leaves: a record under way, and a lease that expires.
+    let lease = harness.catalog.acquire_lease("run/sums", "dead", Duration::from_secs(1), now(), None).await.unwrap().unwrap();
+    let dead = RunRecord { started_at: Some(now()), status: RunStatus::Running, ..RunRecord::requested("sums".into(), 1) };
+    let held = Expect::Lease { name: lease.name, owner: lease.owner, epoch: lease.epoch, now: now() };
+    harness.catalog.begin_run(dead, vec![held]).await.unwrap();
+    node.refresh().await.unwrap();
+    assert!(refusal(&node, "sums").ends_with("archived events: 0 %"), "{}", refusal(&node, "sums"));
+
+    let clock = Arc::new(AtomicI64::new(now() + 60_000_000));
+    let scheduler = Scheduler {
+        batch: batch(&harness, Duration::from_secs(30)),
+        clock: Arc::new({
+            let clock = clock.clone();
+            move || clock.load(Ordering::Relaxed)
+        }),
+        event_clock: true,
+        tried: Default::default(),
+        looks: Default::default(),
+    };
+    scheduler.round(&mut None, &CancellationToken::new()).await.unwrap();
+    node.refresh().await.unwrap();
+    let error = node.read_view().unwrap().view("sums").map(|_| ()).unwrap_err();
+    assert_eq!(error.fact("last_error"), Some("the process that ran it died before it was done"));
+    clock.fetch_add(60_000_000, Ordering::Relaxed);
+    scheduler.round(&mut None, &CancellationToken::new()).await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "sums"), ["a 40", "b 40"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_far_a_run_is_can_be_seen_while_it_reads() {
+    let harness = with_history().await;
+    archive(&harness, 30_000).await;
+    put(&harness, vec![record(View, "sums", 1, &SUMS.replace("sum(x)", "array_agg(x ORDER BY x)"), Active)]).await;
+    let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
+    let batch = batch(&harness, Duration::from_millis(600));
+    let running = tokio::spawn(async move {
+        let request = RunRequest {
+            view: "sums".into(),
+            version: None,
+            requested: None,
+            scheduled_for: None,
+            attempt: 1,
+            t: RunTime::EventClock,
+            full: false,
+        };
+        batch.run(request, Arc::new(now), &|_| {}).await
+    });
+    let mut seen = 0;
+    while !running.is_finished() {
+        let state = harness.catalog.state().await.unwrap();
+        if let Some(run) = state.runs.iter().find(|run| run.status == RunStatus::Running && run.events_read > 0) {
+            seen = run.events_read;
+            node.refresh().await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let run = running.await.unwrap().unwrap();
+    assert!((1..=30_040).contains(&seen), "{seen}");
+    assert_eq!((run.status, run.events_read), (RunStatus::Succeeded, 30_040));
+    let ended = harness.catalog.state().await.unwrap();
+    assert!(ended.runs.iter().all(|run| run.status == RunStatus::Succeeded && run.events_read == 30_040), "no report comes after the end");
+}
