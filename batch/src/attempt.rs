@@ -115,6 +115,7 @@ impl<'a> Attempt<'a> {
             deltas: Vec::new(),
             floors: self.inputs.floors.clone(),
             edges_from: self.inputs.edges_from,
+            left_out: None,
             max_event_time: self.inputs.max_event_time,
             made_at,
             recomputed_at: None,

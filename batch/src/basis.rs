@@ -7,7 +7,7 @@ use catalog::CatalogState;
 use committed::registry::LiveView;
 use storage::{Manifest, Tier};
 use types::Strategy;
-use types::tiles::{Floors, Level, Micros};
+use types::tiles::{EdgesFrom, Floors, Level, Micros};
 use types::vector::Vector;
 
 /// The clocks of processes may differ by this much.
@@ -45,8 +45,6 @@ impl Basis {
             "it was asked for"
         } else if definition.strategy == Some(Strategy::Full) {
             "the view's strategy is 'full'"
-        } else if view.plan.links().is_some() {
-            "the view is linked"
         } else if before.stamp != view.plan.stamp || !has_levels_of(before, view) {
             "the snapshot's states are of another format"
         } else if definition.full_every.is_some_and(is_stale) {
@@ -68,15 +66,16 @@ fn has_levels_of(before: &Manifest, view: &LiveView) -> bool {
     before.floors.iter().map(|(level, _)| level).eq(&view.plan.ladder)
 }
 
-/// Whether the snapshot lacks tiles that answers at `t` need: it was made by a clock that was ahead. No later run could
-/// add them.
+/// Whether the snapshot lacks tiles or edges that answers at `t` need: it was made by a clock that was ahead. No later
+/// run could add them.
 fn lacks_tiles(before: &Manifest, view: &LiveView, t: Micros) -> bool {
-    let needed = view.plan.floors(t.saturating_add(micros(CLOCKS_DIFFER)));
-    before.floors.iter().zip(&needed).any(|((_, kept), (_, needed))| kept > needed)
+    let t = t.saturating_add(micros(CLOCKS_DIFFER));
+    let needed = view.plan.floors(t);
+    !before.edges_from.keeps(&view.plan.edges_from(t)) || before.floors.iter().zip(&needed).any(|((_, kept), (_, needed))| kept > needed)
 }
 
 /// Whether a file cannot be carried over: it was found damaged, or the catalog does not name it any more.
-fn is_lost(state: &CatalogState, path: &str) -> bool {
+pub(crate) fn is_lost(state: &CatalogState, path: &str) -> bool {
     let named = state.files.get(path).is_some_and(|file| !file.marked_for_deletion);
     !named || state.damages.iter().any(|damage| damage.path == path)
 }
@@ -110,6 +109,11 @@ pub(crate) fn first_to_merge(tiers: &[&Tier]) -> Option<usize> {
 /// Whether everything that a tier held when it was pruned may have expired by `t`.
 pub(crate) fn is_outlived(tier: &Tier, view: &LiveView, t: Micros) -> bool {
     tier.pruned_at.zip(view.plan.oldest_kept(t)).is_some_and(|(pruned_at, oldest)| pruned_at < oldest)
+}
+
+/// Returns, per side, the later time: before it, some tier of a snapshot may have left out events.
+pub(crate) fn later(before: &EdgesFrom, now: &EdgesFrom) -> EdgesFrom {
+    EdgesFrom { near: before.near.max(now.near), far: before.far.max(now.far) }
 }
 
 /// Returns, per level, the greater floor: what every tier of a snapshot keeps.

@@ -1,11 +1,9 @@
 //! A full run: recomputes the snapshot from the archive up to the cut, for a linked view with its join.
 
-use std::sync::Arc;
-
 use catalog::SnapshotFiles;
 use definitions::StreamDefinition;
 use engine::states::FailureSink;
-use storage::{Joined, Manifest, Tier};
+use storage::{Manifest, Tier};
 use tracing::info;
 use types::Result;
 use types::files::FileRecord;
@@ -13,11 +11,11 @@ use types::files::FileRecord;
 use crate::attempt::{Attempt, NewSnapshot};
 use crate::bucket_partitioner::BucketRows;
 use crate::decide::bucket_count;
-use crate::join::{Join, LocalEdges};
 use crate::layer::RunContext;
+use crate::linked::{join_recomputed, local_edges};
 use crate::progress::EventsRead;
 use crate::recompute::{recompute, scan_archive};
-use crate::write::{Rows, Written};
+use crate::write::Rows;
 
 /// Returns the recomputed snapshot.
 pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) -> Result<NewSnapshot> {
@@ -25,19 +23,26 @@ pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) 
     let events = files.iter().map(|file| file.rows).sum();
     let buckets = bucket_count(events, attempt.batch.settings.events_per_bucket);
     // For a linked view: a second copy of its edges, to be walked.
-    let local_edges = LocalEdges::of_linked(attempt.batch.settings.temp_dir.clone(), &attempt.view, attempt.pool.clone());
+    let local = local_edges(attempt);
     let failures = FailureSink::default();
     let states = recompute_states(attempt, &files, buckets, (&failures, context.events_read)).await?;
-    let mut written = attempt.writer(Rows::OfEvents).write(states, local_edges.as_ref(), context.progress).await?;
+    let mut written = attempt.writer(Rows::OfEvents).write(states, local.as_ref(), context.progress).await?;
     info!(view = %attempt.view.name, run = %attempt.run.id, rows = written.rows, "the states are written");
-    let joined = match &local_edges {
-        Some(local_edges) => Some(write_join(attempt, local_edges, buckets, &mut written).await?),
+    let base = Tier { bucket_count: buckets, files: std::mem::take(&mut written.buckets), pruned_at: Some(attempt.inputs.t) };
+    let mut carried_over = Vec::new();
+    let joined = match &local {
+        Some(local) => {
+            let join = join_recomputed(attempt, local, &base, &mut written).await?;
+            carried_over = join.carried_over;
+            written.add(join.files);
+            Some(join.joined)
+        }
         None => None,
     };
     let made_at = (context.clock)();
     let manifest = Manifest {
         format: Manifest::format_of(&attempt.inputs.edges_from, &[]),
-        base: Tier { bucket_count: buckets, files: std::mem::take(&mut written.buckets), pruned_at: Some(attempt.inputs.t) },
+        base,
         recomputed_at: Some(made_at),
         events,
         rows: written.rows,
@@ -46,7 +51,7 @@ pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) 
         ..attempt.empty_manifest(made_at)
     };
     let run = attempt.finished_record(events, &written);
-    Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over: Vec::new() }, run })
+    Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run })
 }
 
 /// Recomputes the states from these files, partitioned into buckets, unsorted.
@@ -60,16 +65,4 @@ async fn recompute_states(
     let source =
         |stream: &StreamDefinition, columns: &[usize]| scan_archive(storage, stream, columns, (files, &attempt.inputs.cut), threads);
     recompute(&attempt.shuffle(buckets), &attempt.session, &source, sinks).await
-}
-
-/// Writes the materialised join of a linked view.
-async fn write_join(attempt: &Attempt<'_>, local_edges: &LocalEdges, buckets: u32, written: &mut Written) -> Result<Joined> {
-    let threads = attempt.batch.settings.thread_count();
-    let edges = Arc::new(local_edges.mapped(buckets, threads, std::mem::take(&mut written.local)).await?);
-    let (storage, view) = (attempt.batch.storage.clone(), attempt.view.clone());
-    let join = Join { storage, view, links: local_edges.links.clone(), edges, t: attempt.inputs.t, run: attempt.run.id, threads };
-    let join = join.write(attempt.before.as_ref()).await?;
-    written.bytes += join.files.iter().map(|file| file.bytes).sum::<i64>();
-    written.files.extend(join.files);
-    Ok(join.joined)
 }

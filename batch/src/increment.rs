@@ -6,6 +6,8 @@
 //! tiers of the snapshot before --those that are due--> merged into one tier --------+--> snapshot
 //!                              \--the others, as they are---------------------------+
 //! ```
+//!
+//! A linked view's tiers are edges, and its snapshot has a join over them as well (`linked`).
 
 use std::sync::Arc;
 
@@ -17,16 +19,18 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use engine::states::{at_kept_levels, conform};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
-use storage::{Manifest, Tier, read_bucket};
+use storage::{LeftOut, Manifest, Tier, read_bucket};
 use tracing::info;
 use types::failures::Failures;
 use types::{ErrorKind, Result, failpoint};
 
 use crate::attempt::{Attempt, NewSnapshot};
-use crate::basis::{first_to_merge, greater, is_outlived};
+use crate::basis::{first_to_merge, greater, is_outlived, later};
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
 use crate::decide::bucket_count;
+use crate::join::{LocalTier, without_expired};
 use crate::layer::RunContext;
+use crate::linked::{CopiedTier, LinkedRun, is_join_due};
 use crate::write::{Rows, Written};
 
 /// A segment's computation from the archive may take 1/`PART_OF_LIMIT` of the run's memory limit: states by bucket need
@@ -48,7 +52,7 @@ pub(crate) enum Incremented {
 pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: &RunContext<'_>) -> Result<Incremented> {
     let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
     let is_base_outlived = is_outlived(&before.base, &attempt.view, attempt.inputs.t);
-    if checkpoints.is_empty() && !is_base_outlived {
+    if checkpoints.is_empty() && !is_base_outlived && !is_join_due(attempt, before.joined.as_ref()) {
         return Ok(Incremented::Nothing);
     }
     let (states, failures) = match segments(attempt, &checkpoints, context).await {
@@ -56,40 +60,71 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: 
         Err(error) if error.kind() == ErrorKind::Limit => return Ok(Incremented::NotPossible(error.to_string())),
         read => read?,
     };
+    let linked = LinkedRun::begin(attempt, &before).await?;
     let tiers: Vec<&Tier> = before.tiers().collect();
     let first_due = if is_base_outlived { Some(0) } else { first_to_merge(&tiers) };
     let (kept, due) = tiers.split_at(first_due.unwrap_or(tiers.len()));
-    let mut written = Written::default();
+    let mut output = Output { attempt, context, linked: linked.as_ref(), written: Written::default(), expired: 0 };
     let merged = match due {
         [] => None,
-        due => Some(merge(attempt, due, &mut written, context).await?),
+        due => Some(output.merge(due).await?),
     };
-    let delta = write(attempt, states, Rows::OfEvents, &mut written, context).await?;
-    info!(view = %attempt.view.name, run = %attempt.run.id, checkpoints = checkpoints.len(), merged = due.len(), rows = written.rows,
-        "the states since the last cut are written");
-
-    let carried_over = kept.iter().flat_map(|tier| &tier.files).map(|file| file.path.clone()).collect();
-    let added = merged.into_iter().chain([delta]).filter(|tier| !tier.files.is_empty());
-    let mut tiers = kept.iter().copied().cloned().chain(added);
-    let base = tiers.next().unwrap_or_default();
-    let deltas: Vec<Tier> = tiers.collect();
+    let delta = output.write(states, Rows::OfEvents).await?;
+    info!(view = %attempt.view.name, run = %attempt.run.id, checkpoints = checkpoints.len(), merged = due.len(),
+        rows = output.written.rows, "the states since the last cut are written");
+    let mut carried_over: Vec<String> = kept.iter().flat_map(|tier| &tier.files).map(|file| file.path.clone()).collect();
+    let (mut new_tiers, joined) = match (&linked, &delta.copied) {
+        (Some(linked), Some(copied)) => {
+            let added = merged.into_iter().chain([delta.clone()]).filter_map(WrittenTier::pair);
+            let tiers = not_empty(linked.kept(kept.len()).into_iter().chain(added), |(tier, _)| tier);
+            let new_tiers = tiers.iter().map(|(tier, _)| tier.clone()).collect();
+            let join = linked.join(attempt, &before, tiers, copied).await?;
+            carried_over.extend(join.carried_over);
+            output.written.add(join.files);
+            (new_tiers, Some(join.joined))
+        }
+        _ => {
+            let added = merged.into_iter().chain([delta]).map(|written| written.tier);
+            (not_empty(kept.iter().copied().cloned().chain(added), |tier| tier), None)
+        }
+    };
+    let Output { written, expired, .. } = output;
+    let deltas = if new_tiers.is_empty() { Vec::new() } else { new_tiers.split_off(1) };
+    let base = new_tiers.pop().unwrap_or_default();
     let events = events_of(attempt.state, &attempt.view, &checkpoints);
     let mut all_failures = before.failures.clone();
     all_failures.extend(&failures);
+    // Only where tiers are merged, edges are left out.
+    let edges_from = if due.is_empty() { before.edges_from } else { later(&before.edges_from, &attempt.inputs.edges_from) };
     let manifest = Manifest {
-        format: Manifest::format_of(&attempt.inputs.edges_from, &deltas),
+        format: Manifest::format_of(&edges_from, &deltas),
         rows: base.rows() + deltas.iter().map(Tier::rows).sum::<i64>(),
         base,
         deltas,
         floors: greater(&before.floors, &attempt.inputs.floors),
+        edges_from,
+        left_out: left_out(&before),
         recomputed_at: Some(before.recomputed_at.unwrap_or(before.made_at)),
         events: before.events + events,
+        expired: before.expired + expired,
         failures: all_failures,
+        joined,
         ..attempt.empty_manifest((context.clock)())
     };
     let run = attempt.finished_record(events, &written);
     let files = SnapshotFiles { written: written.files, carried_over };
     Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run })))
+}
+
+/// What the recomputation left out that is the base of all snapshots since.
+fn left_out(before: &Manifest) -> Option<LeftOut> {
+    let of_base = || before.joined.as_ref().map(|joined| LeftOut { cut: before.cut.clone(), t: joined.t });
+    before.left_out.clone().or_else(of_base)
+}
+
+/// Leaves out tiers without rows. One without any stays where all are: the snapshot's base.
+fn not_empty<T>(tiers: impl Iterator<Item = T>, tier: impl Fn(&T) -> &Tier) -> Vec<T> {
+    tiers.enumerate().filter(|(place, one)| *place == 0 || !tier(one).files.is_empty()).map(|(_, one)| one).collect()
 }
 
 /// Reads the states of these checkpoints, by bucket. They come from the checkpoints' states objects; where those lack
@@ -125,34 +160,62 @@ async fn segments(
     Ok((partitioner.finish()?, failures))
 }
 
-/// Merges tiers into one.
-async fn merge(attempt: &Attempt<'_>, tiers: &[&Tier], written: &mut Written, context: &RunContext<'_>) -> Result<Tier> {
-    let rows = tiers.iter().map(|tier| tier.rows()).sum();
-    let buckets = bucket_count(rows, attempt.batch.settings.events_per_bucket);
-    let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
-    for file in tiers.iter().flat_map(|tier| &tier.files) {
-        let mut batches = read_bucket(&attempt.batch.storage, file).await?;
-        while let Some(batch) = batches.try_next().await? {
-            partitioner.push_rows(conform(attempt.view.plan.state_schema(), &batch)?)?;
-        }
-    }
-    write(attempt, partitioner.finish()?, Rows::OfTiers, written, context).await
+/// What a run writes.
+struct Output<'r> {
+    attempt: &'r Attempt<'r>,
+    context: &'r RunContext<'r>,
+    linked: Option<&'r LinkedRun>,
+    written: Written,
+    /// The events of links that no window reaches any more, left out.
+    expired: i64,
 }
 
-/// Writes a tier, and adds it to what the run wrote.
-async fn write(
-    attempt: &Attempt<'_>,
-    states: Vec<BucketRows>,
-    rows: Rows,
-    written: &mut Written,
-    context: &RunContext<'_>,
-) -> Result<Tier> {
-    let bucket_count = states.len() as u32;
-    let already = written.rows;
-    let progress = |rows: i64| (context.progress)(already + rows);
-    let mut tier = attempt.writer(rows).write(states, None, &progress).await?;
-    written.rows += tier.rows;
-    written.bytes += tier.bytes;
-    written.files.append(&mut tier.files);
-    Ok(Tier { bucket_count, files: tier.buckets, pruned_at: Some(attempt.inputs.t) })
+/// A tier, and for a linked view its local copy.
+#[derive(Clone)]
+struct WrittenTier {
+    tier: Tier,
+    copied: Option<Arc<LocalTier>>,
+}
+
+impl WrittenTier {
+    fn pair(self) -> Option<CopiedTier> {
+        Some((self.tier, self.copied?))
+    }
+}
+
+impl Output<'_> {
+    /// Merges tiers into one.
+    async fn merge(&mut self, tiers: &[&Tier]) -> Result<WrittenTier> {
+        let attempt = self.attempt;
+        let rows = tiers.iter().map(|tier| tier.rows()).sum();
+        let buckets = bucket_count(rows, attempt.batch.settings.events_per_bucket);
+        let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
+        for file in tiers.iter().flat_map(|tier| &tier.files) {
+            let mut batches = read_bucket(&attempt.batch.storage, file).await?;
+            while let Some(batch) = batches.try_next().await? {
+                let rows = conform(attempt.view.plan.state_schema(), &batch)?;
+                let (rows, expired) = without_expired(&attempt.view, &attempt.inputs.edges_from, rows)?;
+                self.expired += expired;
+                partitioner.push_rows(rows)?;
+            }
+        }
+        self.write(partitioner.finish()?, Rows::OfTiers).await
+    }
+
+    async fn write(&mut self, states: Vec<BucketRows>, rows: Rows) -> Result<WrittenTier> {
+        let bucket_count = states.len() as u32;
+        let already = self.written.rows;
+        let progress = |rows: i64| (self.context.progress)(already + rows);
+        let local = self.linked.map(|linked| &linked.local);
+        let mut written = self.attempt.writer(rows).write(states, local, &progress).await?;
+        self.written.rows += written.rows;
+        self.written.bytes += written.bytes;
+        self.written.files.append(&mut written.files);
+        let tier = Tier { bucket_count, files: written.buckets, pruned_at: Some(self.attempt.inputs.t) };
+        let copied = match local {
+            Some(local) => Some(Arc::new(local.mapped(bucket_count, written.local).await?)),
+            None => None,
+        };
+        Ok(WrittenTier { tier, copied })
+    }
 }

@@ -1,9 +1,9 @@
-//! The materialised join of a linked view: its rows as of a run's cut and time, walked along the edges that the run has
-//! just written.
+//! The materialised join of a linked view: its rows as of a run's cut and time, walked along the edges of its snapshot.
 //!
 //! ```text
-//! edges, mapped --diff with the previous snapshot--> keys whose row may have changed --walk--> rows
-//!                                                    the other keys' rows ---carried over----^
+//! full run:         edges, mapped --diff with the previous snapshot--+
+//! incremental run:  delta, and what time has passed over ------------+-> keys whose row may have changed --walk--> rows
+//!                                                                        the other keys' rows ---carried over----^
 //! ```
 //!
 //! The edges are deduplicated and stored in local files. Memory is bounded by `max_degree` and, after the first run, by
@@ -15,13 +15,14 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use catalog::CatalogState;
 use committed::registry::LiveView;
 use datafusion::physical_expr::utils::collect_columns;
-use engine::plan::links::LinkPlan;
+use engine::plan::links::{LinkPlan, PairRange};
 use engine::plan::{ColumnKind, ViewPlan};
-use engine::states::{FailedRows, StateRows, conform};
-use engine::walk::EdgeLayers;
-use futures::{StreamExt, TryStreamExt, stream};
+use engine::states::{FailedRows, SortedRun, StateRows, conform};
+use engine::walk::{EdgeLayers, SnapshotEdges};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, Manifest, ObjectStorage, read_bucket, read_file_as};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -32,13 +33,20 @@ use types::{Error, Result};
 use uuid::Uuid;
 
 mod changed;
+mod copies;
+mod expired;
 mod local;
 
-use changed::{Changed, changed, keys_of};
-pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, MappedEdges};
+use crate::basis::is_lost;
+use changed::{Added, Changed, Changes, by_part, changed, keys_of};
+pub use copies::LocalCopies;
+pub(crate) use expired::without_expired;
+pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, LocalTier, edges_of};
 
 /// If more keys and nodes than this changed, all rows are joined again: tracking them would cost more than it saves.
 const MOST_CHANGED: usize = 500_000;
+/// From this many changed keys and nodes on, nodes are indexed before they are walked: an index reads all edges once.
+const INDEXED_FROM: usize = 50_000;
 
 /// A join in progress.
 #[derive(Clone)]
@@ -46,7 +54,7 @@ pub(crate) struct Join {
     pub(crate) storage: ObjectStorage,
     pub(crate) view: LiveView,
     pub(crate) links: Arc<LinkPlan>,
-    pub(crate) edges: Arc<MappedEdges>,
+    pub(crate) edges: Arc<SnapshotEdges>,
     pub(crate) t: Micros,
     pub(crate) run: Uuid,
     /// The number of buckets that are walked in parallel.
@@ -58,68 +66,57 @@ pub(crate) struct Join {
 pub(crate) struct WrittenJoin {
     pub(crate) joined: Joined,
     pub(crate) files: Vec<FileRecord>,
+    /// The files of the join before that hold all that is to be carried over from them, and nothing else.
+    pub(crate) carried_over: Vec<String>,
 }
 
 impl Join {
-    /// Joins every key. If the previous snapshot has a join over edges of the same form, joins only the keys whose
-    /// edges changed since.
-    pub(crate) async fn write(&self, before: Option<&Manifest>) -> Result<WrittenJoin> {
-        let before = before.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?)));
-        let before = before.filter(|(manifest, joined)| joined.format == JOIN_FORMAT && self.follows(manifest));
-        let changed = match before {
-            Some((manifest, joined)) => {
-                let changed = if_readable(self.changed_since(manifest, joined.t).await).flatten();
-                changed.map(|changed| (Arc::new(changed), joined))
-            }
-            None => None,
-        };
-        let parts = stream::iter((0..self.edges.buckets.parts()).map(|part| {
-            let kept =
-                changed.as_ref().map(|(changed, joined)| (changed.clone(), joined.files.iter().find(|file| file.bucket == part).cloned()));
-            self.clone().part(part, kept)
-        }));
-        let written: Vec<Part> = parts.buffered(self.threads).try_collect().await?;
-        let sum = |count: fn(&Part) -> i64| written.iter().map(count).sum::<i64>();
-        let (walked, carried) = (sum(|part| part.walked), sum(|part| part.carried));
-        info!(view = %self.view.name, run = %self.run, walked, carried, "the join is written");
-        metrics::counter!("basestream_batch_joined_rows_total", "view" => self.view.name.to_string(), "how" => "walked")
-            .increment(walked as u64);
-        metrics::counter!("basestream_batch_joined_rows_total", "view" => self.view.name.to_string(), "how" => "carried")
-            .increment(carried as u64);
-        let estimated = written.iter().any(|part| part.estimated);
-        let (files, records) = written.into_iter().filter_map(|part| part.file).unzip();
-        Ok(WrittenJoin {
-            joined: Joined { format: JOIN_FORMAT, t: self.t, files, rows: walked + carried, carried, estimated },
-            files: records,
-        })
-    }
-
-    /// Whether rows of that snapshot's join may be carried over: it has the same edges in the same buckets, and no
-    /// column changes with time alone.
-    fn follows(&self, before: &Manifest) -> bool {
-        let plan = &self.view.plan;
-        before.stamp == plan.stamp
-            && before.deltas.is_empty()
-            && before.base.bucket_count == self.edges.buckets.parts()
-            && self.keys_shown().is_some()
-            && !names_time(plan, &self.links)
-    }
-
-    /// Returns what changed since the snapshot `before`. `None` if too much changed.
-    async fn changed_since(&self, before: &Manifest, t: Micros) -> Result<Option<AllChanged>> {
-        let mut all = AllChanged::default();
-        let parts = stream::iter((0..self.edges.buckets.parts()).map(|part| self.changed_in(part, before.base.file_of(part), t)));
-        let mut parts = std::pin::pin!(parts.buffered(self.threads));
-        let mut count = 0;
-        while let Some(Changed { near, far }) = parts.try_next().await? {
-            count += near.len() + far.len();
-            if count > MOST_CHANGED {
-                return Ok(None);
-            }
-            all.near.push(near);
-            all.far.extend(far);
+    /// Compares the edges of one tier with those of the snapshot before. `None`: all keys are to be joined.
+    pub(crate) async fn compared(&self, state: &CatalogState, before: Option<&Manifest>) -> Option<Changes> {
+        let (before, joined) = self.followed(before?)?;
+        if !before.deltas.is_empty() {
+            return None;
         }
-        Ok(Some(all))
+        // Collected first: a closure in the stream would make this future one that cannot be spawned.
+        let parts: Vec<_> = (0..self.edges.parts()).map(|part| self.changed_in(part, before.base.file_of(part), joined.t)).collect();
+        let changed = stream::iter(parts).buffered(self.threads);
+        self.changes(state, joined, if_readable(all(changed).await)?)
+    }
+
+    /// Determines what a delta changes, and the time since the join of the snapshot before. `None`: likewise.
+    pub(crate) async fn changed_by<'t>(
+        &self,
+        state: &CatalogState,
+        before: &Manifest,
+        tiers_before: impl IntoIterator<Item = &'t LocalTier>,
+        delta: &LocalTier,
+    ) -> Result<Option<Changes>> {
+        let Some((_, joined)) = self.followed(before) else { return Ok(None) };
+        let added = Added::new((&self.view, &self.links), (edges_of(tiers_before), edges_of([delta])), (joined.t, self.t));
+        let added = Arc::new(added);
+        let runs: Vec<_> = added.runs().into_iter().map(|run| changed_in_run(added.clone(), run)).collect();
+        let changed = all(stream::iter(runs).buffered(self.threads)).await?;
+        Ok(self.changes(state, joined, changed))
+    }
+
+    /// The snapshot before and its join, where rows of it may be carried over: it has the same edges in as many parts, and
+    /// no column changes with time alone.
+    fn followed<'m>(&self, before: &'m Manifest) -> Option<(&'m Manifest, &'m Joined)> {
+        let plan = &self.view.plan;
+        let joined = before.joined.as_ref().filter(|joined| joined.format == JOIN_FORMAT)?;
+        let follows = before.stamp == plan.stamp
+            && before.parts() == self.edges.parts()
+            && self.keys_shown().is_some()
+            && !names_time(plan, &self.links);
+        follows.then_some((before, joined))
+    }
+
+    /// `changed` is `None` if it was too much.
+    fn changes(&self, state: &CatalogState, joined: &Joined, changed: Option<Changed>) -> Option<Changes> {
+        let Changed { near, far } = changed?;
+        let near = if_readable(by_part(&self.view, near, self.edges.parts()))?;
+        let lost = joined.files.iter().filter(|file| is_lost(state, &file.path)).map(|file| file.bucket).collect();
+        Some(Changes { near, far, joined: joined.clone(), lost })
     }
 
     async fn changed_in(&self, part: u32, old: Option<&BucketFile>, t: Micros) -> Result<Changed> {
@@ -135,18 +132,65 @@ impl Join {
         }
         let join = self.clone();
         tokio::task::spawn_blocking(move || {
-            changed(&join.view, &join.links, (&rows, join.edges.buckets.0[part as usize].0.chunks()), (t, join.t))
+            let new: Vec<StateRows> = join.edges.chunks(part).into_iter().map(|(chunk, _)| chunk.clone()).collect();
+            changed(&join.view, &join.links, (&rows, &new), (t, join.t))
         })
         .await?
     }
 
-    /// Writes one part: first the rows that are carried over, then those that are walked.
-    async fn part(self, part: u32, kept: Option<(Arc<AllChanged>, Option<BucketFile>)>) -> Result<Part> {
-        let carried = match kept {
-            Some((changed, file)) => if_readable(self.carry(part, changed, file).await),
+    /// Joins the keys that changed, or every key.
+    pub(crate) async fn write(mut self, local: &LocalEdges, changes: Option<Changes>) -> Result<WrittenJoin> {
+        let indexed = match changes.as_ref().map(Changes::count) {
+            Some(0..INDEXED_FROM) => None,
+            _ => Some(local.indexed(&self.edges, self.threads).await?),
+        };
+        let _reserved = indexed.map(|indexed| {
+            self.edges = Arc::new(indexed.edges);
+            indexed.reserved
+        });
+        let changes = changes.map(Arc::new);
+        let parts = stream::iter((0..self.edges.parts()).map(|part| self.clone().part(part, changes.clone())));
+        let written: Vec<Part> = parts.buffered(self.threads).try_collect().await?;
+        let sum = |count: fn(&Part) -> i64| written.iter().map(count).sum::<i64>();
+        let (walked, carried) = (sum(|part| part.walked), sum(|part| part.carried));
+        info!(view = %self.view.name, run = %self.run, walked, carried, "the join is written");
+        metrics::counter!("basestream_batch_joined_rows_total", "view" => self.view.name.to_string(), "how" => "walked")
+            .increment(walked as u64);
+        metrics::counter!("basestream_batch_joined_rows_total", "view" => self.view.name.to_string(), "how" => "carried")
+            .increment(carried as u64);
+        let estimated = written.iter().any(|part| part.estimated);
+        let mut join = WrittenJoin {
+            joined: Joined { format: JOIN_FORMAT, t: self.t, files: Vec::new(), rows: walked + carried, carried, estimated },
+            files: Vec::new(),
+            carried_over: Vec::new(),
+        };
+        for file in written.into_iter().filter_map(|part| part.file) {
+            match file {
+                PartFile::Written(file, record) => {
+                    join.joined.files.push(file);
+                    join.files.push(record);
+                }
+                PartFile::Kept(file) => {
+                    join.carried_over.push(file.path.clone());
+                    join.joined.files.push(file);
+                }
+            }
+        }
+        Ok(join)
+    }
+
+    /// Writes one part: first the rows that are carried over, then those that are walked. A part in which nothing changed
+    /// keeps its file.
+    async fn part(self, part: u32, changes: Option<Arc<Changes>>) -> Result<Part> {
+        let carried = match changes.filter(|changes| !changes.lost.contains(&part)) {
+            Some(changes) => if_readable(self.carry(part, changes).await),
             None => None,
         };
-        let (again, carried) = carried.map_or((None, Vec::new()), |carried| (Some(carried.again), carried.rows));
+        let (again, carried) = match carried {
+            Some(Carried::Whole(kept)) => return Ok(kept),
+            Some(Carried::Some { again, rows }) => (Some(again), rows),
+            None => (None, Vec::new()),
+        };
         let mut output = PartOutput { join: &self, part, writer: None, estimated: false };
         for batch in &carried {
             output.push(batch).await?;
@@ -162,29 +206,35 @@ impl Join {
         walking.await??;
         let carried = carried.iter().map(|batch| batch.num_rows() as i64).sum();
         let estimated = output.estimated;
-        Ok(Part { file: output.finish().await?, walked, carried, estimated })
+        let file = output.finish().await?.map(|(file, record)| PartFile::Written(file, record));
+        Ok(Part { file, walked, carried, estimated })
     }
 
-    /// Returns the unchanged rows of a part. They are read completely before any is written, so that a damaged file
+    /// Returns what is carried over of a part. Its rows are read completely before any is written, so that a damaged file
     /// contributes none.
-    async fn carry(&self, part: u32, changed: Arc<AllChanged>, file: Option<BucketFile>) -> Result<Carried> {
-        let join = self.clone();
+    async fn carry(&self, part: u32, changes: Arc<Changes>) -> Result<Carried> {
+        let (join, known) = (self.clone(), changes.clone());
         let again = tokio::task::spawn_blocking(move || {
-            keys_of((&join.view, &join.links), &join.edges.buckets, part, &changed.near[part as usize], &changed.far)
+            keys_of((&join.view, &join.links), &join.edges, part, &known.near[part as usize], &known.far)
         })
         .await??;
-        let mut carried = Carried { again, rows: Vec::new() };
-        let Some(file) = file else { return Ok(carried) };
+        let file = changes.joined.files.iter().find(|file| file.bucket == part);
+        if again.is_empty() {
+            let (carried, estimated) = (file.map_or(0, |file| file.rows), file.is_some() && changes.joined.estimated);
+            return Ok(Carried::Whole(Part { file: file.cloned().map(PartFile::Kept), walked: 0, carried, estimated }));
+        }
+        let mut rows = Vec::new();
+        let Some(file) = file else { return Ok(Carried::Some { again, rows }) };
         let codec = self.view.codec.nodes()?;
         let keys = self.keys_shown().ok_or_else(|| Error::internal("a group key is no column of its view"))?;
-        let mut batches = read_file_as(&self.storage, (&file).into(), self.schema()).await?;
+        let mut batches = read_file_as(&self.storage, file.into(), self.schema()).await?;
         while let Some(batch) = batches.try_next().await? {
             let groups: Vec<_> = keys.iter().map(|column| batch.column(*column).clone()).collect();
             let near = codec.near(&groups, batch.num_rows())?;
-            let stays: BooleanArray = near.iter().map(|key| key.map(|key| !carried.again.contains(key))).collect();
-            carried.rows.push(filter_record_batch(&batch, &stays)?);
+            let stays: BooleanArray = near.iter().map(|key| key.map(|key| !again.contains(key))).collect();
+            rows.push(filter_record_batch(&batch, &stays)?);
         }
-        Ok(carried)
+        Ok(Carried::Some { again, rows })
     }
 
     /// The view's columns, and a flag for rows that are estimates.
@@ -206,7 +256,7 @@ impl Join {
         let wanted: Vec<usize> = (0..self.view.plan.columns.len()).collect();
         let is_asked = |key: &[u8]| only.is_none_or(|only| only.contains(key));
         let schema = self.schema();
-        self.view.walk(&self.links, &self.edges.buckets, self.t).scan(part, &wanted, &is_asked, &mut |batch, estimated, failed| {
+        self.view.walk(&self.links, &*self.edges, self.t).scan(part, &wanted, &is_asked, &mut |batch, estimated, failed| {
             self.warn_of(&failed);
             let columns = batch.columns().iter().cloned().chain([Arc::new(estimated) as ArrayRef]).collect();
             let batch = RecordBatch::try_new(schema.clone(), columns)?;
@@ -225,26 +275,45 @@ impl Join {
     }
 }
 
-/// What changed since the previous snapshot.
-#[derive(Default)]
-struct AllChanged {
-    /// Changed keys, by part.
-    near: Vec<HashSet<Vec<u8>>>,
-    far: HashSet<Vec<u8>>,
+async fn changed_in_run(added: Arc<Added>, (run, is_added): (Arc<SortedRun>, bool)) -> Result<Changed> {
+    tokio::task::spawn_blocking(move || added.changed_in(&run, is_added)).await?
+}
+
+/// Collects what changed. `None` if that is too much.
+async fn all(changed: impl Stream<Item = Result<Changed>>) -> Result<Option<Changed>> {
+    let mut changed = std::pin::pin!(changed);
+    let mut all = Changed::default();
+    while let Some(Changed { near, far }) = changed.try_next().await? {
+        all.near.extend(near);
+        all.far.extend(far);
+        if all.near.len() + all.far.len() > MOST_CHANGED {
+            return Ok(None);
+        }
+    }
+    Ok(Some(all))
 }
 
 /// What is carried over of a part.
-struct Carried {
-    /// The keys that must be walked again.
-    again: HashSet<Vec<u8>>,
-    rows: Vec<RecordBatch>,
+enum Carried {
+    Whole(Part),
+    Some {
+        /// The keys that must be walked again.
+        again: HashSet<Vec<u8>>,
+        rows: Vec<RecordBatch>,
+    },
 }
 
 struct Part {
-    file: Option<(BucketFile, FileRecord)>,
+    file: Option<PartFile>,
     walked: i64,
     carried: i64,
     estimated: bool,
+}
+
+enum PartFile {
+    Written(BucketFile, FileRecord),
+    /// Of the join before.
+    Kept(BucketFile),
 }
 
 /// A part's file, created when its first row is written.
@@ -284,6 +353,12 @@ impl PartOutput<'_> {
 /// A snapshot that cannot be read must not fail the run that replaces it: nothing is carried over from it.
 pub(crate) fn if_readable<T>(read: Result<T>) -> Option<T> {
     read.inspect_err(|error| warn!(%error, "the previous snapshot cannot be read: its join is not carried over")).ok()
+}
+
+/// Whether time alone changes rows of a join between two times.
+pub(crate) fn changes_with_time(view: &LiveView, links: &LinkPlan, (before, now): (Micros, Micros)) -> bool {
+    let is_passed = |range: &PairRange| [range.near, range.far].iter().any(|range| range.at(before) != range.at(now));
+    before != now && (names_time(&view.plan, links) || links.ranges.iter().any(is_passed))
 }
 
 /// Whether a column uses the time itself (`as_of()`).

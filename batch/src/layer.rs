@@ -8,6 +8,7 @@ use engine::functions::Functions;
 use storage::ObjectStorage;
 use types::tiles::Clock;
 
+use crate::join::LocalCopies;
 use crate::lease::KeepLease;
 use crate::progress::EventsRead;
 
@@ -20,6 +21,8 @@ pub struct Batch {
     pub settings: BatchSettings,
     /// Identifies this process in leases.
     pub worker: String,
+    /// What runs of linked views leave to the next ones.
+    pub copies: LocalCopies,
 }
 
 /// Settings of batch runs.
@@ -33,12 +36,16 @@ pub struct BatchSettings {
     pub temp_dir: Option<PathBuf>,
     /// How long a run's lease is valid without being renewed.
     pub lease: Duration,
+    /// How often a run's progress is recorded, at most: every serving node looks at the catalog then. [`REPORT_EVERY`]
+    /// outside of tests.
+    pub report_every: Duration,
     /// A snapshot has one bucket for about this many events, at most 256 buckets: [`EVENTS_PER_BUCKET`] outside of
     /// tests.
     pub events_per_bucket: u64,
 }
 
 pub const EVENTS_PER_BUCKET: u64 = 500_000;
+pub const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 impl BatchSettings {
     /// Never zero.

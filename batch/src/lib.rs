@@ -20,7 +20,7 @@
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `progress`: how much of it is read.
 //! - `increment`: the states since the last cut, and the tiers that are merged.
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
-//! - `join`: the materialised join of a linked view.
+//! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
 //! - `publish`: the manifest and the transaction.
 //! - `compact`: outside of runs, makes one checkpoint of many, and one archive file.
 //! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
@@ -36,6 +36,7 @@ mod increment;
 mod join;
 mod layer;
 mod lease;
+mod linked;
 mod memory;
 mod progress;
 mod publish;
@@ -48,7 +49,8 @@ mod write;
 
 pub use compact::{COMPACTION_LEASE, Compacted, Compaction};
 pub use decide::{RunTime, switch_version, version_to_run};
-pub use layer::{Batch, BatchSettings, EVENTS_PER_BUCKET};
+pub use join::LocalCopies;
+pub use layer::{Batch, BatchSettings, EVENTS_PER_BUCKET, REPORT_EVERY};
 pub use lease::KeepLease;
 pub use rebuild_states::RebuildOutcome;
 pub use run::RunRequest;

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use catalog::{Add, CatalogState, Commit, DefinitionKind, Expect, RunRecord, RunStatus, dropped_commit, failure_commit, run_lease};
 use committed::damage::{Finder, report_damage, with_help};
@@ -17,9 +16,6 @@ use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
 use crate::progress::EventsRead;
 use crate::snapshot::make_snapshot;
-
-/// How often a run's progress is recorded: every serving node looks at the catalog then.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// The parameters of a run.
 #[derive(Debug, Clone)]
@@ -119,10 +115,9 @@ impl Batch {
 
     /// Records how many events the run has read, until it is dropped. The record of a run that ended stays as it is.
     async fn report_progress(&self, run: &RunRecord, context: &RunContext<'_>) -> Infallible {
-        let every = REPORT_EVERY.min(self.settings.lease / 6);
         let mut reported = 0;
         loop {
-            tokio::time::sleep(every).await;
+            tokio::time::sleep(self.settings.report_every).await;
             let events_read = context.events_read.count();
             if events_read == reported {
                 continue;

@@ -43,6 +43,14 @@ pub(crate) struct Written {
     pub(crate) local: Vec<FinishedBucket>,
 }
 
+impl Written {
+    /// Adds files that are not of state rows.
+    pub(crate) fn add(&mut self, files: Vec<FileRecord>) {
+        self.bytes += files.iter().map(|file| file.bytes).sum::<i64>();
+        self.files.extend(files);
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct SnapshotWriter {
     pub(crate) storage: ObjectStorage,

@@ -126,6 +126,7 @@ impl Installation {
             threads: self.settings.batch.threads as usize,
             temp_dir: self.settings.batch.temp_dir.clone(),
             lease: self.settings.batch.lease,
+            report_every: batch::REPORT_EVERY,
             events_per_bucket: batch::EVENTS_PER_BUCKET,
         };
         Batch {
@@ -134,6 +135,7 @@ impl Installation {
             functions: self.functions.clone(),
             settings,
             worker: self.worker.clone(),
+            copies: batch::LocalCopies::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::BinaryArray;
 use committed::registry::LiveView;
-use engine::states::{SortedRun, bucket_of};
+use engine::states::{SortedRun, bucket_of, buckets_of_part};
 use futures::future::try_join_all;
 use storage::{Manifest, ObjectStorage, Tier};
 use tokio::sync::Notify;
@@ -88,7 +88,7 @@ impl SnapshotCopy {
 
     /// The number of parts in which a scan reads it.
     pub fn parts(&self) -> u32 {
-        self.tiers.iter().map(|tier| tier.tier.bucket_count).max().unwrap_or(1)
+        self.manifest.parts()
     }
 
     /// The runs that hold keys of one of [`SnapshotCopy::parts`]: the keys that hash to it. Errors: likewise.
@@ -97,9 +97,7 @@ impl SnapshotCopy {
         let mut runs = Vec::with_capacity(self.tiers.len());
         for tier in &self.tiers {
             let count = tier.tier.bucket_count;
-            // As hashes are taken modulo the count, a part's keys are in one bucket where the count divides the parts.
-            let numbers = if parts.is_multiple_of(count) { part % count..part % count + 1 } else { 0..count };
-            for number in numbers {
+            for number in buckets_of_part(part, parts, count) {
                 let run = tier.bucket(number).ok_or_else(|| self.not_there())?;
                 runs.push(PartRun { run, is_of_part: count == parts });
             }

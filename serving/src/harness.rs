@@ -288,6 +288,7 @@ impl Harness {
             deltas: Vec::new(),
             floors,
             edges_from: Default::default(),
+            left_out: None,
             max_event_time: read_view.max_event_time(&live),
             made_at: NOW,
             recomputed_at: None,

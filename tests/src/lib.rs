@@ -31,6 +31,7 @@ pub struct Harness {
     pub storage: ObjectStorage,
     pub log: Arc<dyn Log>,
     pub functions: Functions,
+    pub copies: batch::LocalCopies,
 }
 
 /// A speed worker that runs until it is stopped.
@@ -46,7 +47,7 @@ impl Harness {
         let catalog = Catalog::open(&format!("sqlite://{}", folder.path().join("catalog.db").display())).await?;
         let storage = ObjectStorage::open(&url("storage"))?;
         let log = event_log::open(&url("log"), &Default::default()).await?;
-        Ok(Harness { catalog, storage, log, functions: Functions::standard(), folder })
+        Ok(Harness { catalog, storage, log, functions: Functions::standard(), copies: Default::default(), folder })
     }
 
     /// Adds definitions to the catalog: streams, then views. They are served at once.
@@ -149,9 +150,11 @@ impl Harness {
                 threads: 2,
                 temp_dir: None,
                 lease: Duration::from_secs(30),
+                report_every: batch::REPORT_EVERY,
                 events_per_bucket,
             },
             worker: "harness".into(),
+            copies: self.copies.clone(),
         }
     }
 

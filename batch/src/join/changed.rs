@@ -6,18 +6,23 @@
 //! to its node (old near edges with new far edges). No other key is joined again.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array};
 use arrow::compute::take;
 use committed::registry::LiveView;
 use engine::plan::links::LinkPlan;
-use engine::states::{StateRows, levels, tiles};
+use engine::states::{StateRows, bucket_of, levels, tiles};
 use engine::walk::{EdgeLayers, SnapshotEdges};
+use storage::Joined;
 use types::Result;
 use types::tiles::Micros;
 
+mod added;
 mod compare;
+
+pub(super) use added::Added;
 
 use compare::Comparing;
 
@@ -30,6 +35,38 @@ pub(super) struct Changed {
     pub(super) far: HashSet<Vec<u8>>,
 }
 
+/// What changed since the join of the snapshot before, whose other rows still hold.
+pub(crate) struct Changes {
+    /// Changed keys, by part.
+    pub(super) near: Vec<HashSet<Vec<u8>>>,
+    pub(super) far: HashSet<Vec<u8>>,
+    pub(super) joined: Joined,
+    /// The parts whose file of that join is damaged or gone.
+    pub(super) lost: BTreeSet<u32>,
+}
+
+impl Changes {
+    pub(super) fn count(&self) -> usize {
+        self.near.iter().map(HashSet::len).sum::<usize>() + self.far.len()
+    }
+}
+
+/// Divides keys, as the prefixes of their near edges, into parts.
+pub(super) fn by_part(view: &LiveView, near: HashSet<Vec<u8>>, parts: u32) -> Result<Vec<HashSet<Vec<u8>>>> {
+    let mut divided = vec![HashSet::new(); parts as usize];
+    if near.is_empty() {
+        return Ok(divided);
+    }
+    let codec = view.codec.nodes()?;
+    let prefixes: Vec<&[u8]> = near.iter().map(Vec::as_slice).collect();
+    let places = codec.near_places(&codec.groups_of(&prefixes)?, prefixes.len())?;
+    let numbers: Vec<u32> = places.iter().map(|place| bucket_of(place.unwrap_or_default(), parts)).collect();
+    for (key, number) in near.into_iter().zip(numbers) {
+        divided[number as usize].insert(key);
+    }
+    Ok(divided)
+}
+
 /// Returns the keys of a part whose rows may have changed. Keys that have no edges any more are included (`near`).
 pub(super) fn keys_of(
     (view, links): (&LiveView, &LinkPlan),
@@ -40,16 +77,27 @@ pub(super) fn keys_of(
 ) -> Result<HashSet<Vec<u8>>> {
     let codec = view.codec.nodes()?;
     let mut keys = near.clone();
-    for (rows, _) in edges.chunks(part) {
+    if far.is_empty() {
+        return Ok(keys);
+    }
+    let parts = edges.parts();
+    for (rows, is_of_part) in edges.chunks(part) {
         let near = codec.near_rows(rows.batch())?;
-        let near_columns = |columns: &std::ops::Range<usize>| -> Vec<ArrayRef> {
-            rows.batch().columns()[columns.clone()].iter().map(|key| key.slice(near.start, near.len())).collect()
-        };
-        let groups = codec.near(&near_columns(&links.layout.groups), near.len())?;
-        let nodes = codec.far(&near_columns(&links.layout.via), near.len())?;
-        for row in 0..near.len() {
-            if far.contains(nodes.value(row)) && !keys.contains(groups.value(row)) {
-                keys.insert(groups.value(row).to_vec());
+        let columns = |columns: &Range<usize>| &rows.batch().columns()[columns.clone()];
+        let via: Vec<ArrayRef> = columns(&links.layout.via).iter().map(|key| key.slice(near.start, near.len())).collect();
+        let nodes = codec.far(&via, near.len())?;
+        let reached: Vec<u32> = (0..near.len()).filter(|row| far.contains(nodes.value(*row))).map(|row| row as u32).collect();
+        if reached.is_empty() {
+            continue;
+        }
+        let reached = UInt32Array::from(reached);
+        let groups: Vec<ArrayRef> =
+            columns(&links.layout.groups).iter().map(|key| Ok(take(key, &reached, None)?)).collect::<Result<_>>()?;
+        let (prefixes, places) = (codec.near(&groups, reached.len())?, codec.near_places(&groups, reached.len())?);
+        for row in 0..reached.len() {
+            let is_asked = is_of_part || bucket_of(places.value(row), parts) == part;
+            if is_asked && !keys.contains(prefixes.value(row)) {
+                keys.insert(prefixes.value(row).to_vec());
             }
         }
     }
@@ -128,7 +176,7 @@ fn add(view: &LiveView, links: &LinkPlan, chunk: &StateRows, rows: Vec<u32>, fou
     let codec = view.codec.nodes()?;
     let near_rows = codec.near_rows(chunk.batch())?.end;
     let (near, far): (Vec<u32>, Vec<u32>) = rows.into_iter().partition(|row| (*row as usize) < near_rows);
-    let taken = |columns: &std::ops::Range<usize>, rows: &[u32]| -> Result<Vec<ArrayRef>> {
+    let taken = |columns: &Range<usize>, rows: &[u32]| -> Result<Vec<ArrayRef>> {
         let rows = UInt32Array::from(rows.to_vec());
         chunk.batch().columns()[columns.clone()].iter().map(|key| Ok(take(key, &rows, None)?)).collect()
     };

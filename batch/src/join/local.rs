@@ -1,4 +1,4 @@
-//! A run's edges in local files: written along with the snapshot's buckets, and mapped to be walked.
+//! A run's edges in local files: written along with the snapshot's buckets, or copied from them, and mapped to be walked.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -7,9 +7,10 @@ use std::sync::Arc;
 use committed::registry::LiveView;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use engine::plan::links::LinkPlan;
-use engine::states::{SortedFileWriter, SortedRun, StateRows, map_file};
-use engine::walk::{NodeIndex, SnapshotEdges};
+use engine::states::{SortedFileWriter, SortedRun, StateRows, conform, map_file};
+use engine::walk::{NodeIndex, SnapshotEdges, TierEdges};
 use futures::{StreamExt, TryStreamExt, stream};
+use storage::{BucketFile, ObjectStorage, Tier, read_bucket};
 use tracing::debug;
 use types::{Error, Result};
 
@@ -37,10 +38,14 @@ pub(crate) struct FinishedBucket {
     file: File,
 }
 
-/// All edges, mapped, with the memory reservations of their node indexes.
-pub(crate) struct MappedEdges {
-    pub(crate) buckets: SnapshotEdges,
-    _reserved: Vec<MemoryReservation>,
+/// The edges of one tier, mapped, bucket by bucket.
+#[derive(Debug)]
+pub(crate) struct LocalTier(pub(crate) Vec<Arc<SortedRun>>);
+
+/// Edges with the indexes of their nodes, and with these indexes' memory reservations.
+pub(crate) struct IndexedEdges {
+    pub(crate) edges: SnapshotEdges,
+    pub(crate) reserved: Vec<MemoryReservation>,
 }
 
 type Indexed = (NodeIndex, MemoryReservation);
@@ -58,28 +63,67 @@ impl LocalEdges {
         Ok(LocalBucket { bucket, writer: SortedFileWriter::to_file(to_write, self.view.plan.state_schema())?, file })
     }
 
-    /// Maps all buckets, `threads` at a time. Nothing is being sorted any more, so indexes take no memory that a sort
-    /// needs.
-    pub(crate) async fn mapped(&self, buckets: u32, threads: usize, finished: Vec<FinishedBucket>) -> Result<MappedEdges> {
-        let mut mapped = MappedEdges { buckets: SnapshotEdges::default(), _reserved: Vec::new() };
-        mapped.buckets.0.resize_with(buckets as usize, Default::default);
-        let parts = finished.into_iter().map(|FinishedBucket { bucket, file }| async move {
-            let (view, links, pool) = (self.view.clone(), self.links.clone(), self.pool.clone());
-            let work = move || -> Result<(SortedRun, Option<Indexed>)> {
-                let run = map_file(&file)?;
-                let nodes = nodes_of((&view, &links), &run, &pool)?;
-                Ok((run, nodes))
-            };
-            Ok::<_, Error>((bucket, tokio::task::spawn_blocking(work).await??))
-        });
-        let mut parts = std::pin::pin!(stream::iter(parts).buffered(threads));
-        while let Some((bucket, (run, nodes))) = parts.try_next().await? {
-            let (nodes, reservation) = nodes.unzip();
-            mapped.buckets.0[bucket as usize] = (run, nodes);
-            mapped._reserved.extend(reservation);
+    /// Maps the buckets of a tier that was written.
+    pub(crate) async fn mapped(&self, bucket_count: u32, finished: Vec<FinishedBucket>) -> Result<LocalTier> {
+        let mut buckets = vec![Arc::default(); bucket_count as usize];
+        for FinishedBucket { bucket, file } in finished {
+            buckets[bucket as usize] = Arc::new(tokio::task::spawn_blocking(move || map_file(&file)).await??);
         }
-        Ok(mapped)
+        Ok(LocalTier(buckets))
     }
+
+    /// Copies a tier, `threads` buckets at a time.
+    pub(crate) async fn copied(&self, storage: &ObjectStorage, tier: &Tier, threads: usize) -> Result<LocalTier> {
+        // Collected first: a closure in the stream would make this future one that cannot be spawned.
+        let copies: Vec<_> = tier.files.iter().map(|file| self.copied_bucket(storage, file)).collect();
+        self.mapped(tier.bucket_count, stream::iter(copies).buffered(threads).try_collect().await?).await
+    }
+
+    async fn copied_bucket(&self, storage: &ObjectStorage, file: &BucketFile) -> Result<FinishedBucket> {
+        let mut copy = self.begin(file.bucket)?;
+        let mut batches = read_bucket(storage, file).await?;
+        let plan = &self.view.plan;
+        while let Some(batch) = batches.try_next().await? {
+            let batch = conform(plan.state_schema(), &batch)?;
+            let keys = self.view.codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
+            let rows = StateRows::from_sorted(batch, keys);
+            copy = tokio::task::spawn_blocking(move || copy.push(&rows).map(|()| copy)).await??;
+        }
+        copy.finish()
+    }
+
+    /// Adds indexes of the nodes, of `threads` buckets at a time, where there is room. Nothing is being sorted any more,
+    /// so they take no memory that a sort needs.
+    pub(crate) async fn indexed(&self, edges: &SnapshotEdges, threads: usize) -> Result<IndexedEdges> {
+        let mut indexed = IndexedEdges { edges: SnapshotEdges::default(), reserved: Vec::new() };
+        for tier in &edges.0 {
+            let parts: Vec<_> = tier.0.iter().map(|(run, _)| self.index(run.clone())).collect();
+            let parts: Vec<(Arc<SortedRun>, Option<Indexed>)> = stream::iter(parts).buffered(threads).try_collect().await?;
+            let mut buckets = TierEdges::default();
+            for (run, index) in parts {
+                let (nodes, reservation) = index.unzip();
+                buckets.0.push((run, nodes));
+                indexed.reserved.extend(reservation);
+            }
+            indexed.edges.0.push(buckets);
+        }
+        Ok(indexed)
+    }
+
+    async fn index(&self, run: Arc<SortedRun>) -> Result<(Arc<SortedRun>, Option<Indexed>)> {
+        let (view, links, pool) = (self.view.clone(), self.links.clone(), self.pool.clone());
+        tokio::task::spawn_blocking(move || {
+            let nodes = nodes_of((&view, &links), &run, &pool)?;
+            Ok((run, nodes))
+        })
+        .await?
+    }
+}
+
+/// These tiers as a walk finds them, without indexes.
+pub(crate) fn edges_of<'t>(tiers: impl IntoIterator<Item = &'t LocalTier>) -> SnapshotEdges {
+    let tier = |tier: &LocalTier| TierEdges(tier.0.iter().map(|run| (run.clone(), None)).collect());
+    SnapshotEdges(tiers.into_iter().map(tier).collect())
 }
 
 impl LocalBucket {

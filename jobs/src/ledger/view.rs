@@ -99,13 +99,14 @@ impl Counts {
     }
 }
 
-/// Returns the number of link events that the last run left out: those before its cut and before their side's longest
-/// range at its time.
+/// Returns the number of link events that the snapshot left out: those before the cut of its last recomputation and before
+/// their side's longest range at its time, and those that were left out since when tiers were merged.
 async fn left_out(expected: &Expected, snapshot: Option<&Manifest>) -> Result<i64> {
     let snapshot = snapshot.filter(|manifest| manifest.edges_from != EdgesFrom::default());
     let Some((manifest, joined)) = snapshot.and_then(|manifest| Some((manifest, manifest.joined.as_ref()?))) else { return Ok(0) };
-    let question = expected.ask(Moment { t: joined.t, as_of: false })?;
-    Ok(numbers(expected, &question.counts_sql, &manifest.cut).await?[1])
+    let (cut, t) = manifest.left_out.as_ref().map_or((&manifest.cut, joined.t), |left_out| (&left_out.cut, left_out.t));
+    let question = expected.ask(Moment { t, as_of: false })?;
+    Ok(numbers(expected, &question.counts_sql, cut).await?[1] + manifest.expired)
 }
 
 /// Returns the one row of a query that counts.

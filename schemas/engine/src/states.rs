@@ -23,7 +23,7 @@ mod testing;
 pub(crate) mod values;
 
 pub use answer::{Answered, answer, answer_kept, cost_of_key};
-pub use buckets::bucket_of;
+pub use buckets::{bucket_of, buckets_of_part};
 pub use gather::Gather;
 pub use kept::KeptKey;
 pub use merge::{at_kept_levels, merge_all, merge_rolled_up, merge_rows, merge_sorted, rollup};

@@ -36,7 +36,7 @@ use edges::{EdgeSet, NodeAt};
 use meet::Meeting;
 use merge::Merging;
 
-pub use layers::{EdgeLayers, LayerRows, SnapshotEdges};
+pub use layers::{EdgeLayers, LayerRows, SnapshotEdges, TierEdges};
 pub use node_index::NodeIndex;
 
 /// Near edges that are held at once, of as many keys as that is.

@@ -26,7 +26,8 @@ pub use check::check_file;
 pub use dead_letters::{DeadLettersUpload, dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
 pub use scan::{BatchStream, read_file_as, scan_files};
 pub use snapshot::{
-    BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, MANIFEST_FORMAT, Manifest, Tier, read_bucket, read_manifest, write_manifest,
+    BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, LeftOut, MANIFEST_FORMAT, Manifest, Tier, read_bucket, read_manifest,
+    write_manifest,
 };
 pub use states_object::{Section, SegmentRange, StatesObject, write_states_object};
 pub use store::ObjectStorage;

@@ -66,6 +66,10 @@ pub struct Manifest {
     /// For edges with a last-seen time: the event times before which no event is kept.
     #[serde(default, skip_serializing_if = "is_default")]
     pub edges_from: EdgesFrom,
+    /// Where `edges_from` is later than what was left out of the base when it was recomputed: up to where and as of when
+    /// that was. `None`: at the snapshot's cut and its join's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// The greatest event time of all events in the snapshot.
     pub max_event_time: Option<Micros>,
     pub made_at: Micros,
@@ -77,7 +81,8 @@ pub struct Manifest {
     pub gaps: u64,
     /// Archived events that the snapshot covers, including those that WHERE excluded.
     pub events: i64,
-    /// Always 0: the ledger counts dropped events. Older releases need the field.
+    /// Events of links that were left out when tiers were merged, because no window reaches them any more. What a run
+    /// leaves out when it recomputes from the archive is not counted here ([`Manifest::left_out`]).
     pub expired: i64,
     /// State rows in all files.
     pub rows: i64,
@@ -100,6 +105,13 @@ pub struct Tier {
     /// The time as of which tiles that no window needs were dropped, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned_at: Option<Micros>,
+}
+
+/// What a recomputation left out: the events of links before this cut that no window reaches at this time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub cut: Vector,
+    pub t: Micros,
 }
 
 /// A linked view's rows as of a snapshot's cut: the result of a scan of the view at `t`, over the snapshot's edges.
@@ -159,6 +171,11 @@ impl Manifest {
     /// Returns the base and the deltas, oldest first.
     pub fn tiers(&self) -> impl Iterator<Item = &Tier> {
         std::iter::once(&self.base).chain(&self.deltas)
+    }
+
+    /// Returns the number of parts in which all keys are read: as many as the tier with the most buckets has.
+    pub fn parts(&self) -> u32 {
+        self.tiers().map(|tier| tier.bucket_count).max().unwrap_or(1)
     }
 
     /// Returns the files of state rows.

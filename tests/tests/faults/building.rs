@@ -40,7 +40,7 @@ async fn with_history() -> Harness {
     harness
 }
 
-fn batch(harness: &Harness, lease: Duration) -> Batch {
+fn batch(harness: &Harness, report_every: Duration) -> Batch {
     Batch {
         catalog: harness.catalog.clone(),
         storage: harness.storage.clone(),
@@ -49,10 +49,12 @@ fn batch(harness: &Harness, lease: Duration) -> Batch {
             memory_limit_bytes: 64 << 20,
             threads: 1,
             temp_dir: None,
-            lease,
+            lease: Duration::from_secs(30),
+            report_every,
             events_per_bucket: batch::EVENTS_PER_BUCKET,
         },
         worker: "harness".into(),
+        copies: Default::default(),
     }
 }
 
@@ -164,7 +166,7 @@ async fn a_run_that_dies_leaves_the_view_to_the_next_one() {
 
     let clock = Arc::new(AtomicI64::new(now() + 60_000_000));
     let scheduler = Scheduler {
-        batch: batch(&harness, Duration::from_secs(30)),
+        batch: batch(&harness, batch::REPORT_EVERY),
         clock: Arc::new({
             let clock = clock.clone();
             move || clock.load(Ordering::Relaxed)
@@ -189,7 +191,7 @@ async fn how_far_a_run_is_can_be_seen_while_it_reads() {
     archive(&harness, 30_000).await;
     put(&harness, vec![record(View, "sums", 1, &SUMS.replace("sum(x)", "array_agg(x ORDER BY x)"), Active)]).await;
     let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
-    let batch = batch(&harness, Duration::from_millis(600));
+    let batch = batch(&harness, Duration::from_millis(1));
     let running = tokio::spawn(async move {
         let request = RunRequest {
             view: "sums".into(),

@@ -137,9 +137,11 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
             threads: 2,
             temp_dir: None,
             lease: Duration::from_secs(30),
+            report_every: batch::REPORT_EVERY,
             events_per_bucket: batch::EVENTS_PER_BUCKET,
         },
         worker: "harness".into(),
+        copies: Default::default(),
     };
     let request = RunRequest {
         view: "counts".into(),

@@ -31,9 +31,11 @@ async fn a_run_that_is_given_up_publishes_nothing_and_its_view_can_be_run_at_onc
             temp_dir: None,
             // A lease that is not released would keep the second run away.
             lease: Duration::from_secs(3600),
+            report_every: batch::REPORT_EVERY,
             events_per_bucket: batch::EVENTS_PER_BUCKET,
         },
         worker: "harness".into(),
+        copies: Default::default(),
     };
     let request = RunRequest {
         view: "counts".into(),

@@ -72,9 +72,11 @@ async fn run(harness: &Harness, memory_limit_bytes: usize) -> RunRecord {
             threads: 2,
             temp_dir: None,
             lease: Duration::from_secs(30),
+            report_every: batch::REPORT_EVERY,
             events_per_bucket: batch::EVENTS_PER_BUCKET,
         },
         worker: "harness".into(),
+        copies: Default::default(),
     };
     let request = RunRequest {
         view: "v".into(),

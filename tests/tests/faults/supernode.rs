@@ -198,10 +198,11 @@ async fn run(harness: &Harness) {
         threads: 2,
         temp_dir: None,
         lease: Duration::from_secs(30),
+        report_every: batch::REPORT_EVERY,
         events_per_bucket: batch::EVENTS_PER_BUCKET,
     };
     let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
-    let batch = Batch { catalog, storage, functions, settings, worker: "harness".into() };
+    let batch = Batch { catalog, storage, functions, settings, worker: "harness".into(), copies: Default::default() };
     let request = RunRequest {
         view: VIEW.into(),
         version: None,

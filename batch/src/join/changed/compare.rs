@@ -23,15 +23,15 @@ pub(super) enum Comparing<'a> {
 
 /// The left edge of a range before and now, for a condition (by index). `None`: all time.
 pub(super) struct Edge {
-    condition: usize,
-    before: Option<Micros>,
-    now: Option<Micros>,
+    pub(super) condition: usize,
+    pub(super) before: Option<Micros>,
+    pub(super) now: Option<Micros>,
 }
 
 /// When edges were last seen, under each condition.
 pub(super) struct Seen<'a> {
-    far: &'a BooleanArray,
-    last: Vec<&'a TimestampMicrosecondArray>,
+    pub(super) far: &'a BooleanArray,
+    pub(super) last: Vec<&'a TimestampMicrosecondArray>,
 }
 
 /// Rows with tiles.
@@ -88,7 +88,7 @@ impl<'a> Comparing<'a> {
 }
 
 impl<'a> Seen<'a> {
-    fn from_rows(view: &LiveView, links: &LinkPlan, rows: &'a StateRows) -> Result<Self> {
+    pub(super) fn from_rows(view: &LiveView, links: &LinkPlan, rows: &'a StateRows) -> Result<Self> {
         let last = links.conditions.iter().map(|condition| {
             let seen = rows.batch().column(view.plan.state_offset(condition.state)).as_primitive_opt::<TimestampMicrosecondType>();
             seen.ok_or_else(|| Error::corrupt("when an edge was seen is no timestamp"))
@@ -108,7 +108,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-fn side(rows: &StateRows) -> Result<&BooleanArray> {
+pub(super) fn side(rows: &StateRows) -> Result<&BooleanArray> {
     rows.batch().column(0).as_boolean_opt().ok_or_else(|| Error::internal("the side of an edge changed its type"))
 }
 
@@ -119,7 +119,8 @@ fn encoded_states(view: &LiveView, rows: &StateRows) -> Result<Rows> {
     Ok(RowConverter::new(fields)?.convert_columns(states)?)
 }
 
-fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<Edge> {
+/// Returns the left edges of a side's ranges, for each condition.
+pub(super) fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<Edge> {
     let of_condition = |condition| {
         let ranges = links.ranges.iter().map(side);
         ranges.map(move |range| Edge { condition, before: range.at(before).from, now: range.at(now).from })
@@ -128,7 +129,7 @@ fn edges(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros
 }
 
 /// Returns the intervals of event time that an edge of a range passed over.
-fn passed(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<(Micros, Micros)> {
+pub(super) fn passed(links: &LinkPlan, side: fn(&PairRange) -> Range, (before, now): (Micros, Micros)) -> Vec<(Micros, Micros)> {
     let mut passed = Vec::new();
     for range in links.ranges.iter().map(side) {
         let (one, two) = (range.at(before), range.at(now));

@@ -7,6 +7,8 @@ use engine::events::plan_schema;
 use engine::functions::Functions;
 use engine::plan::{Planned, Planner, planning_session};
 use engine::states::{KeyCodec, Partial, SortedRun, merge_rows, rollup};
+use engine::walk::TierEdges;
+use proptest::prelude::*;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
 
 use super::*;
@@ -60,15 +62,42 @@ impl World {
         let states = partial.states("login", &[events]).await.unwrap();
         let merged = merge_rows(&self.view.plan, &self.view.codec, &states).unwrap();
         let rolled_up = rollup(&self.view.plan, &merged, &self.view.plan.floors(t)).unwrap();
-        SnapshotEdges(vec![(SortedRun::in_memory(rolled_up), None)])
+        SnapshotEdges(vec![TierEdges(vec![(Arc::new(SortedRun::in_memory(rolled_up)), None)])])
     }
 
     /// Returns the devices whose rows may have changed.
     async fn changed(&self, old: (&[Login], Micros), new: (&[Login], Micros)) -> Vec<String> {
         let (before, after) = (self.edges(old.0, old.1).await, self.edges(new.0, new.1).await);
-        let chunks = (before.0[0].0.chunks(), after.0[0].0.chunks());
+        let chunks = (before.0[0].0[0].0.chunks(), after.0[0].0[0].0.chunks());
         let found = changed(&self.view, &self.links, chunks, (old.1, new.1)).unwrap();
-        let keys = keys_of((&self.view, &self.links), &after, 0, &found.near, &found.far).unwrap();
+        self.devices(&after, &found)
+    }
+
+    /// The same, by what a run adds to the tiers of a snapshot.
+    async fn changed_by(&self, (before, added): (&[&[Login]], &[Login]), t: (Micros, Micros)) -> Vec<String> {
+        let (mut tiers, mut kept) = (SnapshotEdges::default(), SnapshotEdges::default());
+        for logins in before {
+            tiers.0.extend(self.edges(logins, t.0).await.0);
+            kept.0.extend(self.edges(logins, t.0).await.0);
+        }
+        let delta = self.edges(added, t.1).await;
+        kept.0.extend(self.edges(added, t.1).await.0);
+        let added = Added::new((&self.view, &self.links), (tiers, delta), t);
+        let mut found = Changed::default();
+        for (run, is_added) in added.runs() {
+            let Changed { near, far } = added.changed_in(&run, is_added).unwrap();
+            found.near.extend(near);
+            found.far.extend(far);
+        }
+        self.devices(&kept, &found)
+    }
+
+    /// The devices whose rows may have changed.
+    fn devices(&self, edges: &SnapshotEdges, found: &Changed) -> Vec<String> {
+        let keys = keys_of((&self.view, &self.links), edges, 0, &found.near, &found.far).unwrap();
+        if keys.is_empty() {
+            return Vec::new();
+        }
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let groups = self.view.codec.nodes().unwrap().groups_of(&keys).unwrap();
         let mut devices: Vec<String> = groups[0].as_string::<i32>().iter().flatten().map(str::to_owned).collect();
@@ -118,4 +147,36 @@ async fn an_edge_that_is_seen_again_changes_what_counts_events_and_not_what_asks
     let changed = World::with_columns(LIVENESS).await.changed((&LOGINS, NOW), (&again, NOW)).await;
     assert_eq!(changed, Vec::<String>::new());
     assert_eq!(World::with_columns(COUNTED).await.changed((&LOGINS, NOW), (&again, NOW)).await, ["d1", "d2"]);
+}
+
+fn login() -> impl Strategy<Value = Login> {
+    (prop::sample::select(vec!["u1", "u2", "u3"]), prop::sample::select(vec!["d1", "d2", "d3", "d4"]), 0i64..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Links by what is live: exactly. What counts events may be joined again where nothing changed, and never the other
+    /// way round.
+    #[test]
+    fn what_a_delta_changes_is_what_comparing_all_edges_finds(
+        before in prop::collection::vec(login(), 0..12),
+        of_base in 0usize..12,
+        added in prop::collection::vec(login(), 0..4),
+        passes in prop::sample::select(vec![0, 1, 5 * DAY, 20 * DAY, -DAY]),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (base, delta) = before.split_at(of_base.min(before.len()));
+        let after: Vec<Login> = before.iter().chain(&added).copied().collect();
+        for columns in [LIVENESS, COUNTED] {
+            let (found, all) = runtime.block_on(async {
+                let world = World::with_columns(columns).await;
+                let found = world.changed_by((&[base, delta], &added), (NOW, NOW + passes)).await;
+                (found, world.changed((&before, NOW), (&after, NOW + passes)).await)
+            });
+            match columns {
+                LIVENESS => prop_assert_eq!(found, all),
+                _ => prop_assert!(all.iter().all(|device| found.contains(device)), "{:?} of {:?}", found, all),
+            }
+        }
+    }
 }

@@ -49,7 +49,7 @@ impl NodeCodec {
 
     /// Returns the bytes that determine the bucket of near edges that leave these group keys. For far edges these are
     /// their prefix.
-    pub(crate) fn near_places(&self, groups: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+    pub fn near_places(&self, groups: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         let mut columns = self.with_side(false, groups, rows);
         columns.extend(self.nulls(self.layout.via.clone(), rows));
         self.far.encode(&columns, rows)

@@ -1,9 +1,10 @@
 //! Where a walk finds edges: layers of sorted state rows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::states::StateRows;
-use crate::states::buckets::{bucket_hash, bucket_of_hash};
+use crate::states::buckets::{bucket_hash, bucket_of_hash, buckets_of_part};
 use crate::states::sorted::SortedRun;
 use crate::walk::node_index::NodeIndex;
 
@@ -37,23 +38,42 @@ impl EdgeLayers for SortedRun {
     }
 }
 
-/// A snapshot's buckets alone, in their order, each with its nodes where there is room to know them.
+/// The edges of one tier of a snapshot: a run per bucket, each with its nodes where there is room to know them.
 #[derive(Default)]
-pub struct SnapshotEdges(pub Vec<(SortedRun, Option<NodeIndex>)>);
+pub struct TierEdges(pub Vec<(Arc<SortedRun>, Option<NodeIndex>)>);
+
+/// A snapshot's tiers alone.
+#[derive(Default)]
+pub struct SnapshotEdges(pub Vec<TierEdges>);
+
+impl TierEdges {
+    fn bucket_count(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
 
 impl EdgeLayers for SnapshotEdges {
     fn beginning(&self, prefix: &[u8], place: &[u8]) -> Vec<LayerRows<'_>> {
         let hash = bucket_hash(place);
-        let (run, nodes) = &self.0[bucket_of_hash(hash, self.parts()) as usize];
-        let found = nodes.as_ref().map_or_else(|| run.find_prefix(prefix), |nodes| nodes.find(run, prefix, hash));
-        found.into_iter().map(|(chunk, rows)| (chunk, rows, true)).collect()
+        let buckets = self.0.iter().map(|tier| &tier.0[bucket_of_hash(hash, tier.bucket_count()) as usize]);
+        let found =
+            buckets.flat_map(|(run, nodes)| nodes.as_ref().map_or_else(|| run.find_prefix(prefix), |nodes| nodes.find(run, prefix, hash)));
+        found.map(|(chunk, rows)| (chunk, rows, true)).collect()
     }
 
     fn parts(&self) -> u32 {
-        self.0.len() as u32
+        self.0.iter().map(TierEdges::bucket_count).max().unwrap_or(1)
     }
 
     fn chunks(&self, part: u32) -> Vec<(&StateRows, bool)> {
-        self.0[part as usize].0.chunks().iter().map(|chunk| (chunk, true)).collect()
+        let parts = self.parts();
+        let mut chunks = Vec::new();
+        for tier in &self.0 {
+            let count = tier.bucket_count();
+            for bucket in buckets_of_part(part, parts, count) {
+                chunks.extend(tier.0[bucket as usize].0.chunks().iter().map(|chunk| (chunk, count == parts)));
+            }
+        }
+        chunks
     }
 }

@@ -21,6 +21,7 @@ fn manifest(files: Vec<BucketFile>) -> Manifest {
         deltas: vec![],
         floors: vec![(Level::Second1, Some(-5)), (Level::All, None)],
         edges_from: EdgesFrom::default(),
+        left_out: None,
         max_event_time: Some(9),
         made_at: 10,
         recomputed_at: None,

@@ -52,12 +52,16 @@ async fn harness() -> Harness {
     link(&harness, "old", FIRST, FIRST + HOUR).await;
     link(&harness, "late", FIRST + 4 * DAY, FIRST + 4 * DAY).await;
     link(&harness, "new", FIRST + 10 * DAY, FIRST + 10 * DAY).await;
+    commit(&harness).await;
+    harness
+}
+
+async fn commit(harness: &Harness) {
     let worker = harness.worker("one", Duration::from_millis(100), None);
     for (name, topic) in STREAMS {
         harness.committed(name, topic).await.unwrap();
     }
     worker.finish().await.unwrap();
-    harness
 }
 
 async fn manifest(harness: &Harness) -> Manifest {
@@ -116,7 +120,7 @@ async fn a_run_leaves_out_what_no_window_reaches_and_earlier_times_are_answered_
     assert_eq!(asked(&node, None).await, (lately.clone(), false));
 
     // By a clock that is ahead the late link is gone as well. The events' own clock is behind that run's time.
-    harness.batch("links", RunTime::At(t + 5 * DAY)).await.unwrap();
+    harness.recompute("links", RunTime::At(t + 5 * DAY)).await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(manifest(&harness).await.rows, 2);
     assert_eq!(expired_and_kept(&harness, t + 5 * DAY).await, (4, 2));
@@ -124,6 +128,24 @@ async fn a_run_leaves_out_what_no_window_reaches_and_earlier_times_are_answered_
     assert_eq!(asked(&node, Some(t + DAY / 2)).await, (lately, true));
     verify(&harness, &node).await;
     assert_eq!(asked(&node, Some(t + 5 * DAY)).await, (vec!["near-new 1 0".to_owned()], false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_that_no_window_reaches_leave_when_tiers_are_merged() {
+    let harness = harness().await;
+    let t = FIRST + 10 * DAY;
+    harness.batch("links", RunTime::At(t)).await.unwrap();
+    for (user, run_at) in [("newer", t), ("newest", t + 5 * DAY)] {
+        link(&harness, user, t, t).await;
+        commit(&harness).await;
+        harness.batch("links", RunTime::At(run_at)).await.unwrap();
+    }
+    let manifest = manifest(&harness).await;
+    assert_eq!((manifest.deltas.len(), manifest.rows, manifest.expired), (1, 6, 2), "of the late link nothing is left");
+    assert_eq!(expired_and_kept(&harness, t + 5 * DAY).await, (4, 6), "the ledger knows those of the base too");
+    let node = harness.node(ServingClock::Event, None).await.unwrap();
+    let now = ["near-new 1 0", "near-newer 1 0", "near-newest 1 0"].map(str::to_owned).to_vec();
+    assert_eq!(asked(&node, Some(t + 5 * DAY)).await, (now, false));
 }
 
 #[tokio::test(flavor = "multi_thread")]

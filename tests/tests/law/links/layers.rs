@@ -48,6 +48,10 @@ pub enum Step {
     Run,
     /// The same, by a clock that is this far ahead of the events.
     RunAhead(Micros),
+    /// A run that recomputes from the archive.
+    Recompute,
+    /// The process that runs starts anew: the next run finds no copies of edges.
+    RestartRuns,
     RestartNode,
     /// The view is queried as of this long before the latest possible event.
     AsOf(Micros),
@@ -60,6 +64,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Checkpoint),
         2 => Just(Step::Crash),
         3 => Just(Step::Run),
+        1 => Just(Step::Recompute),
+        1 => Just(Step::RestartRuns),
         1 => prop_oneof![0..2 * HOUR, 0..40 * DAY].prop_map(Step::RunAhead),
         1 => Just(Step::RestartNode),
         1 => prop_oneof![Just(0), Just(HOUR), 0..2 * HOUR, 0..40 * DAY].prop_map(Step::AsOf),
@@ -116,6 +122,8 @@ impl Installation {
             Step::Crash => self.work(false).await,
             Step::Run => self.run(RunTime::EventClock).await,
             Step::RunAhead(by) => self.run(RunTime::At(BASE + by)).await,
+            Step::Recompute => self.recompute().await,
+            Step::RestartRuns => self.harness.copies = Default::default(),
             Step::RestartNode => self.node = self.harness.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
             Step::AsOf(before) => return self.check_scan(Some(BASE - before)).await,
             Step::Redefine(view) => self.redefine(view).await,
@@ -125,6 +133,11 @@ impl Installation {
 
     async fn run(&mut self, t: RunTime) {
         self.harness.batch_within("v", t, LITTLE_MEMORY_BYTES).await.unwrap_or_else(|error| self.fail(&error));
+        self.node.refresh().await.unwrap();
+    }
+
+    async fn recompute(&mut self) {
+        self.harness.recompute("v", RunTime::EventClock).await.unwrap_or_else(|error| self.fail(&error));
         self.node.refresh().await.unwrap();
     }
 

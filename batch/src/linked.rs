@@ -1,0 +1,94 @@
+//! The runs of linked views: where the edges of a snapshot's tiers are in local files, and the join over them.
+
+use std::sync::Arc;
+
+use storage::{Joined, Manifest, Tier};
+use types::Result;
+
+use crate::attempt::Attempt;
+use crate::join::{Join, LocalEdges, LocalTier, WrittenJoin, changes_with_time, edges_of};
+use crate::write::Written;
+
+/// A tier of a snapshot and its copy in local files.
+pub(crate) type CopiedTier = (Tier, Arc<LocalTier>);
+
+/// An incremental run of a linked view.
+pub(crate) struct LinkedRun {
+    pub(crate) local: LocalEdges,
+    /// The tiers of the snapshot before.
+    pub(crate) before: Vec<CopiedTier>,
+}
+
+/// Where a linked view's edges are written locally; `None` for other views.
+pub(crate) fn local_edges(attempt: &Attempt<'_>) -> Option<LocalEdges> {
+    LocalEdges::of_linked(attempt.batch.settings.temp_dir.clone(), &attempt.view, attempt.pool.clone())
+}
+
+impl LinkedRun {
+    /// Copies the tiers of the snapshot before, but for those that the last run in this process left. `None` for a view
+    /// that is not linked.
+    pub(crate) async fn begin(attempt: &Attempt<'_>, before: &Manifest) -> Result<Option<LinkedRun>> {
+        let Some(local) = local_edges(attempt) else { return Ok(None) };
+        let left = attempt.batch.copies.take(&attempt.view.name, attempt.view.version);
+        let mut tiers = Vec::new();
+        for tier in before.tiers() {
+            let copied = match left.iter().find(|(known, _)| known == tier) {
+                Some((_, copied)) => copied.clone(),
+                None => Arc::new(local.copied(&attempt.batch.storage, tier, attempt.batch.settings.thread_count()).await?),
+            };
+            tiers.push((tier.clone(), copied));
+        }
+        Ok(Some(LinkedRun { local, before: tiers }))
+    }
+
+    /// The copies of those tiers of the snapshot before that the new one has as well.
+    pub(crate) fn kept(&self, count: usize) -> Vec<CopiedTier> {
+        self.before[..count].to_vec()
+    }
+
+    /// Writes the join over the new snapshot's tiers, of which the `delta` is what the run adds.
+    pub(crate) async fn join(
+        &self,
+        attempt: &Attempt<'_>,
+        before: &Manifest,
+        tiers: Vec<CopiedTier>,
+        delta: &LocalTier,
+    ) -> Result<WrittenJoin> {
+        let join = join_over(attempt, &self.local, &tiers);
+        let changes = join.changed_by(attempt.state, before, self.before.iter().map(|(_, copied)| &**copied), delta).await?;
+        finish(attempt, (join.write(&self.local, changes).await?, tiers))
+    }
+}
+
+/// Writes the join over a snapshot that was recomputed.
+pub(crate) async fn join_recomputed(attempt: &Attempt<'_>, local: &LocalEdges, base: &Tier, written: &mut Written) -> Result<WrittenJoin> {
+    let copied = Arc::new(local.mapped(base.bucket_count, std::mem::take(&mut written.local)).await?);
+    let tiers = vec![(base.clone(), copied)];
+    let join = join_over(attempt, local, &tiers);
+    let changes = join.compared(attempt.state, attempt.before.as_ref()).await;
+    finish(attempt, (join.write(local, changes).await?, tiers))
+}
+
+/// Whether the rows of a view's join may have changed since it was written, with no event.
+pub(crate) fn is_join_due(attempt: &Attempt<'_>, joined: Option<&Joined>) -> bool {
+    let Some(links) = attempt.view.plan.links() else { return false };
+    joined.is_none_or(|joined| changes_with_time(&attempt.view, links, (joined.t, attempt.inputs.t)))
+}
+
+fn join_over(attempt: &Attempt<'_>, local: &LocalEdges, tiers: &[CopiedTier]) -> Join {
+    Join {
+        storage: attempt.batch.storage.clone(),
+        view: attempt.view.clone(),
+        links: local.links.clone(),
+        edges: Arc::new(edges_of(tiers.iter().map(|(_, copied)| &**copied))),
+        t: attempt.inputs.t,
+        run: attempt.run.id,
+        threads: attempt.batch.settings.thread_count(),
+    }
+}
+
+/// Leaves the copies to the next run.
+fn finish(attempt: &Attempt<'_>, (join, tiers): (WrittenJoin, Vec<CopiedTier>)) -> Result<WrittenJoin> {
+    attempt.batch.copies.keep(attempt.state, (&attempt.view.name, attempt.view.version), tiers);
+    Ok(join)
+}
