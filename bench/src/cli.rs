@@ -88,6 +88,9 @@ pub(crate) struct History {
     keys: u64,
     #[arg(long, default_value_t = history::Options::default().repeats)]
     repeats: usize,
+    /// Factor for 200 thousand accounts and 2 million logins of the linked view
+    #[arg(long, default_value_t = 1.0)]
+    links_scale: f64,
     /// Incremental runs in the series, each after a thousandth more events
     #[arg(long, default_value_t = history::Options::default().runs)]
     runs: u64,
@@ -100,7 +103,8 @@ impl History {
     pub(crate) fn options(&self) -> history::Options {
         let default = history::Options::default();
         let purchases = Purchases { strategy: default.purchases.strategy, ..Purchases::with_size(self.events, self.keys) };
-        history::Options { purchases, repeats: self.repeats, runs: self.runs, lookups: self.lookups }
+        let graph = history::links::graph(self.links_scale);
+        history::Options { purchases, graph, repeats: self.repeats, runs: self.runs, lookups: self.lookups }
     }
 }
 

@@ -1,20 +1,15 @@
 //! What batch runs cost as history grows: a full run, and incremental ones after a little more of it; and what a long
 //! series of incremental runs writes and leaves behind.
 
-use std::ops::Range;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use catalog::{Add, Commit, RunRecord, RunStatus};
-use committed::registry::Registry;
-use committed::segment::{SegmentSession, segment_rows};
-use engine::functions::Functions;
+use catalog::RunStatus;
 use serving::Keys;
-use storage::{Manifest, Section, SegmentRange, Tier, read_manifest, write_states_object};
-use types::files::ObjectName;
-use types::{Error, Result};
-use uuid::Uuid;
+use storage::Tier;
+use types::Result;
 
+use crate::graph::Graph;
 use crate::installed::Installed;
 use crate::latencies::{Latencies, median_of};
 use crate::machine::Context;
@@ -23,10 +18,17 @@ use crate::purchases::{Purchases, STREAM, VIEW, account_text};
 use crate::report::{Figure, Report, Table, at_most};
 use crate::spread::Spread;
 
+mod growing;
+pub mod links;
+
+use growing::{CHECKPOINT_EVENTS, Growing, Ran, bytes, seconds};
+
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub purchases: Purchases,
+    /// Of the linked view.
+    pub graph: Graph,
     pub repeats: usize,
     /// Incremental runs in the series, each after one `PART_OF_A_RUN`th more events.
     pub runs: u64,
@@ -37,7 +39,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let purchases = Purchases { strategy: types::Strategy::Incremental, ..Purchases::with_size(5_000_000, 100_000) };
-        Self { purchases, repeats: 3, runs: 200, lookups: 20_000 }
+        Self { purchases, graph: links::graph(1.0), repeats: 3, runs: 200, lookups: 20_000 }
     }
 }
 
@@ -59,114 +61,32 @@ const WRITTEN_TO_NEW: f64 = 8.0;
 const LOOKUPS_TO_FULL: f64 = 1.3;
 /// Each run of the series finds this part of the history anew.
 const PART_OF_A_RUN: u64 = 1_000;
-/// Events of a checkpoint, at most: about what a worker commits in ten seconds at 10,000 events/s.
-const CHECKPOINT_EVENTS: u64 = 100_000;
-const SEGMENT_MEMORY_BYTES: usize = 2 << 30;
-
-/// A run, and how long it took.
-struct Ran {
-    run: RunRecord,
-    took: Duration,
-}
-
 /// Runs the benchmark. The installation goes to `folder`.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let first = options.first();
-    let history =
-        History { installed: Installed::create(&folder.join("project"), &options.purchases).await?, purchases: &options.purchases };
+    let installed = Installed::create(&folder.join("project"), &options.purchases).await?;
+    let history = Growing { installed, events: &options.purchases, stream: STREAM, view: VIEW };
     history.archive(0..first).await?;
 
     let mut full = Vec::new();
     for _ in 0..options.repeats.max(1) {
         full.push(history.recompute().await?);
     }
-    let mut next = first;
-    let mut steps = Vec::new();
-    for (thousandths, most) in STEPS {
-        let mut ran = Vec::new();
-        for _ in 0..options.repeats {
-            let more = first * thousandths / 1_000;
-            history.archive(next..next + more).await?;
-            next += more;
-            ran.push(history.run(RunStatus::Succeeded).await?);
-        }
-        steps.push((thousandths, most, ran));
-    }
+    let (steps, next) = history.steps(first, &STEPS.map(|(thousandths, _)| thousandths), options.repeats).await?;
     let mut nothing = Vec::new();
     for _ in 0..options.repeats {
         nothing.push(history.run(RunStatus::Skipped).await?);
     }
     let series = history.series(options, next).await?;
     let question = "What do batch runs cost as history grows?".to_owned();
-    let tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options)];
+    history.installed.installation.close().await;
+    let linked = links::measured(&options.graph, options.repeats, &folder.join("links")).await?;
+    let tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), linked];
     Ok(Report { benchmark: "history".into(), question, context: context.end(), tables })
 }
 
-/// An installation whose history grows.
-struct History<'o> {
-    installed: Installed,
-    purchases: &'o Purchases,
-}
-
-impl History<'_> {
-    /// Archives these events in checkpoints with states, as workers do.
-    async fn archive(&self, numbers: Range<u64>) -> Result<()> {
-        let installation = &self.installed.installation;
-        let functions = Functions::standard();
-        let session = SegmentSession::new(&functions, SEGMENT_MEMORY_BYTES)?;
-        let mut from = numbers.start;
-        while from < numbers.end {
-            let to = (from + CHECKPOINT_EVENTS).min(numbers.end);
-            let checkpoint = self.installed.commit(self.purchases, STREAM, from..to).await?;
-            let state = installation.catalog.state().await?;
-            let registry = Registry::load(&state, &functions).await?;
-            let record = state.checkpoints.get(checkpoint).ok_or_else(|| Error::internal("a checkpoint is not there"))?;
-            let mut sections = Vec::new();
-            for view in &registry.views {
-                let segment = segment_rows(&installation.storage, &session, view, &state, record).await?;
-                sections.push(Section {
-                    view: view.name.to_string(),
-                    version: view.version,
-                    stamp: view.plan.stamp.clone(),
-                    schema: view.plan.state_schema().clone(),
-                    batches: vec![segment.rows.batch().clone()],
-                    failures: segment.failures,
-                });
-            }
-            let ranges =
-                record.ranges.iter().map(|range| SegmentRange { partition: range.partition.clone(), start: range.start, end: range.end });
-            let file = write_states_object(&installation.storage, &ObjectName::States { checkpoint }, sections, ranges.collect()).await?;
-            let commit = Commit { id: Uuid::now_v7(), add: vec![Add::File(file)], ..Commit::default() };
-            installation.catalog.commit_with_retry(commit).await?;
-            from = to;
-        }
-        Ok(())
-    }
-
-    async fn recompute(&self) -> Result<Ran> {
-        let began = Instant::now();
-        let run = self.installed.installation.recompute_view(VIEW, &|_| {}).await?;
-        Ok(Ran { run, took: began.elapsed() })
-    }
-
-    /// Runs the view by its strategy. Errors if the run does not end as expected.
-    async fn run(&self, expected: RunStatus) -> Result<Ran> {
-        let began = Instant::now();
-        let run = self.installed.installation.run_view(VIEW, &|_| {}).await?;
-        let took = began.elapsed();
-        match run.status == expected {
-            true => Ok(Ran { run, took }),
-            false => Err(Error::internal("a run ended otherwise").with("found", format!("{run:?}"))),
-        }
-    }
-
-    async fn manifest(&self) -> Result<Manifest> {
-        let state = self.installed.installation.catalog.state().await?;
-        let file = state.snapshots.iter().find(|snapshot| &*snapshot.view == VIEW).and_then(|snapshot| state.files.get(&snapshot.manifest));
-        read_manifest(&self.installed.installation.storage, file.ok_or_else(|| Error::internal("there is no snapshot"))?).await
-    }
-
+impl Growing<'_, Purchases> {
     /// A series of incremental runs from this event on, and a full run after it.
     async fn series(&self, options: &Options, mut next: u64) -> Result<Series> {
         let node = self.installed.installation.node(None).await?;
@@ -218,24 +138,16 @@ struct Series {
     after_full: Vec<Latencies>,
 }
 
-fn seconds(ran: &[Ran]) -> Option<Spread> {
-    Spread::from_values(ran.iter().map(|ran| ran.took.as_secs_f64()))
-}
-
-fn bytes(ran: &[Ran]) -> Option<Spread> {
-    Spread::from_values(ran.iter().map(|ran| ran.run.bytes_written as f64))
-}
-
-fn runs_table(options: &Options, full: &[Ran], steps: &[(u64, f64, Vec<Ran>)], nothing: &[Ran]) -> Table {
+fn runs_table(options: &Options, full: &[Ran], steps: &[Vec<Ran>], nothing: &[Ran]) -> Table {
     let full_s = seconds(full);
     let row = |what: String, ran: &[Ran], aim: Figure| {
         let events = ran.first().map_or(0, |ran| ran.run.events_read);
         vec![Figure::text(what), Figure::Count(events as u64), Figure::seconds(seconds(ran)), Figure::bytes(bytes(ran)), aim]
     };
     let mut rows = vec![row("a full run".into(), full, Figure::Absent)];
-    for (thousandths, most, ran) in steps {
+    for ((thousandths, most), ran) in STEPS.into_iter().zip(steps) {
         let ratio = seconds(ran).zip(full_s).map(|(step, full)| step.median / full.median);
-        rows.push(row(format!("after {} % more", *thousandths as f64 / 10.0), ran, at_most(ratio, *most)));
+        rows.push(row(format!("after {} % more", thousandths as f64 / 10.0), ran, at_most(ratio, most)));
     }
     rows.push(row("after nothing new".into(), nothing, at_most(seconds(nothing).map(|spread| spread.median), NOTHING_NEW_S)));
     Table {

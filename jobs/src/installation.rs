@@ -53,6 +53,7 @@ pub struct Installation {
     /// Identifies this process in leases and groups; unique.
     pub worker: String,
     cache: Arc<OnceLock<tempfile::TempDir>>,
+    copies: batch::LocalCopies,
 }
 
 impl Installation {
@@ -70,7 +71,16 @@ impl Installation {
             return Err(Error::input(message).with("expected", "no log.retention"));
         }
         let worker = format!("{}-{}", std::process::id(), &uuid::Uuid::new_v4().simple().to_string()[..8]);
-        Ok(Installation { settings: settings.clone(), catalog, storage, log, functions, worker, cache: Arc::default() })
+        Ok(Installation {
+            settings: settings.clone(),
+            catalog,
+            storage,
+            log,
+            functions,
+            worker,
+            cache: Arc::default(),
+            copies: Default::default(),
+        })
     }
 
     /// Returns the speed layer's workers, as many as the settings say. With `fresh`, a node of this process sees their
@@ -135,7 +145,7 @@ impl Installation {
             functions: self.functions.clone(),
             settings,
             worker: self.worker.clone(),
-            copies: batch::LocalCopies::default(),
+            copies: self.copies.clone(),
         }
     }
 
