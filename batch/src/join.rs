@@ -45,6 +45,9 @@ pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, LocalTier, edges
 
 /// If more keys and nodes than this changed, all rows are joined again: tracking them would cost more than it saves.
 const MOST_CHANGED: usize = 500_000;
+/// A delta of at least this many edges, and one in `LARGE_PART` of all, changes most keys: all are joined again.
+const LARGE_DELTA: usize = 10_000;
+const LARGE_PART: usize = 8;
 /// From this many changed keys and nodes on, nodes are indexed before they are walked: an index reads all edges once.
 const INDEXED_FROM: usize = 50_000;
 
@@ -92,6 +95,10 @@ impl Join {
         delta: &LocalTier,
     ) -> Result<Option<Changes>> {
         let Some((_, joined)) = self.followed(before) else { return Ok(None) };
+        let added_rows = delta.rows();
+        if added_rows >= LARGE_DELTA && added_rows >= rows_of(&self.edges) / LARGE_PART {
+            return Ok(None);
+        }
         let added = Added::new((&self.view, &self.links), (edges_of(tiers_before), edges_of([delta])), (joined.t, self.t));
         let added = Arc::new(added);
         let runs: Vec<_> = added.runs().into_iter().map(|run| changed_in_run(added.clone(), run)).collect();
@@ -273,6 +280,10 @@ impl Join {
             warn!(view = %self.view.name, column, reason = %first.why, "a value of the join could not be computed: it is NULL");
         }
     }
+}
+
+fn rows_of(edges: &SnapshotEdges) -> usize {
+    edges.0.iter().flat_map(|tier| &tier.0).map(|(run, _)| run.rows()).sum()
 }
 
 async fn changed_in_run(added: Arc<Added>, (run, is_added): (Arc<SortedRun>, bool)) -> Result<Changed> {

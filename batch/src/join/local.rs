@@ -120,6 +120,12 @@ impl LocalEdges {
     }
 }
 
+impl LocalTier {
+    pub(crate) fn rows(&self) -> usize {
+        self.0.iter().map(|run| run.rows()).sum()
+    }
+}
+
 /// These tiers as a walk finds them, without indexes.
 pub(crate) fn edges_of<'t>(tiers: impl IntoIterator<Item = &'t LocalTier>) -> SnapshotEdges {
     let tier = |tier: &LocalTier| TierEdges(tier.0.iter().map(|run| (run.clone(), None)).collect());
