@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::BooleanArray;
 use basestream_tests::Harness;
-use batch::RunTime;
+use batch::{LocalCopies, RunTime};
 use bytes::Bytes;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use committed::registry::Registry;
@@ -50,8 +50,8 @@ pub enum Step {
     RunAhead(Micros),
     /// A run that recomputes from the archive.
     Recompute,
-    /// The process that runs starts anew: the next run finds no copies of edges.
-    RestartRuns,
+    /// The next runs are those of another process, which has the edges of its own last run.
+    OtherProcess,
     RestartNode,
     /// The view is queried as of this long before the latest possible event.
     AsOf(Micros),
@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Crash),
         3 => Just(Step::Run),
         1 => Just(Step::Recompute),
-        1 => Just(Step::RestartRuns),
+        1 => Just(Step::OtherProcess),
         1 => prop_oneof![0..2 * HOUR, 0..40 * DAY].prop_map(Step::RunAhead),
         1 => Just(Step::RestartNode),
         1 => prop_oneof![Just(0), Just(HOUR), 0..2 * HOUR, 0..40 * DAY].prop_map(Step::AsOf),
@@ -77,6 +77,7 @@ type Rows = BTreeMap<Vec<String>, Vec<(String, String)>>;
 
 struct Installation {
     harness: Harness,
+    other_process: LocalCopies,
     fresh: Fresh,
     node: Node,
     /// Each version's text and its number of keys.
@@ -104,7 +105,8 @@ impl Installation {
         let fresh = Fresh::default();
         let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
         let (accepted, known, ends, trace) = Default::default();
-        Self { harness, fresh, node, versions: vec![(sql, view.group.len())], accepted, known, ends, crashed: false, trace }
+        let other_process = LocalCopies::default();
+        Self { harness, other_process, fresh, node, versions: vec![(sql, view.group.len())], accepted, known, ends, crashed: false, trace }
     }
 
     async fn take(&mut self, step: &Step) {
@@ -123,7 +125,7 @@ impl Installation {
             Step::Run => self.run(RunTime::EventClock).await,
             Step::RunAhead(by) => self.run(RunTime::At(BASE + by)).await,
             Step::Recompute => self.recompute().await,
-            Step::RestartRuns => self.harness.copies = Default::default(),
+            Step::OtherProcess => std::mem::swap(&mut self.harness.copies, &mut self.other_process),
             Step::RestartNode => self.node = self.harness.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
             Step::AsOf(before) => return self.check_scan(Some(BASE - before)).await,
             Step::Redefine(view) => self.redefine(view).await,

@@ -5,24 +5,27 @@ use storage::Joined;
 
 use super::*;
 
-/// What happens between two runs: time passes, and events are appended.
+/// What happens between two runs: time passes, and events are appended. The run may be another process's than the one
+/// before.
 #[derive(Debug, Clone)]
 struct Round {
     passes: Micros,
     events: Vec<(usize, Event)>,
+    other_process: bool,
 }
 
 fn round() -> impl Strategy<Value = Round> {
     let passes = prop::sample::select(vec![0, 1, HOUR, 2 * DAY, 12 * DAY]);
-    (passes, prop::collection::vec((0..2usize, event()), 0..4)).prop_map(|(passes, events)| Round { passes, events })
+    let events = prop::collection::vec((0..2usize, event()), 0..4);
+    (passes, events, any::<bool>()).prop_map(|(passes, events, other_process)| Round { passes, events, other_process })
 }
 
 /// Events are dated back by the time that passes after their round, so that the last round is at the law's own time.
 async fn hold(view: &View, first: Vec<(usize, Event)>, rounds: Vec<Round>) -> Installation {
     let mut installation = Installation::new(view).await;
     let mut left: Micros = rounds.iter().map(|round| round.passes).sum();
-    let rounds = std::iter::once(Round { passes: 0, events: first }).chain(rounds);
-    for (tick, Round { passes, events }) in (1_001..).zip(rounds) {
+    let rounds = std::iter::once(Round { passes: 0, events: first, other_process: false }).chain(rounds);
+    for (tick, Round { passes, events, other_process }) in (1_001..).zip(rounds) {
         left -= passes;
         for stream in 0..NAMES.len() {
             let dated = |event: &Event| Event { ts: event.ts - left, ..event.clone() };
@@ -33,6 +36,9 @@ async fn hold(view: &View, first: Vec<(usize, Event)>, rounds: Vec<Round>) -> In
         let tick = Event { id: tick, ts: BASE - left, k: None, j: None, u: None, w: None, x: None, d: None, f: None, o: None };
         installation.take(&Step::Append(0, vec![tick])).await;
         installation.take(&Step::Checkpoint).await;
+        if other_process {
+            installation.take(&Step::OtherProcess).await;
+        }
         installation.take(&Step::Run).await;
     }
     installation
@@ -44,7 +50,7 @@ proptest! {
     fn what_runs_materialise_is_the_plain_join_whatever_they_carry_over(
         view in view(),
         first in prop::collection::vec((0..2usize, event()), 40..80),
-        rounds in prop::collection::vec(round(), 1..4),
+        rounds in prop::collection::vec(round(), 1..6),
     ) {
         run(async { drop(hold(&view, first, rounds).await) });
     }
@@ -97,7 +103,7 @@ impl Installation {
 #[test]
 fn a_new_link_is_joined_and_the_other_rows_are_carried_over() {
     run(async {
-        let round = Round { passes: 0, events: vec![link(5, "B", "c")] };
+        let round = Round { passes: 0, events: vec![link(5, "B", "c")], other_process: false };
         let joined = hold(&neighbours(), apart(), vec![round]).await.joined();
         assert_eq!((joined.rows, joined.carried), (4, 2), "B and c are linked now; the rows of the others stay");
     });
