@@ -213,7 +213,7 @@ fn binary(left: Arc<dyn PhysicalExpr>, operator: Operator, right: Arc<dyn Physic
 fn options(name: &ObjectName, schema: &SchemaRef, versions: ArchiveVersions) -> Result<ParquetOptions> {
     let stream = name.subject().ok_or_else(|| Error::internal("an archive file is one of a stream").with("file", name))?;
     let opaque_columns = [VALUE.to_owned()].into_iter().filter(|name| schema.field_with_name(name).is_ok()).collect();
-    let options = ParquetOptions { growing_columns: growing_columns(schema), opaque_columns, ..ParquetOptions::default() };
+    let options = ParquetOptions { growing_columns: growing_columns(schema), opaque_columns, field_ids: true, ..ParquetOptions::default() };
     let options = options.with("stream", stream).with(DECODED_BY, versions.decoded_by);
     Ok(if versions.decided_by == versions.decoded_by { options } else { options.with(DECIDED_BY, versions.decided_by) })
 }

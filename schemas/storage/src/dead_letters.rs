@@ -80,7 +80,7 @@ impl DeadLettersUpload {
 }
 
 fn options(stream: &Arc<str>) -> ParquetOptions {
-    ParquetOptions { growing_columns: vec!["offset".to_owned()], ..ParquetOptions::default() }.with("stream", stream)
+    ParquetOptions { growing_columns: vec!["offset".to_owned()], field_ids: true, ..ParquetOptions::default() }.with("stream", stream)
 }
 
 /// Reads the dead letters of one file.

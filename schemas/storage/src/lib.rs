@@ -24,6 +24,7 @@ pub use archive::{
 };
 pub use check::check_file;
 pub use dead_letters::{DeadLettersUpload, dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
+pub use parquet_file::field_id;
 pub use scan::{BatchStream, read_file_as, scan_files};
 pub use snapshot::{
     BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, LeftOut, MANIFEST_FORMAT, Manifest, Tier, read_bucket, read_manifest,

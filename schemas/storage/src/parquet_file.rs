@@ -5,16 +5,18 @@
 //! length and CRC-32 of each column chunk, by which [`verified`](crate::verified) finds damage without reading a whole
 //! file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
-use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{FileMetaData, KeyValue};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
+use parquet::schema::types::{ColumnPath, SchemaDescriptor};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::pieces::Piece;
 use crate::store::ObjectStorage;
@@ -46,11 +48,13 @@ pub struct ParquetOptions {
     pub growing_columns: Vec<String>,
     /// Columns of long texts that are never filtered by; they have no dictionary and no statistics.
     pub opaque_columns: Vec<String>,
+    /// Whether columns have a [`field_id`], by which other programs match them over many files.
+    pub field_ids: bool,
 }
 
 impl Default for ParquetOptions {
     fn default() -> Self {
-        Self { row_group_rows: 128 * 1024, metadata: Vec::new(), growing_columns: Vec::new(), opaque_columns: Vec::new() }
+        Self { row_group_rows: 128 * 1024, metadata: Vec::new(), growing_columns: Vec::new(), opaque_columns: Vec::new(), field_ids: false }
     }
 }
 
@@ -83,6 +87,26 @@ impl ParquetOptions {
         }
         builder.build()
     }
+}
+
+/// Returns the id of a column in a Parquet schema: the upper 31 bits of its name's XXH3-64 hash. A column has the same id in
+/// every file, whatever other columns its stream's definition has. Files on disk depend on this function: it never changes.
+pub fn field_id(column: &str) -> i32 {
+    (xxh3_64(column.as_bytes()) >> 33) as i32
+}
+
+/// The Parquet schema with ids. `None` if two columns have the same one: readers match such a file's columns by name.
+fn with_field_ids(schema: &Schema) -> Result<Option<SchemaDescriptor>> {
+    let ids: BTreeSet<i32> = schema.fields().iter().map(|field| field_id(field.name())).collect();
+    if ids.len() < schema.fields().len() {
+        return Ok(None);
+    }
+    let with_id = |field: &Field| {
+        let id = field_id(field.name()).to_string();
+        field.clone().with_metadata(HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), id)]))
+    };
+    let fields: Vec<Field> = schema.fields().iter().map(|field| with_id(field)).collect();
+    ArrowSchemaConverter::new().convert(&Schema::new(fields)).map(Some).map_err(not_written)
 }
 
 /// Returns a whole file in memory.
@@ -151,7 +175,13 @@ struct ParquetEncoder {
 
 impl ParquetEncoder {
     fn new(schema: SchemaRef, options: &ParquetOptions) -> Result<Self> {
-        let writer = ArrowWriter::try_new(Vec::new(), schema, Some(options.properties())).map_err(not_written)?;
+        let mut written = ArrowWriterOptions::new().with_properties(options.properties());
+        if options.field_ids
+            && let Some(with_ids) = with_field_ids(&schema)?
+        {
+            written = written.with_parquet_schema(with_ids);
+        }
+        let writer = ArrowWriter::try_new_with_options(Vec::new(), schema, written).map_err(not_written)?;
         Ok(Self { writer, pieces: Vec::new(), rows: 0 })
     }
 

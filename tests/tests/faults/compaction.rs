@@ -182,3 +182,35 @@ async fn replaced_files_go_when_their_readers_are_past_them() {
     assert_eq!(site.state().await.checkpoints.len(), 1);
     site.assert_whole().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the oracle: just test-oracle"]
+async fn other_programs_read_the_archive_as_it_stands() {
+    let site = Site::new().await;
+    site.append(&[0, 1]).await;
+    site.append(&[2]).await;
+    let replaced = record(Stream, "s", 1, STREAM, DefinitionStatus::Retired);
+    put(&site.harness, vec![replaced, record(Stream, "s", 2, WITH_X, DefinitionStatus::Active)]).await;
+    site.append(&[3, 4, 5]).await;
+    site.append(&[6]).await;
+    site.compact().await;
+    site.harness.collect().await.unwrap();
+    site.append(&[7]).await;
+    let columns = ["id", "k", "x", "__partition", "__offset"];
+    let expected = crate::rows(&site.node().await, &format!("SELECT {} FROM s ORDER BY id", columns.join(", "))).await;
+    assert_eq!(expected.len(), 8);
+
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle/archive.py");
+    let folder = site.harness.path().join("storage/archive/s");
+    let mut python = std::process::Command::new(basestream_tests::oracle::needed());
+    let output = python.arg(script).arg(folder).arg(columns.join(",")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["files"], 3, "one of each definition's version, and a new one");
+    for program in ["duckdb", "pyarrow", "polars"] {
+        assert_eq!(found["rows"][program], serde_json::json!(expected), "{program}");
+    }
+    for (column, ids) in found["ids"].as_object().unwrap() {
+        assert_eq!(ids, &serde_json::json!([storage::field_id(column).to_string()]), "{column}");
+    }
+}

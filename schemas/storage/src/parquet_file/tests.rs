@@ -60,3 +60,21 @@ fn a_cut_off_file_is_corrupt_at_every_byte() {
         assert_eq!(read_parquet(file.slice(..length)).unwrap_err().kind(), ErrorKind::Corrupt, "{length}");
     }
 }
+
+/// Other programs match columns by these ids, in files that are there.
+#[test]
+fn a_columns_id_is_that_of_its_name_in_every_file() {
+    let known = ["__event_time", "__partition", "__offset", "amount"].map(field_id);
+    assert_eq!(known, [17_018_393, 1_184_844_332, 1_499_201_974, 378_652_399]);
+    let with_ids = ParquetOptions { field_ids: true, ..options() };
+    for schema in [schema(), Arc::new(Schema::new(schema().fields().iter().rev().cloned().collect::<Vec<_>>()))] {
+        let columns = schema.fields().iter().map(|field| batch(0, 9).column_by_name(field.name()).unwrap().clone()).collect();
+        let rows = RecordBatch::try_new(schema.clone(), columns).unwrap();
+        let file = write_parquet(std::slice::from_ref(&rows), schema, &with_ids).unwrap();
+        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file.clone()).unwrap();
+        for column in reader.parquet_schema().root_schema().get_fields() {
+            assert_eq!(column.get_basic_info().id(), field_id(column.name()));
+        }
+        assert_eq!(read_parquet(file).unwrap().1, [rows], "they change nothing for our readers");
+    }
+}
