@@ -48,10 +48,7 @@ impl<'a> Attempt<'a> {
         context: &RunContext<'_>,
     ) -> Result<(Attempt<'a>, Basis)> {
         let registry = Registry::load(state, &batch.functions).await?;
-        let view = registry
-            .view(&run.view, run.version)
-            .ok_or_else(|| Error::not_found(format!("the view \"{}\" has no live version {} that keeps states", run.view, run.version)))?
-            .clone();
+        let view = view_of(&registry, &run)?.clone();
         let before = manifest_before(batch, state, &view).await?;
         let inputs = RunInputs::at_cut(state, &run, &view, t)?;
         let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, full), (context.clock)());
@@ -129,10 +126,16 @@ impl<'a> Attempt<'a> {
     }
 }
 
+/// Returns the view version that a run is of.
+pub(crate) fn view_of<'r>(registry: &'r Registry, run: &RunRecord) -> Result<&'r LiveView> {
+    let unknown = || Error::not_found(format!("the view \"{}\" has no live version {} that keeps states", run.view, run.version));
+    registry.view(&run.view, run.version).ok_or_else(unknown)
+}
+
 /// Reads the manifest of the published snapshot. `None` if there is none, or it is damaged.
 ///
 /// Errors: `Unavailable` if the storage does not answer: a recomputation would cost much, and the next attempt little.
-async fn manifest_before(batch: &Batch, state: &CatalogState, view: &LiveView) -> Result<Option<Manifest>> {
+pub(crate) async fn manifest_before(batch: &Batch, state: &CatalogState, view: &LiveView) -> Result<Option<Manifest>> {
     let record = state.snapshot(&view.name, view.version);
     let Some(file) = record.and_then(|record| state.files.get(&record.manifest)) else { return Ok(None) };
     match read_manifest(&batch.storage, file).await {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use catalog::{CheckpointRecord, SnapshotFiles, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::lacking::events_of;
+use committed::registry::LiveView;
 use committed::segment::{Segment, SegmentSession, segment_rows};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use engine::states::{at_kept_levels, conform};
@@ -22,6 +23,7 @@ use futures::future::try_join_all;
 use storage::{LeftOut, Manifest, Tier, read_bucket};
 use tracing::info;
 use types::failures::Failures;
+use types::tiles::Micros;
 use types::{ErrorKind, Result, failpoint};
 
 use crate::attempt::{Attempt, NewSnapshot};
@@ -51,8 +53,7 @@ pub(crate) enum Incremented {
 /// Makes a snapshot of the one `before` and what was committed since.
 pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: &RunContext<'_>) -> Result<Incremented> {
     let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
-    let is_base_outlived = is_outlived(&before.base, &attempt.view, attempt.inputs.t);
-    if checkpoints.is_empty() && !is_base_outlived && !is_join_due(attempt, before.joined.as_ref()) {
+    if is_nothing_new(&checkpoints, &attempt.view, &before, attempt.inputs.t) {
         return Ok(Incremented::Nothing);
     }
     let (states, failures) = match segments(attempt, &checkpoints, context).await {
@@ -62,8 +63,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: 
     };
     let linked = LinkedRun::begin(attempt, &before).await?;
     let tiers: Vec<&Tier> = before.tiers().collect();
-    let first_due = if is_base_outlived { Some(0) } else { first_to_merge(&tiers) };
-    let (kept, due) = tiers.split_at(first_due.unwrap_or(tiers.len()));
+    let (kept, due) = tiers.split_at(first_due(&before, &attempt.view, attempt.inputs.t));
     let mut output = Output { attempt, context, linked: linked.as_ref(), written: Written::default(), expired: 0 };
     let merged = match due {
         [] => None,
@@ -114,6 +114,20 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: 
     let run = attempt.finished_record(events, &written);
     let files = SnapshotFiles { written: written.files, carried_over };
     Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run })))
+}
+
+/// Whether the snapshot before holds everything, and time has changed nothing of it.
+pub(crate) fn is_nothing_new(checkpoints: &[&CheckpointRecord], view: &LiveView, before: &Manifest, t: Micros) -> bool {
+    checkpoints.is_empty() && !is_outlived(&before.base, view, t) && !is_join_due(view, before.joined.as_ref(), t)
+}
+
+/// The place of the oldest tier that a run at `t` merges with all newer ones; after the last tier if none is due.
+pub(crate) fn first_due(before: &Manifest, view: &LiveView, t: Micros) -> usize {
+    if is_outlived(&before.base, view, t) {
+        return 0;
+    }
+    let tiers: Vec<&Tier> = before.tiers().collect();
+    first_to_merge(&tiers).unwrap_or(tiers.len())
 }
 
 /// What the recomputation left out that is the base of all snapshots since.

@@ -18,6 +18,7 @@
 //! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: what that works with.
 //! - `basis`: from what a run makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `progress`: how much of it is read.
+//! - `plan`: what a run would do.
 //! - `increment`: the states since the last cut, and the tiers that are merged.
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
@@ -38,6 +39,7 @@ mod layer;
 mod lease;
 mod linked;
 mod memory;
+mod plan;
 mod progress;
 mod publish;
 mod rebuild_states;
@@ -52,5 +54,6 @@ pub use decide::{RunTime, switch_version, version_to_run};
 pub use join::LocalCopies;
 pub use layer::{Batch, BatchSettings, EVENTS_PER_BUCKET, REPORT_EVERY};
 pub use lease::KeepLease;
+pub use plan::{Files, RunPlan};
 pub use rebuild_states::RebuildOutcome;
 pub use run::RunRequest;

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use committed::registry::LiveView;
 use storage::{Joined, Manifest, Tier};
 use types::Result;
+use types::tiles::Micros;
 
 use crate::attempt::Attempt;
 use crate::join::{Join, LocalEdges, LocalTier, WrittenJoin, changes_with_time, edges_of};
@@ -70,9 +72,9 @@ pub(crate) async fn join_recomputed(attempt: &Attempt<'_>, local: &LocalEdges, b
 }
 
 /// Whether the rows of a view's join may have changed since it was written, with no event.
-pub(crate) fn is_join_due(attempt: &Attempt<'_>, joined: Option<&Joined>) -> bool {
-    let Some(links) = attempt.view.plan.links() else { return false };
-    joined.is_none_or(|joined| changes_with_time(&attempt.view, links, (joined.t, attempt.inputs.t)))
+pub(crate) fn is_join_due(view: &LiveView, joined: Option<&Joined>, t: Micros) -> bool {
+    let Some(links) = view.plan.links() else { return false };
+    joined.is_none_or(|joined| changes_with_time(view, links, (joined.t, t)))
 }
 
 fn join_over(attempt: &Attempt<'_>, local: &LocalEdges, tiers: &[CopiedTier]) -> Join {

@@ -298,6 +298,11 @@ impl Installation {
         self.run(view, true, progress).await
     }
 
+    /// Says what a run of a view would read and write now.
+    pub async fn plan_run(&self, view: &str, full: bool) -> Result<batch::RunPlan> {
+        self.batch().plan(view, (self.run_time(), full), now()).await
+    }
+
     async fn run(&self, view: &str, full: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         let request =
             RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: self.run_time(), full };

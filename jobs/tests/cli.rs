@@ -293,6 +293,8 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
     let beside = project.json(&["lookup", "orders_by_customer", "customer_id=c3"]);
     assert_eq!((&beside["found"], &beside["row"]["events_365d"]), (&true.into(), &10.into()), "answered beside a running up");
     assert_success(&project.run(&["verify", "orders_by_customer", "--url", &up.url]));
+    let planned = project.json(&["batch", "run", "orders_by_customer", "--dry-run"]);
+    assert_eq!((&planned["strategy"], &planned["events"], &planned["written_bytes"]), (&"full".into(), &60.into(), &Value::Null));
     let run = project.json(&["batch", "run", "orders_by_customer"]);
     assert_eq!((&run["status"], &run["events_read"]), (&"succeeded".into(), &60.into()));
     assert_eq!(up.stop(), Some(0));
@@ -320,6 +322,14 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
     assert_eq!((&status["views"][0]["view"], &status["views"][0]["after_cut"]), (&"orders_by_customer".into(), &0.into()));
     assert_eq!(status["views"][0]["last_run"]["status"], "succeeded");
     assert_eq!(project.json(&["batch", "history"])[0]["rows_written"], run["rows_written"]);
+    let planned = text(&project.run(&["batch", "run", "orders_by_customer", "--full", "--dry-run"]).stdout);
+    assert!(
+        planned.starts_with("a run of orders_by_customer (version 1) would be full: it was asked for\n  events          60\n"),
+        "{planned}"
+    );
+    assert_eq!(project.json(&["batch", "run", "orders_by_customer", "--dry-run"])["skipped"], true);
+    let unknown = project.run(&["batch", "history", "orders_by_custmer"]);
+    assert!(!unknown.status.success() && text(&unknown.stderr).contains("orders_by_customer"), "{}", text(&unknown.stderr));
     let shown = [
         (&["status"][..], "orders_by_customer"),
         (&["batch", "history"], "succeeded"),

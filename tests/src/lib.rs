@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Add, Catalog, Commit, CompactionRules, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord};
+use catalog::{Add, Catalog, Commit, CompactionRules, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::{Log, NewRecord};
@@ -136,7 +136,16 @@ impl Harness {
 
     async fn run(&self, (view, t): (&str, batch::RunTime), memory_limit_bytes: usize, full: bool) -> Result<RunRecord> {
         let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t, full };
-        self.runs(memory_limit_bytes).run(request, Arc::new(now), &|_| {}).await
+        let batch = self.runs(memory_limit_bytes);
+        let planned = batch.plan(view, (t, full), now()).await;
+        let run = batch.run(request, Arc::new(now), &|_| {}).await?;
+        // Nobody committed in between, and what is new fitted the memory limit.
+        let is_planned = |planned: &batch::RunPlan| run.cut.as_ref() == Some(&planned.cut) && run.strategy == Some(planned.strategy);
+        if let Some(planned) = planned.ok().filter(is_planned) {
+            let is_skipped = run.status == RunStatus::Skipped;
+            assert_eq!((planned.skipped, planned.events), (is_skipped, run.events_read), "{planned:?}, and {run:?}");
+        }
+        Ok(run)
     }
 
     fn runs(&self, memory_limit_bytes: usize) -> batch::Batch {

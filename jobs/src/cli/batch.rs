@@ -1,12 +1,14 @@
 //! `batch run` and `batch history`.
 
-use catalog::RunStatus;
+use batch::{Files, RunPlan};
+use catalog::{DefinitionKind, RunStatus};
 use clap::{Args, Subcommand};
-use committed::registry::Registry;
-use types::Result;
+use committed::registry::{Registry, no_view};
+use indicatif::HumanBytes;
+use types::{Result, Strategy};
 
 use super::{Context, Done, progress};
-use crate::installation::now;
+use crate::installation::{Installation, now};
 use crate::status::{RunReport, add_progress, runs_text};
 
 #[derive(Debug, Args)]
@@ -25,6 +27,9 @@ enum BatchCommand {
         /// Recompute from the archive, whatever the view's strategy
         #[arg(long)]
         full: bool,
+        /// Only say what would be read and written
+        #[arg(long)]
+        dry_run: bool,
     },
     /// List runs, newest first
     #[command(after_help = "Example:\n  basestream batch history --limit 50")]
@@ -38,7 +43,8 @@ enum BatchCommand {
 
 pub(super) async fn batch(context: &Context, args: BatchArgs) -> Result<Done> {
     match args.command {
-        BatchCommand::Run { view, full } => run(context, &view, full).await,
+        BatchCommand::Run { view, full, dry_run: true } => plan(context, &view, full).await,
+        BatchCommand::Run { view, full, dry_run: false } => run(context, &view, full).await,
         BatchCommand::History { view, limit } => history(context, view.as_deref(), limit).await,
     }
 }
@@ -58,8 +64,40 @@ async fn run(context: &Context, view: &str, full: bool) -> Result<Done> {
     Ok(Done::Success)
 }
 
+async fn plan(context: &Context, view: &str, full: bool) -> Result<Done> {
+    let plan = context.installation().await?.plan_run(view, full).await?;
+    context.output.print(&plan, || plan_text(&plan))?;
+    Ok(Done::Success)
+}
+
+fn plan_text(plan: &RunPlan) -> String {
+    let RunPlan { view, version, events, .. } = plan;
+    if plan.skipped {
+        return format!("a run of {view} (version {version}) would be skipped: nothing is new");
+    }
+    let why = plan.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let mut text = format!("a run of {view} (version {version}) would be {}{why}\n", plan.strategy.name());
+    let files = |of: &Files| format!("{} ({})", of.files, HumanBytes(of.bytes.max(0) as u64));
+    text += &format!("  events          {events}\n");
+    if plan.strategy == Strategy::Incremental {
+        text += &format!("  checkpoints     {}\n  states objects  {}\n", plan.checkpoints, files(&plan.states_objects));
+    }
+    text += &format!("  archive files   {}\n", files(&plan.archive));
+    if plan.merged.files > 0 {
+        text += &format!("  files merged    {}\n", files(&plan.merged));
+    }
+    let written = plan.written_bytes.map_or("not known before the first run".to_owned(), |bytes| {
+        let most = if plan.strategy == Strategy::Incremental { "at most " } else { "about " };
+        format!("{most}{}", HumanBytes(bytes.max(0) as u64))
+    });
+    text + &format!("  written         {written}")
+}
+
 async fn history(context: &Context, view: Option<&str>, limit: usize) -> Result<Done> {
     let installation = context.installation().await?;
+    if let Some(view) = view {
+        known_view(&installation, view).await?;
+    }
     let mut runs: Vec<RunReport> = installation.catalog.runs(view, limit).await?.iter().map(RunReport::from_run).collect();
     if runs.iter().any(|run| run.status == RunStatus::Running) {
         let state = installation.catalog.state().await?;
@@ -68,4 +106,14 @@ async fn history(context: &Context, view: Option<&str>, limit: usize) -> Result<
     }
     context.output.print(&runs, || if runs.is_empty() { "nothing ran yet".into() } else { runs_text(&runs) })?;
     Ok(Done::Success)
+}
+
+/// Errors: `NotFound` for a view that was never defined.
+async fn known_view(installation: &Installation, view: &str) -> Result<()> {
+    let state = installation.catalog.state().await?;
+    let names = |kind| state.definitions.iter().filter(move |definition| definition.kind == kind).map(|definition| &*definition.name);
+    match names(DefinitionKind::View).any(|name| name == view) {
+        true => Ok(()),
+        false => Err(no_view(view, names(DefinitionKind::View), names(DefinitionKind::Stream))),
+    }
 }

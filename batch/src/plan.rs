@@ -1,0 +1,123 @@
+//! What a run would read and write, decided from the catalog and the manifest of the snapshot before.
+
+use std::sync::Arc;
+
+use catalog::{CatalogState, RunRecord, checkpoints_after};
+use committed::lacking::{Lacking, events_of, split_lacking};
+use committed::registry::{LiveView, Registry};
+use serde::Serialize;
+use storage::{Manifest, Tier};
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+use types::vector::Vector;
+use types::{Result, Strategy};
+
+use crate::attempt::{manifest_before, view_of};
+use crate::basis::Basis;
+use crate::decide::{RunInputs, RunTime, version_to_run};
+use crate::increment::{first_due, is_nothing_new};
+use crate::layer::Batch;
+
+/// What a run would do now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunPlan {
+    pub view: Arc<str>,
+    pub version: u32,
+    pub strategy: Strategy,
+    /// Why it would recompute from the archive.
+    pub why: Option<String>,
+    /// It would be skipped: nothing is new.
+    pub skipped: bool,
+    pub cut: Vector,
+    /// Since the last run's cut; of a recomputation, 0.
+    pub checkpoints: usize,
+    /// The archived events whose states it would read or compute.
+    pub events: i64,
+    pub states_objects: Files,
+    pub archive: Files,
+    /// The parts of the snapshot that it would merge into one.
+    pub merged: Files,
+    /// About what it would write; `None` for a first run. Of an incremental run at most this, but for its join.
+    pub written_bytes: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Files {
+    pub files: usize,
+    pub bytes: i64,
+}
+
+impl<'f> FromIterator<&'f FileRecord> for Files {
+    fn from_iter<I: IntoIterator<Item = &'f FileRecord>>(files: I) -> Self {
+        files.into_iter().fold(Files::default(), |sum, file| Files { files: sum.files + 1, bytes: sum.bytes + file.bytes })
+    }
+}
+
+impl Batch {
+    /// Says what a run of a view would do now. Nothing is written.
+    ///
+    /// Errors: `NotFound` for a view that is not there; `Unavailable` if the storage does not answer.
+    pub async fn plan(&self, view: &str, (t, full): (RunTime, bool), now: Micros) -> Result<RunPlan> {
+        let state = self.catalog.state().await?;
+        let version = version_to_run(&state, view)?;
+        let run = RunRecord { cut: Some(state.vector()), ..RunRecord::requested(view.into(), version) };
+        let registry = Registry::load(&state, &self.functions).await?;
+        let live = view_of(&registry, &run)?;
+        let inputs = RunInputs::at_cut(&state, &run, live, t)?;
+        let before = manifest_before(self, &state, live).await?;
+        let plan = match Basis::decide(&state, live, before.as_ref(), (inputs.t, full), now) {
+            Basis::Archive(why) => RunPlan {
+                why: Some(why.to_owned()),
+                events: inputs.archive(&state, live).iter().map(|file| file.rows).sum(),
+                archive: inputs.archive(&state, live).iter().collect(),
+                written_bytes: before.map(|before| before.state_files().map(|file| file.bytes).sum()),
+                ..empty(live, Strategy::Full, inputs.cut)
+            },
+            Basis::Snapshot(before) => incremental(&state, live, &before, inputs)?,
+        };
+        Ok(plan)
+    }
+}
+
+fn incremental(state: &CatalogState, live: &LiveView, before: &Manifest, inputs: RunInputs) -> Result<RunPlan> {
+    let checkpoints = checkpoints_after(state, &live.streams(), &before.cut)?;
+    let skipped = is_nothing_new(&checkpoints, live, before, inputs.t);
+    let (count, events) = (checkpoints.len(), events_of(state, live, &checkpoints));
+    let (stored, to_compute) = split_lacking(state, live, &Lacking::default(), checkpoints);
+    let files = |kind: FileKind, of: &[&catalog::CheckpointRecord]| -> Files {
+        let is_read = |file: &&FileRecord| file.kind == kind && file.subject.as_deref().is_none_or(|stream| live.plan.reads(stream));
+        of.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(is_read).collect()
+    };
+    let tiers: Vec<&Tier> = before.tiers().collect();
+    let due = if skipped { &[] } else { &tiers[first_due(before, live, inputs.t)..] };
+    let merged = Files { files: due.iter().map(|tier| tier.files.len()).sum(), bytes: due.iter().map(|tier| tier.bytes()).sum() };
+    let states_objects = files(FileKind::States, &stored);
+    let archive = files(FileKind::Archive, &to_compute);
+    Ok(RunPlan {
+        skipped,
+        checkpoints: count,
+        events,
+        written_bytes: Some(merged.bytes + states_objects.bytes + archive.bytes),
+        states_objects,
+        archive,
+        merged,
+        ..empty(live, Strategy::Incremental, inputs.cut)
+    })
+}
+
+fn empty(live: &LiveView, strategy: Strategy, cut: Vector) -> RunPlan {
+    RunPlan {
+        view: live.name.clone(),
+        version: live.version,
+        strategy,
+        why: None,
+        skipped: false,
+        cut,
+        checkpoints: 0,
+        events: 0,
+        states_objects: Files::default(),
+        archive: Files::default(),
+        merged: Files::default(),
+        written_bytes: None,
+    }
+}
