@@ -30,9 +30,9 @@ use crate::attempt::{Attempt, NewSnapshot};
 use crate::basis::{first_to_merge, greater, is_outlived, later};
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
 use crate::decide::bucket_count;
-use crate::join::{LocalTier, without_expired};
+use crate::join::{CopiedTier, LocalTier, without_expired};
 use crate::layer::RunContext;
-use crate::linked::{CopiedTier, LinkedRun, is_join_due};
+use crate::linked::{LinkedRun, is_join_due};
 use crate::write::{Rows, Written};
 
 /// A segment's computation from the archive may take 1/`PART_OF_LIMIT` of the run's memory limit: states by bucket need

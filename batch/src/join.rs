@@ -39,6 +39,7 @@ mod local;
 
 use crate::basis::is_lost;
 use changed::{Added, Changed, Changes, by_part, changed, keys_of};
+pub(crate) use copies::CopiedTier;
 pub use copies::LocalCopies;
 pub(crate) use expired::without_expired;
 pub(crate) use local::{FinishedBucket, LocalBucket, LocalEdges, LocalTier, edges_of};

@@ -8,11 +8,8 @@ use types::Result;
 use types::tiles::Micros;
 
 use crate::attempt::Attempt;
-use crate::join::{Join, LocalEdges, LocalTier, WrittenJoin, changes_with_time, edges_of};
+use crate::join::{CopiedTier, Join, LocalEdges, LocalTier, WrittenJoin, changes_with_time, edges_of};
 use crate::write::Written;
-
-/// A tier of a snapshot and its copy in local files.
-pub(crate) type CopiedTier = (Tier, Arc<LocalTier>);
 
 /// An incremental run of a linked view.
 pub(crate) struct LinkedRun {
