@@ -25,6 +25,7 @@ mod logging;
 mod progress;
 mod repair;
 mod status;
+mod storage;
 mod verify;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -111,6 +112,8 @@ enum Command {
     Repair(repair::RepairArgs),
     /// Show how far each partition is read, what each view is served from, what ran, and what is wrong
     Status(status::StatusArgs),
+    /// Show where the bytes are, by stream, view and kind, and what another retention would free
+    Storage(storage::StorageArgs),
 }
 
 /// The outcome of a command that ran without an error.
@@ -195,6 +198,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Verify(args) => verify::verify(context, args).await,
         Command::Repair(args) => repair::run(context, args).await,
         Command::Status(args) => status::status(context, args).await,
+        Command::Storage(args) => storage::storage(context, args).await,
     }
 }
 

@@ -138,16 +138,21 @@ pub(crate) fn without_staging(state: &CatalogState, registry: &Registry) -> Cata
 }
 
 /// Returns how long each stream's archive is kept, counted back from `now`; not the streams that are kept for ever.
-fn retentions(state: &CatalogState, event_clock: bool, now: Micros) -> Result<BTreeMap<Arc<str>, Duration>> {
+pub(crate) fn retentions(state: &CatalogState, event_clock: bool, now: Micros) -> Result<BTreeMap<Arc<str>, Duration>> {
     let mut retentions = BTreeMap::new();
     for record in state.live(DefinitionKind::Stream) {
         let Some(kept) = parse_stream(&record.sql)?.retention else { continue };
-        let of_stream = state.partitions.values().filter(|partition| partition.id.stream == record.name);
-        let newest = of_stream.filter_map(|partition| partition.max_event_time).max().filter(|_| event_clock);
-        let behind = newest.map_or(0, |newest| now.saturating_sub(newest).max(0));
-        retentions.insert(record.name.clone(), kept.saturating_add(Duration::from_micros(behind as u64)));
+        retentions.insert(record.name.clone(), kept.saturating_add(clock_behind(state, &record.name, event_clock, now)));
     }
     Ok(retentions)
+}
+
+/// Returns how far the clock that a stream's events age by is behind `now`.
+pub(crate) fn clock_behind(state: &CatalogState, stream: &str, event_clock: bool, now: Micros) -> Duration {
+    let of_stream = state.partitions.values().filter(|partition| &*partition.id.stream == stream);
+    let newest = of_stream.filter_map(|partition| partition.max_event_time).max().filter(|_| event_clock);
+    let behind = newest.map_or(0, |newest| now.saturating_sub(newest).max(0));
+    Duration::from_micros(behind as u64)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub mod repair;
 pub mod scheduler;
 pub mod served;
 pub mod status;
+pub mod storage_report;
 pub mod trim;
 pub mod up;
 pub mod verify;

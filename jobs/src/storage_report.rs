@@ -1,0 +1,256 @@
+//! `storage`: what the object storage holds, by stream, view and kind, and what another `retention` would free. A pure
+//! function of the catalog's state, which knows every file and its size.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::{CatalogState, DefinitionKind, DefinitionStatus, Revision, collectable};
+use committed::registry::Registry;
+use definitions::durations::format_duration_parts;
+use definitions::parse::parse_stream;
+use definitions::settings::{ClockKind, Settings};
+use engine::events::format_timestamp;
+use engine::plan::ViewPlan;
+use serde::Serialize;
+use types::Result;
+use types::files::{FileKind, FileRecord, ObjectName};
+use types::tiles::Micros;
+use url::Url;
+
+use crate::collect::{clock_behind, retentions, without_staging};
+use crate::installation::{Installation, now};
+
+mod text;
+
+/// The retentions whose effect is shown, in days, where the views over the stream allow them.
+const RETENTIONS_DAYS: [u32; 4] = [7, 30, 90, 365];
+const DAY: Duration = Duration::from_hours(24);
+
+/// Files of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Usage {
+    pub files: u64,
+    pub bytes: i64,
+    pub rows: i64,
+}
+
+/// What an installation stores.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StorageReport {
+    /// The catalog's revision.
+    pub revision: Revision,
+    /// Everything in the object storage that the catalog names.
+    pub total: Usage,
+    pub streams: Vec<StreamUsage>,
+    pub views: Vec<ViewUsage>,
+    /// States of checkpoints that some view's snapshot does not hold yet; a file has the states of all views.
+    pub segments: Usage,
+    /// Files that will be deleted within minutes.
+    pub to_be_deleted: Usage,
+    /// Bytes of the catalog's files; null on PostgreSQL.
+    pub catalog_bytes: Option<u64>,
+    /// Bytes of the embedded log's files; null on Kafka.
+    pub log_bytes: Option<u64>,
+}
+
+/// What is stored of one stream.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StreamUsage {
+    pub stream: Arc<str>,
+    pub archive: Usage,
+    pub dead_letters: Usage,
+    /// Files whose rows are in other files as well, for readers that began before; they go within minutes.
+    pub superseded: Usage,
+    pub oldest_event: Option<String>,
+    pub newest_event: Option<String>,
+    /// The stream's `retention`; null: for ever.
+    pub retention: Option<String>,
+    /// What other retentions would free now. Those that a view over the stream does not allow are left out.
+    pub would_free: Vec<WouldFree>,
+}
+
+/// What a shorter `retention` would free.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WouldFree {
+    pub retention: String,
+    pub files: u64,
+    pub bytes: i64,
+}
+
+/// What is stored of one version of a view: its snapshot, and earlier ones that are still read.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ViewUsage {
+    pub view: Arc<str>,
+    pub version: u32,
+    /// Null for a version that the catalog does not list any more.
+    pub status: Option<DefinitionStatus>,
+    pub snapshots: Usage,
+}
+
+impl Usage {
+    fn sum<'f>(files: impl IntoIterator<Item = &'f FileRecord>) -> Usage {
+        files.into_iter().fold(Usage::default(), |sum, file| Usage {
+            files: sum.files + 1,
+            bytes: sum.bytes.saturating_add(file.bytes),
+            rows: sum.rows.saturating_add(file.rows),
+        })
+    }
+}
+
+impl Installation {
+    /// Reports what is stored. Reads the catalog only.
+    ///
+    /// Errors: `Unavailable` if the catalog does not answer.
+    pub async fn storage_report(&self) -> Result<StorageReport> {
+        let state = self.catalog.state().await?;
+        let registry = Registry::load(&state, &self.functions).await?;
+        let is_event_clock = self.settings.serving.clock == ClockKind::Event;
+        let mut report = storage_report(&state, &registry, (now(), is_event_clock))?;
+        report.catalog_bytes = catalog_file(&self.settings).map(|file| bytes_of_database(&file));
+        report.log_bytes = log_folder(&self.settings).map(|folder| bytes_below(&folder));
+        Ok(report)
+    }
+}
+
+/// Reports what the catalog's files take at the time `now`. `is_event_clock`: as in [`crate::collect::collect`].
+pub fn storage_report(state: &CatalogState, registry: &Registry, (now, is_event_clock): (Micros, bool)) -> Result<StorageReport> {
+    let named = || state.files.iter().filter(|file| !file.marked_for_deletion);
+    let what_if = WhatIf { state: &without_staging(state, registry), registry, now, is_event_clock };
+    Ok(StorageReport {
+        revision: state.revision,
+        total: Usage::sum(state.files.iter()),
+        streams: state
+            .live(DefinitionKind::Stream)
+            .map(|stream| stream_usage(&stream.name, &stream.sql, &what_if))
+            .collect::<Result<_>>()?,
+        views: view_usages(state),
+        segments: Usage::sum(named().filter(|file| file.kind == FileKind::States)),
+        to_be_deleted: Usage::sum(state.files.iter().filter(|file| file.marked_for_deletion)),
+        catalog_bytes: None,
+        log_bytes: None,
+    })
+}
+
+fn stream_usage(name: &Arc<str>, sql: &str, what_if: &WhatIf<'_>) -> Result<StreamUsage> {
+    let files: Vec<&FileRecord> = what_if.state.files.iter().filter(|file| is_of_stream(file, name)).collect();
+    let of_kind = |kind| files.iter().copied().filter(move |file| file.kind == kind);
+    Ok(StreamUsage {
+        stream: name.clone(),
+        archive: Usage::sum(of_kind(FileKind::Archive)),
+        dead_letters: Usage::sum(of_kind(FileKind::DeadLetters)),
+        superseded: Usage::sum(of_kind(FileKind::Superseded)),
+        oldest_event: of_kind(FileKind::Archive).filter_map(|file| file.min_event_time).min().map(format_timestamp),
+        newest_event: of_kind(FileKind::Archive).filter_map(|file| file.max_event_time).max().map(format_timestamp),
+        retention: parse_stream(sql)?.retention.map(format_duration_parts),
+        would_free: what_if.would_free(name)?,
+    })
+}
+
+fn is_of_stream(file: &FileRecord, stream: &str) -> bool {
+    let is_kind = matches!(file.kind, FileKind::Archive | FileKind::DeadLetters | FileKind::Superseded);
+    is_kind && !file.marked_for_deletion && file.subject.as_deref() == Some(stream)
+}
+
+fn view_usages(state: &CatalogState) -> Vec<ViewUsage> {
+    let mut by_version: BTreeMap<(Arc<str>, u32), Vec<&FileRecord>> = BTreeMap::new();
+    for file in state.files.iter().filter(|file| !file.marked_for_deletion) {
+        let Ok(name) = file.path.parse() else { continue };
+        if let ObjectName::Bucket { view, version, .. }
+        | ObjectName::Merged { view, version, .. }
+        | ObjectName::Joined { view, version, .. }
+        | ObjectName::Manifest { view, version, .. } = name
+        {
+            by_version.entry((view, version)).or_default().push(file);
+        }
+    }
+    let status = |view: &str, version| {
+        let is_version = |record: &&catalog::DefinitionRecord| &*record.name == view && record.version == version;
+        state.definitions.iter().filter(|record| record.kind == DefinitionKind::View).find(is_version).map(|record| record.status)
+    };
+    let usage = |((view, version), files): ((Arc<str>, u32), Vec<&FileRecord>)| ViewUsage {
+        status: status(&view, version),
+        snapshots: Usage::sum(files),
+        view,
+        version,
+    };
+    by_version.into_iter().map(usage).collect()
+}
+
+/// What the collector would do under other retentions.
+struct WhatIf<'s> {
+    /// Without staging views, which wait for no snapshot.
+    state: &'s CatalogState,
+    registry: &'s Registry,
+    now: Micros,
+    is_event_clock: bool,
+}
+
+impl WhatIf<'_> {
+    fn would_free(&self, stream: &Arc<str>) -> Result<Vec<WouldFree>> {
+        let Some(least) = self.least_retention(stream) else { return Ok(Vec::new()) };
+        let actual = retentions(self.state, self.is_event_clock, self.now)?;
+        let behind = clock_behind(self.state, stream, self.is_event_clock, self.now);
+        let allowed = RETENTIONS_DAYS.map(|days| DAY * days).into_iter().filter(|kept| *kept >= least);
+        let shorter = allowed.filter(|kept| actual.get(stream).is_none_or(|actual| kept.saturating_add(behind) < *actual));
+        let would_free = |kept: Duration| {
+            let mut assumed = actual.clone();
+            assumed.insert(stream.clone(), kept.saturating_add(behind));
+            let marked = collectable(self.state, &assumed, self.now).mark_for_deletion;
+            let freed =
+                Usage::sum(marked.iter().filter_map(|path| self.state.files.get(path)).filter(|file| self.is_retained(file, stream)));
+            WouldFree { retention: format_duration_parts(kept), files: freed.files, bytes: freed.bytes }
+        };
+        Ok(shorter.map(would_free).collect())
+    }
+
+    /// The shortest retention of a stream that its views allow; `None` if one counts its events for ever.
+    fn least_retention(&self, stream: &str) -> Option<Duration> {
+        let reads = |plan: &ViewPlan| plan.streams.iter().any(|known| &*known.name == stream);
+        let views = self.registry.views.iter().filter(|view| reads(&view.plan));
+        views.map(|view| view.plan.counts_for(stream)).try_fold(Duration::ZERO, |most, counted| Some(most.max(counted?)))
+    }
+
+    fn is_retained(&self, file: &FileRecord, stream: &str) -> bool {
+        matches!(file.kind, FileKind::Archive | FileKind::DeadLetters) && file.subject.as_deref() == Some(stream)
+    }
+}
+
+fn catalog_file(settings: &Settings) -> Option<PathBuf> {
+    path_of(&format!("file:{}", settings.catalog.url.as_str().strip_prefix("sqlite:")?))
+}
+
+fn log_folder(settings: &Settings) -> Option<PathBuf> {
+    path_of(settings.log.url.as_str())
+}
+
+/// The path that a URL of a local file names. `None` for any other URL.
+fn path_of(url: &str) -> Option<PathBuf> {
+    let url = Url::parse(url).ok().filter(|url| url.scheme() == "file")?;
+    url.to_file_path().ok()
+}
+
+/// A SQLite database, with what is not in its main file yet.
+fn bytes_of_database(file: &Path) -> u64 {
+    let with = |suffix: &str| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(suffix);
+        std::fs::metadata(PathBuf::from(name)).map_or(0, |file| file.len())
+    };
+    ["", "-wal", "-shm"].into_iter().map(with).sum()
+}
+
+/// The files below a folder. What vanishes meanwhile counts as nothing.
+fn bytes_below(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes_below(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    };
+    entries.flatten().map(size).sum()
+}
+
+#[cfg(test)]
+mod tests;

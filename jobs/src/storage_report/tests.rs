@@ -1,0 +1,106 @@
+use catalog::{CheckpointRange, CheckpointRecord, DefinitionRecord, SnapshotRecord};
+use engine::functions::Functions;
+use types::vector::{Offset, PartitionId, Vector};
+use uuid::Uuid;
+
+use super::*;
+
+const DAY_US: Micros = 86_400_000_000;
+const NOW: Micros = 20_000 * DAY_US;
+
+fn definition(kind: DefinitionKind, name: &str, sql: &str) -> DefinitionRecord {
+    DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.into(), status: DefinitionStatus::Active, created_at: 0 }
+}
+
+fn file(name: ObjectName, bytes: i64, days_ago: i64) -> FileRecord {
+    let time = NOW - days_ago * DAY_US;
+    name.record(types::files::Stored { bytes, checksum: 0 }, bytes / 10, Some((time, time)))
+}
+
+/// One checkpoint a file: an archive file of `bytes`, as old as said, and the checkpoint that wrote it.
+fn state(windows: &str, archive: &[(i64, i64)]) -> CatalogState {
+    let pay =
+        "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (event_time = 'ts', id = 'id', dedup_within = '1m')";
+    let totals = format!("CREATE VIEW totals{windows} AS SELECT k, count(*) AS n FROM pay GROUP BY k");
+    let (partition, end) = (PartitionId::new("pay", 0), archive.len() as i64);
+    let checkpoint = |at: usize, days_ago: i64| CheckpointRecord {
+        id: Uuid::from_u128(at as u128 + 1),
+        worker: "w".into(),
+        committed_at: NOW - days_ago * DAY_US,
+        revision: 1,
+        ranges: vec![CheckpointRange {
+            partition: partition.clone(),
+            start: Offset(at as i64),
+            end: Offset(at as i64 + 1),
+            archived: 1,
+            duplicate: 0,
+            dead_lettered: 0,
+            absent: 0,
+            clock: None,
+            max_event_time: None,
+            complete_to: None,
+        }],
+    };
+    let run = Uuid::from_u128(99);
+    let archived = archive.iter().enumerate().map(|(at, (bytes, days_ago))| {
+        file(ObjectName::Archive { stream: "pay".into(), checkpoint: Uuid::from_u128(at as u128 + 1) }, *bytes, *days_ago)
+    });
+    let bucket = file(ObjectName::Bucket { view: "totals".into(), version: 1, run, bucket: 0 }, 70, 0);
+    let gone = FileRecord { marked_for_deletion: true, ..file(ObjectName::States { checkpoint: Uuid::from_u128(1) }, 5, 0) };
+    CatalogState {
+        revision: 7,
+        definitions: vec![definition(DefinitionKind::Stream, "pay", pay), definition(DefinitionKind::View, "totals", &totals)],
+        checkpoints: archive.iter().enumerate().map(|(at, (_, days_ago))| checkpoint(at, *days_ago)).collect(),
+        files: archived.chain([bucket, gone]).collect(),
+        snapshots: vec![SnapshotRecord {
+            view: "totals".into(),
+            version: 1,
+            run,
+            cut: Vector::from_iter([(partition.clone(), Offset(end))]),
+            manifest: String::new(),
+            published_at: NOW - DAY_US,
+        }],
+        ..CatalogState::default()
+    }
+}
+
+async fn report(state: &CatalogState) -> StorageReport {
+    let registry = Registry::load(state, &Functions::standard()).await.unwrap();
+    storage_report(state, &registry, (NOW, false)).unwrap()
+}
+
+#[tokio::test]
+async fn files_are_counted_by_stream_view_and_kind() {
+    let report = report(&state("", &[(1000, 2), (500, 1)])).await;
+    assert_eq!(report.total, Usage { files: 4, bytes: 1575, rows: 157 });
+    assert_eq!(report.streams[0].archive, Usage { files: 2, bytes: 1500, rows: 150 });
+    assert_eq!(report.streams[0].oldest_event.as_deref(), Some("2024-10-02T00:00:00Z"));
+    assert_eq!((&*report.views[0].view, report.views[0].snapshots.bytes), ("totals", 70));
+    assert_eq!(report.to_be_deleted, Usage { files: 1, bytes: 5, rows: 0 });
+    assert_eq!(report.segments, Usage::default(), "what is to be deleted is counted once");
+}
+
+#[tokio::test]
+async fn a_shorter_retention_frees_what_the_collector_would_delete_then() {
+    let report = report(&state(" WITH (windows = '7d')", &[(1000, 400), (100, 100), (10, 40), (1, 2)])).await;
+    let freed: Vec<(&str, i64)> = report.streams[0].would_free.iter().map(|freed| (&*freed.retention, freed.bytes)).collect();
+    assert_eq!(freed, [("30d", 1110), ("90d", 1100), ("365d", 1000)], "7d is shorter than the view's window and its hop");
+    assert!(report.text().contains("retention = '90d' for pay would free 1.07 KiB now"), "{}", report.text());
+}
+
+#[tokio::test]
+async fn no_retention_is_proposed_where_a_view_counts_for_ever() {
+    assert_eq!(report(&state("", &[(1000, 400)])).await.streams[0].would_free, []);
+}
+
+#[test]
+fn local_files_are_found_by_their_urls() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a b.db");
+    std::fs::write(&name, [0; 10]).unwrap();
+    std::fs::write(folder.path().join("a b.db-wal"), [0; 5]).unwrap();
+    let url = Url::from_file_path(&name).unwrap();
+    assert_eq!(path_of(url.as_str()).map(|path| bytes_of_database(&path)), Some(15));
+    assert_eq!(bytes_below(folder.path()), 15);
+    assert_eq!(path_of("kafka://localhost:9092"), None);
+}

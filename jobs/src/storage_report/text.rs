@@ -1,0 +1,77 @@
+//! Formats `storage` as text.
+
+use catalog::DefinitionStatus;
+use indicatif::HumanBytes;
+
+use super::{StorageReport, StreamUsage, Usage, ViewUsage};
+use crate::output::table;
+
+impl StorageReport {
+    /// The report as tables.
+    pub fn text(&self) -> String {
+        let mut parts = Vec::new();
+        let streams: Vec<Vec<String>> = self.streams.iter().flat_map(stream_rows).collect();
+        if !streams.is_empty() {
+            parts.push(table(&["stream", "kind", "files", "bytes", "events", "from", "to", "retention"], streams));
+        }
+        if !self.views.is_empty() {
+            parts.push(table(&["view", "version", "status", "files", "bytes", "rows"], self.views.iter().map(view_row)));
+        }
+        parts.push(table(&["other", "files", "bytes"], self.other_rows()));
+        let would_free: Vec<String> = self.streams.iter().flat_map(would_free_lines).collect();
+        if !would_free.is_empty() {
+            parts.push(would_free.join("\n"));
+        }
+        parts.join("\n\n")
+    }
+
+    fn other_rows(&self) -> Vec<Vec<String>> {
+        let files = |what: &str, usage: Usage| vec![what.to_owned(), usage.files.to_string(), bytes(usage.bytes)];
+        let local = |what: &str, size: Option<u64>| size.map(|size| vec![what.to_owned(), "-".to_owned(), HumanBytes(size).to_string()]);
+        let segments = files("states of checkpoints", self.segments);
+        let to_be_deleted = files("to be deleted", self.to_be_deleted);
+        let total = files("object storage in all", self.total);
+        let databases = [local("catalog", self.catalog_bytes), local("embedded log", self.log_bytes)];
+        [segments, to_be_deleted, total].into_iter().chain(databases.into_iter().flatten()).collect()
+    }
+}
+
+fn stream_rows(stream: &StreamUsage) -> Vec<Vec<String>> {
+    let time = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
+    let row = |kind: &str, usage: Usage, rest: [String; 3]| {
+        let counted = [stream.stream.to_string(), kind.to_owned(), usage.files.to_string(), bytes(usage.bytes), usage.rows.to_string()];
+        counted.into_iter().chain(rest).collect::<Vec<_>>()
+    };
+    let retention = stream.retention.clone().unwrap_or_else(|| "for ever".to_owned());
+    let archive = row("archive", stream.archive, [time(&stream.oldest_event), time(&stream.newest_event), retention]);
+    let others = [("dead letters", stream.dead_letters), ("superseded", stream.superseded)];
+    let others = others.into_iter().filter(|(_, usage)| usage.files > 0);
+    let others = others.map(|(kind, usage)| row(kind, usage, ["-", "-", "-"].map(str::to_owned)));
+    std::iter::once(archive).chain(others).collect()
+}
+
+fn view_row(view: &ViewUsage) -> Vec<String> {
+    let status = match view.status {
+        Some(DefinitionStatus::Active) => "active",
+        Some(DefinitionStatus::Building) => "building",
+        _ => "retired",
+    };
+    let ViewUsage { view, version, snapshots, .. } = view;
+    vec![
+        view.to_string(),
+        version.to_string(),
+        status.to_owned(),
+        snapshots.files.to_string(),
+        bytes(snapshots.bytes),
+        snapshots.rows.to_string(),
+    ]
+}
+
+fn would_free_lines(stream: &StreamUsage) -> Vec<String> {
+    let frees = stream.would_free.iter().filter(|freed| freed.files > 0);
+    frees.map(|freed| format!("retention = '{}' for {} would free {} now", freed.retention, stream.stream, bytes(freed.bytes))).collect()
+}
+
+fn bytes(bytes: i64) -> String {
+    HumanBytes(bytes.max(0) as u64).to_string()
+}
