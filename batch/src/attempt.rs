@@ -50,7 +50,7 @@ impl<'a> Attempt<'a> {
         let registry = Registry::load(state, &batch.functions).await?;
         let view = view_of(&registry, &run)?.clone();
         let before = manifest_before(batch, state, &view).await?;
-        let inputs = RunInputs::at_cut(state, &run, &view, t)?;
+        let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), t)?;
         let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, full), (context.clock)());
         let pool = Arc::new(PeakPool::new(batch.settings.memory_limit_bytes));
         let session = open_session(&batch.settings, &batch.storage, &batch.functions, pool.clone())?;
@@ -132,14 +132,15 @@ pub(crate) fn view_of<'r>(registry: &'r Registry, run: &RunRecord) -> Result<&'r
     registry.view(&run.view, run.version).ok_or_else(unknown)
 }
 
-/// Reads the manifest of the published snapshot. `None` if there is none, or it is damaged.
+/// Reads the manifest of the published snapshot. `None` if there is none, or it is damaged. Its cut is the catalog's, which
+/// skipped runs have advanced: checkpoints are compacted up to there.
 ///
 /// Errors: `Unavailable` if the storage does not answer: a recomputation would cost much, and the next attempt little.
 pub(crate) async fn manifest_before(batch: &Batch, state: &CatalogState, view: &LiveView) -> Result<Option<Manifest>> {
-    let record = state.snapshot(&view.name, view.version);
-    let Some(file) = record.and_then(|record| state.files.get(&record.manifest)) else { return Ok(None) };
+    let Some(record) = state.snapshot(&view.name, view.version) else { return Ok(None) };
+    let Some(file) = state.files.get(&record.manifest) else { return Ok(None) };
     match read_manifest(&batch.storage, file).await {
-        Ok(manifest) => Ok(Some(manifest)),
+        Ok(manifest) => Ok(Some(Manifest { cut: record.cut.clone(), ..manifest })),
         Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
         Err(error) => {
             warn!(view = %view.name, %error, "the manifest of the previous snapshot cannot be read");

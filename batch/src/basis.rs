@@ -11,7 +11,7 @@ use types::tiles::{EdgesFrom, Floors, Level, Micros};
 use types::vector::Vector;
 
 /// The clocks of processes may differ by this much.
-const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
+pub(crate) const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
 
 /// What a run makes its snapshot from.
 pub(crate) enum Basis {
@@ -88,7 +88,7 @@ pub(crate) fn gaps_before(state: &CatalogState, view: &LiveView, cut: &Vector) -
     before.count() as u64
 }
 
-fn micros(length: Duration) -> Micros {
+pub(crate) fn micros(length: Duration) -> Micros {
     Micros::try_from(length.as_micros()).unwrap_or(Micros::MAX)
 }
 

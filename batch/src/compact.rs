@@ -91,11 +91,19 @@ impl Batch {
         let id = Uuid::now_v7();
         let record = compacted(id, group).ok_or_else(|| Error::internal("no checkpoint is compacted"))?;
         let mut done = Compacted { checkpoints: group.len(), ..Compacted::default() };
-        let mut written = Vec::new();
+        let mut written: Vec<FileRecord> = Vec::new();
         for ((kind, stream), files) in &inputs {
             let file = match versions.get(stream).filter(|_| *kind == FileKind::Archive) {
-                Some(versions) => self.write_events(state, (stream, id), *versions, files).await?,
-                None => self.write_dead_letters(stream, id, files).await?,
+                Some(versions) => self.write_events(state, (stream, id), *versions, files).await,
+                None => self.write_dead_letters(stream, id, files).await,
+            };
+            let file = match file {
+                Ok(file) => file,
+                // Nothing names them: it is tried again, and each try would leave as many.
+                Err(error) => {
+                    self.delete(&written).await;
+                    return Err(error);
+                }
             };
             done.files_read += files.len();
             done.bytes_read += files.iter().map(|file| file.bytes).sum::<i64>();

@@ -8,10 +8,13 @@ use catalog::{
     Add, ArchiveBounds, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, RunRecord, archive_files,
 };
 use committed::registry::LiveView;
+use storage::{Joined, Manifest};
 use types::files::FileRecord;
 use types::tiles::{EdgesFrom, Floors, Micros};
 use types::vector::Vector;
 use types::{Error, Result};
+
+use crate::basis::{CLOCKS_DIFFER, micros};
 
 /// Returns the version of a view that a run recomputes. A version that is being built comes first, because users wait
 /// for it.
@@ -43,13 +46,20 @@ pub(crate) struct RunInputs {
 }
 
 impl RunInputs {
-    pub(crate) fn at_cut(state: &CatalogState, run: &RunRecord, view: &LiveView, t: RunTime) -> Result<RunInputs> {
+    /// `before` is the published snapshot's manifest, if there is one that can be read.
+    pub(crate) fn at_cut(
+        state: &CatalogState,
+        run: &RunRecord,
+        (view, before): (&LiveView, Option<&Manifest>),
+        t: RunTime,
+    ) -> Result<RunInputs> {
         let cut = run.cut.clone().ok_or_else(|| Error::internal("a run began without a cut"))?;
         let max_event_time = max_event_time(state, &view.streams());
         let t = match t {
             RunTime::At(t) => t,
             RunTime::EventClock => max_event_time.unwrap_or_default(),
         };
+        let t = not_before_join(t, before.and_then(|before| before.joined.as_ref()));
         Ok(RunInputs { cut, t, floors: view.plan.floors(t), edges_from: view.plan.edges_from(t), max_event_time })
     }
 
@@ -58,6 +68,13 @@ impl RunInputs {
         let bounds = ArchiveBounds { cut: Some(&self.cut), oldest: view.plan.oldest_kept(self.t), newest: None };
         archive_files(state, &view.streams(), bounds).into_iter().cloned().collect()
     }
+}
+
+/// Returns the time of a run's join: that of the join before, if this process's clock is a little behind the one that
+/// made it. The tiers no longer have the edges that only an earlier join would count.
+fn not_before_join(t: Micros, joined: Option<&Joined>) -> Micros {
+    let ahead = joined.map(|joined| joined.t).filter(|joined| *joined <= t.saturating_add(micros(CLOCKS_DIFFER)));
+    ahead.map_or(t, |joined| joined.max(t))
 }
 
 /// Returns the greatest event time of these streams that the catalog records.

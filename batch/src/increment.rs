@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use catalog::{CheckpointRecord, SnapshotFiles, checkpoints_after};
+use catalog::{CatalogState, CheckpointRecord, SnapshotFiles, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::lacking::events_of;
 use committed::registry::LiveView;
@@ -27,7 +27,7 @@ use types::tiles::Micros;
 use types::{ErrorKind, Result, failpoint};
 
 use crate::attempt::{Attempt, NewSnapshot};
-use crate::basis::{first_to_merge, greater, is_outlived, later};
+use crate::basis::{first_to_merge, greater, is_lost, is_outlived, later};
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
 use crate::decide::bucket_count;
 use crate::join::{CopiedTier, LocalTier, without_expired};
@@ -53,7 +53,7 @@ pub(crate) enum Incremented {
 /// Makes a snapshot of the one `before` and what was committed since.
 pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: &RunContext<'_>) -> Result<Incremented> {
     let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
-    if is_nothing_new(&checkpoints, &attempt.view, &before, attempt.inputs.t) {
+    if is_nothing_new(&checkpoints, (attempt.state, &attempt.view), &before, attempt.inputs.t) {
         return Ok(Incremented::Nothing);
     }
     let (states, failures) = match segments(attempt, &checkpoints, context).await {
@@ -116,9 +116,15 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: 
     Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run })))
 }
 
-/// Whether the snapshot before holds everything, and time has changed nothing of it.
-pub(crate) fn is_nothing_new(checkpoints: &[&CheckpointRecord], view: &LiveView, before: &Manifest, t: Micros) -> bool {
-    checkpoints.is_empty() && !is_outlived(&before.base, view, t) && !is_join_due(view, before.joined.as_ref(), t)
+/// Whether the snapshot before holds everything, time has changed nothing of it, and its join is whole.
+pub(crate) fn is_nothing_new(
+    checkpoints: &[&CheckpointRecord],
+    (state, view): (&CatalogState, &LiveView),
+    before: &Manifest,
+    t: Micros,
+) -> bool {
+    let has_lost_part = before.joined.iter().flat_map(|joined| &joined.files).any(|file| is_lost(state, &file.path));
+    checkpoints.is_empty() && !has_lost_part && !is_outlived(&before.base, view, t) && !is_join_due(view, before.joined.as_ref(), t)
 }
 
 /// The place of the oldest tier that a run at `t` merges with all newer ones; after the last tier if none is due.

@@ -63,8 +63,8 @@ impl Batch {
         let run = RunRecord { cut: Some(state.vector()), ..RunRecord::requested(view.into(), version) };
         let registry = Registry::load(&state, &self.functions).await?;
         let live = view_of(&registry, &run)?;
-        let inputs = RunInputs::at_cut(&state, &run, live, t)?;
         let before = manifest_before(self, &state, live).await?;
+        let inputs = RunInputs::at_cut(&state, &run, (live, before.as_ref()), t)?;
         let plan = match Basis::decide(&state, live, before.as_ref(), (inputs.t, full), now) {
             Basis::Archive(why) => RunPlan {
                 why: Some(why.to_owned()),
@@ -81,12 +81,13 @@ impl Batch {
 
 fn incremental(state: &CatalogState, live: &LiveView, before: &Manifest, inputs: RunInputs) -> Result<RunPlan> {
     let checkpoints = checkpoints_after(state, &live.streams(), &before.cut)?;
-    let skipped = is_nothing_new(&checkpoints, live, before, inputs.t);
+    let skipped = is_nothing_new(&checkpoints, (state, live), before, inputs.t);
     let (count, events) = (checkpoints.len(), events_of(state, live, &checkpoints));
     let (stored, to_compute) = split_lacking(state, live, &Lacking::default(), checkpoints);
     let files = |kind: FileKind, of: &[&catalog::CheckpointRecord]| -> Files {
         let is_read = |file: &&FileRecord| file.kind == kind && file.subject.as_deref().is_none_or(|stream| live.plan.reads(stream));
-        of.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(is_read).collect()
+        let named = of.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(|file| !file.marked_for_deletion);
+        named.filter(is_read).collect()
     };
     let tiers: Vec<&Tier> = before.tiers().collect();
     let due = if skipped { &[] } else { &tiers[first_due(before, live, inputs.t)..] };

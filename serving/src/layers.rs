@@ -35,6 +35,8 @@ pub struct LayerSource<'a> {
     pub damaged: &'a Mutex<Vec<Error>>,
     /// In this refresh, in events.
     pub budget: &'a RebuildBudget,
+    /// A view that is answered does not wait for what is computed for others: only `budget.of_view` holds for it.
+    pub is_served: bool,
 }
 
 /// How many archived events one refresh may compute states of, over all views: the others wait meanwhile.
@@ -53,6 +55,12 @@ impl RebuildBudget {
     /// False, and nothing is taken, if less is left.
     fn take(&self, events: i64) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| (events <= left).then(|| left - events)).is_ok()
+    }
+
+    /// Gives back what a view took and could not compute: a view that always fails would keep others from ever being
+    /// loaded.
+    fn give_back(&self, events: i64) {
+        self.left.fetch_add(events, Ordering::Relaxed);
     }
 }
 
@@ -101,13 +109,32 @@ pub async fn refresh(
             }
         }
     }
-    if events > source.budget.of_view || !source.budget.take(events) {
+    if events > source.budget.of_view || !(source.is_served || source.budget.take(events)) {
         return Ok(Refreshed::Short { layers: compact(view, layers, state)?, lacking, events });
     }
-    for checkpoint in to_compute {
-        layers.push(compute(source, view, state, checkpoint).await?);
+    match compute_all(source, view, state, &to_compute).await {
+        Ok(computed) => layers.extend(computed),
+        Err(error) => {
+            if !source.is_served {
+                source.budget.give_back(events);
+            }
+            return Err(error);
+        }
     }
     Ok(Refreshed::Whole(compact(view, layers, state)?))
+}
+
+async fn compute_all(
+    from: &LayerSource<'_>,
+    view: &LiveView,
+    state: &CatalogState,
+    checkpoints: &[&CheckpointRecord],
+) -> Result<Vec<LayerRun>> {
+    let mut computed = Vec::with_capacity(checkpoints.len());
+    for checkpoint in checkpoints {
+        computed.push(compute(from, view, state, checkpoint).await?);
+    }
+    Ok(computed)
 }
 
 /// Loads a checkpoint's states from its states object, if they are there.

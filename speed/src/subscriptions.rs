@@ -10,6 +10,7 @@ use engine::plan::planning_session;
 use event_log::{Consumer, Subscription};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use types::files::FileKind;
 use types::{Error, ErrorKind, Result};
 
 use crate::layer::Speed;
@@ -22,20 +23,30 @@ impl Speed {
     pub async fn run(&self, stop: CancellationToken) -> Result<()> {
         let session = planning_session(&self.functions)?;
         while !stop.is_cancelled() {
-            match self.follow(&session, &stop).await {
+            let error = match self.follow(&session, &stop).await {
                 Ok(Ended::Stopped) => break,
-                Ok(Ended::Resubscribe) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) => {
-                    warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; continuing from the catalog");
-                    metrics::counter!("basestream_speed_restarts_total").increment(1);
-                    self.note(&Err::<(), _>(error));
-                    self.progress.begin(Activity::Starting);
-                    pause(&stop, POLL_INTERVAL).await;
-                }
-                Err(error) => return Err(self.report(error).await),
+                Ok(Ended::Resubscribe) => continue,
+                Err(error) => self.conflict_if_replaced(error).await,
+            };
+            if !matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) {
+                return Err(self.report(error).await);
             }
+            warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; continuing from the catalog");
+            metrics::counter!("basestream_speed_restarts_total").increment(1);
+            self.note(&Err::<(), _>(error));
+            self.progress.begin(Activity::Starting);
+            pause(&stop, POLL_INTERVAL).await;
         }
         Ok(())
+    }
+
+    /// A file that the catalog does not need any more is not damaged: it was compacted and deleted while a takeover read
+    /// the files of an earlier state. The next takeover reads those of the present one.
+    async fn conflict_if_replaced(&self, error: Error) -> Error {
+        let Some(path) = error.fact("file").filter(|_| error.kind() == ErrorKind::Corrupt).map(str::to_owned) else { return error };
+        let Ok(state) = self.catalog.state().await else { return error };
+        let is_needed = state.files.get(&path).is_some_and(|file| file.kind != FileKind::Superseded && !file.marked_for_deletion);
+        if is_needed { error } else { Error::conflict("a file was replaced while it was read").with("file", path).caused_by(error) }
     }
 
     /// Reports a damaged file to the catalog, and returns the error with what to do about it.

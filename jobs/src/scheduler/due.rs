@@ -12,7 +12,8 @@ use types::tiles::Micros;
 
 use super::{date, newest_runs};
 
-/// A failed run is retried after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time.
+/// A failed run is retried after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time. A view
+/// that has no due time, or no snapshot to answer from meanwhile, is retried until a run succeeds.
 const ATTEMPTS: u32 = 8;
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
@@ -40,7 +41,7 @@ pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<D
 
 /// The archived events that a run has to read: those since the snapshot's cut, or all that can still count.
 fn events_to_read(state: &CatalogState, view: &LiveView, now: Micros) -> i64 {
-    let is_added_to = view.definition.strategy != Some(Strategy::Full) && view.plan.links().is_none();
+    let is_added_to = view.definition.strategy != Some(Strategy::Full);
     let snapshot = state.snapshot(&view.name, view.version).filter(|_| is_added_to);
     match snapshot.and_then(|snapshot| checkpoints_after(state, &view.streams(), &snapshot.cut).ok()) {
         Some(checkpoints) => events_of(state, view, &checkpoints),
@@ -59,11 +60,13 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
         return Some(Due { requested: Some(requested.clone()), reason: "it was requested", ..plain });
     }
     let newest = newest_runs(state).get(&(view.name.clone(), view.version)).copied();
-    if let Some(failed) = newest.filter(|run| run.status == RunStatus::Failed && run.attempt < ATTEMPTS) {
+    let can_wait = view.definition.schedule.is_some() && state.snapshot(&view.name, view.version).is_some();
+    let is_retried = |run: &&RunRecord| run.status == RunStatus::Failed && (run.attempt < ATTEMPTS || !can_wait);
+    if let Some(failed) = newest.filter(is_retried) {
         let retry_at = failed.ended_at.unwrap_or_default().saturating_add(backoff_us(failed.attempt));
         return (now >= retry_at).then(|| Due {
             scheduled_for: failed.scheduled_for,
-            attempt: failed.attempt + 1,
+            attempt: failed.attempt.saturating_add(1),
             reason: "the last try failed",
             ..plain
         });

@@ -16,6 +16,7 @@ use types::{Error, ErrorKind, Result, failpoint};
 
 use super::Follower;
 use super::asking::newest_run;
+use crate::copy::SnapshotCopy;
 use crate::layers::{self, LayerSource, RebuildBudget, Refreshed};
 use crate::read_view::{BuildingView, Loaded, LoadedView};
 
@@ -106,11 +107,11 @@ impl Follower {
         let (snapshot, lost) = self.load_snapshot(live, known, state, damaged).await?;
         let cut = match (&snapshot, state.snapshot(&live.name, live.version)) {
             (Some(copy), Some(published)) if copy.manifest.run == published.run => published.cut.clone(),
-            (Some(copy), _) => copy.manifest.cut.clone(),
+            (Some(copy), _) => cut_of_earlier(copy, known),
             (None, _) => Vector::new(),
         };
         let held = known.view().map(|known| known.layers.as_slice()).unwrap_or_default();
-        let source = LayerSource { storage: &self.0.storage, session: &self.0.session, damaged, budget };
+        let source = LayerSource { storage: &self.0.storage, session: &self.0.session, damaged, budget, is_served: known.is_served() };
         let refreshed = layers::refresh(held, known.lacking(), &source, live, state, &cut).await?;
         let loaded = |layers| LoadedView { live: live.clone(), snapshot, cut, lost, layers };
         Ok(match refreshed {
@@ -175,6 +176,12 @@ impl Follower {
 enum Outcome {
     Served(LoadedView),
     Building(BuildingView),
+}
+
+/// The cut of a snapshot that is not the published one: as it was last loaded, since skipped runs may have advanced it.
+fn cut_of_earlier(copy: &SnapshotCopy, known: Known<'_>) -> Vector {
+    let is_it = |view: &&LoadedView| view.snapshot.as_ref().is_some_and(|held| held.manifest.run == copy.manifest.run);
+    known.view().filter(is_it).map_or_else(|| copy.manifest.cut.clone(), |view| view.cut.clone())
 }
 
 /// What the catalog state before left of a view version.

@@ -219,3 +219,32 @@ async fn how_far_a_run_is_can_be_seen_while_it_reads() {
     let ended = harness.catalog.state().await.unwrap();
     assert!(ended.runs.iter().all(|run| run.status == RunStatus::Succeeded && run.events_read == 30_040), "no report comes after the end");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_always_fails_does_not_keep_others_from_being_loaded() {
+    let harness = with_history().await;
+    let bad = "CREATE VIEW bad WITH (on_error = 'refuse') AS SELECT k, sum(1 / (x - 2)) AS x FROM s GROUP BY k";
+    put(&harness, vec![record(View, "bad", 1, bad, Active), record(View, "sums", 1, SUMS, Active)]).await;
+    // Enough for either of the two, and not for both.
+    let opening = harness.node_that_rebuilds(50, None);
+    let node = tokio::time::timeout(Duration::from_secs(60), opening).await.expect("a node ends loading").unwrap();
+    assert_eq!(table(&node, "sums"), ["a 40", "b 40"]);
+    assert_eq!(node.loaded().unwrap().failed.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn views_that_are_served_do_not_wait_for_each_others_states() {
+    let harness = with_history().await;
+    put(&harness, vec![record(View, "sums", 1, SUMS, Active)]).await;
+    for view in ["counts", "sums"] {
+        harness.batch(view, RunTime::EventClock).await.unwrap();
+    }
+    let node = harness.node_that_rebuilds(40, None).await.unwrap();
+    archive(&harness, 30).await;
+    std::fs::remove_dir_all(harness.path().join("storage/states")).unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(
+        (table(&node, "counts"), table(&node, "sums")),
+        (vec!["a 35".to_owned(), "b 35".into()], vec!["a 70".into(), "b 70".into()])
+    );
+}

@@ -7,11 +7,12 @@ use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use basestream_tests::{Harness, now};
 use batch::{Compacted, RunTime};
 use catalog::DefinitionKind::{Stream, View};
-use catalog::{CatalogState, DefinitionStatus};
+use catalog::{CatalogState, DefinitionStatus, RunStatus};
 use futures::TryStreamExt;
 use jobs::verify::{Verifier, verify_view};
 use serving::{Node, ServingClock};
 use storage::read_archive;
+use types::Strategy::Incremental;
 use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 use types::vector::Vector;
@@ -213,4 +214,32 @@ async fn other_programs_read_the_archive_as_it_stands() {
     for (column, ids) in found["ids"].as_object().unwrap() {
         assert_eq!(ids, &serde_json::json!([storage::field_id(column).to_string()]), "{column}");
     }
+}
+
+/// A skipped run advances the cut in the catalog only: what is compacted up to there crosses the manifest's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_whose_run_was_skipped_goes_on_after_a_compaction() {
+    let site = Site::new().await;
+    let quiet = STREAM.replace("STREAM s", "STREAM q");
+    let of_quiet = "CREATE VIEW of_quiet AS SELECT k, count(*) AS n FROM q GROUP BY k";
+    site.harness.define(&[(Stream, "q", &quiet), (View, "of_quiet", of_quiet)]).await.unwrap();
+    site.harness.log.create_topic("q", 2).await.unwrap();
+    let event = |id: usize| (Some("a".to_owned()), format!(r#"{{"id":"q{id}","ts":"2026-03-01T10:00:00Z","k":"a"}}"#));
+    site.harness.append("q", 2, vec![event(1)]).await.unwrap();
+    site.append(&[1, 2, 3]).await;
+    site.harness.batch("of_quiet", RunTime::At(now())).await.unwrap();
+    site.append(&[4, 5]).await;
+    let skipped = site.harness.batch("of_quiet", RunTime::At(now())).await.unwrap();
+    assert_eq!(skipped.status, RunStatus::Skipped);
+    assert_eq!(site.compact().await.checkpoints, 2);
+
+    let node = site.node().await;
+    assert_eq!(table(&node, "of_quiet"), ["a 1"]);
+    site.harness.append("q", 2, vec![event(2)]).await.unwrap();
+    site.append(&[6]).await;
+    let run = site.harness.batch("of_quiet", RunTime::At(now())).await.unwrap();
+    assert_eq!((run.status, run.strategy, run.events_read), (RunStatus::Succeeded, Some(Incremental), 1));
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "of_quiet"), ["a 2"]);
+    site.assert_whole().await;
 }

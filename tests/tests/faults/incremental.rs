@@ -5,7 +5,7 @@ use std::time::Duration;
 use basestream_tests::{Harness, now};
 use batch::RunTime;
 use catalog::DefinitionKind::{Stream, View};
-use catalog::{Add, Commit, GapRecord, RunStatus};
+use catalog::{Add, Commit, DamageRecord, GapRecord, RunStatus};
 use serving::ServingClock;
 use storage::{Manifest, read_manifest};
 use types::Strategy::{Full, Incremental};
@@ -154,4 +154,44 @@ async fn what_has_expired_goes_though_nothing_is_new() {
     assert_eq!(site.manifest("counts").await.rows, 0);
     let again = site.harness.batch("counts", RunTime::At(now() + DAY)).await.unwrap();
     assert_eq!(again.status, RunStatus::Skipped);
+}
+
+const LINKS: &str = "CREATE VIEW links WITH (windows = '1h') AS SELECT a.k, count(*) AS n FROM s a JOIN q b ON a.k = b.k GROUP BY a.k";
+
+/// A site with a linked view whose join has a row.
+async fn with_links() -> Site {
+    let site = Site::new().await;
+    site.harness.define(&[(View, "links", LINKS)]).await.unwrap();
+    site.append("s", &["a"]).await;
+    site.append("q", &["a"]).await;
+    site
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_part_of_a_join_is_written_again_though_nothing_is_new() {
+    let site = with_links().await;
+    let t = now();
+    site.harness.batch("links", RunTime::At(t)).await.unwrap();
+    let before = site.manifest("links").await.joined.unwrap();
+    let path = before.files[0].path.clone();
+    let damage = DamageRecord { path, error: "damaged".into(), found_by: "test".into(), found_at: t };
+    let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Damage(damage)], ..Commit::default() };
+    site.harness.catalog.commit(commit).await.unwrap();
+    let run = site.harness.batch("links", RunTime::At(t)).await.unwrap();
+    assert_eq!(run.status, RunStatus::Succeeded);
+    let after = site.manifest("links").await.joined.unwrap();
+    assert_eq!(after.rows, before.rows);
+    assert_ne!(after.files[0].path, before.files[0].path);
+}
+
+/// The tiers lack the edges that only an earlier join would count.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_of_a_join_does_not_go_back_with_a_clock_that_is_a_little_behind() {
+    let site = with_links().await;
+    let ahead = now() + 300_000_000;
+    site.harness.batch("links", RunTime::At(ahead)).await.unwrap();
+    site.append("s", &["a"]).await;
+    let run = site.harness.batch("links", RunTime::At(ahead - 300_000_000)).await.unwrap();
+    assert_eq!((run.status, run.strategy), (RunStatus::Succeeded, Some(Incremental)));
+    assert_eq!(site.manifest("links").await.joined.unwrap().t, ahead);
 }

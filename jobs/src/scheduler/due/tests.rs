@@ -61,6 +61,15 @@ async fn a_failed_run_is_tried_again_later_and_later() {
 }
 
 #[tokio::test]
+async fn a_view_that_cannot_be_answered_is_tried_until_it_is_built() {
+    let (mut state, registry) = fixture(DefinitionStatus::Building).await;
+    state.runs.push(run(RunStatus::Failed, HOUR, 50));
+    let ten_minutes = 600_000_000;
+    assert_eq!(due_runs(&state, &registry, HOUR + ten_minutes - 1), vec![]);
+    assert_eq!(due_runs(&state, &registry, HOUR + ten_minutes)[0].attempt, 51);
+}
+
+#[tokio::test]
 async fn a_version_that_is_being_built_runs_at_once() {
     let (state, registry) = fixture(DefinitionStatus::Building).await;
     assert_eq!(due_runs(&state, &registry, HOUR / 2)[0].reason, "a new version is built");

@@ -14,7 +14,7 @@ use types::tiles::Micros;
 use uuid::Uuid;
 
 use super::collect::Need;
-use crate::{Add, CatalogState, CheckpointRange, CheckpointRecord, Commit, Expect};
+use crate::{Add, CatalogState, CheckpointRange, CheckpointRecord, Commit, Expect, GapRecord};
 
 const DAY: Micros = 24 * 3_600 * 1_000_000;
 
@@ -110,9 +110,12 @@ struct Sized<'s> {
 }
 
 impl<'s> Sized<'s> {
-    /// `None` for a checkpoint that is left alone: one whose states may still be read, or whose files are not as they
-    /// should be.
+    /// `None` for a checkpoint that is left alone: one whose states may still be read, whose files are not as they should
+    /// be, or that is beside offsets that were given up, where the ledger and repairs go by single checkpoints.
     fn new(state: &'s CatalogState, checkpoint: &'s CheckpointRecord, damaged: &HashSet<&str>) -> Option<Self> {
+        if is_beside_gap(state, checkpoint) || lacks_archive(state, checkpoint) {
+            return None;
+        }
         let mut by_stream = BTreeMap::new();
         for file in state.files.of_checkpoint(checkpoint.id) {
             let is_kept = matches!(file.kind, FileKind::Archive | FileKind::DeadLetters) && !file.marked_for_deletion;
@@ -122,6 +125,23 @@ impl<'s> Sized<'s> {
         let bytes = by_stream.values().sum();
         Some(Sized { checkpoint, by_stream, bytes })
     }
+}
+
+/// Whether offsets of the checkpoint's ranges, or those just before them, were given up.
+fn is_beside_gap(state: &CatalogState, checkpoint: &CheckpointRecord) -> bool {
+    let is_beside =
+        |range: &CheckpointRange, gap: &GapRecord| range.partition == gap.partition && range.start <= gap.end && gap.start < range.end;
+    checkpoint.ranges.iter().any(|range| state.gaps.iter().any(|gap| is_beside(range, gap)))
+}
+
+/// Whether events of some stream are gone: the ledger would miss a part of a longer checkpoint.
+fn lacks_archive(state: &CatalogState, checkpoint: &CheckpointRecord) -> bool {
+    let archived: BTreeSet<&Arc<str>> =
+        checkpoint.ranges.iter().filter(|range| range.archived > 0).map(|range| &range.partition.stream).collect();
+    let has_file = |stream: &Arc<str>| {
+        state.files.of_checkpoint(checkpoint.id).any(|file| file.kind == FileKind::Archive && file.subject.as_ref() == Some(stream))
+    };
+    !archived.into_iter().all(has_file)
 }
 
 fn committed_before(rules: &CompactionRules, now: Micros) -> Micros {

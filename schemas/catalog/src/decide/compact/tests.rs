@@ -171,6 +171,25 @@ fn what_may_still_be_read_by_checkpoint_is_left_alone() {
 }
 
 /// Offsets that were accepted as lost are in no range.
+/// The ledger and repairs go by single checkpoints there.
+#[test]
+fn checkpoints_beside_what_was_given_up_and_those_whose_events_are_gone_are_left_alone() {
+    let (eight, now) = (|| state(&[(0, 1_000); 8]), 30 * HOUR);
+    let ids = |numbers: std::ops::Range<usize>| numbers.map(id).collect::<Vec<_>>();
+    let mut given_up = eight();
+    let gap = |partition| GapRecord { partition, start: Offset(2), end: Offset(3), reason: "r".into(), accepted_at: 0 };
+    given_up.gaps.push(gap(PartitionId::new("s", 0)));
+    assert_eq!(due(&given_up, now), [ids(0..2), ids(4..8)]);
+    given_up.gaps = vec![gap(PartitionId::new("s", 1))];
+    assert_eq!(due(&given_up, now), [ids(0..8)], "those of another partition are not beside it");
+
+    let mut gone = eight();
+    gone.checkpoints.rewrite(|all| all[5].ranges[0].archived = 1);
+    assert_eq!(due(&gone, now), [ids(0..8)]);
+    gone.files.remove(["archive/s/000005"].into_iter());
+    assert_eq!(due(&gone, now), [ids(0..5), ids(6..8)]);
+}
+
 #[test]
 fn ranges_are_joined_where_one_follows_the_other() {
     let checkpoint = |number: usize, ranges: Vec<CheckpointRange>| CheckpointRecord {
