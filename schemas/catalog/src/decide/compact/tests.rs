@@ -186,7 +186,7 @@ fn checkpoints_beside_what_was_given_up_and_those_whose_events_are_gone_are_left
     let mut gone = eight();
     gone.checkpoints.rewrite(|all| all[5].ranges[0].archived = 1);
     assert_eq!(due(&gone, now), [ids(0..8)]);
-    gone.files.remove(["archive/s/000005"].into_iter());
+    gone.files.remove(["archive/s/000005"]);
     assert_eq!(due(&gone, now), [ids(0..5), ids(6..8)]);
 }
 
