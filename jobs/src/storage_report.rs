@@ -91,10 +91,12 @@ pub struct ViewUsage {
 
 impl Usage {
     fn sum<'f>(files: impl IntoIterator<Item = &'f FileRecord>) -> Usage {
+        // The record of a manifest has the rows of the files that it names.
+        let rows = |file: &FileRecord| if file.kind == FileKind::Manifest { 0 } else { file.rows };
         files.into_iter().fold(Usage::default(), |sum, file| Usage {
             files: sum.files + 1,
             bytes: sum.bytes.saturating_add(file.bytes),
-            rows: sum.rows.saturating_add(file.rows),
+            rows: sum.rows.saturating_add(rows(file)),
         })
     }
 }

@@ -46,12 +46,13 @@ fn state(windows: &str, archive: &[(i64, i64)]) -> CatalogState {
         file(ObjectName::Archive { stream: "pay".into(), checkpoint: Uuid::from_u128(at as u128 + 1) }, *bytes, *days_ago)
     });
     let bucket = file(ObjectName::Bucket { view: "totals".into(), version: 1, run, bucket: 0 }, 70, 0);
+    let manifest = file(ObjectName::Manifest { view: "totals".into(), version: 1, run }, 30, 0);
     let gone = FileRecord { marked_for_deletion: true, ..file(ObjectName::States { checkpoint: Uuid::from_u128(1) }, 5, 0) };
     CatalogState {
         revision: 7,
         definitions: vec![definition(DefinitionKind::Stream, "pay", pay), definition(DefinitionKind::View, "totals", &totals)],
         checkpoints: archive.iter().enumerate().map(|(at, (_, days_ago))| checkpoint(at, *days_ago)).collect(),
-        files: archived.chain([bucket, gone]).collect(),
+        files: archived.chain([bucket, manifest, gone]).collect(),
         snapshots: vec![SnapshotRecord {
             view: "totals".into(),
             version: 1,
@@ -72,10 +73,10 @@ async fn report(state: &CatalogState) -> StorageReport {
 #[tokio::test]
 async fn files_are_counted_by_stream_view_and_kind() {
     let report = report(&state("", &[(1000, 2), (500, 1)])).await;
-    assert_eq!(report.total, Usage { files: 4, bytes: 1575, rows: 157 });
+    assert_eq!(report.total, Usage { files: 5, bytes: 1605, rows: 157 });
     assert_eq!(report.streams[0].archive, Usage { files: 2, bytes: 1500, rows: 150 });
     assert_eq!(report.streams[0].oldest_event.as_deref(), Some("2024-10-02T00:00:00Z"));
-    assert_eq!((&*report.views[0].view, report.views[0].snapshots.bytes), ("totals", 70));
+    assert_eq!((&*report.views[0].view, report.views[0].snapshots), ("totals", Usage { files: 2, bytes: 100, rows: 7 }));
     assert_eq!(report.to_be_deleted, Usage { files: 1, bytes: 5, rows: 0 });
     assert_eq!(report.segments, Usage::default(), "what is to be deleted is counted once");
 }
