@@ -15,6 +15,7 @@ use crate::bucket_partitioner::ShuffleContext;
 use crate::decide::{RunInputs, RunTime};
 use crate::layer::{Batch, RunContext};
 use crate::memory::PeakPool;
+use crate::mode::RunMode;
 use crate::session::open_session;
 use crate::write::{Rows, SnapshotWriter, Written};
 
@@ -44,17 +45,17 @@ impl<'a> Attempt<'a> {
         batch: &'a Batch,
         state: &'a CatalogState,
         run: RunRecord,
-        (t, full): (RunTime, bool),
+        (t, mode): (RunTime, RunMode),
         context: &RunContext<'_>,
     ) -> Result<(Attempt<'a>, Basis)> {
         let registry = Registry::load(state, &batch.functions).await?;
         let view = view_of(&registry, &run)?.clone();
         let before = manifest_before(batch, state, &view).await?;
         let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), t)?;
-        let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, full), (context.clock)());
+        let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, mode), (context.clock)());
         let pool = Arc::new(PeakPool::new(batch.settings.memory_limit_bytes));
         let session = open_session(&batch.settings, &batch.storage, &batch.functions, pool.clone())?;
-        let run = RunRecord { strategy: Some(basis.strategy()), ..run };
+        let run = RunRecord { strategy: Some(basis.strategy(&view, mode)), ..run };
         Ok((Attempt { batch, state, run, view, before, inputs, pool, session }, basis))
     }
 

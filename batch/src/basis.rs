@@ -10,6 +10,8 @@ use types::Strategy;
 use types::tiles::{EdgesFrom, Floors, Level, Micros};
 use types::vector::Vector;
 
+use crate::mode::RunMode;
+
 /// The clocks of processes may differ by this much.
 pub(crate) const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
 
@@ -17,15 +19,20 @@ pub(crate) const CLOCKS_DIFFER: Duration = Duration::from_secs(600);
 pub(crate) enum Basis {
     /// The archive up to the cut, for this reason.
     Archive(&'static str),
+    /// The states of all checkpoints up to the cut, for this reason.
+    Checkpoints(&'static str),
     /// This snapshot, and the checkpoints since its cut.
     Snapshot(Box<Manifest>),
 }
 
 impl Basis {
-    pub(crate) fn strategy(&self) -> Strategy {
-        match self {
-            Basis::Archive(_) => Strategy::Full,
-            Basis::Snapshot(_) => Strategy::Incremental,
+    /// How a run on this basis is recorded.
+    pub(crate) fn strategy(&self, view: &LiveView, mode: RunMode) -> Strategy {
+        match (self, mode) {
+            (_, RunMode::Replay(_)) => Strategy::Replay,
+            (Basis::Archive(_), _) => Strategy::Full,
+            _ if is_stream(view) => Strategy::Stream,
+            _ => Strategy::Incremental,
         }
     }
 
@@ -34,16 +41,20 @@ impl Basis {
         state: &CatalogState,
         view: &LiveView,
         before: Option<&Manifest>,
-        (t, is_full_asked): (Micros, bool),
+        (t, mode): (Micros, RunMode),
         now: Micros,
     ) -> Basis {
-        let Some(before) = before else { return Basis::Archive("there is no snapshot to add to") };
+        let anew = |why| if is_stream(view) { Basis::Checkpoints(why) } else { Basis::Archive(why) };
+        match mode {
+            RunMode::ByStrategy => {}
+            RunMode::Full => return Basis::Archive("it was asked for"),
+            RunMode::Replay(_) => return Basis::Checkpoints("a replay was asked for"),
+        }
+        let Some(before) = before else { return anew("there is no snapshot to add to") };
         let (definition, recomputed_at) = (&view.definition, before.recomputed_at.unwrap_or(before.made_at));
         // A recomputation in the future was made by a clock that was ahead.
         let is_stale = |every: Duration| now.saturating_sub(recomputed_at) >= micros(every) || recomputed_at > now + micros(CLOCKS_DIFFER);
-        let why = if is_full_asked {
-            "it was asked for"
-        } else if definition.strategy == Some(Strategy::Full) {
+        let why = if definition.strategy == Some(Strategy::Full) {
             "the view's strategy is 'full'"
         } else if before.stamp != view.plan.stamp || !has_levels_of(before, view) {
             "the snapshot's states are of another format"
@@ -58,8 +69,13 @@ impl Basis {
         } else {
             return Basis::Snapshot(Box::new(before.clone()));
         };
-        Basis::Archive(why)
+        anew(why)
     }
+}
+
+/// Whether no run of the view reads the archive, unless it was asked to.
+pub(crate) fn is_stream(view: &LiveView) -> bool {
+    view.definition.strategy == Some(Strategy::Stream)
 }
 
 fn has_levels_of(before: &Manifest, view: &LiveView) -> bool {

@@ -12,34 +12,25 @@
 use std::sync::Arc;
 
 use catalog::{CatalogState, CheckpointRecord, SnapshotFiles, checkpoints_after};
-use committed::damage::{Finder, report_damage};
 use committed::lacking::events_of;
 use committed::registry::LiveView;
-use committed::segment::{Segment, SegmentSession, segment_rows};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
-use engine::states::{at_kept_levels, conform};
+use engine::states::conform;
 use futures::TryStreamExt;
-use futures::future::try_join_all;
 use storage::{LeftOut, Manifest, Tier, read_bucket};
 use tracing::info;
-use types::failures::Failures;
-use types::tiles::Micros;
-use types::{ErrorKind, Result, failpoint};
+use types::tiles::{EdgesFrom, Micros};
+use types::{ErrorKind, Result};
 
 use crate::attempt::{Attempt, NewSnapshot};
 use crate::basis::{first_to_merge, greater, is_lost, is_outlived, later};
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
 use crate::decide::bucket_count;
+use crate::gathered::States;
 use crate::join::{CopiedTier, LocalTier, without_expired};
 use crate::layer::RunContext;
 use crate::linked::{LinkedRun, is_join_due};
+use crate::segments::{StatesFrom, states_of};
 use crate::write::{Rows, Written};
-
-/// A segment's computation from the archive may take 1/`PART_OF_LIMIT` of the run's memory limit: states by bucket need
-/// the rest.
-const PART_OF_LIMIT: usize = 2;
-/// The most segments that are read at once: each is held whole.
-const SEGMENTS_AT_ONCE: usize = 4;
 
 /// What became of an incremental run.
 pub(crate) enum Incremented {
@@ -50,13 +41,16 @@ pub(crate) enum Incremented {
     NotPossible(String),
 }
 
-/// Makes a snapshot of the one `before` and what was committed since.
-pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: &RunContext<'_>) -> Result<Incremented> {
+/// Makes a snapshot of the one `before` and what was committed since, with the states of new checkpoints from there.
+pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: StatesFrom, context: &RunContext<'_>) -> Result<Incremented> {
     let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
     if is_nothing_new(&checkpoints, (attempt.state, &attempt.view), &before, attempt.inputs.t) {
         return Ok(Incremented::Nothing);
     }
-    let (states, failures) = match segments(attempt, &checkpoints, context).await {
+    let events = events_of(attempt.state, &attempt.view, &checkpoints);
+    let buckets = bucket_count(events, attempt.batch.settings.events_per_bucket);
+    let all_edges = EdgesFrom::default();
+    let States { buckets: states, failures, .. } = match states_of(attempt, &checkpoints, (from, buckets, &all_edges), context).await {
         // A recomputation spills where a segment that is computed from the archive cannot.
         Err(error) if error.kind() == ErrorKind::Limit => return Ok(Incremented::NotPossible(error.to_string())),
         read => read?,
@@ -91,7 +85,6 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: 
     let Output { written, expired, .. } = output;
     let deltas = if new_tiers.is_empty() { Vec::new() } else { new_tiers.split_off(1) };
     let base = new_tiers.pop().unwrap_or_default();
-    let events = events_of(attempt.state, &attempt.view, &checkpoints);
     let mut all_failures = before.failures.clone();
     all_failures.extend(&failures);
     // Only where tiers are merged, edges are left out.
@@ -145,39 +138,6 @@ fn left_out(before: &Manifest) -> Option<LeftOut> {
 /// Leaves out tiers without rows. One without any stays where all are: the snapshot's base.
 fn not_empty<T>(tiers: impl Iterator<Item = T>, tier: impl Fn(&T) -> &Tier) -> Vec<T> {
     tiers.enumerate().filter(|(place, one)| *place == 0 || !tier(one).files.is_empty()).map(|(_, one)| one).collect()
-}
-
-/// Reads the states of these checkpoints, by bucket. They come from the checkpoints' states objects; where those lack
-/// them, from the archive.
-///
-/// Errors: `Limit` if a segment that has to be computed does not fit the limit.
-async fn segments(
-    attempt: &Attempt<'_>,
-    checkpoints: &[&CheckpointRecord],
-    context: &RunContext<'_>,
-) -> Result<(Vec<BucketRows>, Failures)> {
-    let (batch, state, view) = (attempt.batch, attempt.state, &attempt.view);
-    let at_once = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
-    let session = SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / at_once)?;
-    let buckets = bucket_count(events_of(state, view, checkpoints), batch.settings.events_per_bucket);
-    let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
-    let held = MemoryConsumer::new("segments").register(&(attempt.pool.clone() as Arc<dyn MemoryPool>));
-    let (mut failures, mut damaged) = (Failures::default(), Vec::new());
-    for together in checkpoints.chunks(at_once) {
-        let reading = together.iter().map(|checkpoint| segment_rows(&batch.storage, &session, view, state, checkpoint));
-        let read = try_join_all(reading).await?;
-        // They are in memory already: others give way, and the run's peak shows it.
-        held.resize(read.iter().map(|segment| segment.rows.memory_bytes()).sum());
-        for Segment { rows, failures: failed, source: _, damaged: unreadable } in read {
-            partitioner.push_rows(at_kept_levels(&view.plan, rows.batch(), &attempt.inputs.floors)?)?;
-            failures.extend(&failed);
-            damaged.extend(unreadable);
-            failpoint::hit("run.segment")?;
-        }
-    }
-    let finder = Finder { name: &batch.worker, now: (context.clock)() };
-    report_damage(&batch.catalog, &batch.storage, state, &damaged, finder).await;
-    Ok((partitioner.finish()?, failures))
 }
 
 /// What a run writes.

@@ -1,6 +1,7 @@
 //! The batch layer of one process: what all its runs share.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Catalog;
@@ -8,6 +9,7 @@ use engine::functions::Functions;
 use storage::ObjectStorage;
 use types::tiles::Clock;
 
+use crate::events::ReplayLog;
 use crate::join::LocalCopies;
 use crate::lease::KeepLease;
 use crate::progress::EventsRead;
@@ -17,6 +19,8 @@ use crate::progress::EventsRead;
 pub struct Batch {
     pub catalog: Catalog,
     pub storage: ObjectStorage,
+    /// From which states are replayed.
+    pub log: Arc<dyn ReplayLog>,
     pub functions: Functions,
     pub settings: BatchSettings,
     /// Identifies this process in leases.
@@ -58,7 +62,7 @@ impl BatchSettings {
 pub(crate) struct RunContext<'a> {
     pub(crate) lease: &'a KeepLease,
     pub(crate) clock: &'a Clock,
-    /// Called with the number of rows written so far.
+    /// Called with the number of rows written so far; while a replay reads, with the number of events read.
     pub(crate) progress: &'a (dyn Fn(i64) + Send + Sync),
     pub(crate) events_read: &'a EventsRead,
 }

@@ -16,10 +16,11 @@
 //!
 //! - `layer`: what all runs share.
 //! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: what that works with.
-//! - `basis`: from what a run makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
+//! - `mode`: what a run is asked for; `basis`: from what it makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `progress`: how much of it is read.
 //! - `plan`: what a run would do.
-//! - `increment`: the states since the last cut, and the tiers that are merged.
+//! - `increment`: the states since the last cut, and the tiers that are merged; `from_checkpoints`: all states anew.
+//! - `segments`: the states of checkpoints, from states objects or (`replay`) from their `events`; `gathered` by bucket.
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
 //! - `publish`: the manifest and the transaction.
@@ -32,28 +33,36 @@ mod bucket_partitioner;
 mod bucket_sort;
 mod compact;
 mod decide;
+mod events;
+mod from_checkpoints;
 mod full;
+mod gathered;
 mod increment;
 mod join;
 mod layer;
 mod lease;
 mod linked;
 mod memory;
+mod mode;
 mod plan;
 mod progress;
 mod publish;
 mod rebuild_states;
 mod recompute;
+mod replay;
 mod run;
+mod segments;
 mod session;
 mod snapshot;
 mod write;
 
 pub use compact::{COMPACTION_LEASE, Compacted, Compaction};
 pub use decide::{RunTime, switch_version, version_to_run};
+pub use events::{CheckpointEvents, ReplayLog};
 pub use join::LocalCopies;
 pub use layer::{Batch, BatchSettings, EVENTS_PER_BUCKET, REPORT_EVERY};
 pub use lease::KeepLease;
+pub use mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
 pub use plan::{Files, RunPlan};
 pub use rebuild_states::RebuildOutcome;
 pub use run::RunRequest;

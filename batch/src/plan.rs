@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catalog::{CatalogState, RunRecord, checkpoints_after};
+use catalog::{CatalogState, CheckpointRecord, RunRecord, checkpoints_after};
 use committed::lacking::{Lacking, events_of, split_lacking};
 use committed::registry::{LiveView, Registry};
 use serde::Serialize;
@@ -15,8 +15,11 @@ use types::{Result, Strategy};
 use crate::attempt::{manifest_before, view_of};
 use crate::basis::Basis;
 use crate::decide::{RunInputs, RunTime, version_to_run};
+use crate::from_checkpoints::countable;
 use crate::increment::{first_due, is_nothing_new};
 use crate::layer::Batch;
+use crate::mode::RunMode;
+use crate::segments::StatesFrom;
 
 /// What a run would do now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,15 +27,17 @@ pub struct RunPlan {
     pub view: Arc<str>,
     pub version: u32,
     pub strategy: Strategy,
-    /// Why it would recompute from the archive.
+    /// Why it would not add to the snapshot before.
     pub why: Option<String>,
     /// It would be skipped: nothing is new.
     pub skipped: bool,
     pub cut: Vector,
-    /// Since the last run's cut; of a recomputation, 0.
+    /// Whose states it would gather: those since the last run's cut, or all. Of a recomputation, 0.
     pub checkpoints: usize,
     /// The archived events whose states it would read or compute.
     pub events: i64,
+    /// Of these, so many would be read from the log.
+    pub replayed: i64,
     pub states_objects: Files,
     pub archive: Files,
     /// The parts of the snapshot that it would merge into one.
@@ -57,7 +62,7 @@ impl Batch {
     /// Says what a run of a view would do now. Nothing is written.
     ///
     /// Errors: `NotFound` for a view that is not there; `Unavailable` if the storage does not answer.
-    pub async fn plan(&self, view: &str, (t, full): (RunTime, bool), now: Micros) -> Result<RunPlan> {
+    pub async fn plan(&self, view: &str, (t, mode): (RunTime, RunMode), now: Micros) -> Result<RunPlan> {
         let state = self.catalog.state().await?;
         let version = version_to_run(&state, view)?;
         let run = RunRecord { cut: Some(state.vector()), ..RunRecord::requested(view.into(), version) };
@@ -65,45 +70,69 @@ impl Batch {
         let live = view_of(&registry, &run)?;
         let before = manifest_before(self, &state, live).await?;
         let inputs = RunInputs::at_cut(&state, &run, (live, before.as_ref()), t)?;
-        let plan = match Basis::decide(&state, live, before.as_ref(), (inputs.t, full), now) {
+        let basis = Basis::decide(&state, live, before.as_ref(), (inputs.t, mode), now);
+        let (from, strategy) = (StatesFrom::decide(live, mode), basis.strategy(live, mode));
+        let plan = match basis {
             Basis::Archive(why) => RunPlan {
                 why: Some(why.to_owned()),
                 events: inputs.archive(&state, live).iter().map(|file| file.rows).sum(),
                 archive: inputs.archive(&state, live).iter().collect(),
                 written_bytes: before.map(|before| before.state_files().map(|file| file.bytes).sum()),
-                ..empty(live, Strategy::Full, inputs.cut)
+                ..empty(live, strategy, inputs.cut)
             },
-            Basis::Snapshot(before) => incremental(&state, live, &before, inputs)?,
+            Basis::Checkpoints(why) => RunPlan {
+                why: Some(why.to_owned()),
+                written_bytes: before.map(|before| before.state_files().map(|file| file.bytes).sum()),
+                ..of_checkpoints(&state, live, countable(&state, live, &inputs), (from, strategy), inputs.cut)
+            },
+            Basis::Snapshot(before) => incremental(&state, live, (&before, from, strategy), inputs)?,
         };
         Ok(plan)
     }
 }
 
-fn incremental(state: &CatalogState, live: &LiveView, before: &Manifest, inputs: RunInputs) -> Result<RunPlan> {
+fn incremental(
+    state: &CatalogState,
+    live: &LiveView,
+    (before, from, strategy): (&Manifest, StatesFrom, Strategy),
+    inputs: RunInputs,
+) -> Result<RunPlan> {
     let checkpoints = checkpoints_after(state, &live.streams(), &before.cut)?;
     let skipped = is_nothing_new(&checkpoints, (state, live), before, inputs.t);
+    let tiers: Vec<&Tier> = before.tiers().collect();
+    let due = if skipped { &[] } else { &tiers[first_due(before, live, inputs.t)..] };
+    let merged = Files { files: due.iter().map(|tier| tier.files.len()).sum(), bytes: due.iter().map(|tier| tier.bytes()).sum() };
+    let plan = of_checkpoints(state, live, checkpoints, (from, strategy), inputs.cut);
+    let written = merged.bytes + plan.states_objects.bytes + plan.archive.bytes;
+    // What is replayed from the log may be of any size.
+    let written_bytes = (plan.replayed == 0).then_some(written);
+    Ok(RunPlan { skipped, merged, written_bytes, ..plan })
+}
+
+/// What a run reads of these checkpoints.
+fn of_checkpoints(
+    state: &CatalogState,
+    live: &LiveView,
+    checkpoints: Vec<&CheckpointRecord>,
+    (from, strategy): (StatesFrom, Strategy),
+    cut: Vector,
+) -> RunPlan {
     let (count, events) = (checkpoints.len(), events_of(state, live, &checkpoints));
-    let (stored, to_compute) = split_lacking(state, live, &Lacking::default(), checkpoints);
-    let files = |kind: FileKind, of: &[&catalog::CheckpointRecord]| -> Files {
+    let (stored, to_compute) = match from {
+        StatesFrom::Events(_) => (Vec::new(), checkpoints),
+        StatesFrom::Stored | StatesFrom::StoredOrLog => split_lacking(state, live, &Lacking::default(), checkpoints),
+    };
+    let files = |kind: FileKind, of: &[&CheckpointRecord]| -> Files {
         let is_read = |file: &&FileRecord| file.kind == kind && file.subject.as_deref().is_none_or(|stream| live.plan.reads(stream));
         let named = of.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).filter(|file| !file.marked_for_deletion);
         named.filter(is_read).collect()
     };
-    let tiers: Vec<&Tier> = before.tiers().collect();
-    let due = if skipped { &[] } else { &tiers[first_due(before, live, inputs.t)..] };
-    let merged = Files { files: due.iter().map(|tier| tier.files.len()).sum(), bytes: due.iter().map(|tier| tier.bytes()).sum() };
     let states_objects = files(FileKind::States, &stored);
-    let archive = files(FileKind::Archive, &to_compute);
-    Ok(RunPlan {
-        skipped,
-        checkpoints: count,
-        events,
-        written_bytes: Some(merged.bytes + states_objects.bytes + archive.bytes),
-        states_objects,
-        archive,
-        merged,
-        ..empty(live, Strategy::Incremental, inputs.cut)
-    })
+    let (archive, replayed) = match from.reads_log() {
+        true => (Files::default(), events_of(state, live, &to_compute)),
+        false => (files(FileKind::Archive, &to_compute), 0),
+    };
+    RunPlan { checkpoints: count, events, replayed, states_objects, archive, ..empty(live, strategy, cut) }
 }
 
 fn empty(live: &LiveView, strategy: Strategy, cut: Vector) -> RunPlan {
@@ -116,6 +145,7 @@ fn empty(live: &LiveView, strategy: Strategy, cut: Vector) -> RunPlan {
         cut,
         checkpoints: 0,
         events: 0,
+        replayed: 0,
         states_objects: Files::default(),
         archive: Files::default(),
         merged: Files::default(),

@@ -1,22 +1,32 @@
 //! How many archived events a run under way has read.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::physical_plan::ExecutionPlan;
 
-/// The archive's scan of a run.
+/// The archive's scan of a run, and what it reads otherwise.
 #[derive(Default)]
-pub(crate) struct EventsRead(Mutex<Option<Arc<dyn ExecutionPlan>>>);
+pub(crate) struct EventsRead {
+    scan: Mutex<Option<Arc<dyn ExecutionPlan>>>,
+    others: AtomicUsize,
+}
 
 impl EventsRead {
     /// Counts what the scans of this plan read from now on.
     pub(crate) fn watch(&self, plan: Arc<dyn ExecutionPlan>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
+        *self.scan.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
+    }
+
+    /// Counts events that were not read by a scan.
+    pub(crate) fn add(&self, events: usize) {
+        self.others.fetch_add(events, Ordering::Relaxed);
     }
 
     pub(crate) fn count(&self) -> i64 {
-        let plan = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        plan.map_or(0, |plan| rows_read(&*plan) as i64)
+        let plan = self.scan.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let scanned = plan.map_or(0, |plan| rows_read(&*plan));
+        (scanned + self.others.load(Ordering::Relaxed)) as i64
     }
 }
 

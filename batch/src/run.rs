@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::decide::{RunTime, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
+use crate::mode::RunMode;
 use crate::progress::EventsRead;
 use crate::snapshot::make_snapshot;
 
@@ -29,8 +30,7 @@ pub struct RunRequest {
     pub attempt: u32,
     /// The view's time `t`: windows are pruned as of it.
     pub t: RunTime,
-    /// Recomputes from the archive, whatever the view's strategy.
-    pub full: bool,
+    pub mode: RunMode,
 }
 
 impl Batch {
@@ -85,7 +85,7 @@ impl Batch {
         let (state, run) = self.begin(request, context).await?;
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {
-            outcome = Box::pin(make_snapshot(self, &state, run.clone(), (request.t, request.full), context)) => outcome,
+            outcome = Box::pin(make_snapshot(self, &state, run.clone(), (request.t, request.mode), context)) => outcome,
             never = self.report_progress(&run, context) => match never {},
             () = given_up => Err(Error::unavailable("the run was given up because its process stops; it is due again")),
         };

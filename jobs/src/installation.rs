@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use batch::{Batch, RunRequest, RunTime};
+use batch::{Batch, RunMode, RunRequest, RunTime};
 use catalog::{Catalog, CatalogState, CompactionRules, DefinitionKind, RunRecord};
 use definitions::settings::{ClockKind, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
@@ -21,6 +21,7 @@ use crate::backfill::OnProgress;
 use crate::check;
 use crate::compact::Compacting;
 use crate::ingest::{self, IngestProgress, Input, Summary};
+use crate::replay::FromLog;
 use crate::scheduler::Scheduler;
 use crate::trim::Trimming;
 
@@ -142,11 +143,17 @@ impl Installation {
         Batch {
             catalog: self.catalog.clone(),
             storage: self.storage.clone(),
+            log: self.replay_log(),
             functions: self.functions.clone(),
             settings,
             worker: self.worker.clone(),
             copies: self.copies.clone(),
         }
+    }
+
+    fn replay_log(&self) -> Arc<dyn batch::ReplayLog> {
+        let (storage, log, max_future) = (self.storage.clone(), self.log.clone(), self.settings.speed.max_future);
+        Arc::new(FromLog::new(storage, log, (max_future, self.dedup())))
     }
 
     /// Returns the scheduler, which runs batch when it is due.
@@ -290,22 +297,48 @@ impl Installation {
     /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the rows written.
     /// The run is skipped if there is nothing new. Errors: `Conflict` if another process is running it.
     pub async fn run_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        self.run(view, false, progress).await
+        self.run(view, RunMode::ByStrategy, progress).await
     }
 
     /// The same, but recomputes from the archive whatever the view's strategy.
     pub async fn recompute_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        self.run(view, true, progress).await
+        self.run(view, RunMode::Full, progress).await
+    }
+
+    /// The same, but computes all states from the events of the checkpoints, through the speed layer's code.
+    pub async fn replay_view(
+        &self,
+        view: &str,
+        request: batch::ReplayRequest,
+        progress: &(dyn Fn(i64) + Send + Sync),
+    ) -> Result<RunRecord> {
+        self.run(view, RunMode::Replay(request), progress).await
+    }
+
+    /// Whether the log still has every record that a replay of a view reads; if not, the first that it lacks, in words.
+    pub async fn log_lacks(&self, view: &str) -> Result<Option<String>> {
+        let start = self.batch().replay_start(view, self.run_time()).await?;
+        for (partition, first) in start.iter() {
+            let topic = self.stream(&partition.stream).await?.topic.clone();
+            let bounds = self.log.bounds(&topic).await?;
+            let begin = bounds.iter().find(|bounds| bounds.partition == partition.partition).map(|bounds| bounds.begin);
+            match begin {
+                Some(begin) if begin <= first => {}
+                Some(begin) => return Ok(Some(format!("the log of {partition} begins at offset {begin}, and a replay at {first}"))),
+                None => return Ok(Some(format!("the log has no partition {partition}"))),
+            }
+        }
+        Ok(None)
     }
 
     /// Says what a run of a view would read and write now.
-    pub async fn plan_run(&self, view: &str, full: bool) -> Result<batch::RunPlan> {
-        self.batch().plan(view, (self.run_time(), full), now()).await
+    pub async fn plan_run(&self, view: &str, mode: RunMode) -> Result<batch::RunPlan> {
+        self.batch().plan(view, (self.run_time(), mode), now()).await
     }
 
-    async fn run(&self, view: &str, full: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+    async fn run(&self, view: &str, mode: RunMode, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         let request =
-            RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: self.run_time(), full };
+            RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: self.run_time(), mode };
         self.batch().run(request, clock(), progress).await
     }
 

@@ -24,6 +24,7 @@ pub mod memory;
 pub mod output;
 pub mod readers;
 pub mod repair;
+pub mod replay;
 pub mod scheduler;
 pub mod served;
 pub mod status;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batch::{Batch, RunRequest, RunTime};
+use batch::{Batch, RunMode, RunRequest, RunTime};
 use catalog::{CatalogState, RunRecord, RunStatus, abandoned};
 use committed::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -99,7 +99,7 @@ impl Scheduler {
             scheduled_for: due.scheduled_for,
             attempt: due.attempt,
             t,
-            full: false,
+            mode: RunMode::ByStrategy,
         };
         let given_up = async {
             stop.cancelled().await;

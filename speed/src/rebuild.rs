@@ -24,7 +24,7 @@ use crate::partition_state::PartitionState;
 use crate::recover::reread_ids;
 
 const READ_RECORDS: usize = 8_192;
-const BATCH_ROWS: usize = 32_768;
+pub(crate) const BATCH_ROWS: usize = 32_768;
 
 /// The outcomes of the records in a checkpoint's ranges of one stream.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ impl Redecide<'_> {
     }
 
     /// Reads from `position` on, but nothing at or past `end`.
-    async fn read(&self, source: &TopicPartition, position: Offset, end: Offset) -> Result<Fetched> {
+    pub(crate) async fn read(&self, source: &TopicPartition, position: Offset, end: Offset) -> Result<Fetched> {
         let mut fetched = self.log.read(source, position, READ_RECORDS).await?;
         if fetched.position <= position {
             return Err(Error::not_found("the log ends within the range").with("offset", position));
@@ -138,7 +138,7 @@ pub(crate) fn values_before(state: &CatalogState, partition: &PartitionId, start
 }
 
 /// Returns the state as it was for this partition when its position was `start`.
-fn checkpoints_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> CatalogState {
+pub(crate) fn checkpoints_before(state: &CatalogState, partition: &PartitionId, start: Offset) -> CatalogState {
     let is_before =
         |checkpoint: &&CheckpointRecord| checkpoint.ranges.iter().any(|range| range.partition == *partition && range.end <= start);
     CatalogState {
@@ -148,7 +148,7 @@ fn checkpoints_before(state: &CatalogState, partition: &PartitionId, start: Offs
     }
 }
 
-fn check_counts(recorded: &CheckpointRange, found: &CheckpointRange) -> Result<()> {
+pub(crate) fn check_counts(recorded: &CheckpointRange, found: &CheckpointRange) -> Result<()> {
     let counts = |range: &CheckpointRange| [range.archived, range.duplicate, range.dead_lettered, range.absent];
     let values = |range: &CheckpointRange| (range.clock, range.max_event_time);
     if counts(recorded) == counts(found) && values(recorded) == values(found) {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use batch::RunMode;
 use bytes::Bytes;
 use catalog::{Add, Catalog, Commit, CompactionRules, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
 use engine::fresh::Fresh;
@@ -23,6 +24,7 @@ use uuid::Uuid;
 
 /// Events per bucket of a snapshot.
 const FEW_EVENTS: u64 = 20;
+const MAX_FUTURE: Duration = Duration::from_secs(600);
 
 /// One installation on the embedded log, catalog and storage.
 pub struct Harness {
@@ -96,7 +98,7 @@ impl Harness {
                 group: "basestream".into(),
                 checkpoint_interval,
                 checkpoint_bytes: 64 << 20,
-                max_future: Duration::from_secs(600),
+                max_future: MAX_FUTURE,
                 partitions: 4,
                 dedup: speed::DedupSettings { memory_bytes: 64 << 20, folder: self.folder.path().join("dedup") },
                 accept_gap: false,
@@ -120,24 +122,35 @@ impl Harness {
         Err(Error::unavailable("timed out: the speed layer did not reach the log's end in 30 s"))
     }
 
+    /// The log as a source of replays.
+    pub fn replay_log(&self) -> Arc<dyn batch::ReplayLog> {
+        let dedup = speed::DedupSettings { memory_bytes: 64 << 20, folder: self.folder.path().join("dedup") };
+        Arc::new(jobs::replay::FromLog::new(self.storage.clone(), self.log.clone(), (MAX_FUTURE, dedup)))
+    }
+
     pub async fn batch(&self, view: &str, t: batch::RunTime) -> Result<RunRecord> {
         self.batch_within(view, t, 256 << 20).await
     }
 
     /// Runs a batch within a memory limit. A small limit gives a snapshot several buckets even for few events.
     pub async fn batch_within(&self, view: &str, t: batch::RunTime, memory_limit_bytes: usize) -> Result<RunRecord> {
-        self.run((view, t), memory_limit_bytes, false).await
+        self.run((view, t), memory_limit_bytes, RunMode::ByStrategy).await
     }
 
     /// Runs a batch that recomputes from the archive.
     pub async fn recompute(&self, view: &str, t: batch::RunTime) -> Result<RunRecord> {
-        self.run((view, t), 256 << 20, true).await
+        self.run((view, t), 256 << 20, RunMode::Full).await
     }
 
-    async fn run(&self, (view, t): (&str, batch::RunTime), memory_limit_bytes: usize, full: bool) -> Result<RunRecord> {
-        let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t, full };
+    /// Replays a view's events, as fast as it goes.
+    pub async fn replay(&self, view: &str, t: batch::RunTime, from: batch::ReplayFrom) -> Result<RunRecord> {
+        self.run((view, t), 256 << 20, RunMode::Replay(batch::ReplayRequest { from, events_a_second: None })).await
+    }
+
+    async fn run(&self, (view, t): (&str, batch::RunTime), memory_limit_bytes: usize, mode: RunMode) -> Result<RunRecord> {
+        let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t, mode };
         let batch = self.runs(memory_limit_bytes);
-        let planned = batch.plan(view, (t, full), now()).await;
+        let planned = batch.plan(view, (t, mode), now()).await;
         let run = batch.run(request, Arc::new(now), &|_| {}).await?;
         // Nobody committed in between, and what is new fitted the memory limit.
         let is_planned = |planned: &batch::RunPlan| run.cut.as_ref() == Some(&planned.cut) && run.strategy == Some(planned.strategy);
@@ -153,6 +166,7 @@ impl Harness {
         batch::Batch {
             catalog: self.catalog.clone(),
             storage: self.storage.clone(),
+            log: self.replay_log(),
             functions: self.functions.clone(),
             settings: batch::BatchSettings {
                 memory_limit_bytes,

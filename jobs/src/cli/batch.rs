@@ -1,6 +1,6 @@
 //! `batch run` and `batch history`.
 
-use batch::{Files, RunPlan};
+use batch::{Files, RunMode, RunPlan};
 use catalog::{DefinitionKind, RunStatus};
 use clap::{Args, Subcommand};
 use committed::registry::{Registry, no_view};
@@ -65,7 +65,8 @@ async fn run(context: &Context, view: &str, full: bool) -> Result<Done> {
 }
 
 async fn plan(context: &Context, view: &str, full: bool) -> Result<Done> {
-    let plan = context.installation().await?.plan_run(view, full).await?;
+    let mode = if full { RunMode::Full } else { RunMode::ByStrategy };
+    let plan = context.installation().await?.plan_run(view, mode).await?;
     context.output.print(&plan, || plan_text(&plan))?;
     Ok(Done::Success)
 }
@@ -79,15 +80,18 @@ fn plan_text(plan: &RunPlan) -> String {
     let mut text = format!("a run of {view} (version {version}) would be {}{why}\n", plan.strategy.name());
     let files = |of: &Files| format!("{} ({})", of.files, HumanBytes(of.bytes.max(0) as u64));
     text += &format!("  events          {events}\n");
-    if plan.strategy == Strategy::Incremental {
+    if plan.strategy != Strategy::Full {
         text += &format!("  checkpoints     {}\n  states objects  {}\n", plan.checkpoints, files(&plan.states_objects));
+    }
+    if plan.replayed > 0 {
+        text += &format!("  from the log    {} events\n", plan.replayed);
     }
     text += &format!("  archive files   {}\n", files(&plan.archive));
     if plan.merged.files > 0 {
         text += &format!("  files merged    {}\n", files(&plan.merged));
     }
-    let written = plan.written_bytes.map_or("not known before the first run".to_owned(), |bytes| {
-        let most = if plan.strategy == Strategy::Incremental { "at most " } else { "about " };
+    let written = plan.written_bytes.map_or("not known before it ran".to_owned(), |bytes| {
+        let most = if plan.strategy != Strategy::Full { "at most " } else { "about " };
         format!("{most}{}", HumanBytes(bytes.max(0) as u64))
     });
     text + &format!("  written         {written}")

@@ -11,13 +11,22 @@ pub enum Strategy {
     Incremental,
     /// Recomputes all states from the archive.
     Full,
+    /// The Kappa way: like `Incremental`, but never reads the archive. What the segments do not have is replayed from the log.
+    Stream,
+    /// Computes all states from the log or the archive, in the order in which the events were committed. Only a run that was
+    /// asked for is one, no view.
+    Replay,
 }
 
 impl Strategy {
+    pub const ALL: [Strategy; 4] = [Strategy::Incremental, Strategy::Full, Strategy::Stream, Strategy::Replay];
+
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Incremental => "incremental",
             Strategy::Full => "full",
+            Strategy::Stream => "stream",
+            Strategy::Replay => "replay",
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::DefinitionStatus::{Active, Building};
 use catalog::{Expect, RunRecord, RunStatus};
@@ -44,6 +44,7 @@ fn batch(harness: &Harness, report_every: Duration) -> Batch {
     Batch {
         catalog: harness.catalog.clone(),
         storage: harness.storage.clone(),
+        log: harness.replay_log(),
         functions: harness.functions.clone(),
         settings: BatchSettings {
             memory_limit_bytes: 64 << 20,
@@ -200,7 +201,7 @@ async fn how_far_a_run_is_can_be_seen_while_it_reads() {
             scheduled_for: None,
             attempt: 1,
             t: RunTime::EventClock,
-            full: false,
+            mode: RunMode::ByStrategy,
         };
         batch.run(request, Arc::new(now), &|_| {}).await
     });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::DefinitionStatus::{Active, Building, Retired};
 use catalog::{Add, Commit, DefinitionKind, RunStatus};
@@ -131,6 +131,7 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
     let batch = Batch {
         catalog: harness.catalog.clone(),
         storage: harness.storage.clone(),
+        log: harness.replay_log(),
         functions: harness.functions.clone(),
         settings: BatchSettings {
             memory_limit_bytes: 64 << 20,
@@ -150,7 +151,7 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
         scheduled_for: None,
         attempt: 1,
         t: RunTime::EventClock,
-        full: false,
+        mode: RunMode::ByStrategy,
     };
     // A run reads the time last before it publishes.
     let (catalog, dropped) = (harness.catalog.clone(), record(View, "counts", 2, &second, Retired));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{RunStatus, run_lease};
 use types::ErrorKind;
@@ -24,6 +24,7 @@ async fn a_run_that_is_given_up_publishes_nothing_and_its_view_can_be_run_at_onc
     let batch = Batch {
         catalog: harness.catalog.clone(),
         storage: harness.storage.clone(),
+        log: harness.replay_log(),
         functions: harness.functions.clone(),
         settings: BatchSettings {
             memory_limit_bytes: 64 << 20,
@@ -44,7 +45,7 @@ async fn a_run_that_is_given_up_publishes_nothing_and_its_view_can_be_run_at_onc
         scheduled_for: None,
         attempt: 1,
         t: RunTime::EventClock,
-        full: false,
+        mode: RunMode::ByStrategy,
     };
     // The attempt needs more than one step, and it is given up after the first.
     let error = batch.run_until(request.clone(), Arc::new(now), &|_| {}, std::future::ready(())).await.unwrap_err();

@@ -15,6 +15,7 @@ mod heap;
 mod incremental;
 mod memory;
 mod random;
+mod replay;
 mod small_disk;
 mod supernode;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use basestream_tests::{Harness, now};
-use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{CheckpointRange, CheckpointRecord, RunRecord, checkpoint_commit};
 use definitions::parse::parse_stream;
@@ -66,6 +66,7 @@ async fn run(harness: &Harness, memory_limit_bytes: usize) -> RunRecord {
     let batch = Batch {
         catalog: harness.catalog.clone(),
         storage: harness.storage.clone(),
+        log: harness.replay_log(),
         functions: harness.functions.clone(),
         settings: BatchSettings {
             memory_limit_bytes,
@@ -85,7 +86,7 @@ async fn run(harness: &Harness, memory_limit_bytes: usize) -> RunRecord {
         scheduled_for: None,
         attempt: 1,
         t: RunTime::EventClock,
-        full: true,
+        mode: RunMode::Full,
     };
     batch.run(request, Arc::new(now), &|_| {}).await.unwrap()
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use basestream_tests::{Harness, Worker, now};
-use batch::{Batch, BatchSettings, RunRequest, RunTime};
+use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use engine::events::format_timestamp;
 use engine::fresh::Fresh;
@@ -202,7 +202,8 @@ async fn run(harness: &Harness) {
         events_per_bucket: batch::EVENTS_PER_BUCKET,
     };
     let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
-    let batch = Batch { catalog, storage, functions, settings, worker: "harness".into(), copies: Default::default() };
+    let batch =
+        Batch { catalog, storage, log: harness.replay_log(), functions, settings, worker: "harness".into(), copies: Default::default() };
     let request = RunRequest {
         view: VIEW.into(),
         version: None,
@@ -210,7 +211,7 @@ async fn run(harness: &Harness) {
         scheduled_for: None,
         attempt: 1,
         t: RunTime::EventClock,
-        full: false,
+        mode: RunMode::ByStrategy,
     };
     let (all, states, join) = (Growth::begin(), AtomicUsize::new(0), Mutex::new(None));
     // Called for each bucket that is written: after the last one comes the join.

@@ -13,7 +13,10 @@ pub fn view() -> impl Strategy<Value = String> {
     let aggregates = prop::sample::subsequence(AGGREGATES.to_vec(), 1..6);
     let fails = prop::bool::weighted(0.2);
     let limit = prop::sample::select(vec!["", "", "24B", "100B", "400B"]);
-    (windows, group, filter, source, aggregates, fails, limit).prop_map(|(windows, group, filter, source, mut aggregates, fails, limit)| {
+    let strategy = prop::sample::select(vec!["", "", "strategy = 'full'", "strategy = 'stream'"]);
+    let options = (windows, limit, strategy);
+    (options, group, filter, source, aggregates, fails).prop_map(|(options, group, filter, source, mut aggregates, fails)| {
+        let (windows, limit, strategy) = options;
         if fails {
             aggregates.push(FAILING);
         }
@@ -21,7 +24,8 @@ pub fn view() -> impl Strategy<Value = String> {
         let collects = aggregates.iter().any(|aggregate| COLLECTING.iter().any(|function| aggregate.contains(function)));
         let windows = (!windows.is_empty()).then(|| format!("windows = '{}'", windows.join(", ")));
         let limit = (collects && !limit.is_empty()).then(|| format!("max_state_bytes = '{limit}'"));
-        let options: Vec<String> = windows.into_iter().chain(limit).collect();
+        let strategy = (!strategy.is_empty()).then(|| strategy.to_owned());
+        let options: Vec<String> = windows.into_iter().chain(limit).chain(strategy).collect();
         if !options.is_empty() {
             let _ = write!(sql, "WITH ({}) ", options.join(", "));
         }

@@ -11,7 +11,7 @@ use arrow::array::{
 };
 use arrow::datatypes::Schema;
 use basestream_tests::Harness;
-use batch::RunTime;
+use batch::{ReplayFrom, RunTime};
 use bytes::Bytes;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use committed::registry::LiveView;
@@ -67,6 +67,7 @@ enum Step {
     Run,
     /// From the archive.
     RunFull,
+    Replay(ReplayFrom),
     RestartNode,
     Redefine(String),
 }
@@ -89,6 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Crash),
         4 => Just(Step::Run),
         1 => Just(Step::RunFull),
+        1 => prop::sample::select(vec![ReplayFrom::Log, ReplayFrom::Archive]).prop_map(Step::Replay),
         1 => Just(Step::RestartNode),
         1 => view().prop_map(Step::Redefine),
     ]
@@ -133,6 +135,10 @@ impl Installation {
             }
             Step::RunFull => {
                 self.harness.recompute("v", RunTime::EventClock).await.unwrap();
+                self.node.refresh().await.unwrap();
+            }
+            Step::Replay(from) => {
+                self.harness.replay("v", RunTime::EventClock, *from).await.unwrap();
                 self.node.refresh().await.unwrap();
             }
             Step::RestartNode => self.node = self.harness.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),

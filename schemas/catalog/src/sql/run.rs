@@ -98,6 +98,6 @@ fn record(row: &Row) -> Result<RunRecord> {
 }
 
 fn strategy(name: &str) -> Result<Strategy> {
-    let known = [Strategy::Incremental, Strategy::Full].into_iter().find(|strategy| strategy.name() == name);
+    let known = Strategy::ALL.into_iter().find(|strategy| strategy.name() == name);
     known.ok_or_else(|| Error::corrupt(format!("unknown strategy \"{name}\" of a run")))
 }

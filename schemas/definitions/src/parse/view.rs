@@ -234,8 +234,10 @@ fn strategy(options: &Options, problems: &mut Diagnostics) -> Option<Strategy> {
     match text {
         "incremental" => Some(Strategy::Incremental),
         "full" => Some(Strategy::Full),
+        "stream" => Some(Strategy::Stream),
         _ => {
-            let expected = "expected 'incremental' (a run reads what is new) or 'full' (every run recomputes from the archive)";
+            let expected = "expected 'incremental' (a run reads what is new), 'full' (every run recomputes from the archive) or 'stream' \
+                            (no run reads the archive: what a run needs again is replayed from the log)";
             problems.push(entry.value_at.error(format!("unknown strategy '{text}'")).help(expected));
             None
         }
@@ -244,9 +246,13 @@ fn strategy(options: &Options, problems: &mut Diagnostics) -> Option<Strategy> {
 
 fn full_every(options: &Options, strategy: Option<Strategy>, problems: &mut Diagnostics) -> Option<Duration> {
     let (length, entry) = options.duration("full_every", problems)?;
-    if strategy == Some(Strategy::Full) {
-        let message = "full_every has no effect with strategy = 'full'";
-        problems.push(entry.value_at.error(message).help("every run recomputes from the archive: leave one of them out"));
+    let why = match strategy {
+        Some(Strategy::Full) => Some(("'full'", "every run recomputes from the archive: leave one of them out")),
+        Some(Strategy::Stream) => Some(("'stream'", "no run reads the archive: leave one of them out")),
+        _ => None,
+    };
+    if let Some((name, help)) = why {
+        problems.push(entry.value_at.error(format!("full_every has no effect with strategy = {name}")).help(help));
     }
     Some(length)
 }

@@ -21,7 +21,7 @@ use crate::plan::refuse::Shape;
 use crate::plan::uuids::Respelled;
 use crate::plan::{UuidColumns, ViewPlan, columns, links, lower, planning_session, uuids, within};
 use definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition};
-use types::{Error, Result, Strategy};
+use types::{Error, Result};
 
 mod refusal;
 
@@ -122,7 +122,6 @@ impl Planner {
         };
         refuse_expressions(&top.input)?;
         if links::is_linked(aggregate) {
-            refuse_incremental_links(view)?;
             return links::plan(view, session, top, aggregate, &self.streams);
         }
         if links::has_join(&aggregate.input) {
@@ -184,16 +183,6 @@ impl Planner {
         }
         Ok(())
     }
-}
-
-/// The materialised join of a linked view is made of all its edges, so its runs read them all.
-fn refuse_incremental_links(view: &ViewDefinition) -> Result<()> {
-    let named = match (view.strategy, view.full_every) {
-        (Some(Strategy::Incremental), _) => "strategy = 'incremental'",
-        (_, Some(_)) => "full_every",
-        _ => return Ok(()),
-    };
-    Err(Error::input(format!("every run of a view over a JOIN recomputes from the archive: expected no {named}")))
 }
 
 fn parse(session: &SessionContext, view: &ViewDefinition) -> Result<ast::Query, Diagnostics> {

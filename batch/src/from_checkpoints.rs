@@ -1,0 +1,90 @@
+//! A run that makes its snapshot of the states of all checkpoints up to the cut: a replay, or the first run of a view with
+//! `strategy = 'stream'`.
+
+use std::collections::BTreeSet;
+
+use catalog::{ArchiveBounds, CatalogState, CheckpointRecord, RunRecord, SnapshotFiles, archive_files};
+use committed::lacking::events_of;
+use committed::registry::{LiveView, Registry};
+use storage::{LeftOut, Manifest, Tier};
+use types::Result;
+use types::vector::Vector;
+use uuid::Uuid;
+
+use crate::attempt::{Attempt, NewSnapshot, manifest_before, view_of};
+use crate::decide::{RunInputs, RunTime, bucket_count, version_to_run};
+use crate::layer::{Batch, RunContext};
+use crate::linked::{join_recomputed, local_edges};
+use crate::segments::{StatesFrom, states_of};
+use crate::write::Rows;
+
+impl Batch {
+    /// Returns, per partition, the first offset that a replay of a view reads.
+    ///
+    /// Errors: `NotFound` for a view that is not there; `Unavailable` if the storage does not answer.
+    pub async fn replay_start(&self, view: &str, t: RunTime) -> Result<Vector> {
+        let state = self.catalog.state().await?;
+        let version = version_to_run(&state, view)?;
+        let run = RunRecord { cut: Some(state.vector()), ..RunRecord::requested(view.into(), version) };
+        let registry = Registry::load(&state, &self.functions).await?;
+        let live = view_of(&registry, &run)?;
+        let before = manifest_before(self, &state, live).await?;
+        let inputs = RunInputs::at_cut(&state, &run, (live, before.as_ref()), t)?;
+        let mut start = Vector::new();
+        let ranges = countable(&state, live, &inputs).into_iter().flat_map(|checkpoint| &checkpoint.ranges);
+        for range in ranges.filter(|range| live.plan.reads(&range.partition.stream)) {
+            if start.iter().all(|(known, _)| *known != range.partition) || range.start < start.get(&range.partition) {
+                start.set(range.partition.clone(), range.start);
+            }
+        }
+        Ok(start)
+    }
+}
+
+/// Makes a snapshot of the states of all checkpoints up to the cut: one tier, as a recomputation makes it.
+pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, context: &RunContext<'_>) -> Result<NewSnapshot> {
+    let checkpoints = countable(attempt.state, &attempt.view, &attempt.inputs);
+    let events = events_of(attempt.state, &attempt.view, &checkpoints);
+    let bucket_count = bucket_count(events, attempt.batch.settings.events_per_bucket);
+    // For a linked view: a second copy of its edges, to be walked.
+    let local = local_edges(attempt);
+    let states = states_of(attempt, &checkpoints, (from, bucket_count, &attempt.inputs.edges_from), context).await?;
+    let mut written = attempt.writer(Rows::OfEvents).write(states.buckets, local.as_ref(), context.progress).await?;
+    let base = Tier { bucket_count, files: std::mem::take(&mut written.buckets), pruned_at: Some(attempt.inputs.t) };
+    let mut carried_over = Vec::new();
+    let joined = match &local {
+        Some(local) => {
+            let join = join_recomputed(attempt, local, &base, &mut written).await?;
+            carried_over = join.carried_over;
+            written.add(join.files);
+            Some(join.joined)
+        }
+        None => None,
+    };
+    let made_at = (context.clock)();
+    let manifest = Manifest {
+        format: Manifest::format_of(&attempt.inputs.edges_from, &[]),
+        base,
+        // Edges were left out by their states, which are counted in `expired`, and none by their events.
+        left_out: joined.as_ref().map(|joined| LeftOut { cut: Vector::new(), t: joined.t }),
+        recomputed_at: Some(made_at),
+        events,
+        expired: states.expired,
+        rows: written.rows,
+        failures: states.failures,
+        joined,
+        ..attempt.empty_manifest(made_at)
+    };
+    let run = attempt.finished_record(events, &written);
+    Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run })
+}
+
+/// The checkpoints up to the cut that may hold events which still count. Of a linked view all: those of its events that are
+/// too old are counted.
+pub(crate) fn countable<'s>(state: &'s CatalogState, view: &LiveView, inputs: &RunInputs) -> Vec<&'s CheckpointRecord> {
+    let counts_old = view.plan.links().is_some();
+    let oldest = view.plan.oldest_kept(inputs.t).filter(|_| !counts_old);
+    let bounds = ArchiveBounds { cut: Some(&inputs.cut), oldest, newest: None };
+    let holding: BTreeSet<Uuid> = archive_files(state, &view.streams(), bounds).iter().filter_map(|file| file.checkpoint).collect();
+    state.checkpoints.iter().filter(|checkpoint| holding.contains(&checkpoint.id)).collect()
+}

@@ -1,0 +1,169 @@
+//! Reads checkpoints' records from the log again and decides them as the workers did that committed them: the events that
+//! a view's states are computed from when it is replayed.
+//!
+//! Unlike a rebuilt file (`rebuild`), a replay goes through the log once: from one checkpoint to the next, a partition's
+//! clock and ids are carried on. What was committed of each range is compared with what is found, so that a replay never
+//! counts other events than the checkpoints do.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord};
+use definitions::{StreamDefinition, parse};
+use engine::events::{Decoder, EventBatchBuilder, OnMisfit, Redecoded, Redecoder};
+use event_log::{Log, TopicPartition};
+use storage::{ArchiveVersions, ObjectStorage, archive_facts};
+use types::files::{FileKind, FileRecord};
+use types::vector::PartitionId;
+use types::{Error, Result};
+
+use crate::decide::{Decider, Decision, IdSpace};
+use crate::partition_state::PartitionState;
+use crate::rebuild::{BATCH_ROWS, Redecide, check_counts, checkpoints_before, values_before};
+use crate::recover::reread_ids;
+
+/// One pass over the log.
+pub struct Replay<'a> {
+    context: Redecide<'a>,
+    /// Where the last checkpoint left each partition, and the version that decided its records.
+    carried: BTreeMap<PartitionId, (u32, PartitionState)>,
+    open: Option<Open>,
+}
+
+/// The ranges that a checkpoint has of a stream, as far as they are not read yet.
+struct Open {
+    decided_by: u32,
+    decoder: Decoder,
+    /// Decodes the events by the version that the archive has them in, where that is another one.
+    redecoder: Option<Redecoder>,
+    events: EventBatchBuilder,
+    ranges: VecDeque<CheckpointRange>,
+}
+
+impl<'a> Replay<'a> {
+    pub fn new(storage: &'a ObjectStorage, log: &'a dyn Log, state: &'a CatalogState, (max_future, ids): (Duration, &'a IdSpace)) -> Self {
+        let context = Redecide { storage, log, state, max_future, ids };
+        Self { context, carried: BTreeMap::new(), open: None }
+    }
+
+    /// Begins with the records that a checkpoint has of a stream.
+    pub async fn begin(&mut self, stream: &str, checkpoint: &CheckpointRecord) -> Result<()> {
+        let versions = self.versions(stream, checkpoint).await?;
+        let decided = self.definition(stream, versions.decided_by)?;
+        let redecoder = match versions.decoded_by == versions.decided_by {
+            true => None,
+            false => Some(Redecoder::new(&decided, &self.definition(stream, versions.decoded_by)?, OnMisfit::Null)),
+        };
+        // Only what is decoded again needs the raw records.
+        let definition = Arc::new(StreamDefinition { keep_raw: decided.keep_raw && redecoder.is_some(), ..decided });
+        let mut ranges: Vec<_> = checkpoint.ranges.iter().filter(|range| &*range.partition.stream == stream).cloned().collect();
+        ranges.sort_by_key(|range| range.partition.partition);
+        self.open = Some(Open {
+            decided_by: versions.decided_by,
+            events: EventBatchBuilder::new(&definition),
+            decoder: Decoder::new(definition)?,
+            redecoder,
+            ranges: ranges.into(),
+        });
+        Ok(())
+    }
+
+    /// Returns the next accepted events, in the columns of the version that the archive has them in; `None` after the last.
+    ///
+    /// Errors: `NotFound` when the log no longer has the records, `Corrupt` when they are not what was committed; they name
+    /// partition and range.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(mut open) = self.open.take() else { return Ok(None) };
+        while let Some(range) = open.ranges.front().cloned() {
+            let about = |error: Error| error.with("range", format_args!("{} {}..{}", range.partition, range.start, range.end));
+            if self.read_some(&mut open, &range).await.map_err(about)? {
+                open.ranges.pop_front();
+            }
+            if open.events.len() >= BATCH_ROWS {
+                let batch = open.batch()?;
+                self.open = Some(open);
+                return Ok(Some(batch));
+            }
+        }
+        if open.events.is_empty() { Ok(None) } else { open.batch().map(Some) }
+    }
+
+    /// Reads and decides records of a range; true once it is at the range's end.
+    async fn read_some(&mut self, open: &mut Open, range: &CheckpointRange) -> Result<bool> {
+        let definition = open.decoder.definition().clone();
+        let source = TopicPartition { topic: definition.topic.clone(), partition: range.partition.partition };
+        let mut partition = match self.carried.remove(&range.partition) {
+            Some((version, partition)) if version == open.decided_by && partition.start == range.start => partition,
+            _ => self.taken_over(&definition, range).await?,
+        };
+        if partition.position < range.end {
+            let fetched = self.context.read(&source, partition.position, range.end).await?;
+            let events = &mut open.events;
+            partition.take(&open.decoder, &fetched, |record, decision| match decision {
+                Decision::Accept(event) => events.append(event, source.partition, record),
+                Decision::Duplicate | Decision::DeadLetter(_) => Ok(()),
+            })?;
+        }
+        let is_read = partition.position >= range.end;
+        if is_read {
+            check_counts(range, &partition.range())?;
+            partition.begin_next_epoch();
+        }
+        self.carried.insert(range.partition.clone(), (open.decided_by, partition));
+        Ok(is_read)
+    }
+
+    /// A partition as it was at the range's start.
+    async fn taken_over(&self, definition: &StreamDefinition, range: &CheckpointRange) -> Result<PartitionState> {
+        let Redecide { storage, state, max_future, ids, .. } = self.context;
+        let before = values_before(state, &range.partition, range.start)?;
+        let mut decider = Decider::new(before.clock, before.max_event_time, max_future, definition.dedup_within, ids);
+        let earlier = checkpoints_before(state, &range.partition, range.start);
+        reread_ids(storage, &earlier, definition, &range.partition, &mut decider).await?;
+        Ok(PartitionState::new(range.partition.clone(), String::new(), decider, range.start))
+    }
+
+    /// Which versions of a stream decided a checkpoint's records, and decoded them as its archive has them.
+    async fn versions(&self, stream: &str, checkpoint: &CheckpointRecord) -> Result<ArchiveVersions> {
+        let state = self.context.state;
+        let known: Vec<&DefinitionRecord> =
+            state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && &*record.name == stream).collect();
+        if let [only] = known[..] {
+            return Ok(ArchiveVersions { decoded_by: only.version, decided_by: only.version });
+        }
+        let is_archive = |file: &&FileRecord| file.kind == FileKind::Archive && file.subject.as_deref() == Some(stream);
+        if let Some(file) = state.files.of_checkpoint(checkpoint.id).filter(is_archive).find(|file| !file.marked_for_deletion) {
+            return Ok(archive_facts(self.context.storage, file).await?.versions);
+        }
+        // It accepted no event.
+        let earlier = known.iter().filter(|record| record.created_at <= checkpoint.committed_at);
+        let newest = earlier.max_by_key(|record| record.version).or(known.first());
+        let newest = newest.ok_or_else(|| Error::not_found(format!("the catalog has no stream \"{stream}\"")))?;
+        Ok(ArchiveVersions { decoded_by: newest.version, decided_by: newest.version })
+    }
+
+    fn definition(&self, stream: &str, version: u32) -> Result<StreamDefinition> {
+        let is_it =
+            |record: &&DefinitionRecord| record.kind == DefinitionKind::Stream && &*record.name == stream && record.version == version;
+        let record = self.context.state.definitions.iter().find(is_it);
+        let unknown = || Error::corrupt("the catalog lacks the version of a stream that an archive file names").with("stream", stream);
+        parse::parse_stream(&record.ok_or_else(unknown)?.sql)
+    }
+}
+
+impl Open {
+    fn batch(&mut self) -> Result<RecordBatch> {
+        let events = self.events.finish()?;
+        let Some(redecoder) = &self.redecoder else { return Ok(events) };
+        match redecoder.redecode(&events)? {
+            Redecoded::Events(decoded) => Ok(decoded),
+            Redecoded::AsBefore => Ok(events),
+            Redecoded::Misfits(misfits) => {
+                let reason = misfits.first().map(|misfit| misfit.reason.clone()).unwrap_or_default();
+                Err(Error::corrupt("a record of the log does not fit the version that decoded the archive").with("found", reason))
+            }
+        }
+    }
+}
