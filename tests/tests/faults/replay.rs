@@ -232,3 +232,33 @@ async fn a_log_that_is_not_what_was_committed_is_refused_and_nothing_changes() {
     assert_eq!(site.manifest("counts").await, before);
     site.harness.replay("counts", RunTime::At(now()), ReplayFrom::Archive).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_lacks_what_is_needed_is_refused_with_the_way_out() {
+    let site = Site::with_history().await;
+    let trimming = jobs::trim::Trimming {
+        catalog: site.harness.catalog.clone(),
+        log: site.harness.log.clone(),
+        group: "basestream".into(),
+        retention: Duration::ZERO,
+        clock: std::sync::Arc::new(|| now() + DAY),
+    };
+    assert!(trimming.trim().await.unwrap() > 0);
+    site.lose(&[FileKind::States]).await;
+    for outcome in [
+        site.harness.replay("by_stream", RunTime::At(now()), ReplayFrom::Log).await,
+        site.harness.batch("by_stream", RunTime::At(now())).await,
+    ] {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        for part in ["range: s/", "basestream replay VIEW --from archive"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+    let run = site.harness.replay("by_stream", RunTime::At(now()), ReplayFrom::Archive).await.unwrap();
+    assert_eq!((run.strategy, run.events_read), (Some(Replay), 10));
+    site.assert_proven("by_stream").await;
+    // Later runs need neither.
+    site.append("one", &[13]).await;
+    assert_eq!(site.harness.batch("by_stream", RunTime::At(now())).await.unwrap().strategy, Some(ByStream));
+}

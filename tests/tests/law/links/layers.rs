@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::BooleanArray;
 use basestream_tests::Harness;
-use batch::{LocalCopies, RunTime};
+use batch::{LocalCopies, ReplayFrom, RunTime};
 use bytes::Bytes;
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use committed::registry::Registry;
@@ -48,6 +48,7 @@ pub enum Step {
     Run,
     /// The same, by a clock that is this far ahead of the events.
     RunAhead(Micros),
+    Replay(ReplayFrom),
     /// A run that recomputes from the archive.
     Recompute,
     /// The next runs are those of another process, which has the edges of its own last run.
@@ -65,6 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Crash),
         3 => Just(Step::Run),
         1 => Just(Step::Recompute),
+        1 => prop::sample::select(vec![ReplayFrom::Log, ReplayFrom::Archive]).prop_map(Step::Replay),
         1 => Just(Step::OtherProcess),
         1 => prop_oneof![0..2 * HOUR, 0..40 * DAY].prop_map(Step::RunAhead),
         1 => Just(Step::RestartNode),
@@ -125,6 +127,7 @@ impl Installation {
             Step::Run => self.run(RunTime::EventClock).await,
             Step::RunAhead(by) => self.run(RunTime::At(BASE + by)).await,
             Step::Recompute => self.recompute().await,
+            Step::Replay(from) => self.replay(*from).await,
             Step::OtherProcess => std::mem::swap(&mut self.harness.copies, &mut self.other_process),
             Step::RestartNode => self.node = self.harness.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
             Step::AsOf(before) => return self.check_scan(Some(BASE - before)).await,
@@ -135,6 +138,11 @@ impl Installation {
 
     async fn run(&mut self, t: RunTime) {
         self.harness.batch_within("v", t, LITTLE_MEMORY_BYTES).await.unwrap_or_else(|error| self.fail(&error));
+        self.node.refresh().await.unwrap();
+    }
+
+    async fn replay(&mut self, from: ReplayFrom) {
+        self.harness.replay("v", RunTime::EventClock, from).await.unwrap_or_else(|error| self.fail(&error));
         self.node.refresh().await.unwrap();
     }
 
