@@ -1,9 +1,10 @@
 //! The command-line options of the benchmarks.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use basestream_bench::purchases::{AGGREGATES, Purchases, SMALL_AGGREGATES};
-use basestream_bench::{batch, compaction, cost, freshness, history, hot, ingest, lookup, lookups_during_run, scan, start};
+use basestream_bench::{batch, compaction, cost, freshness, history, hot, ingest, lookup, lookups_during_run, scan, soak, start};
 use clap::Args;
 
 use crate::Common;
@@ -335,6 +336,32 @@ pub(crate) struct Scan {
 impl Scan {
     pub(crate) fn options(&self) -> scan::Options {
         scan::Options { purchases: Purchases::with_size(self.events, self.keys), repeats: self.repeats, ..scan::Options::default() }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Soak {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Events per second
+    #[arg(long, default_value_t = soak::Options::default().rate)]
+    rate: u64,
+    #[arg(long, default_value_t = soak::Options::default().keys)]
+    keys: u64,
+    #[arg(long, default_value_t = soak::Options::default().minutes)]
+    minutes: f64,
+    /// The first minutes, of which no figure is told
+    #[arg(long, default_value_t = soak::Options::default().warm_up_minutes)]
+    warm_up: f64,
+    /// Also plot everything over time, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+impl Soak {
+    pub(crate) fn options(&self) -> soak::Options {
+        let (rate, keys, minutes) = (self.rate, self.keys, self.minutes);
+        soak::Options { rate, keys, minutes, warm_up_minutes: self.warm_up, plot: self.plot.clone(), ..soak::Options::default() }
     }
 }
 

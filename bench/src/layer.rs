@@ -133,6 +133,10 @@ impl Layer {
         }
     }
 
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it used so far.
     pub fn used(&self) -> Used {
         child::used_by(self.child.id()).unwrap_or_default()

@@ -37,6 +37,7 @@ pub mod report;
 pub mod rows;
 pub mod runs;
 pub mod scan;
+pub mod soak;
 pub mod spread;
 pub mod start;
 pub mod view;

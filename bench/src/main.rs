@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use basestream_bench::{
     Programs, Report, batch, compaction, contest, cost, freshness, history, hot, ingest, links_batch, links_lookup, lookup,
-    lookups_during_run, scan, start,
+    lookups_during_run, scan, soak, start,
 };
 use clap::{Args, Parser, Subcommand};
 use types::{Error, Result};
@@ -55,6 +55,8 @@ enum Command {
     LookupsDuringRun(cli::LookupsDuringRun),
     /// SQL over a whole view: all of its windows and columns, and only a few of them
     Scan(cli::Scan),
+    /// Whether memory, files, run times and disk are level while events arrive at a constant rate and views run every minute
+    Soak(cli::Soak),
     /// From the start of a killed process to its first answer
     Start(cli::Start),
     /// Reports of several runs (their JSON files) as Markdown
@@ -201,6 +203,10 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Scan(args) => {
             let (folder, _kept) = folder(&args.common)?;
             show(&scan::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
+        }
+        Command::Soak(args) => {
+            let (folder, _kept) = folder(&args.common)?;
+            show(&soak::run(&args.options(), &Programs::of_this_binary()?, &folder, &command).await?, &args.common)
         }
         Command::Start(args) => {
             let (folder, _kept) = folder(&args.common)?;

@@ -89,7 +89,7 @@ impl Payments {
     }
 }
 
-fn is_repeat(record: u64) -> bool {
+pub(crate) fn is_repeat(record: u64) -> bool {
     record % REPEAT_EVERY == REPEAT_EVERY - 1
 }
 
@@ -100,6 +100,10 @@ impl Payment {
 
     pub fn account(&self) -> String {
         account_text(self.account)
+    }
+
+    pub fn time(&self) -> Micros {
+        FIRST + self.number as Micros * APART
     }
 
     pub fn cents(&self) -> u64 {
@@ -121,7 +125,7 @@ impl Payment {
             random & 0xfff,
             (random >> 12) & 0xfff,
             self.number,
-            format_timestamp(FIRST + self.number as Micros * APART),
+            format_timestamp(self.time()),
             self.account(),
             cents / 100,
             cents % 100,
