@@ -15,6 +15,7 @@ mod heap;
 mod incremental;
 mod memory;
 mod random;
+mod scheduling;
 mod small_disk;
 mod supernode;
 
