@@ -175,7 +175,10 @@ impl Services {
         Status {
             readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
             problems: problems(&facts),
-            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs).with_building(&facts).with_queued(&facts).with_refused(&facts.refused)
+            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs)
+                .with_building(&facts)
+                .with_queued(&facts)
+                .with_refused(&facts.refused)
         }
     }
 }

@@ -164,7 +164,8 @@ async fn jitter_limits_and_runs_after_other_views_are_shown() {
     assert!(text.contains("  runs         every 1h, up to 10m later; next 2026-03-01T1"), "{text}");
     assert!(text.contains("  limits       1GiB of memory and 2h a run"), "{text}");
     assert!(text.contains("  runs         after a: whenever a run of it has succeeded"), "{text}");
-    let hours: Vec<i64> = checked.definitions.views[0].upcoming(date(NOW), 3).iter().map(|at| at.timestamp_micros() / 3_600_000_000).collect();
+    let hours: Vec<i64> =
+        checked.definitions.views[0].upcoming(date(NOW), 3).iter().map(|at| at.timestamp_micros() / 3_600_000_000).collect();
     assert_eq!(checked.views[0].next_runs.len(), 3);
     assert!(hours.windows(2).all(|pair| pair[1] == pair[0] + 1), "{hours:?}");
 }

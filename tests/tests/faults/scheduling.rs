@@ -166,15 +166,7 @@ fn statuses(state: &CatalogState, view: &str) -> Vec<RunStatus> {
 }
 
 fn request(view: &str) -> RunRequest {
-    RunRequest {
-        view: view.into(),
-        version: None,
-        requested: None,
-        scheduled_for: None,
-        attempt: 1,
-        t: RunTime::EventClock,
-        full: false,
-    }
+    RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: RunTime::EventClock, full: false }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -228,8 +220,7 @@ async fn a_run_that_takes_too_long_fails_leaves_nothing_and_is_tried_again() {
 
 /// Applies the stream and these views.
 async fn change(harness: &Harness, views: &[&str]) {
-    let sources: Vec<(Option<PathBuf>, String)> =
-        [STREAM].iter().chain(views).map(|text| (None, (*text).to_owned())).collect();
+    let sources: Vec<(Option<PathBuf>, String)> = [STREAM].iter().chain(views).map(|text| (None, (*text).to_owned())).collect();
     let (definitions, problems) = parse_definitions(&sources);
     assert!(problems.is_empty(), "{problems}");
     let target = Target {
@@ -261,7 +252,7 @@ async fn options_of_runs_change_in_place_and_every_layer_goes_on() {
     let snapshot = before.snapshot("quick", 1).cloned().unwrap();
     clock.fetch_add(2 * 3_600_000_000, Ordering::Relaxed);
     scheduler.round(&mut registry, &stop).await.unwrap();
-    assert_eq!(statuses(&*harness.catalog.state().await.unwrap(), "quick"), [RunStatus::Succeeded], "it is due tomorrow");
+    assert_eq!(statuses(&harness.catalog.state().await.unwrap(), "quick"), [RunStatus::Succeeded], "it is due tomorrow");
 
     change(&harness, &[&view("quick", "every = '1h', memory_limit = '32MiB', strategy = 'incremental', full_every = '7d'")]).await;
     let state = harness.catalog.state().await.unwrap();

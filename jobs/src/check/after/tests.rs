@@ -27,7 +27,10 @@ fn a_view_that_never_runs_is_refused() {
     assert_eq!(found(&[("a", None), ("b", Some("a"))], &["a"]), ["view \"b\": after = 'a' names a view without runs"]);
     assert_eq!(
         found(&[("a", Some("b")), ("b", Some("a")), ("c", Some("a"))], &[]),
-        ["view \"a\": its runs would come after its own: a after b after a", "view \"b\": its runs would come after its own: b after a after b"]
+        [
+            "view \"a\": its runs would come after its own: a after b after a",
+            "view \"b\": its runs would come after its own: b after a after b"
+        ]
     );
 }
 

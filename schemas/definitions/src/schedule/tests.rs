@@ -185,7 +185,8 @@ const SCHEDULES: [&str; 5] = [
 #[test]
 fn jitter_is_the_same_in_every_release() {
     let spread = view("every = '1h', jitter = '30s'");
-    let begins: Vec<i64> = [0, 3_600, 7_200].map(|due| spread.begins_at(DateTime::from_timestamp(due, 0).unwrap()).timestamp_micros()).to_vec();
+    let begins: Vec<i64> =
+        [0, 3_600, 7_200].map(|due| spread.begins_at(DateTime::from_timestamp(due, 0).unwrap()).timestamp_micros()).to_vec();
     assert_eq!(begins, [8_915_232, 3_602_059_410, 7_206_833_345]);
 }
 
