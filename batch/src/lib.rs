@@ -16,6 +16,7 @@
 //!
 //! - `layer`: what all runs share.
 //! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: what that works with.
+//! - `limits`: the memory and time that a view's definition allows its runs.
 //! - `mode`: what a run is asked for; `basis`: from what it makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `progress`: how much of it is read.
 //! - `plan`: what a run would do.
@@ -41,6 +42,7 @@ mod increment;
 mod join;
 mod layer;
 mod lease;
+mod limits;
 mod linked;
 mod memory;
 mod mode;

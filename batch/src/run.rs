@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::decide::{RunTime, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
+use crate::limits::Limits;
 use crate::mode::RunMode;
 use crate::progress::EventsRead;
 use crate::snapshot::make_snapshot;
@@ -83,16 +84,19 @@ impl Batch {
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
         let (state, run) = self.begin(request, context).await?;
+        let limits = Limits::of(&state, &run);
+        let limited = limits.applied_to(self);
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {
-            outcome = Box::pin(make_snapshot(self, &state, run.clone(), (request.t, request.mode), context)) => outcome,
+            outcome = Box::pin(make_snapshot(&limited, &state, run.clone(), (request.t, request.mode), context)) => outcome,
             never = self.report_progress(&run, context) => match never {},
             () = given_up => Err(Error::unavailable("the run was given up because its process stops; it is due again")),
+            error = limits.time_out() => Err(error),
         };
         match outcome {
             Ok(run) => Ok(run),
             Err(error) => {
-                let error = self.with_limit(with_help(error));
+                let error = limits.with_help(with_help(error), &self.settings);
                 match self.is_dropped(&run).await {
                     true => self.close_as_dropped(run, context).await,
                     false => self.close_as_failed(&state, run, &error, context).await,
@@ -160,17 +164,6 @@ impl Batch {
             peak_memory_bytes: 0,
             error: None,
         })
-    }
-
-    /// DataFusion's errors name its own settings; this names the one to raise.
-    fn with_limit(&self, error: Error) -> Error {
-        match error.kind() {
-            ErrorKind::Limit => {
-                let limit_mib = self.settings.memory_limit_bytes >> 20;
-                error.with("help", format_args!("raise `memory_limit` in [batch], which is {limit_mib} MiB"))
-            }
-            _ => error,
-        }
     }
 
     /// Whether the run's version was dropped while it ran; false if that cannot be known.

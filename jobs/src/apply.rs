@@ -6,7 +6,8 @@
 //! A changed stream is a new version, which decodes the records from then on. If it reads columns otherwise than the
 //! version before, the archive is decoded again first ([`crate::backfill`]), and the commit switches to all of it at once:
 //! the definition, the files, and new versions of the views that read such a column. A changed view is a new version that
-//! is built next to the old one; its first published batch run switches over.
+//! is built next to the old one; its first published batch run switches over. Where only options of its runs change, which
+//! leave states and answers as they are, the version is kept and gets the new text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,6 +76,11 @@ pub enum What {
         from: u32,
         version: u32,
         built_beside: bool,
+        diff: Vec<DiffLine>,
+    },
+    /// A view's options of its runs (when, and with what) change. The version stays, and so does all that was computed.
+    Adjusted {
+        version: u32,
         diff: Vec<DiffLine>,
     },
     /// The files are back at the served version: the version that is being built is dropped.
@@ -255,14 +261,24 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
     if normalised(&last.sql) == sql {
         return change(What::Unchanged { version: last.version });
     }
+    let diff = || line_diff(&normalised(&last.sql), &sql);
+    if means_the_same(&last.sql, &sql) {
+        return change(What::Adjusted { version: last.version, diff: diff() });
+    }
     let served = live().find(|record| record.status == DefinitionStatus::Active);
-    match served.filter(|served| normalised(&served.sql) == sql) {
+    match served.filter(|served| means_the_same(&served.sql, &sql)) {
         Some(served) => change(What::Reverted { version: served.version, dropped: last.version }),
         None => {
             let built_beside = served.is_some() && !staging;
-            change(What::Changed { from: last.version, version, built_beside, diff: line_diff(&normalised(&last.sql), &sql) })
+            change(What::Changed { from: last.version, version, built_beside, diff: diff() })
         }
     }
+}
+
+/// Whether two stored views have the same states and answers. A text that does not parse means something else.
+fn means_the_same(before: &str, after: &str) -> bool {
+    let parsed = parse::parse_view(before).ok().zip(parse::parse_view(after).ok());
+    parsed.is_some_and(|(before, after)| before.means_the_same(&after))
 }
 
 /// Streams and views share one namespace.
@@ -321,7 +337,17 @@ pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Mic
                 records.extend(live().map(retired));
                 records.push(new(*version, DefinitionStatus::Active));
             }
-            What::Reverted { version, .. } => records.extend(live().filter(|record| record.version != *version).map(retired)),
+            What::Adjusted { version, .. } => {
+                let adjusted = live().filter(|record| record.version == *version);
+                records.extend(adjusted.map(|record| DefinitionRecord { sql: change.sql.clone(), ..record.clone() }));
+            }
+            What::Reverted { version, .. } => {
+                let is_kept = |record: &DefinitionRecord| record.version == *version;
+                records.extend(live().filter(|record| !is_kept(record)).map(retired));
+                // Options of its runs may have changed.
+                let adjusted = live().filter(|record| is_kept(record) && normalised(&record.sql) != change.sql);
+                records.extend(adjusted.map(|record| DefinitionRecord { sql: change.sql.clone(), ..record.clone() }));
+            }
             What::Missing { .. } if prune => records.extend(live().map(retired)),
             What::Missing { .. } | What::Unchanged { .. } | What::Refused { .. } => {}
         }
@@ -440,8 +466,10 @@ fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<DefinitionRec
         .filter(|change| !matches!(change.what, What::Unchanged { .. }))
         .map(|change| Expect::NewestVersion { kind: change.kind, name: change.name.clone(), version: change.newest })
         .collect();
-    if records.iter().any(|record| record.status == DefinitionStatus::Retired) {
-        // Something is removed: no other transaction may have started to depend on it meanwhile.
+    let is_known = |record: &DefinitionRecord| of_name(state, record.kind, &record.name).any(|known| known.version == record.version);
+    if records.iter().any(is_known) {
+        // A version is retired: no other transaction may have started to depend on it meanwhile. Or it is adjusted: a run may
+        // have switched to it.
         expect.push(Expect::Revision(state.revision));
     }
     Commit { id: Uuid::now_v7(), expect, add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() }

@@ -19,6 +19,7 @@ use types::Result;
 use types::sql_errors::unknown_relation;
 use types::tiles::Micros;
 
+mod after;
 pub(crate) mod retention;
 mod text;
 
@@ -76,6 +77,11 @@ pub struct ViewReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<LinksExplanation>,
     pub schedule: Option<String>,
+    /// A run begins at most this much later than it is due.
+    pub jitter: Option<String>,
+    pub memory_limit_bytes: Option<u64>,
+    pub timeout: Option<String>,
+    /// When the next runs begin: jitter is in it. Empty for runs on request, and after those of another view.
     pub next_runs: Vec<String>,
 }
 
@@ -93,7 +99,7 @@ pub struct ColumnReport {
 /// Errors are those of reading; mistakes are in [`Checked::diagnostics`].
 pub async fn check_project(project: &Path, functions: &Functions, now: Micros) -> Result<Checked> {
     let (definitions, found) = parse::load_project(project)?;
-    let mut checked = check_definitions(definitions, functions, now).await;
+    let mut checked = check_known(definitions, |name| is_left_out(name, &found), functions, now).await;
     // A view is not at fault when the definition of its stream was left out because of a mistake.
     checked.diagnostics.0.retain(|planned| !unknown_relation(&planned.message).is_some_and(|name| is_left_out(name, &found)));
     let mut diagnostics = found;
@@ -105,6 +111,11 @@ pub async fn check_project(project: &Path, functions: &Functions, now: Micros) -
 
 /// Checks and plans definitions that are already parsed.
 pub async fn check_definitions(definitions: Definitions, functions: &Functions, now: Micros) -> Checked {
+    check_known(definitions, |_| false, functions, now).await
+}
+
+/// `is_left_out` says of a name whether its definition is missing because of a mistake that is reported already.
+async fn check_known(definitions: Definitions, is_left_out: impl Fn(&str) -> bool, functions: &Functions, now: Micros) -> Checked {
     let planner = Planner::new(&definitions, functions.clone());
     let mut checked = Checked {
         plans: Vec::new(),
@@ -129,6 +140,7 @@ pub async fn check_definitions(definitions: Definitions, functions: &Functions, 
             Err(found) => checked.diagnostics.extend(found),
         }
     }
+    checked.diagnostics.extend(after::mistakes(&definitions, &checked.staging, is_left_out));
     checked.plans.sort_by(|a, b| a.view.cmp(&b.view));
     checked.diagnostics.sort();
     // Each view that names a staging view finds its mistake again.
@@ -141,6 +153,22 @@ impl Checked {
     /// Reports the cost of remembered ids for this `speed.dedup_memory`.
     pub fn with_dedup_memory(mut self, bytes: u64) -> Self {
         self.streams = self.definitions.streams.iter().map(|stream| report_stream(stream, bytes)).collect();
+        self
+    }
+
+    /// Refuses views whose runs would need more memory than `batch.memory_limit`.
+    pub fn with_batch_memory(mut self, bytes: u64) -> Self {
+        let views = self.definitions.views.iter();
+        let too_much = views.filter_map(|view| Some((view, view.memory_limit.filter(|limit| *limit > bytes)?)));
+        let mistakes = too_much.map(|(view, limit)| {
+            let (limit, bytes) = (format_bytes(limit), format_bytes(bytes));
+            let message = format!("view \"{}\": memory_limit = '{limit}' is more than a run may have, which is {bytes}", view.name);
+            let help = format!("at most '{bytes}', or a greater `memory_limit` in [batch]");
+            Diagnostic::error(view.origin.line, 1, message).help(help).in_file(view.origin.file.as_deref())
+        });
+        let mistakes: Vec<Diagnostic> = mistakes.collect();
+        self.diagnostics.extend(mistakes);
+        self.diagnostics.sort();
         self
     }
 
@@ -215,6 +243,9 @@ fn report_staging(view: &ViewDefinition) -> ViewReport {
         approximate: Vec::new(),
         links: None,
         schedule: None,
+        jitter: None,
+        memory_limit_bytes: None,
+        timeout: None,
         next_runs: Vec::new(),
     }
 }
@@ -241,7 +272,10 @@ fn report_view(view: &ViewDefinition, plan: &ViewPlan, now: Micros) -> ViewRepor
         approximate: explained.approximate,
         links: explained.links,
         schedule: view.schedule.as_ref().map(ToString::to_string),
-        next_runs: view.schedule.iter().flat_map(|schedule| schedule.upcoming(after, RUNS_AHEAD)).map(|due| time(&due)).collect(),
+        jitter: view.jitter.map(format_duration_parts),
+        memory_limit_bytes: view.memory_limit,
+        timeout: view.timeout.map(format_duration_parts),
+        next_runs: view.upcoming(after, RUNS_AHEAD).iter().map(time).collect(),
     }
 }
 

@@ -162,6 +162,7 @@ impl Installation {
             batch: self.batch(),
             clock: clock(),
             event_clock: self.settings.serving.clock == ClockKind::Event,
+            max_concurrent_runs: self.settings.scheduler.max_concurrent_runs as usize,
             tried: Default::default(),
             looks: Default::default(),
         }
@@ -240,6 +241,7 @@ impl Installation {
     /// Errors: `Input` with every mistake found, or for a change that archived events would not survive.
     pub async fn apply(&self, definitions: &Definitions, prune: bool) -> Result<Changes> {
         let checked = check::check_definitions(definitions.clone(), &self.functions, now()).await;
+        let checked = checked.with_batch_memory(self.settings.batch.memory_limit);
         checked.diagnostics.clone().into_result()?;
         let wanted = Wanted::Definitions { definitions: &checked.definitions, staging: &checked.staging };
         let changes = self.apply_with(wanted, Options { prune, ..Options::default() }, &|_| {}).await?;

@@ -1,13 +1,14 @@
-//! The scheduler runs batch when it is due. A view runs in one process at a time, missed runs are caught up once, and
-//! failed runs are retried.
+//! The scheduler runs batch when it is due, up to `scheduler.max_concurrent_runs` at a time. A view runs in one process at a
+//! time, missed runs are caught up once, and failed runs are retried.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use batch::{Batch, RunMode, RunRequest, RunTime};
 use catalog::{CatalogState, RunRecord, RunStatus, abandoned};
 use committed::registry::Registry;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
@@ -17,10 +18,13 @@ use uuid::Uuid;
 mod due;
 mod looks;
 mod rebuild_states;
+mod under_way;
 
-pub use due::{Due, due_runs};
+pub use due::{Due, due_runs, to_begin};
 pub use looks::Looks;
 pub use rebuild_states::{Tried, rebuildable};
+
+use under_way::UnderWay;
 
 /// How often the catalog is checked for due runs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,6 +37,8 @@ pub struct Scheduler {
     pub clock: Clock,
     /// Whether runs prune as of the streams' event time, instead of the wall clock.
     pub event_clock: bool,
+    /// The most runs of this process at a time.
+    pub max_concurrent_runs: usize,
     /// The damaged files that it tried to rebuild.
     pub tried: Tried,
     /// Whether it can look for due runs.
@@ -40,39 +46,60 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Runs what is due until `stop` is cancelled; a run in progress has some seconds to finish.
+    /// Runs what is due until `stop` is cancelled; runs in progress have some seconds to finish.
     pub async fn run(&self, stop: CancellationToken) -> Result<()> {
         let mut registry: Option<Registry> = None;
+        let mut under_way = UnderWay::default();
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if let Err(error) = self.round(&mut registry, &stop).await {
+            if let Err(error) = self.begin_due(&mut registry, &mut under_way, &stop).await {
                 warn!(%error, "the scheduler could not look for due runs; trying again");
             }
             tokio::select! {
-                () = stop.cancelled() => return Ok(()),
-                () = tokio::time::sleep(LOOK) => {}
+                biased;
+                () = stop.cancelled() => return under_way.ended_all().await,
+                // A place is free: the queue's next run begins at once.
+                ended = under_way.ended(), if !under_way.is_empty() => ended?,
+                _ = look.tick() => under_way.forget_begun(),
             }
         }
     }
 
-    /// Runs what is due, one run at a time and each view version once. After each run the next one is chosen again:
-    /// another process may have done the rest meanwhile.
+    /// Runs what is due, each view version once, until nothing is due or under way. After each run the next one is chosen
+    /// again: another process may have done the rest meanwhile.
     pub async fn round(&self, registry: &mut Option<Registry>, stop: &CancellationToken) -> Result<()> {
-        let mut had = BTreeSet::new();
+        let mut under_way = UnderWay::default();
         loop {
-            // Reading a large catalog may take long. It can be dropped at any point: each write is one transaction, and the next
-            // round does what is left.
-            let looked = tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(()),
-                looked = self.look(registry) => looked,
-            };
-            self.looks.note(&looked);
-            let due = looked?.into_iter().find(|due| had.insert((due.view.clone(), due.version)));
-            match due {
-                Some(due) => self.run_one(due, stop).await,
-                None => return Ok(()),
+            let looked = self.begin_due(registry, &mut under_way, stop).await;
+            if under_way.is_empty() || looked.is_err() {
+                under_way.ended_all().await?;
+                return looked;
             }
+            under_way.ended().await?;
         }
+    }
+
+    /// Begins the runs that are due and have a place. Of one view version, one run between two looks: a run that ended at
+    /// once, such as one that another process has, is not begun again and again.
+    async fn begin_due(&self, registry: &mut Option<Registry>, under_way: &mut UnderWay, stop: &CancellationToken) -> Result<()> {
+        // Reading a large catalog may take long. It can be dropped at any point: each write is one transaction, and the next
+        // round does what is left.
+        let looked = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            looked = self.look(registry) => looked,
+        };
+        self.looks.note(&looked);
+        let mut queue = looked?;
+        queue.retain(|due| !under_way.has(&due.view));
+        let fresh: Vec<Due> = queue.iter().filter(|due| !under_way.has_begun(due)).cloned().collect();
+        let begin = to_begin(&fresh, under_way.runs(), self.max_concurrent_runs);
+        metrics::gauge!("basestream_batch_runs_queued").set(queue.len().saturating_sub(begin.len()) as f64);
+        for due in begin.into_iter().cloned().collect::<Vec<_>>() {
+            under_way.begin(due.clone(), run_one(self.batch.clone(), (self.clock.clone(), self.event_clock), due, stop.clone()));
+        }
+        Ok(())
     }
 
     /// Returns the runs that are due. On the way it closes runs whose process died, and rebuilds damaged states.
@@ -89,32 +116,6 @@ impl Scheduler {
         Ok(registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default())
     }
 
-    async fn run_one(&self, due: Due, stop: &CancellationToken) {
-        let t = if self.event_clock { RunTime::EventClock } else { RunTime::At((self.clock)()) };
-        info!(view = %due.view, attempt = due.attempt, reason = due.reason, "run is due");
-        let request = RunRequest {
-            view: due.view.clone(),
-            version: Some(due.version),
-            requested: due.requested,
-            scheduled_for: due.scheduled_for,
-            attempt: due.attempt,
-            t,
-            mode: RunMode::ByStrategy,
-        };
-        let given_up = async {
-            stop.cancelled().await;
-            tokio::time::sleep(RUN_FINISHES_WITHIN).await;
-        };
-        match self.batch.run_until(request, self.clock.clone(), &|_| {}, given_up).await {
-            Ok(run) if run.status == RunStatus::Skipped => info!(view = %run.view, run = %run.id, "run skipped: nothing is new"),
-            Ok(run) => info!(view = %run.view, run = %run.id, events = run.events_read, rows = run.rows_written, "run succeeded"),
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                info!(view = %due.view, %error, "the run was not published: another process has it, or its version was dropped")
-            }
-            Err(error) => warn!(view = %due.view, attempt = due.attempt, %error, "run failed"),
-        }
-    }
-
     /// Closes the records of runs whose process died: their lease is gone, and their pin would keep files for ever.
     async fn close_abandoned(&self, state: &CatalogState) -> Result<()> {
         for (run, commit) in abandoned(state, Uuid::now_v7, (self.clock)()) {
@@ -126,6 +127,32 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+}
+
+async fn run_one(batch: Batch, (clock, event_clock): (Clock, bool), due: Due, stop: CancellationToken) {
+    let t = if event_clock { RunTime::EventClock } else { RunTime::At(clock()) };
+    info!(view = %due.view, attempt = due.attempt, reason = due.reason, "run is due");
+    let request = RunRequest {
+        view: due.view.clone(),
+        version: Some(due.version),
+        requested: due.requested,
+        scheduled_for: due.scheduled_for,
+        attempt: due.attempt,
+        t,
+        mode: RunMode::ByStrategy,
+    };
+    let given_up = async {
+        stop.cancelled().await;
+        tokio::time::sleep(RUN_FINISHES_WITHIN).await;
+    };
+    match batch.run_until(request, clock, &|_| {}, given_up).await {
+        Ok(run) if run.status == RunStatus::Skipped => info!(view = %run.view, run = %run.id, "run skipped: nothing is new"),
+        Ok(run) => info!(view = %run.view, run = %run.id, events = run.events_read, rows = run.rows_written, "run succeeded"),
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            info!(view = %due.view, %error, "the run was not published: another process has it, or its version was dropped")
+        }
+        Err(error) => warn!(view = %due.view, attempt = due.attempt, %error, "run failed"),
     }
 }
 

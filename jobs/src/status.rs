@@ -20,6 +20,7 @@ use types::vector::{PartitionId, Vector};
 use crate::apply::kind_name;
 use crate::installation::Installation;
 use crate::readers::{Reader, readers};
+use crate::scheduler::due_runs;
 
 mod gather;
 pub mod problems;
@@ -40,6 +41,8 @@ pub struct Status {
     pub readers: Vec<Reader>,
     pub views: Vec<ViewStatus>,
     pub runs: Vec<RunReport>,
+    /// The runs that are due and have not begun, in the order in which they will.
+    pub queued: Vec<QueuedRun>,
     pub definitions: Vec<DefinitionReport>,
     /// The problems, the worst first.
     pub problems: Vec<Problem>,
@@ -134,6 +137,19 @@ pub struct RunReport {
     pub error: Option<String>,
 }
 
+/// A batch run that is due and has not begun.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QueuedRun {
+    pub view: Arc<str>,
+    pub version: u32,
+    /// Since when it may begin.
+    pub due_at: String,
+    pub attempt: u32,
+    pub reason: &'static str,
+    /// The archived events that it has to read.
+    pub events: i64,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DefinitionReport {
     pub kind: DefinitionKind,
@@ -159,7 +175,10 @@ impl Services {
         Status {
             readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
             problems: problems(&facts),
-            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs).with_building(&facts).with_refused(&facts.refused)
+            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs)
+                .with_building(&facts)
+                .with_queued(&facts)
+                .with_refused(&facts.refused)
         }
     }
 }
@@ -190,6 +209,7 @@ pub fn status_of(state: &CatalogState, ends: &Ends, reads: &Reads, runs: &[RunRe
             .map(|record| view_status(state, record, reads.get(&(record.name.clone(), record.version))))
             .collect(),
         runs: runs.iter().map(RunReport::from_run).collect(),
+        queued: Vec::new(),
         definitions: definitions
             .map(|record| DefinitionReport {
                 kind: record.kind,
@@ -315,6 +335,21 @@ impl Status {
                 view.building = Some(BuildingReport::new(&Progress::of(&facts.state, live, facts.now), facts.now));
             }
         }
+        self
+    }
+
+    /// Adds the runs that wait for a scheduler, or for a place in it.
+    fn with_queued(mut self, facts: &Facts) -> Status {
+        let Some(Ok(registry)) = &facts.registry else { return self };
+        let queued = due_runs(&facts.state, registry, facts.now).into_iter().map(|due| QueuedRun {
+            view: due.view,
+            version: due.version,
+            due_at: format_timestamp(due.since),
+            attempt: due.attempt,
+            reason: due.reason,
+            events: due.events,
+        });
+        self.queued = queued.collect();
         self
     }
 

@@ -52,7 +52,7 @@ fn rebuild(state: &CatalogState, changes: &mut Changes, view: &Arc<str>, readers
     match &mut change.what {
         What::Missing { .. } if prune => {}
         What::Missing { .. } => (change.what, change.sql) = (rebuilt, last.sql.clone()),
-        What::Unchanged { .. } => change.what = rebuilt,
+        What::Unchanged { .. } | What::Adjusted { .. } => change.what = rebuilt,
         What::Changed { built_beside, .. } => *built_beside &= !is_served_stale,
         // The served version alone stays: the other one is dropped anyway.
         What::Reverted { .. } if is_served_stale => change.what = rebuilt,

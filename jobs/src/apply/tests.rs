@@ -81,6 +81,41 @@ fn files_that_go_back_to_the_served_version_drop_the_one_being_built() {
     assert_eq!(statuses(&applied(&state, &[STREAM, VIEW], false), "velocity"), [(1, Active), (2, Retired)]);
 }
 
+/// The text of the one live version with this number.
+fn text_of(state: &CatalogState, version: u32) -> String {
+    state.definitions.iter().find(|record| &*record.name == "velocity" && record.version == version).unwrap().sql.clone()
+}
+
+#[test]
+fn options_of_runs_change_in_place() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let hourly = VIEW.replace("'1h'", "'1h', every = '1h', timeout = '10m'");
+    let changes = plan(&state, &[STREAM, &hourly]);
+    assert!(matches!(what(&changes, "velocity"), What::Adjusted { version: 1, diff } if diff.len() == 2), "{changes:?}");
+    let records = records_of(&state, &changes, false, 7);
+    let commit = commit_of(&state, &changes, records.clone());
+    assert!(commit.expect.contains(&Expect::Revision(state.revision)), "a run may switch to the version: {commit:?}");
+    let state = with_records(&state, &records);
+    assert_eq!((statuses(&state, "velocity"), text_of(&state, 1)), (vec![(1, Active)], hourly.clone()));
+    assert!(plan(&state, &[STREAM, &hourly]).is_empty(true), "applying twice changes nothing");
+}
+
+#[test]
+fn options_of_a_version_that_is_built_change_in_place_and_so_do_those_of_the_one_that_files_go_back_to() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let weekly = VIEW.replace("'1h'", "'7d'");
+    let state = applied(&state, &[STREAM, &weekly], false);
+    let weekly_hourly = weekly.replace("'7d'", "'7d', every = '1h'");
+    let state = applied(&state, &[STREAM, &weekly_hourly], false);
+    assert_eq!(statuses(&state, "velocity"), [(1, Active), (2, Building)]);
+    assert_eq!((text_of(&state, 1), text_of(&state, 2)), (VIEW.to_owned(), weekly_hourly));
+
+    let back = VIEW.replace("'1h'", "'1h', every = '5m'");
+    assert_eq!(what(&plan(&state, &[STREAM, &back]), "velocity"), &What::Reverted { version: 1, dropped: 2 });
+    let state = applied(&state, &[STREAM, &back], false);
+    assert_eq!((statuses(&state, "velocity"), text_of(&state, 1)), (vec![(1, Active), (2, Retired)], back));
+}
+
 #[test]
 fn a_changed_stream_is_decoded_by_its_new_version_at_once() {
     let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);

@@ -1,6 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::scheduler::date;
 
 const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL) \
     WITH (topic = 'pay', format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'device');";
@@ -151,4 +152,32 @@ async fn a_mistake_of_a_staging_view_is_told_once() {
         CREATE VIEW b AS SELECT device, count(*) AS n FROM big GROUP BY device;";
     let checked = check(&[("streams/pay.sql", STREAM), ("views/big.sql", staging), ("views/v.sql", views)]).await;
     assert_eq!(checked.diagnostics.len(), 1, "{}", checked.diagnostics);
+}
+
+#[tokio::test]
+async fn jitter_limits_and_runs_after_other_views_are_shown() {
+    let views = "CREATE VIEW a WITH (every = '1h', jitter = '10m', memory_limit = '1GiB', timeout = '2h') AS\n\
+        SELECT device, count(*) AS n FROM pay GROUP BY device;\n\
+        CREATE VIEW b WITH (after = 'a') AS SELECT device, count(*) AS n FROM pay GROUP BY device;";
+    let checked = check(&[("streams/pay.sql", STREAM), ("views/v.sql", views)]).await;
+    let text = checked.text();
+    assert!(text.contains("  runs         every 1h, up to 10m later; next 2026-03-01T1"), "{text}");
+    assert!(text.contains("  limits       1GiB of memory and 2h a run"), "{text}");
+    assert!(text.contains("  runs         after a: whenever a run of it has succeeded"), "{text}");
+    let hours: Vec<i64> =
+        checked.definitions.views[0].upcoming(date(NOW), 3).iter().map(|at| at.timestamp_micros() / 3_600_000_000).collect();
+    assert_eq!(checked.views[0].next_runs.len(), 3);
+    assert!(hours.windows(2).all(|pair| pair[1] == pair[0] + 1), "{hours:?}");
+}
+
+#[tokio::test]
+async fn more_memory_than_a_run_may_have_is_refused() {
+    let view = VIEW.replace("timezone = 'UTC'", "memory_limit = '2GiB'");
+    let checked = check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", &view)]).await;
+    assert!(checked.clone().with_batch_memory(2 << 30).diagnostics.is_empty());
+    assert_eq!(
+        checked.with_batch_memory(1 << 30).diagnostics.to_string(),
+        "views/velocity.sql:1:1: error: view \"velocity\": memory_limit = '2GiB' is more than a run may have, which is 1GiB\n  \
+         help: at most '1GiB', or a greater `memory_limit` in [batch]"
+    );
 }

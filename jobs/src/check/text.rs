@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use definitions::Severity;
+use definitions::durations::format_bytes;
 
 use super::{Checked, StreamReport, ViewReport, mebibytes};
 use crate::output::table;
@@ -71,6 +72,9 @@ fn write_view(text: &mut String, view: &ViewReport) {
     let _ = writeln!(text, "  reads        {}", reads.join(", "));
     let _ = writeln!(text, "  keys         {}", if view.keys.is_empty() { "none: one row".into() } else { view.keys.join(", ") });
     let _ = writeln!(text, "  runs         {}", runs(view));
+    if let Some(limits) = limits(view) {
+        let _ = writeln!(text, "  limits       {limits}");
+    }
     if let Some(links) = &view.links {
         let _ = writeln!(text, "  links        edges are kept as {}; max_degree {}", links.kind, links.max_degree);
     }
@@ -90,10 +94,21 @@ fn write_view(text: &mut String, view: &ViewReport) {
 }
 
 fn runs(view: &ViewReport) -> String {
-    match &view.schedule {
-        Some(schedule) => format!("{schedule}; next {}", view.next_runs.join(", ")),
-        None => format!("on request: `basestream batch run {}`", view.view),
+    let next = view.next_runs.join(", ");
+    match (&view.schedule, &view.jitter) {
+        (Some(schedule), Some(jitter)) => format!("{schedule}, up to {jitter} later; next {next}"),
+        (Some(schedule), None) if view.next_runs.is_empty() => format!("{schedule}: whenever a run of it has succeeded"),
+        (Some(schedule), None) => format!("{schedule}; next {next}"),
+        (None, _) => format!("on request: `basestream batch run {}`", view.view),
     }
+}
+
+/// What the definition allows one run.
+fn limits(view: &ViewReport) -> Option<String> {
+    let memory = view.memory_limit_bytes.map(|bytes| format!("{} of memory", format_bytes(bytes)));
+    let time = view.timeout.as_ref().map(|timeout| timeout.to_string());
+    let limits: Vec<String> = memory.into_iter().chain(time).collect();
+    (!limits.is_empty()).then(|| format!("{} a run", limits.join(" and ")))
 }
 
 fn indent(text: &mut String, block: &str) {

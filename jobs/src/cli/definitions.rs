@@ -180,7 +180,7 @@ pub(super) async fn explain(context: &Context, args: ExplainArgs) -> Result<Done
 async fn checked(context: &Context) -> Result<Checked> {
     let settings = context.settings()?;
     let checked = check_project(&settings.project, &context.functions, now()).await?;
-    Ok(checked.with_dedup_memory(settings.speed.dedup_memory))
+    Ok(checked.with_dedup_memory(settings.speed.dedup_memory).with_batch_memory(settings.batch.memory_limit))
 }
 
 /// Returns definitions without errors; their warnings are printed to standard error.
@@ -231,11 +231,8 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
                 changed += 1;
                 let beside = if *built_beside { ", built next to the served version until its first batch run" } else { "" };
                 let _ = writeln!(text, "~ {subject} (version {from} -> {version}{beside})");
-                diff.iter().try_for_each(|line| match line {
-                    DiffLine::Same(line) => writeln!(text, "      {line}"),
-                    DiffLine::Removed(line) => writeln!(text, "    - {line}"),
-                    DiffLine::Added(line) => writeln!(text, "    + {line}"),
-                })
+                diff_text(&mut text, diff);
+                Ok(())
             }
             What::Rebuilt { from, version, built_beside, columns } => {
                 changed += 1;
@@ -244,6 +241,12 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
                     false => "which answers from the switch on",
                 };
                 writeln!(text, "~ {subject} (version {from} -> {version}, {from_when}: it reads {})", columns.join(", "))
+            }
+            What::Adjusted { version, diff } => {
+                changed += 1;
+                let _ = writeln!(text, "~ {subject} (version {version} stays, with other options for its runs: nothing is computed again)");
+                diff_text(&mut text, diff);
+                Ok(())
             }
             What::Reverted { version, dropped } => {
                 changed += 1;
@@ -281,6 +284,16 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
         (false, Tense::Would) => write!(text, "{} by `basestream apply`", counts.join(", ")),
     };
     text
+}
+
+fn diff_text(text: &mut String, diff: &[DiffLine]) {
+    for line in diff {
+        let _ = match line {
+            DiffLine::Same(line) => writeln!(text, "      {line}"),
+            DiffLine::Removed(line) => writeln!(text, "    - {line}"),
+            DiffLine::Added(line) => writeln!(text, "    + {line}"),
+        };
+    }
 }
 
 /// Writes what is decoded again of a stream, and what it costs.

@@ -1,5 +1,7 @@
-//! Decides what is due: a pure function of the catalog's state, the definitions and the time.
+//! Decides what is due, in which order, and what begins now: pure functions of the catalog's state, the definitions, the
+//! time, and the runs that the process has under way.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStat
 use committed::building::Progress;
 use committed::lacking::{events_of, has_history};
 use committed::registry::{LiveView, Registry};
+use definitions::Schedule;
 use types::Strategy;
 use types::tiles::Micros;
 
@@ -18,25 +21,63 @@ const ATTEMPTS: u32 = 8;
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
+/// A run of this many events is long: it leaves a place to the others.
+const LONG_RUN_EVENTS: i64 = 10_000_000;
+
 /// A run that is due now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Due {
     pub view: Arc<str>,
     pub version: u32,
+    /// Since when it may begin.
+    pub since: Micros,
+    /// The archived events that it has to read.
+    pub events: i64,
     pub scheduled_for: Option<Micros>,
     pub requested: Option<RunRecord>,
     pub attempt: u32,
     pub reason: &'static str,
 }
 
-/// Returns the runs to start at `now`, at most one per view version, the cheapest first: what reads little does not wait
-/// for what is built from all of the archive.
+impl Due {
+    /// When the run would end if it had begun when it was due, at a million events a second. Runs are queued in this order:
+    /// what was due first comes first, but a run that takes long lets those go first that are due, and done, before it
+    /// would be. It waits for no run that is due later than that, so none waits for ever.
+    fn would_end(&self) -> Micros {
+        self.since.saturating_add(self.events)
+    }
+
+    fn is_long(&self) -> bool {
+        self.events >= LONG_RUN_EVENTS
+    }
+}
+
+/// Returns the runs that are due at `now`, at most one per view version, in the order in which they are to begin.
 pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
     let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && run.view == view.name);
     let due = registry.views.iter().filter(|view| !busy(view)).filter_map(|view| Some((view, due(state, registry, view, now)?)));
-    let mut due: Vec<(i64, Due)> = due.map(|(view, due)| (events_to_read(state, view, now), due)).collect();
-    due.sort_by_key(|(events, _)| *events);
-    due.into_iter().map(|(_, due)| due).collect()
+    let mut due: Vec<Due> = due.map(|(view, due)| Due { events: events_to_read(state, view, now), ..due }).collect();
+    due.sort_by_key(Due::would_end);
+    due
+}
+
+/// Returns which of the queued runs begin now, beside those that the process has under way: `most` in all, one per view,
+/// in the queue's order. Long runs leave one place to the others, if there are several.
+pub fn to_begin<'d>(queue: &'d [Due], under_way: &[Due], most: usize) -> Vec<&'d Due> {
+    let mut views: BTreeSet<&str> = under_way.iter().map(|due| &*due.view).collect();
+    let mut places = most.saturating_sub(under_way.len());
+    let under_way_long = under_way.iter().filter(|due| due.is_long()).count();
+    let mut places_of_long = if most > 1 { most - 1 } else { most }.saturating_sub(under_way_long);
+    let mut begin = Vec::new();
+    for due in queue {
+        if places == 0 || (due.is_long() && places_of_long == 0) || !views.insert(&due.view) {
+            continue;
+        }
+        places -= 1;
+        places_of_long -= usize::from(due.is_long());
+        begin.push(due);
+    }
+    begin
 }
 
 /// The archived events that a run has to read: those since the snapshot's cut, or all that can still count.
@@ -50,14 +91,24 @@ fn events_to_read(state: &CatalogState, view: &LiveView, now: Micros) -> i64 {
 }
 
 fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) -> Option<Due> {
-    let plain = Due { view: view.name.clone(), version: view.version, scheduled_for: None, requested: None, attempt: 1, reason: "" };
+    let plain = Due {
+        view: view.name.clone(),
+        version: view.version,
+        since: created_at(state, view),
+        events: 0,
+        scheduled_for: None,
+        requested: None,
+        attempt: 1,
+        reason: "",
+    };
     let requested = state.runs.iter().find(|run| run.status == RunStatus::Requested && run.view == view.name);
     // One request is one run: the served version takes it only if the version it names is gone.
     let is_gone = |run: &RunRecord| registry.view(&run.view, run.version).is_none();
     if let Some(requested) = requested
         && (requested.version == view.version || (view.status == DefinitionStatus::Active && is_gone(requested)))
     {
-        return Some(Due { requested: Some(requested.clone()), reason: "it was requested", ..plain });
+        let since = requested_at(requested).unwrap_or(now);
+        return Some(Due { since, requested: Some(requested.clone()), reason: "it was requested", ..plain });
     }
     let newest = newest_runs(state).get(&(view.name.clone(), view.version)).copied();
     let can_wait = view.definition.schedule.is_some() && state.snapshot(&view.name, view.version).is_some();
@@ -65,14 +116,15 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     if let Some(failed) = newest.filter(is_retried) {
         let retry_at = failed.ended_at.unwrap_or_default().saturating_add(backoff_us(failed.attempt));
         return (now >= retry_at).then(|| Due {
+            since: retry_at,
             scheduled_for: failed.scheduled_for,
             attempt: failed.attempt.saturating_add(1),
             reason: "the last try failed",
             ..plain
         });
     }
-    if is_damaged_since(state, view, newest.and_then(|run| run.started_at)) {
-        return Some(Due { reason: "its snapshot is damaged", ..plain });
+    if let Some(since) = damaged_since(state, view, newest.and_then(|run| run.started_at)) {
+        return Some(Due { since, reason: "its snapshot is damaged", ..plain });
     }
     if view.status == DefinitionStatus::Building && newest.is_none() {
         return Some(Due { reason: "a new version is built", ..plain });
@@ -80,17 +132,36 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     if newest.is_none() && has_history(state, view) {
         return Some(Due { reason: "a new view is built over the events before it", ..plain });
     }
-    let schedule = view.definition.schedule.as_ref()?;
-    let since = newest.map(|run| run.scheduled_for.or(run.started_at).unwrap_or_default()).unwrap_or_else(|| created_at(state, view));
-    let due = schedule.latest_due(date(since), date(now))?;
-    Some(Due { scheduled_for: Some(due.timestamp_micros()), reason: "its schedule", ..plain })
+    if let Schedule::After(other) = view.definition.schedule.as_ref()? {
+        // A run that another process's clock dates ahead is followed once: `scheduled_for` is its end.
+        let last = newest.map_or(plain.since, |run| run.started_at.max(run.scheduled_for).unwrap_or_default());
+        let ended = last_success(state, other).filter(|ended| last < *ended && *ended <= now)?;
+        return Some(Due { since: ended, scheduled_for: Some(ended), reason: "a run of the view before it ended", ..plain });
+    }
+    let last = newest.map_or(plain.since, |run| run.scheduled_for.or(run.started_at).unwrap_or_default());
+    let due = view.definition.latest_due(date(last), date(now))?;
+    let since = view.definition.begins_at(due).timestamp_micros();
+    Some(Due { since, scheduled_for: Some(due.timestamp_micros()), reason: "its schedule", ..plain })
 }
 
-/// Returns whether a file of the published snapshot was found damaged after the newest run began.
-fn is_damaged_since(state: &CatalogState, view: &LiveView, began: Option<Micros>) -> bool {
-    let Some(published) = state.snapshot(&view.name, view.version) else { return false };
+/// Returns when a run was requested: its id contains the time.
+fn requested_at(run: &RunRecord) -> Option<Micros> {
+    let (seconds, nanos) = run.id.get_timestamp()?.to_unix();
+    i64::try_from(seconds).ok()?.checked_mul(1_000_000)?.checked_add(i64::from(nanos) / 1_000)
+}
+
+/// Returns when the newest run of a view ended that succeeded or found nothing new, whichever the version.
+fn last_success(state: &CatalogState, view: &str) -> Option<Micros> {
+    let has_succeeded = |run: &&RunRecord| matches!(run.status, RunStatus::Succeeded | RunStatus::Skipped);
+    state.runs.iter().filter(|run| &*run.view == view).filter(has_succeeded).filter_map(|run| run.ended_at).max()
+}
+
+/// Returns when a file of the published snapshot was first found damaged after the newest run began.
+fn damaged_since(state: &CatalogState, view: &LiveView, began: Option<Micros>) -> Option<Micros> {
+    let published = state.snapshot(&view.name, view.version)?;
     let of_snapshot = |path: &str| state.files.get(path).is_some_and(|file| file.run == Some(published.run) && !file.marked_for_deletion);
-    state.damages.iter().any(|damage| began.is_none_or(|began| began < damage.found_at) && of_snapshot(&damage.path))
+    let damages = state.damages.iter().filter(|damage| began.is_none_or(|began| began < damage.found_at) && of_snapshot(&damage.path));
+    damages.map(|damage| damage.found_at).min()
 }
 
 fn backoff_us(attempt: u32) -> Micros {

@@ -3,7 +3,7 @@
 use catalog::{DefinitionKind, RunStatus};
 
 use super::problems::{Problem, Severity};
-use super::{PartitionStatus, RunReport, Status, ViewStatus, status_word};
+use super::{PartitionStatus, QueuedRun, RunReport, Status, ViewStatus, status_word};
 use crate::output::table;
 use crate::readers::Reader;
 use types::Strategy;
@@ -30,6 +30,10 @@ pub(super) fn status(status: &Status) -> String {
     }
     if !status.runs.is_empty() {
         parts.push(runs(&status.runs));
+    }
+    if !status.queued.is_empty() {
+        let header = ["queued", "version", "due since", "attempt", "events", "why"];
+        parts.push(table(&header, status.queued.iter().map(queued)));
     }
     parts.extend(status.problems.iter().map(problem));
     if status.problems.iter().all(|problem| problem.severity == Severity::Notice) {
@@ -147,6 +151,11 @@ pub(super) fn runs(runs: &[RunReport]) -> String {
         ]
     });
     table(&header, rows)
+}
+
+fn queued(run: &QueuedRun) -> Vec<String> {
+    let (version, attempt, events) = (run.version.to_string(), run.attempt.to_string(), run.events.to_string());
+    vec![run.view.to_string(), version, run.due_at.clone(), attempt, events, run.reason.to_owned()]
 }
 
 fn run_word(status: RunStatus) -> &'static str {

@@ -52,8 +52,8 @@ pub struct Registry {
     pub streams: BTreeMap<Arc<str>, LiveStream>,
     /// Views that keep states: served versions and those being built.
     pub views: Vec<LiveView>,
-    /// Identifies the definitions behind this registry, so that a reader knows when to reload.
-    pub fingerprint: Vec<(Arc<str>, u32, DefinitionStatus)>,
+    /// The definitions behind this registry, so that a reader knows when to reload.
+    records: Vec<DefinitionRecord>,
 }
 
 impl Registry {
@@ -92,12 +92,13 @@ impl Registry {
             };
             views.push(view);
         }
-        Ok(Registry { streams, views, fingerprint: fingerprint(state) })
+        Ok(Registry { streams, views, records: live(state).cloned().collect() })
     }
 
-    /// True if a catalog state has other live definitions than this registry.
+    /// True if a catalog state has other live definitions than this registry: other versions, or another text of one,
+    /// whose options changed in place.
     pub fn is_stale(&self, state: &CatalogState) -> bool {
-        self.fingerprint != fingerprint(state)
+        !live(state).eq(&self.records)
     }
 
     /// Returns the version of a view that is served: the active one, or the one being built if there is no other.
@@ -131,9 +132,8 @@ pub fn no_view<'a>(name: &str, views: impl IntoIterator<Item = &'a str>, streams
     }
 }
 
-fn fingerprint(state: &CatalogState) -> Vec<(Arc<str>, u32, DefinitionStatus)> {
-    let live = |kind| state.live(kind).map(|record| (record.name.clone(), record.version, record.status));
-    live(DefinitionKind::Stream).chain(live(DefinitionKind::View)).collect()
+fn live(state: &CatalogState) -> impl Iterator<Item = &DefinitionRecord> {
+    state.live(DefinitionKind::Stream).chain(state.live(DefinitionKind::View))
 }
 
 fn stored(record: &DefinitionRecord, error: &Error) -> Error {

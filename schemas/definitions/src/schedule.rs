@@ -1,8 +1,10 @@
-//! Schedules: when a view's batch runs are due, at a fixed interval or by Unix cron in a time zone.
+//! Schedules: when a view's batch runs are due, at a fixed interval, by Unix cron in a time zone, or after the runs of
+//! another view.
 //!
 //! `expression` reads the five or six fields, and `local_time` finds the next instant by the zone's wall clock.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -11,9 +13,13 @@ use chrono_tz::Tz;
 use super::durations::format_duration_parts;
 use expression::Expression;
 use types::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64;
 
 mod expression;
 mod local_time;
+
+/// How many due times of a cron schedule are looked at for the shortest time between two.
+const GAPS: usize = 100;
 
 /// When runs are due.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +28,8 @@ pub enum Schedule {
     Every(Duration),
     /// Unix cron by the wall clock of a time zone. Only the parser creates it, as it checks the expression.
     Cron { expression: String, timezone: Tz },
+    /// When a run of this view has succeeded or was skipped: there are no due times of its own.
+    After(Arc<str>),
 }
 
 impl Schedule {
@@ -61,6 +69,7 @@ impl Schedule {
                 let next = local_time::next_after(&fields, *timezone, after.timestamp())?;
                 DateTime::from_timestamp(next, 0)
             }
+            Schedule::After(_) => None,
         }
     }
 
@@ -78,13 +87,37 @@ impl Schedule {
                 let latest = latest_not_after(next, since.timestamp(), now.timestamp())?;
                 DateTime::from_timestamp(latest, 0)
             }
+            Schedule::After(_) => None,
         }
     }
 
-    /// Returns the next `count` due times after `after`, for display.
-    pub fn upcoming(&self, after: DateTime<Utc>, count: usize) -> Vec<DateTime<Utc>> {
-        std::iter::successors(self.next_after(after, None), |last| self.next_after(*last, None)).take(count).collect()
+    /// Returns the due times after `after`.
+    pub(crate) fn due_after(&self, after: DateTime<Utc>) -> impl Iterator<Item = DateTime<Utc>> {
+        std::iter::successors(self.next_after(after, None), |last| self.next_after(*last, None))
     }
+
+    /// Returns the next `count` due times after `after`.
+    #[cfg(test)]
+    pub(crate) fn upcoming(&self, after: DateTime<Utc>, count: usize) -> Vec<DateTime<Utc>> {
+        self.due_after(after).take(count).collect()
+    }
+
+    /// Returns the shortest time between two due times, of those that are looked at. `None` without due times.
+    pub(crate) fn shortest_gap(&self) -> Option<Duration> {
+        if let Schedule::Every(length) = self {
+            return Some(*length);
+        }
+        let due: Vec<_> = self.due_after(DateTime::UNIX_EPOCH).take(GAPS).collect();
+        due.windows(2).filter_map(|pair| (pair[1] - pair[0]).to_std().ok()).min()
+    }
+}
+
+/// Returns how much later than due a run begins: from zero up to `longest`, spread evenly over names and due times. Every
+/// process and release has to come to the same result.
+pub(crate) fn jitter(name: &str, due: DateTime<Utc>, longest: Duration) -> Duration {
+    let text = format!("{name} {}", due.timestamp_micros());
+    let places = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX).saturating_add(1);
+    Duration::from_micros(xxh3_64(text.as_bytes()) % places)
 }
 
 /// Returns the newest value in `(since, now]` of a rising sequence given by its `next`, by bisection: a few dozen steps
@@ -108,6 +141,7 @@ impl fmt::Display for Schedule {
         match self {
             Schedule::Every(length) => write!(f, "every {}", format_duration_parts(*length)),
             Schedule::Cron { expression, timezone } => write!(f, "'{expression}' in {timezone}"),
+            Schedule::After(view) => write!(f, "after {view}"),
         }
     }
 }

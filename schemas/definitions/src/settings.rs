@@ -153,9 +153,12 @@ pub struct BatchSettings {
 }
 
 /// `[scheduler]`: the scheduler.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SchedulerSettings {
+    /// The most batch runs at a time of one process. Each may use `batch.memory_limit` and `batch.threads`. Default: 1.
+    #[serde(deserialize_with = "fields::workers")]
+    pub max_concurrent_runs: u32,
     /// Where `basestream scheduler` answers `/healthz`, `/readyz` and `/metrics`, `host:port`. Default: absent or
     /// empty, nowhere.
     #[serde(deserialize_with = "fields::optional_address")]
@@ -323,6 +326,12 @@ impl Default for BatchSettings {
             lease: Duration::from_secs(30),
             collect_every: Duration::from_secs(60),
         }
+    }
+}
+
+impl Default for SchedulerSettings {
+    fn default() -> Self {
+        Self { max_concurrent_runs: 1, http: None }
     }
 }
 

@@ -173,6 +173,7 @@ async fn a_run_that_dies_leaves_the_view_to_the_next_one() {
             move || clock.load(Ordering::Relaxed)
         }),
         event_clock: true,
+        max_concurrent_runs: 1,
         tried: Default::default(),
         looks: Default::default(),
     };

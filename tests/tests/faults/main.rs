@@ -16,6 +16,7 @@ mod incremental;
 mod memory;
 mod random;
 mod replay;
+mod scheduling;
 mod small_disk;
 mod supernode;
 

@@ -159,8 +159,8 @@ async fn a_run_that_died_while_it_built_a_view_is_tried_again() {
     assert_eq!(due_runs(&state, &registry, HOUR / 2 + 5_000_000)[0].attempt, 2);
 }
 
-#[tokio::test]
-async fn what_reads_little_runs_first() {
+/// Two views that were added at the same time, over many and few events, and one that is added to and was due later.
+async fn of_three_sizes() -> (CatalogState, Registry) {
     let (mut state, _) = fixture(DefinitionStatus::Active).await;
     let of = |kind, name: &str, sql: &str| definition(kind, name, sql, DefinitionStatus::Active);
     let (small, reads_small) = (STREAM.replace("STREAM s", "STREAM small"), VIEW.replace("FROM s", "FROM small"));
@@ -180,7 +180,234 @@ async fn what_reads_little_runs_first() {
         manifest: String::new(),
         published_at: 0,
     });
+    let ran = |view: &str, at| RunRecord { view: view.into(), ..run(RunStatus::Succeeded, at, 1) };
+    state.runs.push(ran("x", HOUR));
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
-    let due: Vec<String> = due_runs(&state, &registry, 2 * HOUR).iter().map(|due| due.view.to_string()).collect();
-    assert_eq!(due, ["x", "w", "v"], "a snapshot that is added to, few events, many");
+    (state, registry)
+}
+
+fn views(due: &[Due]) -> Vec<&str> {
+    due.iter().map(|due| &*due.view).collect()
+}
+
+#[tokio::test]
+async fn what_was_due_first_runs_first_and_of_those_what_reads_little() {
+    let (state, registry) = of_three_sizes().await;
+    let due = due_runs(&state, &registry, 2 * HOUR);
+    assert_eq!(views(&due), ["w", "v", "x"], "due since half past with few events, with many, and since two");
+    assert_eq!(due.iter().map(|due| (due.since, due.events)).collect::<Vec<_>>(), [(HOUR / 2, 10), (HOUR / 2, 1_000), (2 * HOUR, 0)]);
+}
+
+#[tokio::test]
+async fn a_long_run_lets_those_go_first_that_are_done_before_it_would_be_and_no_others() {
+    let (mut state, registry) = of_three_sizes().await;
+    // At a million events a second: until just before two, and until just after.
+    archive(&mut state, "s", 0, HOUR / 2 * 3 - 1_000 - 1);
+    assert_eq!(views(&due_runs(&state, &registry, 2 * HOUR)), ["w", "v", "x"]);
+    archive(&mut state, "s", 0, 2);
+    assert_eq!(views(&due_runs(&state, &registry, 2 * HOUR)), ["w", "x", "v"]);
+}
+
+#[tokio::test]
+async fn a_request_waits_since_it_was_made() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    let before = crate::now();
+    state.runs.push(RunRecord::requested("v".into(), 1));
+    let due = due_runs(&state, &registry, crate::now() + HOUR);
+    assert!(before / 1_000 <= due[0].since / 1_000 && due[0].since <= crate::now(), "{due:?}");
+}
+
+async fn after_fixture() -> (CatalogState, Registry) {
+    let (mut state, _) = fixture(DefinitionStatus::Active).await;
+    let after = VIEW.replace("VIEW v", "VIEW w").replace("every = '1h'", "after = 'v'");
+    state.definitions.push(definition(DefinitionKind::View, "w", &after, DefinitionStatus::Active));
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    (state, registry)
+}
+
+/// When `w`, which comes after `v`, is due at `now`: `scheduled_for`.
+fn due_after(state: &CatalogState, registry: &Registry, now: Micros) -> Option<Micros> {
+    due_runs(state, registry, now).into_iter().find(|due| &*due.view == "w").map(|due| due.scheduled_for.unwrap())
+}
+
+#[tokio::test]
+async fn a_view_runs_after_each_run_of_the_other_one_that_ended_well() {
+    let (mut state, registry) = after_fixture().await;
+    let of_w = |status, at| RunRecord { view: "w".into(), ..run(status, at, 1) };
+    assert_eq!(due_after(&state, &registry, 9 * HOUR), None, "the other one never ran");
+    for (number, status) in [RunStatus::Succeeded, RunStatus::Skipped].into_iter().enumerate() {
+        let at = (number as i64 + 1) * HOUR;
+        state.runs.push(run(RunStatus::Failed, at - 2, 1));
+        state.runs.push(RunRecord { ended_at: None, ..run(RunStatus::Running, at - 1, 2) });
+        assert_eq!(due_after(&state, &registry, at), None, "it failed, and runs again");
+        state.runs.pop();
+        state.runs.push(run(status, at, 2));
+        assert_eq!(due_after(&state, &registry, at + 1), Some(at));
+        state.runs.push(RunRecord { scheduled_for: Some(at), ..of_w(RunStatus::Succeeded, at + 1) });
+        assert_eq!(due_after(&state, &registry, at + 2), None, "once");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_ended_by_a_clock_ahead_is_followed_once() {
+    let (mut state, registry) = after_fixture().await;
+    state.runs.push(run(RunStatus::Succeeded, HOUR + 5, 1));
+    assert_eq!(due_after(&state, &registry, HOUR), None, "it has not ended yet by this clock");
+    state.runs.push(RunRecord { view: "w".into(), scheduled_for: Some(HOUR + 5), ..run(RunStatus::Succeeded, HOUR + 1, 1) });
+    assert_eq!(due_after(&state, &registry, HOUR + 9), None);
+}
+
+mod laws {
+    use chrono::{DateTime, TimeDelta, Utc};
+    use definitions::ViewDefinition;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn instant(text: &str) -> DateTime<Utc> {
+        DateTime::parse_from_rfc3339(text).unwrap().to_utc()
+    }
+
+    /// A view of this schedule that was added at `created`, served, and has no events before it.
+    fn scheduled(options: &str, created: DateTime<Utc>) -> (CatalogState, Registry) {
+        let sql = VIEW.replace("every = '1h'", options);
+        let mut state = CatalogState {
+            definitions: vec![
+                definition(DefinitionKind::Stream, "s", STREAM, DefinitionStatus::Active),
+                definition(DefinitionKind::View, "v", &sql, DefinitionStatus::Active),
+            ],
+            ..CatalogState::default()
+        };
+        state.definitions[1].created_at = created.timestamp_micros();
+        let registry = futures::executor::block_on(Registry::load(&state, &Functions::standard())).unwrap();
+        (state, registry)
+    }
+
+    /// Looks at these times; what is due runs at once. Returns the due times that ran, with the time of the run.
+    fn played(
+        (state, registry): &(CatalogState, Registry),
+        looks: impl IntoIterator<Item = DateTime<Utc>>,
+    ) -> Vec<(DateTime<Utc>, DateTime<Utc>)> {
+        let mut state = state.clone();
+        let mut ran = Vec::new();
+        for look in looks {
+            let now = look.timestamp_micros();
+            let due = due_runs(&state, registry, now);
+            assert!(due.len() <= 1, "one run makes up for all that were missed: {due:?}");
+            for due in due {
+                assert!(due.since <= now);
+                ran.push((date(due.scheduled_for.unwrap()), look));
+                state.runs = vec![RunRecord { scheduled_for: due.scheduled_for, ..run(RunStatus::Succeeded, now, 1) }];
+            }
+            assert_eq!(due_runs(&state, registry, now), vec![], "what ran is not due again");
+        }
+        ran
+    }
+
+    /// Each minute of some days.
+    fn minutes(from: DateTime<Utc>, days: i64) -> impl Iterator<Item = DateTime<Utc>> {
+        (0..days * 24 * 60).map(move |minute| from + TimeDelta::minutes(minute))
+    }
+
+    #[test]
+    fn a_time_that_a_zone_leaves_out_or_repeats_runs_once_a_day() {
+        for (zone, first) in [
+            ("Europe/Berlin", "2026-03-27T12:00:00Z"),
+            ("Europe/Berlin", "2026-10-23T12:00:00Z"),
+            ("America/New_York", "2026-03-06T12:00:00Z"),
+            ("America/New_York", "2026-10-30T12:00:00Z"),
+            ("Australia/Lord_Howe", "2026-04-03T00:00:00Z"),
+            ("Australia/Lord_Howe", "2026-10-02T00:00:00Z"),
+        ] {
+            let first = instant(first);
+            for time in ["30 2", "15 2", "30 1", "45 1"] {
+                let view = scheduled(&format!("schedule = '{time} * * *', timezone = '{zone}'"), first);
+                let Some(Schedule::Cron { timezone, .. }) = &view.1.views[0].definition.schedule else { panic!("expected cron") };
+                let ran = played(&view, minutes(first, 5));
+                let days: Vec<_> = ran.iter().map(|(due, _)| due.with_timezone(timezone).date_naive()).collect();
+                assert_eq!(days.len(), 5, "{zone} {time}: {ran:?}");
+                assert!(days.windows(2).all(|pair| pair[1] == pair[0].succ_opt().unwrap()), "{zone} {time}: {ran:?}");
+                assert!(ran.iter().all(|(due, at)| due == at), "on time: {ran:?}");
+            }
+        }
+    }
+
+    const SCHEDULES: [&str; 6] = [
+        "every = '7m'",
+        "every = '1h'",
+        "every = '1h', jitter = '20m'",
+        "schedule = '*/10 * * * *', jitter = '9m'",
+        "schedule = '30 2 * * *', timezone = 'Europe/Berlin'",
+        "schedule = '15,45 1,2 * * *', timezone = 'America/New_York', jitter = '29m'",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// The law of schedules: whenever a scheduler looks, also after being away, the newest due time that has begun has a
+        /// run, each due time has one at most, and none begins before it is due.
+        #[test]
+        fn the_newest_due_time_has_run_and_none_twice(
+            options in prop::sample::select(SCHEDULES.as_slice()),
+            start in 1_770_000_000i64..1_800_000_000,
+            pauses in prop::collection::vec(prop_oneof![4 => 1i64..900, 1 => 900i64..300_000], 1..60),
+        ) {
+            let start = DateTime::from_timestamp(start, 0).unwrap();
+            let view = scheduled(options, start);
+            let looks: Vec<_> = pauses.iter().scan(start, |at, pause| { *at += TimeDelta::seconds(*pause); Some(*at) }).collect();
+            let ran = played(&view, looks.iter().copied());
+            let definition: &ViewDefinition = &view.1.views[0].definition;
+            prop_assert!(ran.windows(2).all(|pair| pair[0].0 < pair[1].0), "{:?}", ran);
+            for (due, at) in &ran {
+                prop_assert!(definition.begins_at(*due) <= *at);
+            }
+            for look in looks {
+                let newest = definition.latest_due(start, look);
+                let last = ran.iter().filter(|(_, at)| *at <= look).map(|(due, _)| *due).next_back();
+                prop_assert_eq!(last, newest, "at {}", look);
+            }
+        }
+
+        /// The law of the queue: as many begin as have a place, one per view, in order; one that does not begin lacks a place
+        /// of its own kind, and a long one never takes the last.
+        #[test]
+        fn places_are_filled_in_the_order_of_the_queue(
+            runs in prop::collection::vec((0u8..6, 1u32..3, any::<bool>()), 0..10), busy in prop::collection::vec((0u8..3, any::<bool>()), 0..4), most in 1usize..5,
+        ) {
+            let due = |view: u8, version, is_long| Due {
+                view: format!("v{view}").into(), version, since: 0, events: if is_long { LONG_RUN_EVENTS } else { 1 },
+                scheduled_for: None, requested: None, attempt: 1, reason: "",
+            };
+            let queue: Vec<Due> = runs.into_iter().map(|(view, version, is_long)| due(view, version, is_long)).collect();
+            let under_way: Vec<Due> = busy.into_iter().take(most).map(|(view, is_long)| due(view, 1, is_long)).collect();
+            let begin = to_begin(&queue, &under_way, most);
+            let all: Vec<&Due> = under_way.iter().chain(begin.iter().copied()).collect();
+            prop_assert!(all.len() <= most.max(under_way.len()));
+            let long = all.iter().filter(|due| due.is_long()).count();
+            let long_before = under_way.iter().filter(|due| due.is_long()).count();
+            prop_assert!(most == 1 || long < most || long == long_before, "a place is left to the others");
+            for (place, run) in begin.iter().enumerate() {
+                prop_assert!(under_way.iter().chain(begin[..place].iter().copied()).all(|other| other.view != run.view));
+            }
+            let mut rest = queue.iter();
+            prop_assert!(begin.iter().all(|run| rest.any(|due| std::ptr::eq(due, *run))), "in order");
+            for due in queue.iter().filter(|due| all.iter().all(|run| run.view != due.view)) {
+                let has_place = all.len() < most && (!due.is_long() || most == 1 || long + 1 < most);
+                prop_assert!(!has_place, "{:?} waits for nothing", due);
+            }
+        }
+
+        /// The law of fairness: a run waits for none that became due after the time at which it would have ended.
+        #[test]
+        fn none_waits_for_what_is_due_after_its_end(runs in prop::collection::vec((0i64..1_000, 0i64..1_000), 1..12)) {
+            let due = |(since, events): &(i64, i64)| Due {
+                view: "v".into(), version: 1, since: *since, events: *events, scheduled_for: None, requested: None, attempt: 1, reason: "",
+            };
+            let mut queue: Vec<Due> = runs.iter().map(due).collect();
+            queue.sort_by_key(Due::would_end);
+            for (place, waiting) in queue.iter().enumerate() {
+                prop_assert!(queue[..place].iter().all(|first| first.since <= waiting.since + waiting.events));
+            }
+        }
+    }
 }

@@ -74,25 +74,24 @@ fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
     let newest = newest_runs(&facts.state);
     let mut found = Vec::new();
     for due in due_runs(&facts.state, registry, facts.now) {
-        let Some(since) = due.scheduled_for.or_else(|| due.requested.as_ref().and_then(asked_at)) else { continue };
-        let late = facts.now.saturating_sub(since);
+        if due.scheduled_for.is_none() && due.requested.is_none() {
+            continue;
+        }
+        let late = facts.now.saturating_sub(due.since);
         let failed =
             newest.get(&(due.view.clone(), due.version)).is_some_and(|run| run.status == RunStatus::Failed && run.attempt >= FAILURES);
         if late <= LATE_US || failed {
             continue;
         }
-        let busy = facts.state.runs.iter().find(|run| run.status == RunStatus::Running);
+        let busy = busy(facts);
         found.push(Problem {
             fault: Fault::RunOverdue,
             severity: Severity::Warning,
-            what: format!("{}: a run was due at {} and has not started ({})", due.view, format_timestamp(since), due.reason),
-            cause: match busy {
-                Some(run) => format!("the scheduler runs one view at a time, and {} is running", run.view),
-                None => "no scheduler runs".into(),
-            },
+            what: format!("{}: a run was due at {} and has not started ({})", due.view, format_timestamp(due.since), due.reason),
+            cause: busy.clone().unwrap_or_else(|| "no scheduler runs".into()),
             effect: "answers stay correct but become slower: they merge every checkpoint since the last snapshot".into(),
             next_step: match busy {
-                Some(_) => "wait; if this happens often, start a second `basestream scheduler` or schedule views less often".into(),
+                Some(_) => "wait; if this happens often, raise `max_concurrent_runs` in [scheduler], start a second `basestream scheduler` or schedule views less often".into(),
                 None => format!("start `basestream scheduler` or `basestream up`, or run it now: `basestream batch run {}`", due.view),
             },
         });
@@ -100,10 +99,15 @@ fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
     found
 }
 
-/// Returns when a run was requested: its id contains the time.
-fn asked_at(run: &RunRecord) -> Option<Micros> {
-    let (seconds, nanos) = run.id.get_timestamp()?.to_unix();
-    Some(i64::try_from(seconds).ok()?.checked_mul(1_000_000)? + i64::from(nanos / 1_000))
+/// Returns why a run waits, if others are under way.
+fn busy(facts: &Facts) -> Option<String> {
+    let running: Vec<&str> = facts.state.runs.iter().filter(|run| run.status == RunStatus::Running).map(|run| &*run.view).collect();
+    let under_way = match running[..] {
+        [] => return None,
+        [view] => format!("the run of {view} is under way"),
+        _ => format!("{} runs are under way: {}", running.len(), running.join(", ")),
+    };
+    Some(format!("{under_way}, and the scheduler runs `scheduler.max_concurrent_runs` at a time"))
 }
 
 fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
@@ -129,10 +133,7 @@ fn unbuilt(facts: &Facts, registry: &Registry) -> Vec<Problem> {
             what: format!("{}: version {} was applied {} ago and has no snapshot", view.name, view.version, for_time(age)),
             cause: match newest.and_then(|run| run.error.clone()) {
                 Some(error) => format!("its run failed: {error}"),
-                None => match facts.state.runs.iter().find(|run| run.status == RunStatus::Running) {
-                    Some(busy) => format!("the scheduler runs one view at a time, and {} is running", busy.view),
-                    None => "it was never run: no scheduler runs".into(),
-                },
+                None => busy(facts).unwrap_or_else(|| "it was never run: no scheduler runs".into()),
             },
             effect: match served {
                 Some(served) if served.version != view.version => format!("version {} is served until then", served.version),

@@ -159,6 +159,38 @@ fn columns_are_counted_in_characters_and_lines_by_newlines() {
 }
 
 #[test]
+fn only_options_of_runs_leave_a_views_meaning_as_it_is() {
+    let view = |options: &str, select: &str| parse_view(&format!("CREATE VIEW v WITH ({options}) AS {select}")).unwrap();
+    let select = "SELECT k, array_agg(x ORDER BY x) AS n FROM s GROUP BY k";
+    let before = view("windows = '1h'", select);
+    for options in [
+        "every = '1h', windows = '1h'",
+        "windows = '1h', schedule = '0 3 * * *', timezone = 'Europe/Berlin'",
+        "windows = '1h', every = '1h', jitter = '1m'",
+        "windows = '1h', after = 'w'",
+        "windows = '1h', memory_limit = '1GiB'",
+        "windows = '1h', timeout = '2h'",
+        "windows = '1h', strategy = 'full'",
+        "windows = '1h', full_every = '7d'",
+        "\n  windows = '1h' -- a comment\n",
+    ] {
+        assert!(before.means_the_same(&view(options, select)), "{options}");
+    }
+    for options in [
+        "windows = '2h'",
+        "windows = '1h', precision = '1s'",
+        "windows = '1h', max_degree = 5",
+        "windows = '1h', max_state_bytes = '1KiB'",
+        "windows = '1h', on_error = 'refuse'",
+    ] {
+        assert!(!before.means_the_same(&view(options, select)), "{options}");
+    }
+    assert!(!before.means_the_same(&view("windows = '1h'", &select.replace("ORDER BY x", "ORDER BY x DESC"))));
+    let other = ViewDefinition { name: "w".into(), ..before.clone() };
+    assert!(!before.means_the_same(&other));
+}
+
+#[test]
 fn a_stream_is_not_a_view_and_one_is_not_two() {
     assert_eq!(parse_view(TRANSACTIONS).unwrap_err().to_string(), "found CREATE STREAM; expected one CREATE VIEW");
     assert_eq!(parse_stream(DEVICE_VELOCITY).unwrap_err().to_string(), "found CREATE VIEW; expected one CREATE STREAM");

@@ -10,17 +10,33 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::options::{Entry, Options};
 use super::statement::{Found, Head};
 use super::tokens::{Cursor, Place};
-use crate::durations::parse_duration;
+use crate::durations::{format_bytes, format_duration_parts, parse_duration};
 use crate::{Diagnostic, Diagnostics, NamedWindow, OnError, Origin, Schedule, ViewDefinition};
 use types::Strategy;
 use types::sql_errors::parser_text;
 use types::suggest;
 use types::tiles::Level;
 
-const OPTIONS: [&str; 10] =
-    ["windows", "every", "schedule", "timezone", "precision", "strategy", "full_every", "max_degree", "max_state_bytes", "on_error"];
+const OPTIONS: [&str; 14] = [
+    "windows",
+    "every",
+    "schedule",
+    "timezone",
+    "after",
+    "jitter",
+    "memory_limit",
+    "timeout",
+    "precision",
+    "strategy",
+    "full_every",
+    "max_degree",
+    "max_state_bytes",
+    "on_error",
+];
 const PRECISIONS: [Level; 6] = [Level::Second1, Level::Seconds10, Level::Minute1, Level::Minutes5, Level::Hour1, Level::Day1];
 const SHORTEST: Duration = Duration::from_secs(1);
+/// A run that has less cannot even read a file of the archive.
+const LEAST_MEMORY: u64 = 16 << 20;
 
 /// Reads what follows the name.
 pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnostics) -> Option<Found> {
@@ -31,7 +47,10 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         false => Options::none(),
     };
     let windows = windows(&options, problems);
-    let schedule = schedule(&options, problems);
+    let schedule = schedule(&head.name, &options, problems);
+    let jitter = jitter(schedule.as_ref(), &options, problems);
+    let memory_limit = memory_limit(&options, problems);
+    let timeout = timeout(&options, problems);
     let precision = precision(&options, &windows, problems);
     let strategy = strategy(&options, problems);
     let full_every = full_every(&options, strategy, problems);
@@ -49,6 +68,9 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         select_column: select_at.column,
         windows,
         schedule,
+        jitter,
+        memory_limit,
+        timeout,
         precision,
         strategy,
         full_every,
@@ -152,11 +174,16 @@ fn window(text: &str, at: Place) -> Result<NamedWindow, Diagnostic> {
     Ok(NamedWindow { text: text.to_owned(), length })
 }
 
-fn schedule(options: &Options, problems: &mut Diagnostics) -> Option<Schedule> {
+fn schedule(view: &str, options: &Options, problems: &mut Diagnostics) -> Option<Schedule> {
     let timezone = timezone(options, problems);
-    if let (Some(_), Some(schedule)) = (options.find("every"), options.find("schedule")) {
-        problems.push(schedule.name_at.error("found every and schedule").help("keep one of the two"));
+    let given: Vec<&Entry> = ["every", "schedule", "after"].into_iter().filter_map(|name| options.find(name)).collect();
+    if let [first, second, ..] = given[..] {
+        let message = format!("found {} and {}", first.name, second.name);
+        problems.push(second.name_at.error(message).help("keep one of the two"));
         return None;
+    }
+    if options.find("after").is_some() {
+        return after(view, options, problems);
     }
     if let Some((length, entry)) = options.duration("every", problems) {
         if length < SHORTEST {
@@ -172,6 +199,63 @@ fn schedule(options: &Options, problems: &mut Diagnostics) -> Option<Schedule> {
             None
         }
     }
+}
+
+fn after(view: &str, options: &Options, problems: &mut Diagnostics) -> Option<Schedule> {
+    let (name, entry) = options.text("after", problems)?;
+    if name == view {
+        problems.push(entry.value_at.error("the view's runs would come after its own").help("expected the name of another view"));
+        return None;
+    }
+    Some(Schedule::After(name.into()))
+}
+
+fn jitter(schedule: Option<&Schedule>, options: &Options, problems: &mut Diagnostics) -> Option<Duration> {
+    let (length, entry) = options.duration("jitter", problems)?;
+    match schedule {
+        Some(Schedule::Every(_) | Schedule::Cron { .. }) => {}
+        Some(Schedule::After(_)) => {
+            let help = "leave it out: a run after another view's begins when that one has ended";
+            problems.push(entry.name_at.error("jitter has no effect with after").help(help));
+            return None;
+        }
+        None => {
+            if ["every", "schedule", "after"].into_iter().all(|name| options.find(name).is_none()) {
+                let help = "it spreads the runs of a schedule: add every = '1h' or schedule = '0 3 * * *'";
+                problems.push(entry.name_at.error("jitter is given without a schedule").help(help));
+            }
+            return None;
+        }
+    }
+    let gap = schedule.and_then(Schedule::shortest_gap);
+    if let Some(gap) = gap.filter(|gap| length >= *gap) {
+        let (jitter, gap) = (format_duration_parts(length), format_duration_parts(gap));
+        let message = format!("the jitter of {jitter} is not shorter than the {gap} between two runs");
+        problems.push(entry.value_at.error(message).help(format!("expected less than {gap}")));
+        return None;
+    }
+    Some(length)
+}
+
+fn memory_limit(options: &Options, problems: &mut Diagnostics) -> Option<u64> {
+    let bytes = options.bytes("memory_limit", problems)?;
+    if bytes >= LEAST_MEMORY {
+        return Some(bytes);
+    }
+    if let Some(entry) = options.find("memory_limit") {
+        let (found, least) = (format_bytes(bytes), format_bytes(LEAST_MEMORY));
+        problems.push(entry.value_at.error(format!("the memory limit is {found}")).help(format!("expected at least '{least}'")));
+    }
+    None
+}
+
+fn timeout(options: &Options, problems: &mut Diagnostics) -> Option<Duration> {
+    let (length, entry) = options.duration("timeout", problems)?;
+    if length < SHORTEST {
+        problems.push(entry.value_at.error("the timeout is shorter than a second").help("expected at least '1s'"));
+        return None;
+    }
+    Some(length)
 }
 
 fn timezone(options: &Options, problems: &mut Diagnostics) -> Option<Tz> {

@@ -1,4 +1,4 @@
-use chrono::{Datelike, NaiveDate, TimeZone, Timelike};
+use chrono::{Datelike, NaiveDate, TimeDelta, TimeZone, Timelike};
 use proptest::prelude::*;
 
 use super::*;
@@ -169,8 +169,60 @@ fn field(values: &[u32]) -> String {
     if values.is_empty() { "*".to_owned() } else { values.iter().map(u32::to_string).collect::<Vec<_>>().join(",") }
 }
 
+fn view(options: &str) -> crate::ViewDefinition {
+    crate::parse::parse_view(&format!("CREATE VIEW v WITH ({options}) AS SELECT count(*) AS n FROM s")).unwrap()
+}
+
+/// Schedules with and without due times in the hours that clocks leave out and repeat.
+const SCHEDULES: [&str; 5] = [
+    "every = '90s'",
+    "every = '1h'",
+    "schedule = '*/7 * * * *'",
+    "schedule = '30 2 * * *', timezone = 'Europe/Berlin'",
+    "schedule = '0 1,2,3 * * *', timezone = 'America/New_York'",
+];
+
+#[test]
+fn jitter_is_the_same_in_every_release() {
+    let spread = view("every = '1h', jitter = '30s'");
+    let begins: Vec<i64> =
+        [0, 3_600, 7_200].map(|due| spread.begins_at(DateTime::from_timestamp(due, 0).unwrap()).timestamp_micros()).to_vec();
+    assert_eq!(begins, [8_915_232, 3_602_059_410, 7_206_833_345]);
+}
+
+#[test]
+fn a_schedule_after_another_view_has_no_due_times() {
+    let after = view("after = 'other'");
+    assert_eq!(after.schedule, Some(Schedule::After("other".into())));
+    let now = at("2026-11-21T07:02:30Z");
+    assert_eq!((after.latest_due(DateTime::UNIX_EPOCH, now), after.upcoming(now, 3)), (None, vec![]));
+    assert_eq!(after.schedule.unwrap().to_string(), "after other");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The law of jitter: a run begins at its due time or later, by at most the jitter, and what is due at a time is the
+    /// newest due time that has begun by then.
+    #[test]
+    fn what_has_begun_is_the_newest_due_time_after_its_jitter(
+        schedule in prop::sample::select(SCHEDULES.as_slice()), jitter in 1u32..80, start in 1_700_000_000_000i64..1_800_000_000_000, length in 1i64..200_000_000,
+    ) {
+        let view = view(&format!("{schedule}, jitter = '{jitter}s'"));
+        let (since, now) = (DateTime::from_timestamp_millis(start).unwrap(), DateTime::from_timestamp_millis(start + length).unwrap());
+        let longest = TimeDelta::seconds(i64::from(jitter));
+        let due: Vec<_> = view.schedule.as_ref().unwrap().due_after(since).take_while(|due| *due <= now).collect();
+        for due in &due {
+            let begins = view.begins_at(*due);
+            prop_assert!(*due <= begins && begins <= *due + longest);
+        }
+        let begun = due.iter().rev().copied().find(|due| view.begins_at(*due) <= now);
+        prop_assert_eq!(view.latest_due(since, now), begun);
+        let upcoming = view.upcoming(now, 3);
+        prop_assert!(upcoming.iter().all(|begins| *begins > now) && upcoming.is_sorted());
+        let next = view.schedule.as_ref().unwrap().due_after(now - longest).map(|due| view.begins_at(due)).find(|begins| *begins > now);
+        prop_assert_eq!(upcoming.first().copied(), next);
+    }
 
     #[test]
     fn the_next_run_is_the_first_minute_that_matches(

@@ -91,6 +91,15 @@ fn the_addresses_of_separate_layers_are_none_by_default_checked_as_all_addresses
 }
 
 #[test]
+fn the_scheduler_runs_one_view_at_a_time_unless_it_may_more() {
+    assert_eq!(parse("").scheduler.max_concurrent_runs, 1);
+    assert_eq!(parse("[scheduler]\nmax_concurrent_runs = 3").scheduler.max_concurrent_runs, 3);
+    let overridden = parse_with("", &[("BASESTREAM__SCHEDULER__MAX_CONCURRENT_RUNS", "2")]).unwrap();
+    assert_eq!(overridden.scheduler.max_concurrent_runs, 2);
+    assert_eq!(wrong("[scheduler]\nmax_concurrent_runs = 0", &[]), "2:23: error: found 0; expected 1 to 64");
+}
+
+#[test]
 fn an_empty_file_gives_the_defaults() {
     let settings = parse("");
     assert_eq!(settings.without_effect_in_up(), [""; 0]);

@@ -96,9 +96,9 @@ impl Planner {
     }
 
     fn staging(&self, view: &ViewDefinition, plan: &LogicalPlan) -> Result<Planned, Diagnostics> {
-        if !view.windows.is_empty() || view.schedule.is_some() {
+        if !view.windows.is_empty() || view.schedule.is_some() || view.memory_limit.is_some() || view.timeout.is_some() {
             let error = Error::input(
-                "a view without an aggregate is inlined where it is used and keeps no state: expected no WITH (windows, every, schedule)",
+                "a view without an aggregate is inlined where it is used and keeps no state: expected no WITH (windows, every, schedule, after, memory_limit, timeout)",
             );
             return Err(at_select(view, &error));
         }

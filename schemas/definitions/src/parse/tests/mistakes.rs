@@ -272,6 +272,26 @@ fn view_options_are_checked() {
         view("strategy = 'full', full_every = '7d'"),
         "1:53: error: full_every has no effect with strategy = 'full' | every run recomputes from the archive: leave one of them out",
     );
+    one_line(view("every = '1h', after = 'w'"), "1:35: error: found every and after | keep one of the two");
+    one_line(view("after = 'v'"), "1:29: error: the view's runs would come after its own | expected the name of another view");
+    one_line(
+        view("jitter = '10s'"),
+        "1:21: error: jitter is given without a schedule | it spreads the runs of a schedule: add every = '1h' or schedule = '0 3 * * *'",
+    );
+    one_line(
+        view("after = 'w', jitter = '10s'"),
+        "1:34: error: jitter has no effect with after | leave it out: a run after another view's begins when that one has ended",
+    );
+    one_line(
+        view("every = '1h', jitter = '60m'"),
+        "1:44: error: the jitter of 1h is not shorter than the 1h between two runs | expected less than 1h",
+    );
+    one_line(
+        view("schedule = '0,10 3 * * *', jitter = '15m'"),
+        "1:57: error: the jitter of 15m is not shorter than the 10m between two runs | expected less than 10m",
+    );
+    one_line(view("memory_limit = '1MiB'"), "1:36: error: the memory limit is 1MiB | expected at least '16MiB'");
+    one_line(view("timeout = '500ms'"), "1:31: error: the timeout is shorter than a second | expected at least '1s'");
     one_line(view("window = '1h'"), "1:21: error: unknown option 'window' | did you mean 'windows'?");
 }
 

@@ -1,0 +1,65 @@
+//! The limits that a view's definition sets for its runs: memory and time.
+
+use std::time::Duration;
+
+use catalog::{CatalogState, DefinitionKind, RunRecord};
+use definitions::durations::format_duration_parts;
+use definitions::parse::parse_view;
+use types::{Error, ErrorKind};
+
+use crate::layer::{Batch, BatchSettings};
+
+/// The limits of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Limits {
+    memory_bytes: Option<usize>,
+    timeout: Option<Duration>,
+}
+
+impl Limits {
+    /// Returns the limits of the run's view version. None if its definition does not parse: the run reports that.
+    pub(crate) fn of(state: &CatalogState, run: &RunRecord) -> Limits {
+        let mut views = state.live(DefinitionKind::View);
+        let record = views.find(|record| record.name == run.view && record.version == run.version);
+        let Some(definition) = record.and_then(|record| parse_view(&record.sql).ok()) else { return Limits::default() };
+        let memory_bytes = definition.memory_limit.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        Limits { memory_bytes, timeout: definition.timeout }
+    }
+
+    /// Returns the batch layer under these limits. A view's memory limit lowers the process's and cannot raise it.
+    pub(crate) fn applied_to(self, batch: &Batch) -> Batch {
+        let memory_limit_bytes = self.memory_limit_bytes(&batch.settings);
+        Batch { settings: BatchSettings { memory_limit_bytes, ..batch.settings.clone() }, ..batch.clone() }
+    }
+
+    /// Waits until the run has taken too long, and returns the error to end it with; for ever if it may take any time.
+    pub(crate) async fn time_out(self) -> Error {
+        let Some(timeout) = self.timeout else { return std::future::pending().await };
+        tokio::time::sleep(timeout).await;
+        let message = format!("timed out after {}: the run took longer than the view's timeout", format_duration_parts(timeout));
+        Error::unavailable(message).with("help", "raise `timeout` in the view's options, or give its runs more memory or cores in [batch]")
+    }
+
+    /// Names the setting to raise where the memory did not suffice: DataFusion's errors name its own.
+    pub(crate) fn with_help(self, error: Error, settings: &BatchSettings) -> Error {
+        if error.kind() != ErrorKind::Limit {
+            return error;
+        }
+        let limit_mib = self.memory_limit_bytes(settings) >> 20;
+        match self.is_lower_than(settings) {
+            true => error.with("help", format_args!("raise `memory_limit` in the view's options, which is {limit_mib} MiB")),
+            false => error.with("help", format_args!("raise `memory_limit` in [batch], which is {limit_mib} MiB")),
+        }
+    }
+
+    fn memory_limit_bytes(self, settings: &BatchSettings) -> usize {
+        self.memory_bytes.map_or(settings.memory_limit_bytes, |bytes| bytes.min(settings.memory_limit_bytes))
+    }
+
+    fn is_lower_than(self, settings: &BatchSettings) -> bool {
+        self.memory_limit_bytes(settings) < settings.memory_limit_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;
