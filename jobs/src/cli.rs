@@ -27,6 +27,7 @@ mod repair;
 mod status;
 mod storage;
 mod verify;
+mod view;
 
 pub(crate) const EXAMPLES: &str = "\
 Start with your own file:
@@ -102,6 +103,8 @@ enum Command {
     DeadLetters(dead_letters::DeadLettersArgs),
     /// Run a view's batch now, or list what ran
     Batch(batch::BatchArgs),
+    /// List, compare, switch, roll back and drop a view's versions
+    View(view::ViewArgs),
     /// Print the row of one key of a view
     Lookup(ask::LookupArgs),
     /// Run a SELECT over views, streams and system tables
@@ -193,6 +196,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::Ingest(args) => ingest::ingest(context, args).await,
         Command::DeadLetters(args) => dead_letters::dead_letters(context, args).await,
         Command::Batch(args) => batch::batch(context, args).await,
+        Command::View(args) => view::view(context, args).await,
         Command::Lookup(args) => ask::lookup(context, args).await,
         Command::Query(args) => ask::query(context, args).await,
         Command::Verify(args) => verify::verify(context, args).await,

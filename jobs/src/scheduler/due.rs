@@ -30,12 +30,13 @@ pub struct Due {
 }
 
 /// Returns the runs to start at `now`, at most one per view version, the cheapest first: what reads little does not wait
-/// for what is built from all of the archive.
+/// for what is built from all of the archive. Nobody reads a kept version: its runs come last.
 pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
     let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && run.view == view.name);
     let due = registry.views.iter().filter(|view| !busy(view)).filter_map(|view| Some((view, due(state, registry, view, now)?)));
-    let mut due: Vec<(i64, Due)> = due.map(|(view, due)| (events_to_read(state, view, now), due)).collect();
-    due.sort_by_key(|(events, _)| *events);
+    let place = |view: &LiveView| (view.status == DefinitionStatus::Kept, events_to_read(state, view, now));
+    let mut due: Vec<((bool, i64), Due)> = due.map(|(view, due)| (place(view), due)).collect();
+    due.sort_by_key(|(place, _)| *place);
     due.into_iter().map(|(_, due)| due).collect()
 }
 

@@ -49,6 +49,7 @@ impl Follower {
             self.refresh().await?;
             *seen = Some(revision);
         }
+        self.note_newest();
         self.ask_for_runs().await
     }
 

@@ -1,7 +1,7 @@
 //! The lease that keeps files from being collected: those of the oldest state in use, for a long query may read one
 //! loaded long ago. It has a clock of its own, as a state can take longer to load than a lease lives.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -16,8 +16,9 @@ use crate::read_view::Loaded;
 /// How long to wait at most after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
-/// A query that reads a state for longer than this after another was loaded keeps every file from being collected. A file
-/// whose rows are in another one now is deleted ten minutes after that at the earliest.
+/// A query that reads a state for longer than this after another was loaded keeps every file from being collected. So does
+/// a node that could not load the catalog's newest state for longer than this. A file whose rows are in another one now,
+/// and the snapshot of a version that was retired, are deleted ten minutes after that at the earliest.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
 /// A state that was loaded, and that queries read while it lives.
@@ -75,10 +76,20 @@ impl Follower {
         Ok(())
     }
 
+    /// What is loaded is the catalog's newest state now.
+    pub(super) fn note_newest(&self) {
+        *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
     fn oldest_in_use(&self) -> Option<Vector> {
         let mut in_use = self.lock_in_use();
         in_use.retain(|state| state.loaded.strong_count() > 0);
-        oldest_of(&in_use, Instant::now())
+        let now = Instant::now();
+        let last_newest = *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner);
+        match last_newest.is_some_and(|at| now.saturating_duration_since(at) > LONG) {
+            true => Some(Vector::new()),
+            false => oldest_of(&in_use, now),
+        }
     }
 
     /// Gives the lease back; where that fails it runs out.
