@@ -221,7 +221,8 @@ fn dropped_view(view: &str, records: &[&DefinitionRecord]) -> Error {
 
 fn differs(before: &DefinitionRecord, record: &DefinitionRecord) -> String {
     let lines = line_diff(&normalised(&before.sql), &normalised(&record.sql));
-    let added: Vec<&str> = lines.iter().filter_map(|line| if let DiffLine::Added(line) = line { Some(line.trim()) } else { None }).collect();
+    let added: Vec<&str> =
+        lines.iter().filter_map(|line| if let DiffLine::Added(line) = line { Some(line.trim()) } else { None }).collect();
     let removed: Vec<&str> =
         lines.iter().filter_map(|line| if let DiffLine::Removed(line) = line { Some(line.trim()) } else { None }).collect();
     let from = before.version;

@@ -17,7 +17,8 @@ pub(super) fn rebuild_readers(state: &CatalogState, changes: &mut Changes, reade
         by_view.entry(&reader.view).or_default().push(reader);
     }
     changes.stale = readers.to_vec();
-    by_view.retain(|_, versions| versions.iter().any(|reader| reader.status != DefinitionStatus::Kept) || is_returned_to(changes, versions));
+    by_view
+        .retain(|_, versions| versions.iter().any(|reader| reader.status != DefinitionStatus::Kept) || is_returned_to(changes, versions));
     for (view, versions) in &by_view {
         rebuild(state, changes, view, versions, prune);
     }
@@ -50,12 +51,7 @@ fn rebuild(state: &CatalogState, changes: &mut Changes, view: &Arc<str>, readers
     let mut columns: Vec<String> = current.flat_map(|reader| reader.columns.iter().cloned()).collect();
     columns.sort();
     columns.dedup();
-    let rebuilt = What::Rebuilt {
-        from: last.version,
-        version,
-        built_beside: served.is_some() && !is_served_stale,
-        columns,
-    };
+    let rebuilt = What::Rebuilt { from: last.version, version, built_beside: served.is_some() && !is_served_stale, columns };
     let Some(change) = changes.changes.iter_mut().find(|change| change.kind == kind && change.name == *view) else {
         changes.changes.push(Change { kind, name: view.clone(), what: rebuilt, sql: last.sql.clone(), newest });
         return;

@@ -60,12 +60,7 @@ pub(super) fn roll_back(state: &CatalogState, registry: &Registry, view: &str, n
     }
 }
 
-pub(super) fn drop_view(
-    state: &CatalogState,
-    (view, version): (&str, Option<u32>),
-    is_sure: bool,
-    now: Micros,
-) -> Decided<Dropped> {
+pub(super) fn drop_view(state: &CatalogState, (view, version): (&str, Option<u32>), is_sure: bool, now: Micros) -> Decided<Dropped> {
     let live = live_of_view(state, view)?;
     if version.is_some() {
         let record = live_version(state, view, version)?;
@@ -73,8 +68,13 @@ pub(super) fn drop_view(
             return Ok(dropped(view, drop_versions(state, view, version, now), false));
         }
         if live.len() > 1 {
-            let message = format!("version {} of the view \"{view}\" is the served one, and others are live: it is not dropped alone", record.version);
-            let help = format!("`basestream view rollback {view}` returns to the version before; `basestream view drop {view} --yes` drops all of them");
+            let message = format!(
+                "version {} of the view \"{view}\" is the served one, and others are live: it is not dropped alone",
+                record.version
+            );
+            let help = format!(
+                "`basestream view rollback {view}` returns to the version before; `basestream view drop {view} --yes` drops all of them"
+            );
             return Err(Error::input(message).with("live versions", numbers(&live)).with("help", help));
         }
     }
@@ -107,10 +107,12 @@ fn serve(state: &CatalogState, registry: &Registry, chosen: &DefinitionRecord, n
     let mut records = serve_version(state, view, version, keep_old, now)?;
     let is_left = |record: &&mut DefinitionRecord| record.version > version && record.status != DefinitionStatus::Building;
     records.iter_mut().filter(is_left).for_each(|record| record.rolled_back = true);
-    let from = state.definitions.iter().find(|record| {
-        record.kind == DefinitionKind::View && record.name == *view && record.status == DefinitionStatus::Active
-    });
-    let kept_until = records.iter().find(|record| Some(record.version) == from.map(|from| from.version)).and_then(|record| record.kept_until);
+    let from = state
+        .definitions
+        .iter()
+        .find(|record| record.kind == DefinitionKind::View && record.name == *view && record.status == DefinitionStatus::Active);
+    let kept_until =
+        records.iter().find(|record| Some(record.version) == from.map(|from| from.version)).and_then(|record| record.kept_until);
     let switched = Switched {
         view: view.clone(),
         from: from.map(|record| record.version),

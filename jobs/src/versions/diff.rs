@@ -147,13 +147,17 @@ pub async fn compare_values(
     let (one, other) = (read_view.with_version(view, versions[0])?, read_view.with_version(view, versions[1])?);
     let plans = [&one.view(view)?.live.plan, &other.view(view)?.live.plan];
     let keys = common_keys(view, versions, plans)?;
-    let fields = keys.iter().map(|key| plans[0].output_schema().field_with_name(key).map(|field| SortField::new(field.data_type().clone())));
+    let fields =
+        keys.iter().map(|key| plans[0].output_schema().field_with_name(key).map(|field| SortField::new(field.data_type().clone())));
     let converter = RowConverter::new(fields.collect::<Result<Vec<_>, _>>()?)?;
-    let mut sides =
-        [Side::open(node, (one.clone(), view, versions[0]), &keys).await?, Side::open(node, (other.clone(), view, versions[1]), &keys).await?];
+    let mut sides = [
+        Side::open(node, (one.clone(), view, versions[0]), &keys).await?,
+        Side::open(node, (other.clone(), view, versions[1]), &keys).await?,
+    ];
     let mut diff = ValuesDiff {
         vector: read_view.vector.clone(),
-        t: [&one, &other].map(|read_view| read_view.view(view).map(|view| format_timestamp(read_view.t_of(&view.live))).unwrap_or_default()),
+        t: [&one, &other]
+            .map(|read_view| read_view.view(view).map(|view| format_timestamp(read_view.t_of(&view.live))).unwrap_or_default()),
         ..ValuesDiff::default()
     };
     let common = common_columns(plans, &keys, &mut diff);

@@ -10,7 +10,17 @@ use DefinitionStatus::{Active, Building, Kept, Retired};
 
 fn record(kind: DefinitionKind, name: &str, version: u32, sql: &str, status: DefinitionStatus) -> DefinitionRecord {
     let kept_until = (status == Kept).then_some(FOR_A_DAY);
-    DefinitionRecord { kind, name: name.into(), version, sql: sql.into(), status, created_at: 0, since: version.into(), kept_until, rolled_back: false }
+    DefinitionRecord {
+        kind,
+        name: name.into(),
+        version,
+        sql: sql.into(),
+        status,
+        created_at: 0,
+        since: version.into(),
+        kept_until,
+        rolled_back: false,
+    }
 }
 
 /// Versions of the view `v`, each with another column.

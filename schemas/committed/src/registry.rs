@@ -76,8 +76,11 @@ impl Registry {
                 views: others.chain([definition.clone()]).collect(),
             };
             let planned = Planner::new(&project, functions.clone()).plan(definition).await;
-            let Planned::Kept(plan) = planned
-                .map_err(|found| Error::input(format!("a stored definition no longer plans: {found}")).with("view", &record.name).with("version", record.version))?
+            let Planned::Kept(plan) = planned.map_err(|found| {
+                Error::input(format!("a stored definition no longer plans: {found}"))
+                    .with("view", &record.name)
+                    .with("version", record.version)
+            })?
             else {
                 continue;
             };

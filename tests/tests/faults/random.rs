@@ -214,8 +214,17 @@ impl Run {
         self.next_version += 1;
         self.trace.push(format!("velocity version {version}"));
         let sql = format!("CREATE VIEW velocity {}", if version.is_multiple_of(2) { SECOND_VELOCITY } else { VIEWS[0].1 });
-        let record =
-            DefinitionRecord { kind: View, name: "velocity".into(), version, sql, status: DefinitionStatus::Building, created_at: now(), since: now(), kept_until: None, rolled_back: false };
+        let record = DefinitionRecord {
+            kind: View,
+            name: "velocity".into(),
+            version,
+            sql,
+            status: DefinitionStatus::Building,
+            created_at: now(),
+            since: now(),
+            kept_until: None,
+            rolled_back: false,
+        };
         let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() };
         self.harness.catalog.commit(commit).await.unwrap();
     }

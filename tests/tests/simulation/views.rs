@@ -42,6 +42,16 @@ pub fn keep_old(version: u32) -> Duration {
 pub fn define(id: Uuid, view: &str, version: u32, now: Micros) -> Commit {
     let status = if version == 1 { DefinitionStatus::Active } else { DefinitionStatus::Building };
     let sql = link_of(view).map_or_else(|| format!("the places of {view}"), |(sql, _)| sql.to_owned());
-    let record = DefinitionRecord { kind: DefinitionKind::View, name: view.into(), version, sql, status, created_at: now, since: now, kept_until: None, rolled_back: false };
+    let record = DefinitionRecord {
+        kind: DefinitionKind::View,
+        name: view.into(),
+        version,
+        sql,
+        status,
+        created_at: now,
+        since: now,
+        kept_until: None,
+        rolled_back: false,
+    };
     Commit { id, add: vec![Add::Definition(record)], ..Commit::default() }
 }

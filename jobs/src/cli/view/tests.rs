@@ -19,7 +19,8 @@ fn values(keys_only: [u64; 2], rows_different: u64) -> ValuesDiff {
 
 #[test]
 fn a_difference_is_shown_by_key_and_column() {
-    let definition = vec![DiffLine::Same("CREATE VIEW v AS".into()), DiffLine::Removed("SELECT 1".into()), DiffLine::Added("SELECT 2".into())];
+    let definition =
+        vec![DiffLine::Same("CREATE VIEW v AS".into()), DiffLine::Removed("SELECT 1".into()), DiffLine::Added("SELECT 2".into())];
     let diff = VersionsDiff { view: "v".into(), versions: [1, 2], definition, values: Some(values([0, 1], 3)) };
     let expected = "\
 v: version 1 -> 2
@@ -38,7 +39,8 @@ different: 1,200 and 1,201 rows at 2026-03-01T10:00:00Z, in 0.0 s
 
 #[test]
 fn a_column_more_is_no_difference_of_values() {
-    let diff = VersionsDiff { view: "v".into(), versions: [1, 2], definition: vec![DiffLine::Added("x".into())], values: Some(values([0, 0], 0)) };
+    let diff =
+        VersionsDiff { view: "v".into(), versions: [1, 2], definition: vec![DiffLine::Added("x".into())], values: Some(values([0, 0], 0)) };
     assert!(diff.is_equal());
     assert!(!VersionsDiff { values: None, ..diff }.is_equal(), "the texts differ");
 }

@@ -9,7 +9,17 @@ const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (fo
 const VIEW: &str = "CREATE VIEW v WITH (every = '1h') AS SELECT k, count(*) AS n FROM s GROUP BY k";
 
 fn definition(kind: DefinitionKind, name: &str, sql: &str, status: DefinitionStatus) -> DefinitionRecord {
-    DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.into(), status, created_at: HOUR / 2, since: HOUR / 2, kept_until: None, rolled_back: false }
+    DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql: sql.into(),
+        status,
+        created_at: HOUR / 2,
+        since: HOUR / 2,
+        kept_until: None,
+        rolled_back: false,
+    }
 }
 
 async fn fixture(status: DefinitionStatus) -> (CatalogState, Registry) {

@@ -10,7 +10,10 @@ use std::time::Duration;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::{CatalogState, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, Expect, Remove, Revision, RunRecord, RunStatus, SnapshotRecord};
+use crate::{
+    CatalogState, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, Expect, Remove, Revision, RunRecord, RunStatus,
+    SnapshotRecord,
+};
 use types::files::{FileKind, FileRecord, made_at};
 use types::tiles::Micros;
 use types::uuid_text;
@@ -171,9 +174,8 @@ impl<'s> Need<'s> {
     /// True for a retired view version's snapshot if every reader is past its cut, or has read the catalog since the
     /// version was retired.
     fn is_withdrawable(&self, snapshot: &SnapshotRecord) -> bool {
-        let of_version = |view: &&DefinitionRecord| {
-            view.kind == DefinitionKind::View && view.name == snapshot.view && view.version == snapshot.version
-        };
+        let of_version =
+            |view: &&DefinitionRecord| view.kind == DefinitionKind::View && view.name == snapshot.view && view.version == snapshot.version;
         let definition = self.state.definitions.iter().find(of_version);
         let is_live = definition.is_some_and(|view| view.status.is_live());
         let is_past = |pin: &&Vector| pin.covers(&snapshot.cut) && !snapshot.cut.covers(pin);

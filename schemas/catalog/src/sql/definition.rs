@@ -17,7 +17,8 @@ const STATUSES: [(DefinitionStatus, &str); 5] = [
 ];
 
 pub(super) async fn all(session: &mut Session) -> Result<Vec<DefinitionRecord>> {
-    let sql = "SELECT kind, name, version, sql, status, created_at, since, kept_until, rolled_back FROM definition ORDER BY kind, name, version";
+    let sql =
+        "SELECT kind, name, version, sql, status, created_at, since, kept_until, rolled_back FROM definition ORDER BY kind, name, version";
     session.rows(sql, values![]).await?.iter().map(record).collect()
 }
 

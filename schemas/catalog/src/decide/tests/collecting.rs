@@ -13,7 +13,17 @@ use types::files::ObjectName;
 const DAY_US: Micros = 24 * 60 * 60 * 1_000_000;
 
 fn view(version: u32, status: DefinitionStatus) -> DefinitionRecord {
-    DefinitionRecord { kind: DefinitionKind::View, name: "v".into(), version, sql: String::new(), status, created_at: 0, since: 0, kept_until: None, rolled_back: false }
+    DefinitionRecord {
+        kind: DefinitionKind::View,
+        name: "v".into(),
+        version,
+        sql: String::new(),
+        status,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    }
 }
 
 fn snapshot_file(path: &str, run: u128) -> FileRecord {

@@ -156,7 +156,17 @@ async fn an_unmet_version_or_revision_is_a_conflict(place: &Place) {
     let newest = |version| expects(Expect::NewestVersion { kind: DefinitionKind::View, name: "v".into(), version });
     let definition = |kind, version| {
         let status = DefinitionStatus::Building;
-        Add::Definition(DefinitionRecord { kind, name: "v".into(), version, sql: "..".into(), status, created_at: 1, since: 1, kept_until: None, rolled_back: false })
+        Add::Definition(DefinitionRecord {
+            kind,
+            name: "v".into(),
+            version,
+            sql: "..".into(),
+            status,
+            created_at: 1,
+            since: 1,
+            kept_until: None,
+            rolled_back: false,
+        })
     };
     place.catalog.commit(newest(None)).await.unwrap();
     place.catalog.commit(adds(vec![definition(DefinitionKind::View, 2), definition(DefinitionKind::Stream, 9)])).await.unwrap();
