@@ -76,20 +76,16 @@ impl Follower {
         Ok(())
     }
 
-    /// What is loaded is the catalog's newest state now.
-    pub(super) fn note_newest(&self) {
-        *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    /// What is loaded was the catalog's newest state at this time.
+    pub(super) fn note_newest(&self, at: Instant) {
+        *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
     fn oldest_in_use(&self) -> Option<Vector> {
         let mut in_use = self.lock_in_use();
         in_use.retain(|state| state.loaded.strong_count() > 0);
-        let now = Instant::now();
-        let last_newest = *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner);
-        match last_newest.is_some_and(|at| now.saturating_duration_since(at) > LONG) {
-            true => Some(Vector::new()),
-            false => oldest_of(&in_use, now),
-        }
+        let was_newest = *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner);
+        oldest_of(&in_use, was_newest, Instant::now())
     }
 
     /// Gives the lease back; where that fails it runs out.
@@ -107,8 +103,10 @@ impl Follower {
 }
 
 /// The oldest vector that the files of these states depend on: the least of their cuts, or the beginning of everything.
-fn oldest_of(in_use: &[InUse], now: Instant) -> Option<Vector> {
-    if in_use.iter().any(|state| state.is_long_replaced(now)) {
+/// The newest of them was the catalog's newest at `was_newest`.
+fn oldest_of(in_use: &[InUse], was_newest: Option<Instant>, now: Instant) -> Option<Vector> {
+    let is_behind = was_newest.is_some_and(|at| now.saturating_duration_since(at) > LONG);
+    if is_behind || in_use.iter().any(|state| state.is_long_replaced(now)) {
         return Some(Vector::new());
     }
     let cuts: Vec<Vector> = in_use.iter().filter_map(|state| state.loaded.upgrade()).map(|loaded| oldest_cut(&loaded)).collect();

@@ -26,20 +26,23 @@ pub fn serve_version(state: &CatalogState, view: &str, version: u32, keep_old: D
     if chosen.status == DefinitionStatus::Active {
         return Ok(Vec::new());
     }
+    // After every other one that is kept, whichever process's clock said when that was.
+    let last_kept = live.iter().filter(|record| record.status == DefinitionStatus::Kept).map(|record| record.since).max();
+    let since = last_kept.map_or(now, |last| now.max(last.saturating_add(1)));
     let replaced = live.iter().filter(|record| record.version != version).filter_map(|record| match record.status {
-        DefinitionStatus::Active => Some(kept_for(record, keep_old, now)),
+        DefinitionStatus::Active => Some(kept_for(record, keep_old, (since, now))),
         DefinitionStatus::Building if record.version < version => Some(record.with_status(DefinitionStatus::Retired, now)),
         _ => None,
     });
     Ok(replaced.chain([chosen.with_status(DefinitionStatus::Active, now)]).collect())
 }
 
-fn kept_for(record: &DefinitionRecord, keep_old: Duration, now: Micros) -> DefinitionRecord {
+fn kept_for(record: &DefinitionRecord, keep_old: Duration, (since, now): (Micros, Micros)) -> DefinitionRecord {
     if keep_old.is_zero() {
         return record.with_status(DefinitionStatus::Retired, now);
     }
     let length = i64::try_from(keep_old.as_micros()).unwrap_or(i64::MAX);
-    DefinitionRecord { kept_until: Some(now.saturating_add(length)), ..record.with_status(DefinitionStatus::Kept, now) }
+    DefinitionRecord { kept_until: Some(now.saturating_add(length)), ..record.with_status(DefinitionStatus::Kept, since) }
 }
 
 /// Returns the version that was served before the present one, if it is kept.

@@ -272,6 +272,11 @@ fn view_options_are_checked() {
         view("strategy = 'full', full_every = '7d'"),
         "1:53: error: full_every has no effect with strategy = 'full' | every run recomputes from the archive: leave one of them out",
     );
+    one_line(
+        view("keep_old = 'never'"),
+        "1:32: error: the duration 'never' is not understood; expected a whole number and a unit (ms, s, m, h, d, w), such as '10m' \
+         or '90d' | '1d' keeps the replaced version for a day, '0s' not at all",
+    );
     one_line(view("window = '1h'"), "1:21: error: unknown option 'window' | did you mean 'windows'?");
 }
 
