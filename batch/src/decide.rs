@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::{
     Add, ArchiveBounds, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, RunRecord, archive_files,
+    serve_version,
 };
 use committed::registry::LiveView;
 use storage::{Joined, Manifest};
@@ -17,10 +19,15 @@ use types::{Error, Result};
 use crate::basis::{CLOCKS_DIFFER, micros};
 
 /// Returns the version of a view that a run recomputes. A version that is being built comes first, because users wait
-/// for it.
+/// for it; then the one that is served.
 pub fn version_to_run(state: &CatalogState, view: &str) -> Result<u32> {
     let live = state.live(DefinitionKind::View).filter(|record| &*record.name == view);
-    let newest = live.max_by_key(|record| (record.status == DefinitionStatus::Building, record.version));
+    let rank = |status| match status {
+        DefinitionStatus::Building => 2,
+        DefinitionStatus::Active => 1,
+        _ => 0,
+    };
+    let newest = live.max_by_key(|record| (rank(record.status), record.version));
     newest.map(|record| record.version).ok_or_else(|| {
         let known: BTreeSet<&str> = state.live(DefinitionKind::View).map(|record| &*record.name).collect();
         let known: Vec<&str> = known.into_iter().collect();
@@ -88,18 +95,22 @@ pub(crate) fn bucket_count(events: i64, events_per_bucket: u64) -> u32 {
     (events.max(0) as u64 / events_per_bucket.max(1) + 1).next_power_of_two().min(256) as u32
 }
 
-/// Makes a version that was being built the served one, and retires its predecessor in the same transaction.
+/// Makes a version that was being built the served one in the same transaction. Its predecessor is kept for `keep_old`.
 ///
-/// Decides by the catalog state at the commit: a version that was dropped or replaced in the meantime stays so.
-pub fn switch_version(commit: &mut Commit, state: &CatalogState, view: &Arc<str>, version: u32) -> Result<()> {
-    let live: Vec<&DefinitionRecord> = state.live(DefinitionKind::View).filter(|record| record.name == *view).collect();
-    if !live.iter().any(|record| record.version == version) {
-        let message = "the view's version was dropped while it was built";
-        return Err(Error::conflict(message).with("view", view).with("version", version));
-    }
-    for record in live.into_iter().filter(|record| record.version <= version) {
-        let status = if record.version == version { DefinitionStatus::Active } else { DefinitionStatus::Retired };
-        commit.add.push(Add::Definition(DefinitionRecord { status, ..record.clone() }));
+/// Decides by the catalog state at the commit: a version that was dropped or replaced in the meantime stays so. One that
+/// was switched to in the meantime is published like any other.
+pub fn switch_version(
+    commit: &mut Commit,
+    state: &CatalogState,
+    (view, version): (&Arc<str>, u32),
+    keep_old: Duration,
+    now: Micros,
+) -> Result<()> {
+    let of_version = |record: &&DefinitionRecord| record.name == *view && record.version == version;
+    let status = state.live(DefinitionKind::View).find(of_version).map(|record| record.status);
+    if status != Some(DefinitionStatus::Kept) {
+        let records = serve_version(state, view, version, keep_old, now)?;
+        commit.add.extend(records.into_iter().map(Add::Definition));
     }
     commit.expect.push(Expect::Revision(state.revision));
     Ok(())

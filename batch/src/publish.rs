@@ -7,6 +7,7 @@ use catalog::{
 use committed::registry::LiveView;
 use storage::{Manifest, write_manifest};
 use tracing::info;
+use types::tiles::Micros;
 use types::{Error, ErrorKind, Result};
 
 use crate::decide::switch_version;
@@ -38,7 +39,7 @@ pub(crate) async fn publish(
     files.written.push(manifest_file);
     let commit = publish_commit(run.clone(), snapshot, files, &context.lease.current(), (context.clock)());
     match view.status {
-        DefinitionStatus::Building => publish_and_switch(batch, commit, view).await?,
+        DefinitionStatus::Building => publish_and_switch(batch, commit, view, (context.clock)()).await?,
         _ => batch.catalog.commit_with_retry(commit).await.map(|_| ())?,
     }
     info!(view = %run.view, version = run.version, run = %run.id, events = run.events_read, rows = run.rows_written, "run published");
@@ -59,12 +60,12 @@ pub(crate) async fn skip(batch: &Batch, state: &CatalogState, run: RunRecord, co
 }
 
 /// Publishes the first snapshot of a version that was being built, and switches to that version.
-async fn publish_and_switch(batch: &Batch, commit: Commit, view: &LiveView) -> Result<()> {
+async fn publish_and_switch(batch: &Batch, commit: Commit, view: &LiveView, now: Micros) -> Result<()> {
     let mut attempts = 0;
     loop {
         let state = batch.catalog.state().await?;
         let mut switching = commit.clone();
-        switch_version(&mut switching, &state, &view.name, view.version)?;
+        switch_version(&mut switching, &state, (&view.name, view.version), view.definition.keep_old, now)?;
         match batch.catalog.commit_with_retry(switching).await {
             Err(error) if error.kind() == ErrorKind::Conflict && attempts < SWITCH_ATTEMPTS => attempts += 1,
             outcome => return outcome.map(|_| ()),

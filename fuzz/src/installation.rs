@@ -126,5 +126,5 @@ async fn checkpoint(catalog: &Catalog, storage: &ObjectStorage) -> types::Result
 
 fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
     let sql = sql.to_owned();
-    Add::Definition(DefinitionRecord { kind, name: name.into(), version: 1, sql, status: DefinitionStatus::Active, created_at: 0 })
+    Add::Definition(DefinitionRecord { kind, name: name.into(), version: 1, sql, status: DefinitionStatus::Active, created_at: 0, since: 0, kept_until: None, rolled_back: false })
 }

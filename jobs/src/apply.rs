@@ -6,15 +6,16 @@
 //! A changed stream is a new version, which decodes the records from then on. If it reads columns otherwise than the
 //! version before, the archive is decoded again first ([`crate::backfill`]), and the commit switches to all of it at once:
 //! the definition, the files, and new versions of the views that read such a column. A changed view is a new version that
-//! is built next to the old one; its first published batch run switches over. Where only options of its runs change, which
-//! leave states and answers as they are, the version is kept and gets the new text.
+//! is built next to the old one; its first published batch run switches over. The old one is then kept for a while
+//! (`keep_old`): files that are back at it return to it at once. Where only options of its runs change, which leave states
+//! and answers as they are, the version stays and gets the new text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect};
+use catalog::{Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, serve_version};
 use committed::registry::Registry;
-use definitions::{Definitions, parse};
+use definitions::{Definitions, KEEP_OLD, parse};
 use engine::functions::Functions;
 use event_log::Log;
 use serde::Serialize;
@@ -23,7 +24,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 use uuid::Uuid;
 
-use crate::backfill::{OnProgress, Survey};
+use crate::backfill::{OnProgress, Reader, Survey};
 use crate::check::retention::refuse_short_retentions;
 
 mod compatible;
@@ -34,6 +35,7 @@ mod switch;
 
 pub use compatible::incompatibilities;
 pub use diff::{DiffLine, line_diff};
+pub(crate) use inline::names_as_staging;
 pub use inline::{normalised, self_contained};
 
 use switch::{Switch, prepared};
@@ -45,6 +47,9 @@ pub struct Changes {
     /// The archives that are decoded again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backfills: Vec<Survey>,
+    /// The live view versions that read columns which are decoded again: none of them is kept.
+    #[serde(skip)]
+    pub stale: Vec<Reader>,
     /// The catalog revision on which the plan is based.
     pub revision: i64,
 }
@@ -88,6 +93,19 @@ pub enum What {
         version: u32,
         dropped: u32,
     },
+    /// The files are back at a version that is kept: it is served again at once.
+    Returned {
+        from: u32,
+        version: u32,
+    },
+    /// The files have the version from which the view was rolled back: the rollback stands until they change.
+    RolledBack {
+        /// The served version.
+        version: u32,
+        from: u32,
+        /// Whether that one is still kept.
+        is_kept: bool,
+    },
     /// A view's new version with the same text, because columns that it reads are decoded again.
     Rebuilt {
         from: u32,
@@ -121,7 +139,7 @@ impl Changes {
     /// Returns true if applying would change the catalog.
     pub fn is_empty(&self, prune: bool) -> bool {
         self.changes.iter().all(|change| match change.what {
-            What::Unchanged { .. } => true,
+            What::Unchanged { .. } | What::RolledBack { .. } => true,
             What::Missing { .. } => !prune,
             _ => false,
         })
@@ -202,7 +220,7 @@ pub fn plan_changes(state: &CatalogState, definitions: &Definitions, staging: &B
         }
     }
     changes.sort_by(|a, b| (order(a.kind), &a.name).cmp(&(order(b.kind), &b.name)));
-    Changes { changes, backfills: Vec::new(), revision: state.revision }
+    Changes { changes, revision: state.revision, ..Changes::default() }
 }
 
 type DefinitionKindOrder = u8;
@@ -256,18 +274,28 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
         return change(refused);
     }
     let version = newest.unwrap_or_default() + 1;
-    let live = || of_name(state, kind, &view.name).filter(|record| record.status.is_live());
-    let Some(last) = live().max_by_key(|record| record.version) else { return change(What::Added { version }) };
-    if normalised(&last.sql) == sql {
+    let Some(last) = last_version(state, &view.name) else { return change(What::Added { version }) };
+    let is_unchanged = |record: &&DefinitionRecord| normalised(&record.sql) == sql;
+    if is_unchanged(&last) {
         return change(What::Unchanged { version: last.version });
     }
     let diff = || line_diff(&normalised(&last.sql), &sql);
-    if means_the_same(&last.sql, &sql) {
+    let is_same = |record: &&DefinitionRecord| means_the_same(&record.sql, &sql);
+    if is_same(&last) {
         return change(What::Adjusted { version: last.version, diff: diff() });
     }
-    let served = live().find(|record| record.status == DefinitionStatus::Active);
-    match served.filter(|served| means_the_same(&served.sql, &sql)) {
-        Some(served) => change(What::Reverted { version: served.version, dropped: last.version }),
+    let served = of_status(state, &view.name, DefinitionStatus::Active).next();
+    if let Some(served) = served.filter(is_same) {
+        return change(What::Reverted { version: served.version, dropped: last.version });
+    }
+    let applied_last = of_name(state, kind, &view.name).max_by_key(|record| record.version).filter(is_unchanged);
+    if let (Some(served), Some(from)) = (served, applied_last.filter(|record| record.rolled_back)) {
+        let is_kept = from.status == DefinitionStatus::Kept;
+        return change(What::RolledBack { version: served.version, from: from.version, is_kept });
+    }
+    let kept = of_status(state, &view.name, DefinitionStatus::Kept).filter(is_same).max_by_key(|record| record.version);
+    match kept.filter(|_| !staging) {
+        Some(kept) => change(What::Returned { from: last.version, version: kept.version }),
         None => {
             let built_beside = served.is_some() && !staging;
             change(What::Changed { from: last.version, version, built_beside, diff: diff() })
@@ -309,6 +337,16 @@ fn of_name<'a>(state: &'a CatalogState, kind: DefinitionKind, name: &'a str) -> 
     state.definitions.iter().filter(move |record| record.kind == kind && &*record.name == name)
 }
 
+fn of_status<'a>(state: &'a CatalogState, view: &'a str, status: DefinitionStatus) -> impl Iterator<Item = &'a DefinitionRecord> {
+    of_name(state, DefinitionKind::View, view).filter(move |record| record.status == status)
+}
+
+/// Returns the version of a view that was applied last and is live: the one being built, or else the served one.
+fn last_version<'a>(state: &'a CatalogState, view: &'a str) -> Option<&'a DefinitionRecord> {
+    let building = of_status(state, view, DefinitionStatus::Building).max_by_key(|record| record.version);
+    building.or_else(|| of_status(state, view, DefinitionStatus::Active).next())
+}
+
 fn newest_version(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<u32> {
     of_name(state, kind, name).map(|record| record.version).max()
 }
@@ -318,7 +356,10 @@ pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Mic
     let mut records = Vec::new();
     for change in &changes.changes {
         let live = || of_name(state, change.kind, &change.name).filter(|record| record.status.is_live());
-        let retired = |record: &DefinitionRecord| DefinitionRecord { status: DefinitionStatus::Retired, ..record.clone() };
+        let building = || live().filter(|record| record.status == DefinitionStatus::Building);
+        let retired = |record: &DefinitionRecord| record.with_status(DefinitionStatus::Retired, now);
+        // Options of its runs may have changed.
+        let adjusted = |record: &DefinitionRecord| DefinitionRecord { sql: change.sql.clone(), ..record.clone() };
         let new = |version, status| DefinitionRecord {
             kind: change.kind,
             name: change.name.clone(),
@@ -326,33 +367,54 @@ pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Mic
             sql: change.sql.clone(),
             status,
             created_at: now,
+            since: now,
+            kept_until: None,
+            rolled_back: false,
         };
         match &change.what {
             What::Added { version } => records.push(new(*version, DefinitionStatus::Active)),
             What::Changed { version, built_beside: true, .. } | What::Rebuilt { version, built_beside: true, .. } => {
-                records.extend(live().filter(|record| record.status == DefinitionStatus::Building).map(retired));
+                records.extend(building().map(retired));
                 records.push(new(*version, DefinitionStatus::Building));
             }
             What::Changed { version, built_beside: false, .. } | What::Rebuilt { version, built_beside: false, .. } => {
                 records.extend(live().map(retired));
                 records.push(new(*version, DefinitionStatus::Active));
             }
-            What::Adjusted { version, .. } => {
-                let adjusted = live().filter(|record| record.version == *version);
-                records.extend(adjusted.map(|record| DefinitionRecord { sql: change.sql.clone(), ..record.clone() }));
-            }
+            What::Adjusted { version, .. } => records.extend(live().filter(|record| record.version == *version).map(adjusted)),
             What::Reverted { version, .. } => {
-                let is_kept = |record: &DefinitionRecord| record.version == *version;
-                records.extend(live().filter(|record| !is_kept(record)).map(retired));
-                // Options of its runs may have changed.
-                let adjusted = live().filter(|record| is_kept(record) && normalised(&record.sql) != change.sql);
-                records.extend(adjusted.map(|record| DefinitionRecord { sql: change.sql.clone(), ..record.clone() }));
+                records.extend(building().map(retired));
+                let served = live().filter(|record| record.version == *version);
+                records.extend(served.filter(|record| normalised(&record.sql) != change.sql).map(adjusted));
+            }
+            What::Returned { version, .. } => {
+                let keep_old = parse::parse_view(&change.sql).map_or(KEEP_OLD, |view| view.keep_old);
+                records.extend(building().map(retired));
+                let switched = serve_version(state, &change.name, *version, keep_old, now).unwrap_or_default();
+                records.extend(switched.iter().map(|record| if record.version == *version { adjusted(record) } else { record.clone() }));
             }
             What::Missing { .. } if prune => records.extend(live().map(retired)),
-            What::Missing { .. } | What::Unchanged { .. } | What::Refused { .. } => {}
+            What::Missing { .. } | What::Unchanged { .. } | What::RolledBack { .. } | What::Refused { .. } => {}
         }
     }
+    keep_none_stale(state, changes, &mut records, now);
     records
+}
+
+/// States of two decodings are never merged: a version that reads a column which is decoded again is not kept.
+fn keep_none_stale(state: &CatalogState, changes: &Changes, records: &mut Vec<DefinitionRecord>, now: Micros) {
+    for stale in &changes.stale {
+        let is_it = |record: &DefinitionRecord| record.name == stale.view && record.version == stale.version;
+        let known = records.iter_mut().find(|record| record.kind == DefinitionKind::View && is_it(record));
+        match known {
+            Some(record) if record.status == DefinitionStatus::Kept => *record = record.with_status(DefinitionStatus::Retired, now),
+            Some(_) => {}
+            None => {
+                let kept = of_status(state, &stale.view, DefinitionStatus::Kept).find(|record| is_it(record));
+                records.extend(kept.map(|record| record.with_status(DefinitionStatus::Retired, now)));
+            }
+        }
+    }
 }
 
 /// Returns the catalog state as it would be with these records.
@@ -375,7 +437,8 @@ fn refuse_orphans(after: &CatalogState, records: &[DefinitionRecord]) -> Result<
         if let Some(view) = after.live(DefinitionKind::View).find(reads) {
             return Err(Error::input(format!("the stream \"{}\" cannot be dropped: the view \"{}\" reads it", stream.name, view.name))
                 .with("version of the view", view.version)
-                .with("expected", "the view dropped too, or its new version published first (`basestream batch run`)"));
+                .with("expected", "the view dropped too, or its new version published first (`basestream batch run`)")
+                .with("help", format!("`basestream view versions {}` lists its versions; one that is kept can be dropped", view.name)));
         }
     }
     Ok(())
@@ -453,6 +516,7 @@ pub async fn checked_records(
     let registry = Registry::load(&after, functions).await.map_err(|error| {
         Error::input(format!("the live definitions in the catalog could no longer be planned: {}", error.message()))
             .with("expected", "streams that keep the columns which live views read, until those views are replaced or dropped")
+            .with("help", "`basestream view versions VIEW` lists a view's versions; one that is kept can be dropped")
     })?;
     refuse_short_retentions(&registry)?;
     Ok(records)
@@ -463,13 +527,13 @@ fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<DefinitionRec
     let mut expect: Vec<Expect> = changes
         .changes
         .iter()
-        .filter(|change| !matches!(change.what, What::Unchanged { .. }))
+        .filter(|change| !matches!(change.what, What::Unchanged { .. } | What::RolledBack { .. }))
         .map(|change| Expect::NewestVersion { kind: change.kind, name: change.name.clone(), version: change.newest })
         .collect();
     let is_known = |record: &DefinitionRecord| of_name(state, record.kind, &record.name).any(|known| known.version == record.version);
     if records.iter().any(is_known) {
-        // A version is retired: no other transaction may have started to depend on it meanwhile. Or it is adjusted: a run may
-        // have switched to it.
+        // A version is retired or kept: no other transaction may have started to depend on it meanwhile. Or it is adjusted: a
+        // run may have switched to it.
         expect.push(Expect::Revision(state.revision));
     }
     Commit { id: Uuid::now_v7(), expect, add: records.into_iter().map(Add::Definition).collect(), ..Commit::default() }

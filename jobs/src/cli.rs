@@ -28,6 +28,7 @@ mod replay;
 mod status;
 mod storage;
 mod verify;
+mod view;
 
 pub(crate) const EXAMPLES: &str = "\
 Start with your own file:
@@ -105,6 +106,8 @@ enum Command {
     Batch(batch::BatchArgs),
     /// Compute a view's states anew from the log or the archive, through the speed layer's code
     Replay(replay::ReplayArgs),
+    /// List, compare, switch, roll back and drop a view's versions
+    View(view::ViewArgs),
     /// Print the row of one key of a view
     Lookup(ask::LookupArgs),
     /// Run a SELECT over views, streams and system tables
@@ -197,6 +200,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Done> {
         Command::DeadLetters(args) => dead_letters::dead_letters(context, args).await,
         Command::Batch(args) => batch::batch(context, args).await,
         Command::Replay(args) => replay::replay(context, args).await,
+        Command::View(args) => view::view(context, args).await,
         Command::Lookup(args) => ask::lookup(context, args).await,
         Command::Query(args) => ask::query(context, args).await,
         Command::Verify(args) => verify::verify(context, args).await,

@@ -32,5 +32,6 @@ pub mod storage_report;
 pub mod trim;
 pub mod up;
 pub mod verify;
+pub mod versions;
 
 pub use installation::{Clock, Installation, clock, now};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batch::{Batch, RunMode, RunRequest, RunTime};
-use catalog::{CatalogState, RunRecord, RunStatus, abandoned};
+use catalog::{CatalogState, RunRecord, RunStatus, abandoned, expired_versions, versions_commit};
 use committed::registry::Registry;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -102,9 +102,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Returns the runs that are due. On the way it closes runs whose process died, and rebuilds damaged states.
+    /// Returns the runs that are due. On the way it retires versions that were kept long enough, closes runs whose process
+    /// died, and rebuilds damaged states.
     async fn look(&self, registry: &mut Option<Registry>) -> Result<Vec<Due>> {
-        let state = self.batch.catalog.state().await?;
+        let mut state = self.batch.catalog.state().await?;
+        if self.retire_expired(&state).await? {
+            state = self.batch.catalog.state().await?;
+        }
         if registry.as_ref().is_none_or(|registry| registry.is_stale(&state)) {
             *registry = Some(Registry::load(&state, &self.batch.functions).await?);
         }
@@ -114,6 +118,25 @@ impl Scheduler {
             self.tried.rebuild_states(&self.batch, &state, registry, now).await;
         }
         Ok(registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default())
+    }
+
+    /// Retires versions that were kept long enough; the collector deletes their files. Returns whether there were any.
+    async fn retire_expired(&self, state: &CatalogState) -> Result<bool> {
+        let expired = expired_versions(state, (self.clock)());
+        if expired.is_empty() {
+            return Ok(false);
+        }
+        match self.batch.catalog.commit_with_retry(versions_commit(state, Uuid::now_v7(), expired.clone())).await {
+            Ok(_) => {
+                for record in expired {
+                    info!(view = %record.name, version = record.version, "a replaced version was kept long enough and is retired");
+                }
+                Ok(true)
+            }
+            // Something else was committed meanwhile: the next round tries again.
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Closes the records of runs whose process died: their lease is gone, and their pin would keep files for ever.

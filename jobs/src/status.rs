@@ -107,10 +107,14 @@ pub struct BuildingReport {
 }
 
 impl BuildingReport {
-    fn new(progress: &Progress, now: Micros) -> BuildingReport {
+    pub(crate) fn new(progress: &Progress, now: Micros) -> BuildingReport {
         let Progress { events_read, events, .. } = *progress;
         let (percent, seconds_left) = (progress.percent(), progress.seconds_left(now));
         BuildingReport { percent, events_read, events, seconds_left, text: progress.text(now) }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 }
 
@@ -379,6 +383,7 @@ fn status_word(kind: DefinitionKind, status: DefinitionStatus) -> String {
         (DefinitionKind::View, DefinitionStatus::Active) => "served".into(),
         (_, DefinitionStatus::Active) => "active".into(),
         (_, DefinitionStatus::Building) => "building".into(),
+        (_, DefinitionStatus::Kept) => "kept".into(),
         (kind, DefinitionStatus::Retired | DefinitionStatus::Redecoded) => format!("retired {}", kind_name(kind)),
     }
 }

@@ -155,7 +155,7 @@ fn is_of_stream(file: &FileRecord, stream: &str) -> bool {
     is_kind && !file.marked_for_deletion && file.subject.as_deref() == Some(stream)
 }
 
-fn view_usages(state: &CatalogState) -> Vec<ViewUsage> {
+pub(crate) fn view_usages(state: &CatalogState) -> Vec<ViewUsage> {
     let mut by_version: BTreeMap<(Arc<str>, u32), Vec<&FileRecord>> = BTreeMap::new();
     for file in state.files.iter().filter(|file| !file.marked_for_deletion) {
         let Ok(name) = file.path.parse() else { continue };

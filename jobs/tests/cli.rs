@@ -359,7 +359,16 @@ fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refus
     };
     assert_eq!(versions(&project), [(1, "active".to_owned()), (2, "building".to_owned())]);
     assert_success(&project.run(&["batch", "run", "orders_by_customer"]));
-    assert_eq!(versions(&project), [(2, "active".to_owned())]);
+    let (kept, active) = ("kept".to_owned(), "active".to_owned());
+    assert_eq!(versions(&project), [(1, kept.clone()), (2, active.clone())]);
+    assert_eq!(project.json(&["view", "rollback", "orders_by_customer"])["version"], 1);
+    assert_eq!(versions(&project), [(1, active.clone()), (2, kept.clone())]);
+    let planned = text(&project.run(&["plan"]).stdout);
+    assert!(planned.contains("`basestream view switch orders_by_customer@2` serves it again"), "{planned}");
+    assert_success(&project.run(&["apply"]));
+    assert_eq!(versions(&project), [(1, active.clone()), (2, kept.clone())], "the rollback stands");
+    assert_eq!(project.json(&["view", "switch", "orders_by_customer@2"])["from"], 1);
+    assert_eq!(versions(&project), [(1, kept), (2, active)]);
 
     project.replace("streams/orders.sql", "order_id     TEXT", "order_id     UUID");
     let refused = project.run(&["apply"]);
@@ -380,6 +389,38 @@ fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refus
     assert_eq!(versions(&project).len(), 1);
     assert_success(&project.run(&["apply", "--prune"]));
     assert!(versions(&project).is_empty());
+}
+
+#[test]
+fn versions_of_a_view_are_listed_compared_switched_and_dropped() {
+    let project = Project::of_orders();
+    let view = |args: &[&str]| project.run(&[&["view"], args].concat());
+    assert_success(&project.run(&["apply"]));
+    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
+    let up = project.up();
+    project.wait_until_committed(60);
+    assert_eq!(up.stop(), Some(0));
+    assert_fails(&view(&["rollback", "orders_by_customer"]), 1, "no version of the view \"orders_by_customer\" is kept");
+    project.replace("views/orders_by_customer.sql", "count(*) AS events", "count(*) + 1 AS events");
+    assert_success(&project.run(&["apply"]));
+    let building = project.json(&["view", "versions", "orders_by_customer"]);
+    assert_eq!((&building["served"], &building["versions"][1]["status"]), (&1.into(), &"building".into()));
+    assert_success(&view(&["switch", "orders_by_customer"]));
+
+    let different = view(&["diff", "orders_by_customer@1", "orders_by_customer"]);
+    assert_eq!(different.status.code(), Some(1));
+    assert!(text(&different.stdout).contains("differs in"), "{}", text(&different.stdout));
+    assert_success(&view(&["diff", "orders_by_customer@1", "orders_by_customer@1"]));
+    assert_eq!(view(&["diff", "orders_by_customer@1", "orders_by_customer@2", "--definitions"]).status.code(), Some(1));
+
+    assert_fails(&view(&["drop", "orders_by_customer"]), 1, "is served: dropping it ends its answers");
+    assert_success(&view(&["drop", "orders_by_customer@1"]));
+    assert_fails(&view(&["switch", "orders_by_customer@1"]), 1, "version 1 of the view \"orders_by_customer\" is gone");
+    assert_fails(&view(&["diff", "orders_by_customer@1", "orders_by_customer"]), 1, "was dropped and has no values any more");
+    assert_fails(&view(&["versions", "order_by_customer"]), 1, "did you mean \"orders_by_customer\"?");
+    assert_eq!(view(&["switch", "orders_by_customer@two"]).status.code(), Some(2));
+    assert_success(&view(&["drop", "orders_by_customer", "--yes"]));
+    assert_fails(&view(&["rollback", "orders_by_customer"]), 1, "the view \"orders_by_customer\" was dropped");
 }
 
 #[test]

@@ -330,7 +330,16 @@ impl Harness {
 }
 
 fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
-    let record =
-        DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.to_owned(), status: DefinitionStatus::Active, created_at: 0 };
+    let record = DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql: sql.to_owned(),
+        status: DefinitionStatus::Active,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    };
     Add::Definition(record)
 }

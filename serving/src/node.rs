@@ -106,6 +106,12 @@ impl Node {
         sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked).await
     }
 
+    /// The same over a read view at hand: several queries of one position and time. Its files are kept by the caller.
+    pub async fn query_at(&self, read_view: ReadView, sql: &str, on_value_error: OnValueError) -> Result<QueryResponse> {
+        let asked = sql::Query { sql, params: Vec::new(), on_value_error };
+        sql::query_at(&self.0.follower, &self.0.runtime, self.0.log.get(), (read_view, asked)).await
+    }
+
     /// What a query begun now reads from.
     pub fn read_view(&self) -> Result<ReadView> {
         self.0.follower.read_view()

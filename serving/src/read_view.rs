@@ -109,6 +109,25 @@ impl ReadView {
         Ok(loaded)
     }
 
+    /// The same position and time, with this version of a view in the place of the served one.
+    ///
+    /// Errors: `NotFound` if the version is not live.
+    pub fn with_version(&self, name: &str, version: u32) -> Result<ReadView> {
+        let Loaded { state, registry, vector, views, building, failed } = &*self.loaded;
+        if registry.view(name, version).is_none() {
+            return Err(Error::not_found(format!("version {version} of the view \"{name}\" is not kept")));
+        }
+        let loaded = Loaded {
+            state: state.clone(),
+            registry: Arc::new(registry.serving(name, version)),
+            vector: vector.clone(),
+            views: views.clone(),
+            building: building.clone(),
+            failed: failed.iter().map(|(version, error)| (version.clone(), error.copied())).collect(),
+        };
+        Ok(ReadView { loaded: Arc::new(loaded), ..self.clone() })
+    }
+
     /// The same without what is not checkpointed yet.
     pub(crate) fn committed(&self) -> ReadView {
         ReadView { fresh: Vec::new(), vector: self.loaded.vector.clone(), complete_to: BTreeMap::new(), ..self.clone() }

@@ -94,6 +94,17 @@ pub(crate) async fn query(
     }
 }
 
+/// The same over a read view at hand, which the caller keeps from being collected.
+pub(crate) async fn query_at(
+    follower: &Follower,
+    runtime: &QueryRuntime,
+    log: Option<&Arc<dyn Log>>,
+    (read_view, asked): (ReadView, Query<'_>),
+) -> Result<QueryResponse> {
+    let outcome = begin((follower, runtime), log, read_view, asked).await;
+    follower.report_damage(outcome).await
+}
+
 async fn begin(
     (follower, runtime): (&Follower, &QueryRuntime),
     log: Option<&Arc<dyn Log>>,

@@ -62,6 +62,9 @@ impl Harness {
                 sql: (*sql).to_owned(),
                 status: DefinitionStatus::Active,
                 created_at: 0,
+                since: 0,
+                kept_until: None,
+                rolled_back: false,
             })
         });
         let commit = Commit { id: Uuid::now_v7(), add: add.collect(), ..Commit::default() };

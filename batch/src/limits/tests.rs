@@ -11,6 +11,9 @@ fn limits(options: &str) -> Limits {
         sql: format!("CREATE VIEW v WITH ({options}) AS SELECT count(*) AS n FROM s"),
         status: DefinitionStatus::Building,
         created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
     };
     let state = CatalogState { definitions: vec![record], ..CatalogState::default() };
     Limits::of(&state, &RunRecord::requested("v".into(), 2))

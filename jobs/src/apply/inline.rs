@@ -57,6 +57,13 @@ pub(super) fn relations(sql: &str) -> BTreeSet<String> {
     query.map(|query| relations_of(&query).into_iter().collect()).unwrap_or_default()
 }
 
+/// True if a stored `CREATE VIEW` has a view of this name as a CTE.
+pub(crate) fn names_as_staging(sql: &str, view: &str) -> bool {
+    let query = parse::parse_view(sql).ok().and_then(|definition| query_of(&definition.select));
+    let with = query.and_then(|query| query.with);
+    with.is_some_and(|with| with.cte_tables.iter().any(|cte| cte.alias.name.value == view))
+}
+
 fn query_of(select: &str) -> Option<Query> {
     match Parser::parse_sql(&GenericDialect {}, select).ok()?.pop()? {
         Statement::Query(query) => Some(*query),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
 
-use super::{Change, Changes, What, newest_version, of_name, order};
+use super::{Change, Changes, What, last_version, line_diff, newest_version, normalised, of_status, order};
 use crate::backfill::Reader;
 
 /// Gives each view that reads a column which is decoded again a new version. The states of the old one are of the old
@@ -16,6 +16,9 @@ pub(super) fn rebuild_readers(state: &CatalogState, changes: &mut Changes, reade
     for reader in readers {
         by_view.entry(&reader.view).or_default().push(reader);
     }
+    changes.stale = readers.to_vec();
+    by_view
+        .retain(|_, versions| versions.iter().any(|reader| reader.status != DefinitionStatus::Kept) || is_returned_to(changes, versions));
     for (view, versions) in &by_view {
         rebuild(state, changes, view, versions, prune);
     }
@@ -29,33 +32,42 @@ pub(super) fn rebuild_readers(state: &CatalogState, changes: &mut Changes, reade
     at_once.collect()
 }
 
+/// True if a version that reads such a column is the one to return to.
+fn is_returned_to(changes: &Changes, readers: &[&Reader]) -> bool {
+    let is_to = |change: &Change, reader: &Reader| {
+        change.name == reader.view && matches!(change.what, What::Returned { version, .. } if version == reader.version)
+    };
+    changes.changes.iter().any(|change| readers.iter().any(|reader| is_to(change, reader)))
+}
+
 fn rebuild(state: &CatalogState, changes: &mut Changes, view: &Arc<str>, readers: &[&Reader], prune: bool) {
     let kind = DefinitionKind::View;
-    let live = || of_name(state, kind, view).filter(|record| record.status.is_live());
-    let (Some(last), newest) = (live().max_by_key(|record| record.version), newest_version(state, kind, view)) else { return };
-    let served = live().find(|record| record.status == DefinitionStatus::Active);
+    let (Some(last), newest) = (last_version(state, view), newest_version(state, kind, view)) else { return };
+    let served = of_status(state, view, DefinitionStatus::Active).next();
     let reads = |version: &DefinitionRecord| readers.iter().any(|reader| reader.version == version.version);
     let is_served_stale = served.is_some_and(reads);
-    let mut columns: Vec<String> = readers.iter().flat_map(|reader| reader.columns.iter().cloned()).collect();
+    let version = newest.unwrap_or_default() + 1;
+    let current = readers.iter().filter(|reader| reader.status != DefinitionStatus::Kept);
+    let mut columns: Vec<String> = current.flat_map(|reader| reader.columns.iter().cloned()).collect();
     columns.sort();
     columns.dedup();
-    let rebuilt = What::Rebuilt {
-        from: last.version,
-        version: newest.unwrap_or_default() + 1,
-        built_beside: served.is_some() && !is_served_stale,
-        columns,
-    };
+    let rebuilt = What::Rebuilt { from: last.version, version, built_beside: served.is_some() && !is_served_stale, columns };
     let Some(change) = changes.changes.iter_mut().find(|change| change.kind == kind && change.name == *view) else {
         changes.changes.push(Change { kind, name: view.clone(), what: rebuilt, sql: last.sql.clone(), newest });
         return;
     };
     match &mut change.what {
         What::Missing { .. } if prune => {}
-        What::Missing { .. } => (change.what, change.sql) = (rebuilt, last.sql.clone()),
+        What::Missing { .. } | What::RolledBack { .. } => (change.what, change.sql) = (rebuilt, last.sql.clone()),
         What::Unchanged { .. } | What::Adjusted { .. } => change.what = rebuilt,
         What::Changed { built_beside, .. } => *built_beside &= !is_served_stale,
+        // Its states are of the old decoding.
+        What::Returned { version: kept, .. } if readers.iter().any(|reader| reader.version == *kept) => {
+            let diff = line_diff(&normalised(&last.sql), &change.sql);
+            change.what = What::Changed { from: last.version, version, built_beside: served.is_some() && !is_served_stale, diff };
+        }
         // The served version alone stays: the other one is dropped anyway.
         What::Reverted { .. } if is_served_stale => change.what = rebuilt,
-        What::Reverted { .. } | What::Added { .. } | What::Rebuilt { .. } | What::Refused { .. } => {}
+        What::Reverted { .. } | What::Returned { .. } | What::Added { .. } | What::Rebuilt { .. } | What::Refused { .. } => {}
     }
 }

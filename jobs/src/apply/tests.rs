@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use catalog::DefinitionStatus::{Active, Building, Retired};
+use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
 use definitions::parse::parse_definitions;
 use proptest::prelude::*;
 use types::ErrorKind;
@@ -114,6 +114,83 @@ fn options_of_a_version_that_is_built_change_in_place_and_so_do_those_of_the_one
     assert_eq!(what(&plan(&state, &[STREAM, &back]), "velocity"), &What::Reverted { version: 1, dropped: 2 });
     let state = applied(&state, &[STREAM, &back], false);
     assert_eq!((statuses(&state, "velocity"), text_of(&state, 1)), (vec![(1, Active), (2, Retired)], back));
+}
+
+/// The catalog after version 2 of the view was built, and version 1 is kept.
+fn switched() -> (CatalogState, String) {
+    let second = VIEW.replace("'1h'", "'7d'");
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let state = applied(&state, &[STREAM, &second], false);
+    let records = serve_version(&state, "velocity", 2, KEEP_OLD, 7).unwrap();
+    (with_records(&state, &records), second)
+}
+
+#[test]
+fn files_that_go_back_to_a_kept_version_return_to_it_at_once() {
+    let (state, second) = switched();
+    assert_eq!(statuses(&state, "velocity"), [(1, Kept), (2, Active)]);
+    assert!(plan(&state, &[STREAM, &second]).is_empty(true));
+    assert_eq!(what(&plan(&state, &[STREAM, VIEW]), "velocity"), &What::Returned { from: 2, version: 1 });
+    let returned = applied(&state, &[STREAM, VIEW], false);
+    assert_eq!(statuses(&returned, "velocity"), [(1, Active), (2, Kept)]);
+}
+
+#[test]
+fn files_go_back_and_forth_between_kept_versions() {
+    let (state, second) = switched();
+    let back = applied(&state, &[STREAM, VIEW], false);
+    assert_eq!(what(&plan(&back, &[STREAM, &second]), "velocity"), &What::Returned { from: 1, version: 2 });
+}
+
+/// An `apply` of unchanged files, as by a start of `up`, does not undo it: not while the version is kept, and not after.
+#[test]
+fn a_rollback_stands_until_the_files_change() {
+    let (state, second) = switched();
+    let mut records = serve_version(&state, "velocity", 1, KEEP_OLD, 8).unwrap();
+    records.iter_mut().filter(|record| record.version == 2).for_each(|record| record.rolled_back = true);
+    let state = with_records(&state, &records);
+    let changes = plan(&state, &[STREAM, &second]);
+    assert_eq!(what(&changes, "velocity"), &What::RolledBack { version: 1, from: 2, is_kept: true });
+    assert!(changes.is_empty(true) && records_of(&state, &changes, true, 9).is_empty());
+    let state = with_records(&state, &catalog::expired_versions(&state, Micros::MAX));
+    assert_eq!(what(&plan(&state, &[STREAM, &second]), "velocity"), &What::RolledBack { version: 1, from: 2, is_kept: false });
+    assert_eq!(what(&plan(&state, &[STREAM, VIEW]), "velocity"), &What::Unchanged { version: 1 });
+    let third = VIEW.replace("'1h'", "'30d'");
+    assert!(matches!(what(&plan(&state, &[STREAM, &third]), "velocity"), What::Changed { from: 1, version: 3, .. }));
+}
+
+#[test]
+fn a_change_of_a_view_leaves_kept_versions_alone() {
+    let (state, second) = switched();
+    let third = VIEW.replace("'1h'", "'30d'");
+    let building = applied(&state, &[STREAM, &third], false);
+    assert_eq!(statuses(&building, "velocity"), [(1, Kept), (2, Active), (3, Building)]);
+    assert_eq!(what(&plan(&building, &[STREAM, &second]), "velocity"), &What::Reverted { version: 2, dropped: 3 });
+    assert_eq!(statuses(&applied(&building, &[STREAM, &second], false), "velocity"), [(1, Kept), (2, Active), (3, Retired)]);
+    assert_eq!(statuses(&applied(&building, &[STREAM, VIEW], false), "velocity"), [(1, Active), (2, Kept), (3, Retired)]);
+    assert_eq!(statuses(&applied(&building, &[STREAM], true), "velocity"), [(1, Retired), (2, Retired), (3, Retired)]);
+}
+
+/// States of two decodings of a column are never merged.
+#[test]
+fn a_version_that_reads_a_column_which_is_decoded_again_is_not_kept() {
+    let reader = |version, status| Reader { view: "velocity".into(), version, status, columns: vec!["pay.amount".into()] };
+    let rebuilt = |state: &CatalogState, texts: &[&str], readers: &[Reader]| {
+        let mut changes = plan(state, texts);
+        rebuilt::rebuild_readers(state, &mut changes, readers, false);
+        let after = with_records(state, &records_of(state, &changes, false, 9));
+        (statuses(&after, "velocity"), what(&changes, "velocity").clone())
+    };
+    let (state, second) = switched();
+    let (after, what) = rebuilt(&state, &[STREAM, &second], &[reader(1, Kept)]);
+    assert_eq!((after, what), (vec![(1, Retired), (2, Active)], What::Unchanged { version: 2 }), "the served one goes on");
+    let (after, what) = rebuilt(&state, &[STREAM, VIEW], &[reader(1, Kept)]);
+    assert_eq!(after, [(1, Retired), (2, Active), (3, Building)], "the files are back at it, and its states are of no use");
+    assert!(matches!(what, What::Changed { from: 2, version: 3, built_beside: true, .. }));
+    let (after, _) = rebuilt(&state, &[STREAM, VIEW], &[reader(2, Active)]);
+    assert_eq!(after, [(1, Active), (2, Retired)], "what is left is not kept");
+    let (after, _) = rebuilt(&state, &[STREAM, &second], &[reader(1, Kept), reader(2, Active)]);
+    assert_eq!(after, [(1, Retired), (2, Retired), (3, Active)]);
 }
 
 #[test]

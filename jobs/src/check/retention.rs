@@ -43,10 +43,11 @@ pub(super) fn mistakes(view: &ViewDefinition, plan: &ViewPlan) -> Vec<Diagnostic
     short_retentions(plan).iter().map(mistake).collect()
 }
 
-/// Returns the newest live version of each view with what is too short for it. The one before it needs no more: nothing
+/// Returns the newest version of each view with what is too short for it. The ones before it need no more: nothing
 /// is deleted before every live version has a snapshot.
 pub(crate) fn short_retentions_of(registry: &Registry) -> impl Iterator<Item = (&LiveView, ShortRetention)> {
-    let is_newest = move |view: &&LiveView| registry.views.iter().all(|other| other.name != view.name || other.version <= view.version);
+    let current = |name: &str| registry.building(name).or_else(|| registry.served(name)).map(|view| view.version);
+    let is_newest = move |view: &&LiveView| current(&view.name) == Some(view.version);
     registry.views.iter().filter(is_newest).flat_map(|view| short_retentions(&view.plan).into_iter().map(move |short| (view, short)))
 }
 

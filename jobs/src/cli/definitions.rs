@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use catalog::DefinitionStatus;
 use clap::Args;
 use committed::registry::no_view;
 use engine::plan::explain::Explanation;
@@ -252,6 +253,17 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
                 changed += 1;
                 writeln!(text, "~ {subject} (back to version {version}; version {dropped}, which was being built, is dropped)")
             }
+            What::Returned { from, version } => {
+                changed += 1;
+                writeln!(text, "~ {subject} (version {from} -> {version}, which was kept and answers at once)")
+            }
+            What::RolledBack { version, from, is_kept } => {
+                let help = match is_kept {
+                    true => format!("`basestream view switch {}@{from}` serves it again", change.name),
+                    false => "change its text to build it again".to_owned(),
+                };
+                writeln!(text, "  {subject} (version {version}, to which it was rolled back; the files have version {from}: {help})")
+            }
             What::Unchanged { .. } => {
                 unchanged += 1;
                 Ok(())
@@ -269,6 +281,9 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
                 writeln!(text, "    help: {help}")
             }
         };
+    }
+    for kept in changes.stale.iter().filter(|reader| reader.status == DefinitionStatus::Kept) {
+        let _ = writeln!(text, "  view {} (version {}, kept: dropped, it reads {})", kept.view, kept.version, kept.columns.join(", "));
     }
     if unchanged > 0 {
         let _ = writeln!(text, "  {unchanged} unchanged");

@@ -26,6 +26,11 @@ pub(super) fn counter(name: &str, shown: bool) -> ProgressBar {
     bar(name, None, "{prefix} {spinner} {human_pos} events {per_sec}", shown)
 }
 
+/// Creates a counter of rows.
+pub(super) fn rows(name: &str, shown: bool) -> ProgressBar {
+    bar(name, None, "{prefix} {spinner} {human_pos} rows {per_sec}", shown)
+}
+
 fn bar(name: &str, total: Option<u64>, template: &str, shown: bool) -> ProgressBar {
     let target = if shown && std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(total, target);

@@ -15,6 +15,9 @@ fn state(newest: [Option<Micros>; 2]) -> CatalogState {
         sql: format!("CREATE STREAM {name} (ts TIMESTAMPTZ NOT NULL) WITH (event_time = 'ts'{options})"),
         status: DefinitionStatus::Active,
         created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
     };
     let partition = |number: usize| {
         let id = PartitionId::new("pay", number as i32);

@@ -52,13 +52,16 @@ impl Due {
     }
 }
 
-/// Returns the runs that are due at `now`, at most one per view version, in the order in which they are to begin.
+/// Returns the runs that are due at `now`, at most one per view version, in the order in which they are to begin. Nobody
+/// reads a kept version: its runs come last.
 pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
     let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && run.view == view.name);
     let due = registry.views.iter().filter(|view| !busy(view)).filter_map(|view| Some((view, due(state, registry, view, now)?)));
-    let mut due: Vec<Due> = due.map(|(view, due)| Due { events: events_to_read(state, view, now), ..due }).collect();
-    due.sort_by_key(Due::would_end);
-    due
+    let sized =
+        |(view, due): (&LiveView, Due)| (view.status == DefinitionStatus::Kept, Due { events: events_to_read(state, view, now), ..due });
+    let mut due: Vec<(bool, Due)> = due.map(sized).collect();
+    due.sort_by_key(|(is_kept, due)| (*is_kept, due.would_end()));
+    due.into_iter().map(|(_, due)| due).collect()
 }
 
 /// Returns which of the queued runs begin now, beside those that the process has under way: `most` in all, one per view,

@@ -18,6 +18,9 @@ fn state() -> CatalogState {
         sql: sql.into(),
         status,
         created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
     };
     let id = PartitionId::new("pay", 0);
     let partition = PartitionRecord {

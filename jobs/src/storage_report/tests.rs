@@ -9,7 +9,17 @@ const DAY_US: Micros = 86_400_000_000;
 const NOW: Micros = 20_000 * DAY_US;
 
 fn definition(kind: DefinitionKind, name: &str, sql: &str) -> DefinitionRecord {
-    DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.into(), status: DefinitionStatus::Active, created_at: 0 }
+    DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql: sql.into(),
+        status: DefinitionStatus::Active,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    }
 }
 
 fn file(name: ObjectName, bytes: i64, days_ago: i64) -> FileRecord {

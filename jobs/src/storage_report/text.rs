@@ -54,6 +54,7 @@ fn view_row(view: &ViewUsage) -> Vec<String> {
     let status = match view.status {
         Some(DefinitionStatus::Active) => "active",
         Some(DefinitionStatus::Building) => "building",
+        Some(DefinitionStatus::Kept) => "kept",
         _ => "retired",
     };
     let ViewUsage { view, version, snapshots, .. } = view;

@@ -8,6 +8,7 @@ mod orphans;
 mod publish;
 mod redecode;
 mod replace;
+mod versions;
 
 pub use archive::{ArchiveBounds, archive_files, checkpoints_after};
 pub use checkpoint::{checkpoint_commit, ledger_difference};
@@ -18,6 +19,7 @@ pub(crate) use publish::cut_conflict;
 pub use publish::{SnapshotFiles, abandoned, dropped_commit, failure_commit, publish_commit, publishable, run_lease, skipped_commit};
 pub use redecode::{Redecoded, add_redecoded};
 pub use replace::{give_up_commit, replace_commit};
+pub use versions::{drop_versions, expired_versions, serve_version, version_before, versions_commit};
 
 #[cfg(test)]
 mod tests;

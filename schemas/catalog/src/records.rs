@@ -20,7 +20,7 @@ pub enum DefinitionKind {
 }
 
 /// One version of a definition. A view's new version is `Building` next to the old one until its first snapshot is
-/// published.
+/// published. The old one is then `Kept` for a while, so that a rollback returns to it at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefinitionRecord {
     pub kind: DefinitionKind,
@@ -30,6 +30,15 @@ pub struct DefinitionRecord {
     pub sql: String,
     pub status: DefinitionStatus,
     pub created_at: Micros,
+    /// When it came to have this status; `created_at` where an older release recorded it.
+    #[serde(default)]
+    pub since: Micros,
+    /// When a kept version is retired.
+    #[serde(default)]
+    pub kept_until: Option<Micros>,
+    /// True for a version from which a user returned to an earlier one: unchanged files do not serve it again.
+    #[serde(default)]
+    pub rolled_back: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,6 +48,8 @@ pub enum DefinitionStatus {
     Building,
     /// The version being served.
     Active,
+    /// Replaced a short while ago: updated by the speed layer and by runs as before, not served.
+    Kept,
     /// Replaced or dropped; kept for history.
     Retired,
     /// A stream's version whose archived events were decoded again by a later one: no checkpoint may be decoded by it any
@@ -47,9 +58,9 @@ pub enum DefinitionStatus {
 }
 
 impl DefinitionStatus {
-    /// True for a version that is served or being built.
+    /// True for a version whose states are updated: it is served, being built or kept.
     pub fn is_live(self) -> bool {
-        matches!(self, DefinitionStatus::Building | DefinitionStatus::Active)
+        matches!(self, DefinitionStatus::Building | DefinitionStatus::Active | DefinitionStatus::Kept)
     }
 }
 
@@ -198,6 +209,14 @@ pub struct ReplayRecord {
     pub start: Offset,
     pub end: Offset,
     pub replayed_at: Micros,
+}
+
+impl DefinitionRecord {
+    /// Returns the same version with another status from `now` on; it is not kept.
+    pub fn with_status(&self, status: DefinitionStatus, now: Micros) -> DefinitionRecord {
+        let rolled_back = self.rolled_back && !matches!(status, DefinitionStatus::Active | DefinitionStatus::Building);
+        DefinitionRecord { status, since: now, kept_until: None, rolled_back, ..self.clone() }
+    }
 }
 
 impl RunRecord {

@@ -49,7 +49,7 @@ impl CatalogState {
             .or_else(|| of_name().filter(|d| d.status == DefinitionStatus::Building).max_by_key(|d| d.version))
     }
 
-    /// Returns the definitions that the speed layer processes: active ones and those being built.
+    /// Returns the definitions that the speed layer processes: active ones, those being built and those kept.
     pub fn live(&self, kind: DefinitionKind) -> impl Iterator<Item = &DefinitionRecord> {
         self.definitions.iter().filter(move |d| d.kind == kind && d.status.is_live())
     }

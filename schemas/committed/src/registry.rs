@@ -16,7 +16,7 @@ use types::suggest::nearest;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// A live view version: served, or being built.
+/// A live view version: served, being built or kept.
 #[derive(Debug, Clone)]
 pub struct LiveView {
     pub name: Arc<str>,
@@ -50,7 +50,7 @@ pub struct LiveStream {
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     pub streams: BTreeMap<Arc<str>, LiveStream>,
-    /// Views that keep states: served versions and those being built.
+    /// Views that keep states: served versions, those being built and those kept.
     pub views: Vec<LiveView>,
     /// The definitions behind this registry, so that a reader knows when to reload.
     records: Vec<DefinitionRecord>,
@@ -76,8 +76,11 @@ impl Registry {
                 views: others.chain([definition.clone()]).collect(),
             };
             let planned = Planner::new(&project, functions.clone()).plan(definition).await;
-            let Planned::Kept(plan) = planned
-                .map_err(|found| Error::input(format!("a stored definition no longer plans: {found}")).with("view", &record.name))?
+            let Planned::Kept(plan) = planned.map_err(|found| {
+                Error::input(format!("a stored definition no longer plans: {found}"))
+                    .with("view", &record.name)
+                    .with("version", record.version)
+            })?
             else {
                 continue;
             };
@@ -104,7 +107,26 @@ impl Registry {
     /// Returns the version of a view that is served: the active one, or the one being built if there is no other.
     pub fn served(&self, name: &str) -> Option<&LiveView> {
         let of_name = || self.views.iter().filter(|view| &*view.name == name);
-        of_name().find(|view| view.status == DefinitionStatus::Active).or_else(|| of_name().max_by_key(|view| view.version))
+        of_name().find(|view| view.status == DefinitionStatus::Active).or_else(|| self.building(name))
+    }
+
+    /// Returns the version of a view that is being built.
+    pub fn building(&self, name: &str) -> Option<&LiveView> {
+        let building = self.views.iter().filter(|view| &*view.name == name && view.status == DefinitionStatus::Building);
+        building.max_by_key(|view| view.version)
+    }
+
+    /// Returns the registry as it would be if this version of a view were served.
+    pub fn serving(&self, name: &str, version: u32) -> Registry {
+        let mut registry = self.clone();
+        for view in registry.views.iter_mut().filter(|view| &*view.name == name) {
+            view.status = match view.status {
+                _ if view.version == version => DefinitionStatus::Active,
+                DefinitionStatus::Active => DefinitionStatus::Kept,
+                status => status,
+            };
+        }
+        registry
     }
 
     pub fn view(&self, name: &str, version: u32) -> Option<&LiveView> {

@@ -35,6 +35,13 @@ pub fn parse_duration_parts(text: &str) -> Result<Duration> {
     }
 }
 
+/// Parses a duration of one or several parts, or a zero of any unit, where "not at all" is a choice: `0s`.
+pub fn parse_duration_or_zero(text: &str) -> Result<Duration> {
+    let unit = text.trim_start_matches('0');
+    let is_zero = unit.len() < text.len() && unit.starts_with(char::is_alphabetic) && parse_one(&format!("1{unit}")).is_ok();
+    if is_zero { Ok(Duration::ZERO) } else { parse_duration_parts(text) }
+}
+
 /// Parses a number and its unit. Returns the unit's length in microseconds as well.
 fn parse_one(text: &str) -> Result<(Duration, u64)> {
     let (number, unit) = split(text, "duration", "a whole number and a unit (ms, s, m, h, d, w), such as '10m' or '90d'")?;

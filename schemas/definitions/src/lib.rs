@@ -167,6 +167,8 @@ pub struct ViewDefinition {
     /// The most that a state of one key and column may hold, if it collects values. Absent: [`MAX_STATE_BYTES`].
     pub max_state_bytes: Option<u64>,
     pub on_error: OnError,
+    /// How long the version that this one replaces is kept; zero: not at all.
+    pub keep_old: Duration,
     /// The statement's text.
     pub sql: String,
     pub origin: Origin,
@@ -191,6 +193,7 @@ impl ViewDefinition {
             timeout: _,
             strategy: _,
             full_every: _,
+            keep_old: _,
             select_line: _,
             select_column: _,
             sql: _,
@@ -231,6 +234,9 @@ impl ViewDefinition {
         schedule.due_after(since).map(|due| self.begins_at(due)).filter(|begins| *begins > after).take(count).collect()
     }
 }
+
+/// The default of `keep_old`: a day.
+pub const KEEP_OLD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The default of `max_state_bytes`: 1 MiB.
 pub const MAX_STATE_BYTES: u64 = 1 << 20;

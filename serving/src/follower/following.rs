@@ -1,6 +1,6 @@
 //! Following the catalog: looks whether it moved, loads what it says, has snapshots copied.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use catalog::Revision;
 use tokio_util::sync::CancellationToken;
@@ -44,11 +44,13 @@ impl Follower {
     }
 
     async fn look(&self, seen: &mut Option<Revision>) -> Result<()> {
+        let now = Instant::now();
         let revision = self.0.catalog.revision().await?;
         if *seen != Some(revision) {
             self.refresh().await?;
             *seen = Some(revision);
         }
+        self.note_newest(now);
         self.ask_for_runs().await
     }
 

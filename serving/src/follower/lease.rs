@@ -1,7 +1,7 @@
 //! The lease that keeps files from being collected: those of the oldest state in use, for a long query may read one
 //! loaded long ago. It has a clock of its own, as a state can take longer to load than a lease lives.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -16,8 +16,9 @@ use crate::read_view::Loaded;
 /// How long to wait at most after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
-/// A query that reads a state for longer than this after another was loaded keeps every file from being collected. A file
-/// whose rows are in another one now is deleted ten minutes after that at the earliest.
+/// A query that reads a state for longer than this after another was loaded keeps every file from being collected. So does
+/// a node that could not load the catalog's newest state for longer than this. A file whose rows are in another one now,
+/// and the snapshot of a version that was retired, are deleted ten minutes after that at the earliest.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
 /// A state that was loaded, and that queries read while it lives.
@@ -75,10 +76,16 @@ impl Follower {
         Ok(())
     }
 
+    /// What is loaded was the catalog's newest state at this time.
+    pub(super) fn note_newest(&self, at: Instant) {
+        *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
     fn oldest_in_use(&self) -> Option<Vector> {
         let mut in_use = self.lock_in_use();
         in_use.retain(|state| state.loaded.strong_count() > 0);
-        oldest_of(&in_use, Instant::now())
+        let was_newest = *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner);
+        oldest_of(&in_use, was_newest, Instant::now())
     }
 
     /// Gives the lease back; where that fails it runs out.
@@ -96,8 +103,10 @@ impl Follower {
 }
 
 /// The oldest vector that the files of these states depend on: the least of their cuts, or the beginning of everything.
-fn oldest_of(in_use: &[InUse], now: Instant) -> Option<Vector> {
-    if in_use.iter().any(|state| state.is_long_replaced(now)) {
+/// The newest of them was the catalog's newest at `was_newest`.
+fn oldest_of(in_use: &[InUse], was_newest: Option<Instant>, now: Instant) -> Option<Vector> {
+    let is_behind = was_newest.is_some_and(|at| now.saturating_duration_since(at) > LONG);
+    if is_behind || in_use.iter().any(|state| state.is_long_replaced(now)) {
         return Some(Vector::new());
     }
     let cuts: Vec<Vector> = in_use.iter().filter_map(|state| state.loaded.upgrade()).map(|loaded| oldest_cut(&loaded)).collect();

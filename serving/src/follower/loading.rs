@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use catalog::{CatalogState, DefinitionKind};
 use committed::building::Progress;
@@ -39,7 +40,7 @@ impl Follower {
 
     /// By one at a time.
     async fn load(&self) -> Result<()> {
-        let before = self.loaded();
+        let (now, before) = (Instant::now(), self.loaded());
         let state = self.0.catalog.state().await?;
         if let Some(before) = &before
             && !state.vector().covers(&before.vector)
@@ -58,7 +59,7 @@ impl Follower {
         let mut late = None;
         let mut failed: BTreeMap<ViewVersion, Error> = BTreeMap::new();
         let damaged = Mutex::new(Vec::new());
-        for live in registry.views.iter().filter(|live| self.0.settings.views.contains(&live.name)) {
+        for live in registry.views.iter().filter(|live| self.0.settings.views.contains(live)) {
             let version = (live.name.clone(), live.version);
             let known = before.as_ref().map_or(Known::Nothing, |before| before.known(&version));
             match self.load_view(live, known, &state, (&damaged, &budget)).await {
@@ -85,6 +86,7 @@ impl Follower {
             self.0.look_again.notify_one();
         }
         self.use_from_now_on(&loaded);
+        self.note_newest(now);
         // What it replaces is freed after the lock, which every question takes.
         let replaced = self.0.loaded.write().unwrap_or_else(PoisonError::into_inner).replace(loaded);
         // Releases the read view before, which the next question would do, for nodes that get none.

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use catalog::DefinitionStatus;
+use committed::registry::LiveView;
+
 /// Which views a node loads, and can answer. A process that answers one question loads the views of that question alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum WantedViews {
     #[default]
     All,
-    /// Those of these names; a name without a view is none.
+    /// Those of these names, without versions that are kept; a name without a view is none.
     Named(BTreeSet<String>),
+    /// Every live version of this one.
+    Versions(String),
 }
 
 impl WantedViews {
@@ -16,10 +21,11 @@ impl WantedViews {
         WantedViews::Named(BTreeSet::from([view.to_owned()]))
     }
 
-    pub(super) fn contains(&self, view: &str) -> bool {
+    pub(super) fn contains(&self, live: &LiveView) -> bool {
         match self {
             WantedViews::All => true,
-            WantedViews::Named(names) => names.contains(view),
+            WantedViews::Named(names) => names.contains(&*live.name) && live.status != DefinitionStatus::Kept,
+            WantedViews::Versions(view) => *view == *live.name,
         }
     }
 }

@@ -4,8 +4,10 @@ use arrow::array::RecordBatch;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use catalog::{DefinitionKind, DefinitionRecord};
 use committed::building::Progress;
 use committed::registry::LiveView;
+use engine::events::format_timestamp;
 use engine::plan::ColumnKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -37,6 +39,7 @@ pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result
         "view": live.name,
         "version": live.version,
         "building": building,
+        "versions": versions(&read_view, &live.name),
         "keys": live.plan.answer_keys().iter().map(|key| key.name()).collect::<Vec<_>>(),
         "columns": columns(live),
         "windows": live.definition.windows.iter().map(|window| &window.text).collect::<Vec<_>>(),
@@ -48,12 +51,25 @@ pub(super) async fn describe(State(app): State<App>, Name(view): Name) -> Result
     .into_response())
 }
 
+/// The live versions of a view: the one that is served, one that is being built, those that are kept.
+fn versions(read_view: &ReadView, view: &str) -> Vec<Value> {
+    let of_view = |record: &&DefinitionRecord| &*record.name == view;
+    let version = |record: &DefinitionRecord| {
+        json!({
+            "version": record.version,
+            "status": record.status,
+            "since": format_timestamp(record.since),
+            "kept_until": record.kept_until.map(format_timestamp),
+        })
+    };
+    read_view.loaded.state.live(DefinitionKind::View).filter(of_view).map(version).collect()
+}
+
 /// The version of a view that is being built, and how far: one beside the version that is served, or that one until it
 /// can be.
 pub(super) fn building(read_view: &ReadView, live: &LiveView) -> Option<Value> {
     let ReadView { loaded, now, .. } = read_view;
-    let of_view = loaded.registry.views.iter().filter(|other| other.name == live.name);
-    let beside = of_view.filter(|other| other.version != live.version).max_by_key(|other| other.version);
+    let beside = loaded.registry.building(&live.name).filter(|other| other.version != live.version);
     let not_served = || loaded.building.contains_key(&(live.name.clone(), live.version)).then_some(live);
     let built = beside.or_else(not_served)?;
     let progress = loaded.building.get(&(built.name.clone(), built.version)).map(|building| building.progress);
@@ -198,9 +214,9 @@ pub(super) async fn ask_run(State(app): State<App>, Name(view): Name) -> Result<
 
 async fn request_run(app: App, view: String) -> Result<Response, Problem> {
     let read_view = app.node.read_view()?;
-    let name = read_view.live(&view)?.name.clone();
-    let versions = read_view.loaded.registry.views.iter().filter(|live| live.name == name).map(|live| live.version);
-    let run = app.node.catalog().request_run(&name, versions.max().unwrap_or(1)).await?;
+    let live = read_view.live(&view)?;
+    let asked = read_view.loaded.registry.building(&live.name).unwrap_or(live);
+    let run = app.node.catalog().request_run(&asked.name, asked.version).await?;
     let body = json!({ "run": run.id.to_string(), "view": run.view, "version": run.version, "status": "requested" });
     Ok((StatusCode::ACCEPTED, Json(body)).into_response())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use catalog::{CatalogState, CheckpointRange, CheckpointRecord, RunRecord};
+use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord, RunRecord};
 use committed::building::Progress;
 use committed::registry::{LiveView, Registry};
 use datafusion::catalog::{MemTable, Session, TableProvider};
@@ -161,8 +161,10 @@ impl Provider {
             let loaded = read_view.loaded.views.get(&version);
             let copy = loaded.and_then(|loaded| loaded.snapshot.as_ref());
             let is_served = read_view.loaded.registry.served(&live.name).is_some_and(|served| served.version == live.version);
+            let of_version = |record: &&DefinitionRecord| record.name == live.name && record.version == live.version;
             KnownView {
                 live,
+                definition: read_view.loaded.state.live(DefinitionKind::View).find(of_version),
                 served: is_served && loaded.is_some(),
                 refused: read_view.loaded.failed.get(&version).map(ToString::to_string),
                 building: read_view.loaded.building.get(&version).map(|building| (building.progress, read_view.now)),
@@ -263,6 +265,7 @@ fn partitions(rows: &[Place]) -> Result<RecordBatch> {
 /// One view version, with what this node has of it.
 struct KnownView<'a> {
     live: &'a LiveView,
+    definition: Option<&'a DefinitionRecord>,
     served: bool,
     /// Why it cannot be queried.
     refused: Option<String>,
@@ -292,6 +295,8 @@ fn views(rows: &[KnownView<'_>]) -> Result<RecordBatch> {
         .integer("version", rows, |view| Some(view.live.version.into()))
         .text("status", rows, |view| Some(lower(&view.live.status)))
         .truth("served", rows, |view| Some(view.served))
+        .time("since", rows, |view| view.definition.map(|definition| definition.since))
+        .time("kept_until", rows, |view| view.definition.and_then(|definition| definition.kept_until))
         .text("refused", rows, |view| view.refused.as_ref())
         .integer("percent_built", rows, |view| view.building.map(|(progress, _)| progress.percent()))
         .integer("seconds_left", rows, |view| view.building.and_then(|(progress, now)| progress.seconds_left(now)))

@@ -8,12 +8,15 @@ use std::time::Duration;
 use basestream_tests::{Harness, now};
 use batch::{Batch, BatchSettings, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
-use catalog::DefinitionStatus::{Active, Building};
-use catalog::{Expect, RunRecord, RunStatus};
+use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
+use catalog::{Expect, RunRecord, RunStatus, serve_version, versions_commit};
+use definitions::KEEP_OLD;
 use jobs::scheduler::Scheduler;
 use serving::Node;
 use tokio_util::sync::CancellationToken;
 use types::ErrorKind;
+use types::files::FileKind;
+use uuid::Uuid;
 
 use crate::{put, record, table};
 
@@ -130,6 +133,60 @@ async fn while_a_changed_view_is_built_the_version_before_is_served() {
     harness.batch("counts", RunTime::EventClock).await.unwrap();
     node.refresh().await.unwrap();
     assert_eq!(table(&node, "counts"), ["a 40", "b 40"]);
+}
+
+/// The versions of `counts`, with their statuses.
+async fn versions(harness: &Harness) -> Vec<(u32, catalog::DefinitionStatus)> {
+    let state = harness.catalog.state().await.unwrap();
+    state.definitions.iter().filter(|record| record.kind == View).map(|record| (record.version, record.status)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_version_is_kept_up_to_date_returned_to_at_once_and_deleted_after_its_time() {
+    let harness = with_history().await;
+    harness.batch("counts", RunTime::EventClock).await.unwrap();
+    put(&harness, vec![record(View, "counts", 2, &COUNTS.replace("count(*)", "sum(x)"), Building)]).await;
+    harness.batch("counts", RunTime::EventClock).await.unwrap();
+    assert_eq!(versions(&harness).await, [(1, Kept), (2, Active)]);
+    archive(&harness, 4).await;
+    let node = harness.node_that_rebuilds(0, None).await.unwrap();
+    assert_eq!(table(&node, "counts"), ["a 44", "b 44"]);
+
+    // The states of what came in since are in states objects: neither a run nor the archive is needed.
+    let away = ArchiveAway::take(&harness);
+    let state = harness.catalog.state().await.unwrap();
+    let records = serve_version(&state, "counts", 1, KEEP_OLD, now()).unwrap();
+    harness.catalog.commit(versions_commit(&state, Uuid::now_v7(), records)).await.unwrap();
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "counts"), ["a 22", "b 22"]);
+    assert_eq!(table(&harness.node_that_rebuilds(0, None).await.unwrap(), "counts"), ["a 22", "b 22"], "nor by a node that starts");
+    drop(away);
+    assert_eq!(versions(&harness).await, [(1, Active), (2, Kept)]);
+
+    let clock = Arc::new(AtomicI64::new(now() + 3_600_000_000));
+    let scheduler = Scheduler {
+        batch: batch(&harness, batch::REPORT_EVERY),
+        clock: Arc::new({
+            let clock = clock.clone();
+            move || clock.load(Ordering::Relaxed)
+        }),
+        event_clock: true,
+        tried: Default::default(),
+        looks: Default::default(),
+    };
+    scheduler.round(&mut None, &CancellationToken::new()).await.unwrap();
+    assert_eq!(versions(&harness).await, [(1, Active), (2, Kept)], "an hour later");
+    clock.fetch_add(24 * 3_600_000_000, Ordering::Relaxed);
+    scheduler.round(&mut None, &CancellationToken::new()).await.unwrap();
+    assert_eq!(versions(&harness).await, [(1, Active), (2, Retired)]);
+    let later: types::tiles::Clock = Arc::new(|| now() + 26 * 3_600_000_000);
+    for _ in 0..2 {
+        jobs::collect::collect(&harness.catalog, &harness.storage, &harness.functions, (&later, true)).await.unwrap();
+    }
+    let state = harness.catalog.state().await.unwrap();
+    assert!(state.snapshot("counts", 2).is_none() && state.snapshot("counts", 1).is_some());
+    assert!(!state.readable(FileKind::Manifest).any(|file| file.path.starts_with("snapshots/counts/2/")));
+    assert_eq!(table(&harness.node_that_rebuilds(0, None).await.unwrap(), "counts"), ["a 22", "b 22"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

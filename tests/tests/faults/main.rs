@@ -34,7 +34,17 @@ fn show_logs() {
 }
 
 fn record(kind: DefinitionKind, name: &str, version: u32, sql: &str, status: DefinitionStatus) -> DefinitionRecord {
-    DefinitionRecord { kind, name: name.into(), version, sql: sql.into(), status, created_at: basestream_tests::now() }
+    DefinitionRecord {
+        kind,
+        name: name.into(),
+        version,
+        sql: sql.into(),
+        status,
+        created_at: basestream_tests::now(),
+        since: basestream_tests::now(),
+        kept_until: None,
+        rolled_back: false,
+    }
 }
 
 async fn put(harness: &Harness, records: Vec<DefinitionRecord>) {

@@ -13,10 +13,13 @@ use basestream_tests::{Harness, Worker, now};
 use batch::RunTime;
 use bytes::Bytes;
 use catalog::DefinitionKind::{Stream, View};
-use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, ledger_difference};
+use catalog::{
+    Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, expired_versions, ledger_difference, serve_version, version_before,
+    versions_commit,
+};
 use committed::registry::LiveView;
 use datafusion::datasource::MemTable;
-use definitions::{Definitions, parse};
+use definitions::{Definitions, KEEP_OLD, parse};
 use engine::events::{format_timestamp, plan_schema};
 use engine::fresh::Fresh;
 use engine::functions::Functions;
@@ -135,7 +138,8 @@ impl Run {
             52..60 => self.batch().await,
             60..72 => self.refresh().await,
             72..75 => self.new_version().await,
-            75..80 => self.collect().await,
+            75..77 => self.roll_back().await,
+            77..80 => self.collect().await,
             80..85 => self.lose_states().await,
             85..89 => self.restart_node().await,
             _ => self.check("on the way").await,
@@ -210,10 +214,40 @@ impl Run {
         self.next_version += 1;
         self.trace.push(format!("velocity version {version}"));
         let sql = format!("CREATE VIEW velocity {}", if version.is_multiple_of(2) { SECOND_VELOCITY } else { VIEWS[0].1 });
-        let record =
-            DefinitionRecord { kind: View, name: "velocity".into(), version, sql, status: DefinitionStatus::Building, created_at: now() };
+        let record = DefinitionRecord {
+            kind: View,
+            name: "velocity".into(),
+            version,
+            sql,
+            status: DefinitionStatus::Building,
+            created_at: now(),
+            since: now(),
+            kept_until: None,
+            rolled_back: false,
+        };
         let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() };
         self.harness.catalog.commit(commit).await.unwrap();
+    }
+
+    /// Returns to the version that was served before. Now and then versions that were kept long enough are retired.
+    async fn roll_back(&mut self) {
+        let state = self.harness.catalog.state().await.unwrap();
+        let records = match version_before(&state, "velocity") {
+            None => return,
+            Some(_) if self.rng.random_bool(0.25) => {
+                self.trace.push("kept versions are retired".into());
+                expired_versions(&state, now() + 2 * 86_400_000_000)
+            }
+            Some(before) => {
+                self.trace.push(format!("back to velocity version {}", before.version));
+                serve_version(&state, "velocity", before.version, KEEP_OLD, now()).unwrap()
+            }
+        };
+        // A worker may have committed meanwhile: nothing was changed then.
+        match self.harness.catalog.commit(versions_commit(&state, Uuid::now_v7(), records)).await {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), types::ErrorKind::Conflict, "{error}"),
+        }
     }
 
     /// Runs two collections, both after every grace period: the first marks, the second deletes.
@@ -269,6 +303,11 @@ impl Run {
         self.answered = read_view.vector.clone();
         for (view, _) in VIEWS {
             self.check_view(&read_view, view, when).await;
+        }
+        // Kept versions, and the one that is being built, are as exact as the served one, at the same position.
+        for live in read_view.loaded.registry.views.iter().filter(|live| live.status != DefinitionStatus::Active) {
+            let of_version = read_view.with_version(&live.name, live.version).unwrap();
+            self.check_view(&of_version, &live.name, "on the way").await;
         }
     }
 

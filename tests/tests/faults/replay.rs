@@ -124,8 +124,17 @@ impl Site {
 
     async fn redefine(&self, kind: DefinitionKind, name: &str, version: u32, sql: &str) {
         let of = |version: u32, sql: &str, status| {
-            let record = DefinitionRecord { kind, name: name.into(), version, sql: sql.into(), status, created_at: now() };
-            Add::Definition(record)
+            Add::Definition(DefinitionRecord {
+                kind,
+                name: name.into(),
+                version,
+                sql: sql.into(),
+                status,
+                created_at: now(),
+                since: now(),
+                kept_until: None,
+                rolled_back: false,
+            })
         };
         let before = self.harness.catalog.state().await.unwrap().active(kind, name).unwrap().clone();
         let add = vec![

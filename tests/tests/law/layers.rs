@@ -194,7 +194,17 @@ impl Installation {
     async fn redefine(&mut self, sql: &str) {
         self.version += 1;
         let (version, status) = (self.version, DefinitionStatus::Building);
-        let record = DefinitionRecord { kind: DefinitionKind::View, name: "v".into(), version, sql: sql.into(), status, created_at: 0 };
+        let record = DefinitionRecord {
+            kind: DefinitionKind::View,
+            name: "v".into(),
+            version,
+            sql: sql.into(),
+            status,
+            created_at: 0,
+            since: 0,
+            kept_until: None,
+            rolled_back: false,
+        };
         self.harness.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
         self.node.refresh().await.unwrap();
     }

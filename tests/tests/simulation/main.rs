@@ -190,3 +190,8 @@ fn the_sides_of_a_join_of_two_catalog_states_make_a_schedule_fail() {
 fn without_the_newest_read_view_a_schedule_fails() {
     is_noticed(Sabotage::NewestIsNotKept);
 }
+
+#[test]
+fn a_rollback_in_two_commits_makes_a_schedule_fail() {
+    is_noticed(Sabotage::RollbackInTwoCommits);
+}

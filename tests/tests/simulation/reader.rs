@@ -244,7 +244,12 @@ async fn answer(ctx: &Ctx, read: &Read, fresh: Option<&Fresh<Places>>) -> Result
             present = Read::of(&Arc::new(load(ctx, None).await?), fresh);
         }
         let (loaded, own) = (&present.loaded, &present.chain);
-        let Some(served) = loaded.state.active(DefinitionKind::View, name) else { continue };
+        let Some(served) = loaded.state.active(DefinitionKind::View, name) else {
+            if loaded.state.definitions.iter().any(|record| &*record.name == name) {
+                ctx.sim.violated(format!("no version of {name} is served"));
+            }
+            continue;
+        };
         let version = (served.name.clone(), served.version);
         let streams = streams_of(name);
         // A layer without this version gives no answer rather than a wrong one.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use batch::{switch_version, version_to_run};
 use catalog::{
     ArchiveBounds, CatalogState, DefinitionRecord, DefinitionStatus, Expect, LeaseRecord, RunRecord, RunStatus, SnapshotFiles,
-    SnapshotRecord, abandoned, archive_files, checkpoints_after, failure_commit, publish_commit, run_lease, skipped_commit,
+    SnapshotRecord, abandoned, archive_files, checkpoints_after, expired_versions, failure_commit, publish_commit, run_lease,
+    skipped_commit, version_before, versions_commit,
 };
 use types::files::{FileKind, ObjectName};
 use types::vector::Vector;
@@ -15,7 +16,7 @@ use types::{Error, ErrorKind, Result};
 use crate::actor::Ctx;
 use crate::compactor::compact;
 use crate::reader::{archived, segment};
-use crate::views::streams_of;
+use crate::views::{keep_old, streams_of};
 use crate::world::{Content, Fault, Places};
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -41,6 +42,14 @@ async fn round(ctx: &Ctx, view: &str) -> Result<()> {
     let state = ctx.state().await?;
     for (_, commit) in abandoned(&state, || ctx.sim.id(), ctx.sim.now()) {
         match ctx.commit(commit).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            outcome => drop(outcome?),
+        }
+    }
+    let expired = expired_versions(&state, ctx.sim.now());
+    if !expired.is_empty() {
+        ctx.sim.fired(Fault::KeptVersionRetired);
+        match ctx.commit(versions_commit(&state, ctx.sim.id(), expired)).await {
             Err(error) if error.kind() == ErrorKind::Conflict => {}
             outcome => drop(outcome?),
         }
@@ -85,7 +94,9 @@ impl HeldLease<'_> {
 
 async fn recorded(held: &mut HeldLease<'_>, view: &str) -> Result<()> {
     let ctx = held.ctx;
-    let version = version_to_run(&*ctx.state().await?, view)?;
+    let state = ctx.state().await?;
+    let kept = version_before(&state, view).filter(|_| ctx.sim.chance(40));
+    let version = kept.map_or_else(|| version_to_run(&state, view), |kept| Ok(kept.version))?;
     let run = RunRecord {
         id: ctx.sim.id(),
         view: view.into(),
@@ -211,7 +222,7 @@ async fn publish(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord,
     for _ in 0..20 {
         let state = ctx.state().await?;
         let mut switching = commit.clone();
-        switch_version(&mut switching, &state, &view, version)?;
+        switch_version(&mut switching, &state, (&view, version), keep_old(version), ctx.sim.now())?;
         match ctx.commit(switching).await {
             Err(error) if error.kind() == ErrorKind::Conflict => {}
             outcome => return outcome.map(drop),

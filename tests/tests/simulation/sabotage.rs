@@ -29,6 +29,8 @@ pub enum Sabotage {
     TwoStatesPerQuery,
     /// A linked view's far side is read from a later catalog state than its near side.
     SidesOfTwoStates,
+    /// A rollback takes the served version away in a transaction of its own.
+    RollbackInTwoCommits,
     /// A query reads what there is, also where an earlier one read more.
     NewestIsNotKept,
 }

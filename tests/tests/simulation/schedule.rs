@@ -1,6 +1,6 @@
 //! A schedule: which actor continues, is frozen or dies, and what the clocks do. The seed determines all of it.
 
-use catalog::ledger_difference;
+use catalog::{Add, Commit, DefinitionStatus, ledger_difference, serve_version, version_before, versions_commit};
 use engine::fresh::Fresh;
 use rand::Rng;
 use types::files::FileKind;
@@ -12,7 +12,7 @@ use crate::links::plan_links;
 use crate::reader::serve;
 use crate::runner::run_views;
 use crate::sabotage::Sabotage;
-use crate::views::define;
+use crate::views::{define, keep_old};
 use crate::worker::work;
 use crate::world::{Content, Fault, Fired, Places, Sim};
 
@@ -108,7 +108,8 @@ impl Schedule {
             930..955 => self.freeze(),
             955..985 => self.rebalance(),
             985..992 => self.lose_states().await,
-            _ => self.new_version().await,
+            992..997 => self.new_version().await,
+            _ => self.roll_back().await,
         }
     }
 
@@ -255,6 +256,30 @@ impl Schedule {
         self.sim.catalog.commit(commit).await.unwrap();
     }
 
+    /// A user returns to the version before, in one transaction; another commit may come in between.
+    async fn roll_back(&mut self) {
+        let state = self.sim.catalog.state().await.unwrap();
+        let views = self.sim.world.borrow().defined.clone();
+        let kept: Vec<_> = views.into_iter().filter_map(|view| version_before(&state, view)).collect();
+        if kept.is_empty() {
+            return self.new_version().await;
+        }
+        let before = kept[self.sim.pick(kept.len())];
+        let records = serve_version(&state, &before.name, before.version, keep_old(before.version), self.sim.now()).unwrap();
+        self.sim.fired(Fault::RolledBack);
+        self.sim.trace("user", format!("returns to version {} of {}", before.version, before.name));
+        let mut commit = versions_commit(&state, self.sim.id(), records);
+        if self.sim.is_sabotaged(Sabotage::RollbackInTwoCommits) {
+            let retiring: Vec<Add> = commit.add.extract_if(.., |add| !is_active(add)).collect();
+            self.sim.catalog.commit(Commit { id: self.sim.id(), add: retiring, ..Commit::default() }).await.unwrap();
+            for _ in 0..12 {
+                self.advance_one().await;
+            }
+            commit.expect.clear();
+        }
+        self.sim.catalog.commit(commit).await.unwrap();
+    }
+
     /// No more faults: everything reaches the log's end and is answered.
     async fn rest(&mut self) {
         self.sim.trace("schedule", "no more faults");
@@ -356,4 +381,8 @@ fn name_of(kind: Kind) -> &'static str {
         Kind::Runner => "runner",
         Kind::Collector => "collector",
     }
+}
+
+fn is_active(add: &Add) -> bool {
+    matches!(add, Add::Definition(record) if record.status == DefinitionStatus::Active)
 }

@@ -1,6 +1,7 @@
 //! The views of the simulation: which streams each reads, and which of them are linked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use types::tiles::Micros;
@@ -32,10 +33,25 @@ pub fn link_of(view: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
+/// How long the version before this one is kept.
+pub fn keep_old(version: u32) -> Duration {
+    if version == 3 { Duration::ZERO } else { Duration::from_secs(3_600) }
+}
+
 /// Adds a version of a view to the catalog; first versions are served at once.
 pub fn define(id: Uuid, view: &str, version: u32, now: Micros) -> Commit {
     let status = if version == 1 { DefinitionStatus::Active } else { DefinitionStatus::Building };
     let sql = link_of(view).map_or_else(|| format!("the places of {view}"), |(sql, _)| sql.to_owned());
-    let record = DefinitionRecord { kind: DefinitionKind::View, name: view.into(), version, sql, status, created_at: now };
+    let record = DefinitionRecord {
+        kind: DefinitionKind::View,
+        name: view.into(),
+        version,
+        sql,
+        status,
+        created_at: now,
+        since: now,
+        kept_until: None,
+        rolled_back: false,
+    };
     Commit { id, add: vec![Add::Definition(record)], ..Commit::default() }
 }

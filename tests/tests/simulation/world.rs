@@ -81,9 +81,12 @@ pub enum Fault {
     CommitRefused,
     /// Checkpoints became one: no fault, and what others must not notice.
     Compacted,
+    /// A kept version was served again, and one was kept long enough: no faults either.
+    RolledBack,
+    KeptVersionRetired,
 }
 
-pub const FAULTS: [Fault; 21] = [
+pub const FAULTS: [Fault; 23] = [
     Fault::WorkerCrashed,
     Fault::ProcessCrashed,
     Fault::RunCrashed,
@@ -105,6 +108,8 @@ pub const FAULTS: [Fault; 21] = [
     Fault::LeaseLost,
     Fault::CommitRefused,
     Fault::Compacted,
+    Fault::RolledBack,
+    Fault::KeptVersionRetired,
 ];
 
 /// What happened in schedules, and how often.

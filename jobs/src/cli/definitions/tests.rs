@@ -10,7 +10,7 @@ fn what_is_unchanged_is_counted_in_one_line() {
     let change = |name: &str, what| Change::new(DefinitionKind::View, name, what);
     let mut changes = vec![change("a", What::Added { version: 1 })];
     changes.extend((0..12).map(|n| change(&format!("v{n}"), What::Unchanged { version: 3 })));
-    let changes = Changes { changes, backfills: Vec::new(), revision: 7 };
+    let changes = Changes { changes, revision: 7, ..Changes::default() };
     assert_eq!(changes_text(&changes, false, Tense::Would), "+ view a (version 1)\n  12 unchanged\n1 added by `basestream apply`");
     assert_eq!(serde_json::to_value(&changes).unwrap()["changes"].as_array().unwrap().len(), 13, "JSON has them all");
 }

@@ -9,7 +9,17 @@ const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT) WITH (fo
 const VIEW: &str = "CREATE VIEW v WITH (every = '1h') AS SELECT k, count(*) AS n FROM s GROUP BY k";
 
 fn definition(kind: DefinitionKind, name: &str, sql: &str, status: DefinitionStatus) -> DefinitionRecord {
-    DefinitionRecord { kind, name: name.into(), version: 1, sql: sql.into(), status, created_at: HOUR / 2 }
+    DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql: sql.into(),
+        status,
+        created_at: HOUR / 2,
+        since: HOUR / 2,
+        kept_until: None,
+        rolled_back: false,
+    }
 }
 
 async fn fixture(status: DefinitionStatus) -> (CatalogState, Registry) {
@@ -103,6 +113,17 @@ async fn one_request_is_answered_by_the_version_it_names() {
     assert_eq!(answering(&state), vec![2]);
     state.runs = vec![RunRecord { version: 7, ..asked }];
     assert_eq!(answering(&state), vec![1], "one that names a version that is gone is answered by the served one");
+}
+
+/// It is kept up to date, and nobody waits for it.
+#[tokio::test]
+async fn a_kept_version_runs_by_its_schedule_after_the_others() {
+    let (mut state, _) = fixture(DefinitionStatus::Kept).await;
+    let second = DefinitionRecord { version: 2, ..definition(DefinitionKind::View, "v", VIEW, DefinitionStatus::Active) };
+    state.definitions.push(second);
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let due = due_runs(&state, &registry, 2 * HOUR);
+    assert_eq!(due.iter().map(|due| (due.version, due.reason)).collect::<Vec<_>>(), [(2, "its schedule"), (1, "its schedule")]);
 }
 
 #[tokio::test]

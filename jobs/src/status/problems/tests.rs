@@ -26,6 +26,9 @@ async fn healthy() -> Facts {
         sql: sql.into(),
         status: DefinitionStatus::Active,
         created_at: NOW - 3 * HOUR,
+        since: NOW - 3 * HOUR,
+        kept_until: None,
+        rolled_back: false,
     };
     let partition = |number| PartitionRecord {
         id: id(number),

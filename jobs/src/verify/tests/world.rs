@@ -142,6 +142,9 @@ fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
         sql: sql.into(),
         status: DefinitionStatus::Active,
         created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
     })
 }
 

@@ -10,7 +10,10 @@ use std::time::Duration;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::{CatalogState, CheckpointRecord, Commit, DefinitionKind, Expect, Remove, Revision, RunRecord, RunStatus, SnapshotRecord};
+use crate::{
+    CatalogState, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, Expect, Remove, Revision, RunRecord, RunStatus,
+    SnapshotRecord,
+};
 use types::files::{FileKind, FileRecord, made_at};
 use types::tiles::Micros;
 use types::uuid_text;
@@ -168,14 +171,25 @@ impl<'s> Need<'s> {
         }
     }
 
-    /// True for a retired view version's snapshot if every reader is past its cut.
+    /// True for a retired view version's snapshot if every reader is past its cut, or has read the catalog since the
+    /// version was retired.
     fn is_withdrawable(&self, snapshot: &SnapshotRecord) -> bool {
-        let is_live = self.state.live(DefinitionKind::View).any(|view| view.name == snapshot.view && view.version == snapshot.version);
+        let of_version =
+            |view: &&DefinitionRecord| view.kind == DefinitionKind::View && view.name == snapshot.view && view.version == snapshot.version;
+        let definition = self.state.definitions.iter().find(of_version);
+        let is_live = definition.is_some_and(|view| view.status.is_live());
         let is_past = |pin: &&Vector| pin.covers(&snapshot.cut) && !snapshot.cut.covers(pin);
         let settled = snapshot.published_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
         let runs = self.state.runs.iter().filter(|run| run.view == snapshot.view && run.version == snapshot.version);
         let is_run_pending = runs.into_iter().any(|run| matches!(run.status, RunStatus::Requested | RunStatus::Running));
-        !is_live && settled && !is_run_pending && self.pins.iter().all(is_past)
+        let is_left_behind = definition.is_some_and(|view| self.is_read_by_none_of_before(view.since));
+        !is_live && settled && !is_run_pending && (self.pins.iter().all(is_past) || is_left_behind)
+    }
+
+    /// True if no reader is left of a state from before `time`. Who reads one for long pins everything.
+    fn is_read_by_none_of_before(&self, time: Micros) -> bool {
+        let settled = time.saturating_add(GRACE.as_micros() as Micros) <= self.now;
+        settled && self.pins.iter().all(|pin| !pin.is_empty())
     }
 
     /// True for a states object whose states every live view's snapshot already holds. So it is where its checkpoint is

@@ -8,21 +8,25 @@ use types::Result;
 
 const KINDS: [(DefinitionKind, &str); 2] = [(DefinitionKind::Stream, "stream"), (DefinitionKind::View, "view")];
 
-const STATUSES: [(DefinitionStatus, &str); 4] = [
+const STATUSES: [(DefinitionStatus, &str); 5] = [
     (DefinitionStatus::Building, "building"),
     (DefinitionStatus::Active, "active"),
+    (DefinitionStatus::Kept, "kept"),
     (DefinitionStatus::Retired, "retired"),
     (DefinitionStatus::Redecoded, "redecoded"),
 ];
 
 pub(super) async fn all(session: &mut Session) -> Result<Vec<DefinitionRecord>> {
-    let sql = "SELECT kind, name, version, sql, status, created_at FROM definition ORDER BY kind, name, version";
+    let sql =
+        "SELECT kind, name, version, sql, status, created_at, since, kept_until, rolled_back FROM definition ORDER BY kind, name, version";
     session.rows(sql, values![]).await?.iter().map(record).collect()
 }
 
 pub(super) async fn put(session: &mut Session, definition: &DefinitionRecord) -> Result<()> {
-    let sql = "INSERT INTO definition (kind, name, version, sql, status, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-        ON CONFLICT (kind, name, version) DO UPDATE SET sql = excluded.sql, status = excluded.status, created_at = excluded.created_at";
+    let sql = "INSERT INTO definition (kind, name, version, sql, status, created_at, since, kept_until, rolled_back)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+        ON CONFLICT (kind, name, version) DO UPDATE SET sql = excluded.sql, status = excluded.status, created_at = excluded.created_at,
+            since = excluded.since, kept_until = excluded.kept_until, rolled_back = excluded.rolled_back";
     let values = values![
         word_of(&definition.kind, &KINDS)?,
         &*definition.name,
@@ -30,6 +34,9 @@ pub(super) async fn put(session: &mut Session, definition: &DefinitionRecord) ->
         definition.sql.as_str(),
         word_of(&definition.status, &STATUSES)?,
         definition.created_at,
+        definition.since,
+        definition.kept_until,
+        definition.rolled_back,
     ];
     session.execute(sql, values).await.map(drop)
 }
@@ -63,5 +70,8 @@ fn record(row: &Row) -> Result<DefinitionRecord> {
         sql: row.text("sql")?,
         status: row.word("status", &STATUSES)?,
         created_at: row.integer("created_at")?,
+        since: row.integer("since")?,
+        kept_until: row.integer_or_null("kept_until")?,
+        rolled_back: row.flag("rolled_back")?,
     })
 }

@@ -20,6 +20,9 @@ async fn world(checkpoints: &[(i64, i64)]) -> (CatalogState, LiveView) {
         sql: sql.into(),
         status: DefinitionStatus::Active,
         created_at: 100 * MINUTE,
+        since: 100 * MINUTE,
+        kept_until: None,
+        rolled_back: false,
     };
     let mut state = CatalogState {
         definitions: vec![definition(DefinitionKind::Stream, "s", STREAM), definition(DefinitionKind::View, "v", VIEW)],

@@ -16,6 +16,18 @@ fn every_unit_is_read() {
 }
 
 #[test]
+fn nothing_at_all_is_a_zero_of_any_unit() {
+    for text in ["0s", "0d", "00h"] {
+        assert_eq!(parse_duration_or_zero(text).unwrap(), Duration::ZERO, "{text}");
+    }
+    assert_eq!(parse_duration_or_zero("01h").unwrap(), Duration::from_secs(3_600));
+    assert_eq!(parse_duration_or_zero("1d 2h").unwrap(), Duration::from_secs(26 * 3_600));
+    for text in ["0", "", "0x", "0 s", "-0s", "0s 1h"] {
+        assert!(parse_duration_or_zero(text).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn a_wrong_duration_is_answered_with_what_was_found() {
     let error = |text| parse_duration(text).unwrap_err().to_string();
     assert_eq!(error("7x"), "the duration '7x' has the unknown unit 'x'; expected ms, s, m or min, h, d or w");

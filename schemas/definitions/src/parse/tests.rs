@@ -140,6 +140,11 @@ fn view_options_are_read() {
 
     let view = parse_view("CREATE VIEW v WITH (strategy = 'incremental', full_every = '7d') AS SELECT count(*) AS n FROM s").unwrap();
     assert_eq!((view.strategy, view.full_every), (Some(types::Strategy::Incremental), Some(Duration::from_secs(7 * 86_400))));
+
+    let keep_old = |option: &str| parse_view(&format!("CREATE VIEW v {option} AS SELECT count(*) AS n FROM s")).unwrap().keep_old;
+    assert_eq!(keep_old(""), Duration::from_secs(86_400));
+    assert_eq!(keep_old("WITH (keep_old = '7d')"), Duration::from_secs(7 * 86_400));
+    assert_eq!(keep_old("WITH (keep_old = '0s')"), Duration::ZERO);
 }
 
 #[test]

@@ -10,14 +10,14 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::options::{Entry, Options};
 use super::statement::{Found, Head};
 use super::tokens::{Cursor, Place};
-use crate::durations::{format_bytes, format_duration_parts, parse_duration};
-use crate::{Diagnostic, Diagnostics, NamedWindow, OnError, Origin, Schedule, ViewDefinition};
+use crate::durations::{format_bytes, format_duration_parts, parse_duration, parse_duration_or_zero};
+use crate::{Diagnostic, Diagnostics, KEEP_OLD, NamedWindow, OnError, Origin, Schedule, ViewDefinition};
 use types::Strategy;
 use types::sql_errors::parser_text;
 use types::suggest;
 use types::tiles::Level;
 
-const OPTIONS: [&str; 14] = [
+const OPTIONS: [&str; 15] = [
     "windows",
     "every",
     "schedule",
@@ -32,6 +32,7 @@ const OPTIONS: [&str; 14] = [
     "max_degree",
     "max_state_bytes",
     "on_error",
+    "keep_old",
 ];
 const PRECISIONS: [Level; 6] = [Level::Second1, Level::Seconds10, Level::Minute1, Level::Minutes5, Level::Hour1, Level::Day1];
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -57,6 +58,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
     let max_degree = options.whole_number("max_degree", problems);
     let max_state_bytes = options.bytes("max_state_bytes", problems);
     let on_error = on_error(&options, problems);
+    let keep_old = keep_old(&options, problems);
     let (select_at, select) = select(&mut cursor, problems)?;
     if problems.len() > before {
         return None;
@@ -77,6 +79,7 @@ pub(super) fn parse(head: Head, mut cursor: Cursor<'_>, problems: &mut Diagnosti
         max_degree,
         max_state_bytes,
         on_error,
+        keep_old,
         sql: head.sql,
         origin: Origin { file: None, line: head.line },
     };
@@ -311,6 +314,14 @@ fn on_error(options: &Options, problems: &mut Diagnostics) -> OnError {
             OnError::Skip
         }
     }
+}
+
+fn keep_old(options: &Options, problems: &mut Diagnostics) -> Duration {
+    let Some((text, entry)) = options.text("keep_old", problems) else { return KEEP_OLD };
+    parse_duration_or_zero(text).unwrap_or_else(|error| {
+        problems.push(entry.value_at.error(error.message()).help("'1d' keeps the replaced version for a day, '0s' not at all"));
+        KEEP_OLD
+    })
 }
 
 fn strategy(options: &Options, problems: &mut Diagnostics) -> Option<Strategy> {

@@ -85,6 +85,9 @@ async fn speed_layer(folder: &Path, is_owned_elsewhere: bool, is_silent: bool) -
         sql: STREAM.into(),
         status: DefinitionStatus::Active,
         created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
     };
     catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(stream)], ..Commit::default() }).await.unwrap();
     let log = event_log::open(&url("log"), &BTreeMap::new()).await.unwrap();

@@ -199,7 +199,17 @@ impl Installation {
         self.versions.push((view.sql("v"), view.group.len()));
         let (version, sql) = (self.versions.len() as u32, view.sql("v"));
         let status = DefinitionStatus::Building;
-        let record = DefinitionRecord { kind: DefinitionKind::View, name: "v".into(), version, sql, status, created_at: 0 };
+        let record = DefinitionRecord {
+            kind: DefinitionKind::View,
+            name: "v".into(),
+            version,
+            sql,
+            status,
+            created_at: 0,
+            since: 0,
+            kept_until: None,
+            rolled_back: false,
+        };
         self.harness.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
         self.node.refresh().await.unwrap();
     }

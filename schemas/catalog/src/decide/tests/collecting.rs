@@ -13,7 +13,17 @@ use types::files::ObjectName;
 const DAY_US: Micros = 24 * 60 * 60 * 1_000_000;
 
 fn view(version: u32, status: DefinitionStatus) -> DefinitionRecord {
-    DefinitionRecord { kind: DefinitionKind::View, name: "v".into(), version, sql: String::new(), status, created_at: 0 }
+    DefinitionRecord {
+        kind: DefinitionKind::View,
+        name: "v".into(),
+        version,
+        sql: String::new(),
+        status,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    }
 }
 
 fn snapshot_file(path: &str, run: u128) -> FileRecord {
@@ -112,7 +122,8 @@ fn a_view_without_a_snapshot_keeps_all_states() {
 fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
     let retired = |pin: Option<&str>| {
         let mut state = state();
-        state.definitions = vec![view(1, DefinitionStatus::Retired), view(2, DefinitionStatus::Active)];
+        let just_retired = DefinitionRecord { since: NOW, ..view(1, DefinitionStatus::Retired) };
+        state.definitions = vec![just_retired, view(2, DefinitionStatus::Active)];
         state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
         state.leases = pin.map(|pin| lease(NOW + 1, Some(pin))).into_iter().collect();
         collectable(&state, &BTreeMap::new(), NOW)
@@ -124,6 +135,31 @@ fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
     );
     assert_eq!(retired(Some("s/0:20")).withdraw, [], "a reader may still serve from it");
     assert_eq!(retired(Some("s/0:30")).withdraw, [("v".into(), 1)]);
+}
+
+/// The cuts of other views may stay where they are for long: a view without a schedule may never run.
+#[test]
+fn a_retired_versions_snapshot_is_withdrawn_when_every_reader_has_read_the_catalog_since() {
+    let withdrawn = |retired_at: Micros, pin: &str| {
+        let mut state = pinned(pin, NOW + 1);
+        let retired = DefinitionRecord { since: retired_at, ..view(1, DefinitionStatus::Retired) };
+        state.definitions = vec![retired, view(2, DefinitionStatus::Active)];
+        !collectable(&state, &BTreeMap::new(), NOW).withdraw.is_empty()
+    };
+    let minute = 60 * 1_000_000;
+    assert!(withdrawn(NOW - 10 * minute, "s/0:10"));
+    assert!(!withdrawn(NOW - 9 * minute, "s/0:10"), "a query may have read the catalog just before");
+    assert!(!withdrawn(NOW - 60 * minute, ""), "a pin of everything: it reads an earlier state");
+}
+
+#[test]
+fn a_kept_version_keeps_its_snapshot_and_the_states_after_it() {
+    let mut state = state();
+    let kept = DefinitionRecord { kept_until: Some(NOW + 1), ..view(1, DefinitionStatus::Kept) };
+    state.definitions = vec![kept, view(2, DefinitionStatus::Active)];
+    state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
+    let plan = collectable(&state, &BTreeMap::new(), NOW);
+    assert_eq!((plan.withdraw, plan.mark_for_deletion), (vec![], ["old", "s10", "s20"].map(String::from).to_vec()));
 }
 
 #[test]

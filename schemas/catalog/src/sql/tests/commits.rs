@@ -156,7 +156,17 @@ async fn an_unmet_version_or_revision_is_a_conflict(place: &Place) {
     let newest = |version| expects(Expect::NewestVersion { kind: DefinitionKind::View, name: "v".into(), version });
     let definition = |kind, version| {
         let status = DefinitionStatus::Building;
-        Add::Definition(DefinitionRecord { kind, name: "v".into(), version, sql: "..".into(), status, created_at: 1 })
+        Add::Definition(DefinitionRecord {
+            kind,
+            name: "v".into(),
+            version,
+            sql: "..".into(),
+            status,
+            created_at: 1,
+            since: 1,
+            kept_until: None,
+            rolled_back: false,
+        })
     };
     place.catalog.commit(newest(None)).await.unwrap();
     place.catalog.commit(adds(vec![definition(DefinitionKind::View, 2), definition(DefinitionKind::Stream, 9)])).await.unwrap();
@@ -177,6 +187,9 @@ async fn a_version_whose_archive_was_decoded_again_commits_no_more(place: &Place
         sql: "..".into(),
         status,
         created_at: 1,
+        since: 1,
+        kept_until: None,
+        rolled_back: false,
     };
     let decoded_by = |version| expects(Expect::NotRedecoded { stream: "s".into(), version });
     place.catalog.commit(decoded_by(1)).await.unwrap();

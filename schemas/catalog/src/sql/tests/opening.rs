@@ -64,6 +64,9 @@ async fn an_older_format_is_migrated(place: &Place) {
         "DROP INDEX file_by_checkpoint",
         "DROP INDEX checkpoint_by_written_revision",
         "ALTER TABLE checkpoint DROP COLUMN written_revision",
+        "ALTER TABLE definition DROP COLUMN since",
+        "ALTER TABLE definition DROP COLUMN kept_until",
+        "ALTER TABLE definition DROP COLUMN rolled_back",
     ];
     for drop in later {
         place.tamper(drop).await;

@@ -27,6 +27,9 @@ async fn every_record_is_read_back_as_it_was_written(place: &Place) {
         sql: "SELECT 'a'\n".into(),
         status,
         created_at: i64::MIN,
+        since: i64::MIN,
+        kept_until: None,
+        rolled_back: false,
     };
     let definitions =
         vec![definition(DefinitionKind::Stream, DefinitionStatus::Retired), definition(DefinitionKind::View, DefinitionStatus::Active)];

@@ -292,6 +292,11 @@ fn view_options_are_checked() {
     );
     one_line(view("memory_limit = '1MiB'"), "1:36: error: the memory limit is 1MiB | expected at least '16MiB'");
     one_line(view("timeout = '500ms'"), "1:31: error: the timeout is shorter than a second | expected at least '1s'");
+    one_line(
+        view("keep_old = 'never'"),
+        "1:32: error: the duration 'never' is not understood; expected a whole number and a unit (ms, s, m, h, d, w), such as '10m' \
+         or '90d' | '1d' keeps the replaced version for a day, '0s' not at all",
+    );
     one_line(view("window = '1h'"), "1:21: error: unknown option 'window' | did you mean 'windows'?");
 }
 

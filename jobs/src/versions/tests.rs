@@ -1,0 +1,136 @@
+use engine::functions::Functions;
+
+use super::*;
+
+const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (format = 'json', event_time = 'ts')";
+const MINUTE: Micros = 60_000_000;
+const FOR_A_DAY: Micros = 24 * 60 * MINUTE;
+
+use DefinitionStatus::{Active, Building, Kept, Retired};
+
+fn record(kind: DefinitionKind, name: &str, version: u32, sql: &str, status: DefinitionStatus) -> DefinitionRecord {
+    let kept_until = (status == Kept).then_some(FOR_A_DAY);
+    DefinitionRecord {
+        kind,
+        name: name.into(),
+        version,
+        sql: sql.into(),
+        status,
+        created_at: 0,
+        since: version.into(),
+        kept_until,
+        rolled_back: false,
+    }
+}
+
+/// Versions of the view `v`, each with another column.
+async fn catalog(versions: &[DefinitionStatus]) -> (CatalogState, Registry) {
+    let sql = |version: u32| format!("CREATE VIEW v AS\nSELECT k,\n  count(*) AS n{version}\nFROM s GROUP BY k");
+    let view = |(status, version): (&DefinitionStatus, u32)| record(DefinitionKind::View, "v", version, &sql(version), *status);
+    let mut definitions = vec![record(DefinitionKind::Stream, "s", 1, STREAM, Active)];
+    definitions.extend(versions.iter().zip(1..).map(view));
+    let state = CatalogState { definitions, ..CatalogState::default() };
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    (state, registry)
+}
+
+fn statuses(state: &CatalogState, changed: &[DefinitionRecord]) -> Vec<(u32, DefinitionStatus)> {
+    let views = state.definitions.iter().filter(|record| record.kind == DefinitionKind::View);
+    views
+        .map(|record| {
+            let now = changed.iter().find(|changed| changed.version == record.version).unwrap_or(record);
+            (now.version, now.status)
+        })
+        .collect()
+}
+
+fn name(text: &str) -> Result<VersionName, String> {
+    text.parse()
+}
+
+#[test]
+fn a_version_is_named_by_its_number_after_an_at() {
+    assert_eq!(name("v"), Ok(VersionName { view: "v".into(), version: None }));
+    assert_eq!(name("v@12").map(|name| name.to_string()), Ok("v@12".to_owned()));
+    assert_eq!(name("v@x"), Err("found 'x' after the @, expected the number of a version: v@2".to_owned()));
+    assert!(name("v@0").is_err() && name("v@").is_err() && name("@2").is_err() && name("").is_err());
+}
+
+#[tokio::test]
+async fn the_versions_say_what_each_is_and_what_it_changed() {
+    let (state, registry) = catalog(&[Retired, Kept, Active, Building]).await;
+    let versions = versions(&state, &registry, "v", MINUTE).unwrap();
+    let states: Vec<String> = versions.versions.iter().map(VersionReport::state).collect();
+    assert_eq!(versions.served, Some(3));
+    assert_eq!(states, ["dropped", "kept until 1970-01-02T00:00:00Z", "served", "building, waits for its run"]);
+    assert_eq!(versions.versions[0].differs, "the first version");
+    assert_eq!(versions.versions[1].differs, "+1 -1 from version 1: count(*) AS n2");
+}
+
+#[tokio::test]
+async fn a_switch_goes_to_what_is_being_built_or_to_what_is_named() {
+    let (state, registry) = catalog(&[Kept, Active, Building]).await;
+    let (switched, records) = decide::switch(&state, &registry, ("v", None), MINUTE).unwrap();
+    assert_eq!((switched.from, switched.version, switched.changed), (Some(2), 3, true));
+    assert_eq!(switched.kept_until.as_deref(), Some("1970-01-02T00:01:00Z"));
+    assert_eq!(statuses(&state, &records), [(1, Kept), (2, Kept), (3, Active)]);
+    let (_, records) = decide::switch(&state, &registry, ("v", Some(1)), MINUTE).unwrap();
+    assert_eq!(statuses(&state, &records), [(1, Active), (2, Kept), (3, Building)]);
+    let (switched, records) = decide::switch(&state, &registry, ("v", Some(2)), MINUTE).unwrap();
+    assert_eq!((switched.changed, records), (false, vec![]), "it is served already");
+}
+
+#[tokio::test]
+async fn a_rollback_and_another_go_back_and_forth() {
+    let (mut state, registry) = catalog(&[Retired, Kept, Active]).await;
+    for (from, to, rolled_back) in [(3, 2, true), (2, 3, false)] {
+        let (switched, records) = decide::roll_back(&state, &registry, "v", MINUTE + i64::from(from)).unwrap();
+        assert_eq!((switched.from, switched.version), (Some(from), to));
+        state = crate::apply::with_records(&state, &records);
+        // Unchanged files have the newest version: it is not served again by them.
+        assert_eq!(state.definitions.iter().any(|record| record.rolled_back), rolled_back);
+    }
+    assert_eq!(statuses(&state, &[]), [(1, Retired), (2, Kept), (3, Active)]);
+}
+
+#[tokio::test]
+async fn what_is_served_is_dropped_only_with_the_view_and_on_purpose() {
+    let (state, _) = catalog(&[Retired, Kept, Active, Building]).await;
+    let drop = |version, is_sure| decide::drop_view(&state, ("v", version), is_sure, MINUTE);
+    for version in [2, 4] {
+        let (dropped, records) = drop(Some(version), false).unwrap();
+        assert_eq!((dropped.versions, dropped.is_whole), (vec![version], false));
+        assert!(records.iter().all(|record| record.status == Retired && record.version == version));
+    }
+    let refused = drop(None, false).unwrap_err();
+    assert!(refused.message().contains("is served: dropping it ends its answers, and drops its versions 2, 3, 4"), "{refused}");
+    let (dropped, records) = drop(None, true).unwrap();
+    assert_eq!((dropped.versions, dropped.is_whole, records.len()), (vec![2, 3, 4], true, 3));
+    let refused = drop(Some(3), true).unwrap_err();
+    assert!(refused.message().contains("version 3 of the view \"v\" is the served one, and others are live"), "{refused}");
+}
+
+#[tokio::test]
+async fn what_there_is_not_is_refused_with_what_there_is() {
+    let (state, registry) = catalog(&[Retired, Active]).await;
+    let message = |outcome: Result<(Switched, Vec<DefinitionRecord>)>| outcome.unwrap_err().to_string();
+    let switch = |view: &str, version| message(decide::switch(&state, &registry, (view, version), MINUTE));
+    assert!(switch("w", None).contains("there is no view \"w\""));
+    assert!(switch("s", None).contains("\"s\" is a stream"));
+    assert!(switch("v", Some(7)).contains("the view \"v\" has no version 7: expected one of 1, 2"));
+    assert!(switch("v", Some(1)).contains("version 1 of the view \"v\" is gone: it was dropped at 1970-01-01T00:00:00.000001Z"));
+    assert!(switch("v", None).contains("no version of the view \"v\" is being built"));
+    assert!(message(decide::roll_back(&state, &registry, "v", MINUTE)).contains("no version of the view \"v\" is kept"));
+    let (gone, registry) = catalog(&[Retired]).await;
+    assert!(message(decide::roll_back(&gone, &registry, "v", MINUTE)).contains("the view \"v\" was dropped"));
+}
+
+/// A view that others read is part of their text.
+#[tokio::test]
+async fn a_view_that_others_read_is_not_dropped() {
+    let (mut state, _) = catalog(&[Active]).await;
+    let reader = "CREATE VIEW r AS WITH v AS (SELECT k FROM s) SELECT k, count(*) AS n FROM v GROUP BY k";
+    state.definitions.push(record(DefinitionKind::View, "r", 1, reader, Active));
+    let refused = decide::drop_view(&state, ("v", None), true, MINUTE).unwrap_err();
+    assert!(refused.message().contains("the view \"r\" reads it"), "{refused}");
+}
