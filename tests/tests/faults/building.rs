@@ -171,6 +171,7 @@ async fn a_replaced_version_is_kept_up_to_date_returned_to_at_once_and_deleted_a
             move || clock.load(Ordering::Relaxed)
         }),
         event_clock: true,
+        max_concurrent_runs: 1,
         tried: Default::default(),
         looks: Default::default(),
     };
