@@ -12,9 +12,10 @@ use types::{Error, ErrorKind, Result};
 
 use crate::basis::{Basis, gaps_before};
 use crate::bucket_partitioner::ShuffleContext;
-use crate::decide::{RunInputs, RunTime};
+use crate::decide::RunInputs;
 use crate::layer::{Batch, RunContext};
 use crate::memory::PeakPool;
+use crate::run::RunRequest;
 use crate::session::open_session;
 use crate::write::{Rows, SnapshotWriter, Written};
 
@@ -44,14 +45,14 @@ impl<'a> Attempt<'a> {
         batch: &'a Batch,
         state: &'a CatalogState,
         run: RunRecord,
-        (t, full): (RunTime, bool),
+        request: &RunRequest,
         context: &RunContext<'_>,
     ) -> Result<(Attempt<'a>, Basis)> {
         let registry = Registry::load(state, &batch.functions).await?;
         let view = view_of(&registry, &run)?.clone();
         let before = manifest_before(batch, state, &view).await?;
-        let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), t)?;
-        let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, full), (context.clock)());
+        let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), request.t)?;
+        let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, request.full), (context.clock)());
         let pool = Arc::new(PeakPool::new(batch.settings.memory_limit_bytes));
         let session = open_session(&batch.settings, &batch.storage, &batch.functions, pool.clone())?;
         let run = RunRecord { strategy: Some(basis.strategy()), ..run };
@@ -89,12 +90,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    pub(crate) fn finished_record(&self, events: i64, written: &Written) -> RunRecord {
+    pub(crate) fn finished_record(&self, (events, bytes_read): (i64, i64), written: &Written) -> RunRecord {
         RunRecord {
             events_read: events,
+            bytes_read,
             rows_written: written.rows,
             bytes_written: written.bytes,
-            peak_memory_bytes: self.pool.peak_bytes() as i64,
             ..self.run.clone()
         }
     }

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use catalog::{CatalogState, CheckpointRecord, SnapshotFiles, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::lacking::events_of;
@@ -29,6 +30,7 @@ use types::{ErrorKind, Result, failpoint};
 use crate::attempt::{Attempt, NewSnapshot};
 use crate::basis::{first_to_merge, greater, is_lost, is_outlived, later};
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
+use crate::compare::states_bytes;
 use crate::decide::bucket_count;
 use crate::join::{CopiedTier, LocalTier, without_expired};
 use crate::layer::RunContext;
@@ -111,7 +113,9 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, context: 
         joined,
         ..attempt.empty_manifest((context.clock)())
     };
-    let run = attempt.finished_record(events, &written);
+    let merged_bytes: i64 = due.iter().map(|tier| tier.bytes()).sum();
+    let bytes_read = states_bytes(attempt, &checkpoints) + merged_bytes;
+    let run = attempt.finished_record((events, bytes_read), &written);
     let files = SnapshotFiles { written: written.files, carried_over };
     Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run })))
 }
@@ -156,11 +160,24 @@ async fn segments(
     checkpoints: &[&CheckpointRecord],
     context: &RunContext<'_>,
 ) -> Result<(Vec<BucketRows>, Failures)> {
+    let view = &attempt.view;
+    let buckets = bucket_count(events_of(attempt.state, view, checkpoints), attempt.batch.settings.events_per_bucket);
+    let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
+    let mut add = |rows: &RecordBatch| partitioner.push_rows(at_kept_levels(&view.plan, rows, &attempt.inputs.floors)?);
+    let failures = read_segments(attempt, checkpoints, context, &mut add).await?;
+    Ok((partitioner.finish()?, failures))
+}
+
+/// Reads the states of these checkpoints, and gives `each` their rows. Returns the events that are not in them.
+pub(crate) async fn read_segments(
+    attempt: &Attempt<'_>,
+    checkpoints: &[&CheckpointRecord],
+    context: &RunContext<'_>,
+    each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
+) -> Result<Failures> {
     let (batch, state, view) = (attempt.batch, attempt.state, &attempt.view);
     let at_once = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
     let session = SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / at_once)?;
-    let buckets = bucket_count(events_of(state, view, checkpoints), batch.settings.events_per_bucket);
-    let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
     let held = MemoryConsumer::new("segments").register(&(attempt.pool.clone() as Arc<dyn MemoryPool>));
     let (mut failures, mut damaged) = (Failures::default(), Vec::new());
     for together in checkpoints.chunks(at_once) {
@@ -169,7 +186,7 @@ async fn segments(
         // They are in memory already: others give way, and the run's peak shows it.
         held.resize(read.iter().map(|segment| segment.rows.memory_bytes()).sum());
         for Segment { rows, failures: failed, source: _, damaged: unreadable } in read {
-            partitioner.push_rows(at_kept_levels(&view.plan, rows.batch(), &attempt.inputs.floors)?)?;
+            each(rows.batch())?;
             failures.extend(&failed);
             damaged.extend(unreadable);
             failpoint::hit("run.segment")?;
@@ -177,7 +194,7 @@ async fn segments(
     }
     let finder = Finder { name: &batch.worker, now: (context.clock)() };
     report_damage(&batch.catalog, &batch.storage, state, &damaged, finder).await;
-    Ok((partitioner.finish()?, failures))
+    Ok(failures)
 }
 
 /// What a run writes.

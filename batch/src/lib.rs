@@ -22,6 +22,7 @@
 //! - `increment`: the states since the last cut, and the tiers that are merged.
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
+//! - `compare`: a recomputation held against what incremental runs had kept.
 //! - `publish`: the manifest and the transaction.
 //! - `compact`: outside of runs, makes one checkpoint of many, and one archive file.
 //! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
@@ -31,6 +32,7 @@ mod basis;
 mod bucket_partitioner;
 mod bucket_sort;
 mod compact;
+mod compare;
 mod decide;
 mod full;
 mod increment;

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::decide::{RunTime, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
+use crate::memory::Resident;
 use crate::progress::EventsRead;
 use crate::snapshot::make_snapshot;
 
@@ -31,6 +32,8 @@ pub struct RunRequest {
     pub t: RunTime,
     /// Recomputes from the archive, whatever the view's strategy.
     pub full: bool,
+    /// Whether a recomputation is compared with the states that incremental runs had kept.
+    pub compare: bool,
 }
 
 impl Batch {
@@ -63,7 +66,7 @@ impl Batch {
         // Boxed, like the attempt: the future is large, and would take that much of the stack in every caller.
         let outcome = Box::pin(self.recorded(
             &request,
-            &RunContext { lease: &renewing, clock: &clock, progress, events_read: &EventsRead::default() },
+            &RunContext { lease: &renewing, clock: &clock, progress, events_read: &EventsRead::default(), resident: &Resident::default() },
             given_up,
         ))
         .await;
@@ -85,7 +88,8 @@ impl Batch {
         let (state, run) = self.begin(request, context).await?;
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {
-            outcome = Box::pin(make_snapshot(self, &state, run.clone(), (request.t, request.full), context)) => outcome,
+            outcome = Box::pin(make_snapshot(self, &state, run.clone(), request, context)) => outcome,
+            never = context.resident.watch() => match never {},
             never = self.report_progress(&run, context) => match never {},
             () = given_up => Err(Error::unavailable("the run was given up because its process stops; it is due again")),
         };
@@ -158,6 +162,10 @@ impl Batch {
             rows_written: 0,
             bytes_written: 0,
             peak_memory_bytes: 0,
+            bytes_read: 0,
+            tiers: 0,
+            peak_resident_bytes: 0,
+            comparison: None,
             error: None,
         })
     }
@@ -195,6 +203,7 @@ impl Batch {
         report_damage(&self.catalog, &self.storage, state, std::slice::from_ref(error), finder).await;
         metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "failed").increment(1);
         warn!(view = %run.view, run = %run.id, %error, "the run failed; the current snapshot stays in use");
+        let run = RunRecord { events_read: context.events_read.count(), peak_resident_bytes: context.resident.peak_bytes(), ..run };
         let commit = failure_commit(Uuid::now_v7(), run.clone(), &self.worker, error.to_string(), (context.clock)());
         if let Err(error) = self.catalog.commit_with_retry(commit).await {
             warn!(run = %run.id, %error, "the failure of a run was not recorded");

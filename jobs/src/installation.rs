@@ -290,12 +290,13 @@ impl Installation {
     /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the rows written.
     /// The run is skipped if there is nothing new. Errors: `Conflict` if another process is running it.
     pub async fn run_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        self.run(view, false, progress).await
+        self.run(view, (false, true), progress).await
     }
 
-    /// The same, but recomputes from the archive whatever the view's strategy.
-    pub async fn recompute_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        self.run(view, true, progress).await
+    /// The same, but recomputes from the archive whatever the view's strategy, and compares the outcome with the states
+    /// that incremental runs had kept, unless `compare` is false.
+    pub async fn recompute_view(&self, view: &str, compare: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        self.run(view, (true, compare), progress).await
     }
 
     /// Says what a run of a view would read and write now.
@@ -303,9 +304,17 @@ impl Installation {
         self.batch().plan(view, (self.run_time(), full), now()).await
     }
 
-    async fn run(&self, view: &str, full: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        let request =
-            RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: self.run_time(), full };
+    async fn run(&self, view: &str, (full, compare): (bool, bool), progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        let request = RunRequest {
+            view: view.into(),
+            version: None,
+            requested: None,
+            scheduled_for: None,
+            attempt: 1,
+            t: self.run_time(),
+            full,
+            compare,
+        };
         self.batch().run(request, clock(), progress).await
     }
 

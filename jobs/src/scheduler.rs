@@ -100,6 +100,7 @@ impl Scheduler {
             attempt: due.attempt,
             t,
             full: false,
+            compare: true,
         };
         let given_up = async {
             stop.cancelled().await;

@@ -135,7 +135,16 @@ impl Harness {
     }
 
     async fn run(&self, (view, t): (&str, batch::RunTime), memory_limit_bytes: usize, full: bool) -> Result<RunRecord> {
-        let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t, full };
+        let request = batch::RunRequest {
+            view: view.into(),
+            version: None,
+            requested: None,
+            scheduled_for: None,
+            attempt: 1,
+            t,
+            full,
+            compare: true,
+        };
         let batch = self.runs(memory_limit_bytes);
         let planned = batch.plan(view, (t, full), now()).await;
         let run = batch.run(request, Arc::new(now), &|_| {}).await?;

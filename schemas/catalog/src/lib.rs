@@ -14,8 +14,8 @@ pub use decide::{
     give_up_commit, ledger_difference, orphans, orphans_commit, publish_commit, publishable, replace_commit, run_lease, skipped_commit,
 };
 pub use records::{
-    CheckpointRange, CheckpointRecord, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord,
-    LeaseRecord, PartitionRecord, ReplayRecord, Revision, RunRecord, RunStatus, SnapshotRecord,
+    CheckpointRange, CheckpointRecord, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord,
+    LeaseRecord, PartitionRecord, ReplayRecord, Revision, RunRecord, RunStatus, SnapshotRecord, StateDifference,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, Files};

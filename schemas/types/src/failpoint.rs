@@ -32,7 +32,8 @@ pub const SPEED: [&str; 9] = [
     "speed.revoke",
 ];
 /// A batch run.
-pub const BATCH: [&str; 6] = ["run.leased", "run.begun", "run.segment", "run.bucket", "publish.before_commit", "publish.after_commit"];
+pub const BATCH: [&str; 7] =
+    ["run.leased", "run.begun", "run.segment", "run.bucket", "run.compared", "publish.before_commit", "publish.after_commit"];
 /// A round of the collector.
 pub const COLLECTOR: [&str; 5] = [
     "mark_for_deletion.before_commit",

@@ -201,6 +201,7 @@ async fn how_far_a_run_is_can_be_seen_while_it_reads() {
             attempt: 1,
             t: RunTime::EventClock,
             full: false,
+            compare: true,
         };
         batch.run(request, Arc::new(now), &|_| {}).await
     });

@@ -99,6 +99,7 @@ struct Installation {
     fresh: Fresh,
     node: Node,
     version: u32,
+    sql: String,
     accepted: Vec<(i32, i64, Row)>,
     known: BTreeSet<(i32, u16)>,
     ends: Vector,
@@ -115,7 +116,7 @@ impl Installation {
         let fresh = Fresh::default();
         let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
         let (accepted, known, ends, trace) = Default::default();
-        Self { harness, fresh, node, version: 1, accepted, known, ends, crashed: false, trace }
+        Self { harness, fresh, node, version: 1, sql: sql.to_owned(), accepted, known, ends, crashed: false, trace }
     }
 
     async fn take(&mut self, step: &Step) {
@@ -132,7 +133,9 @@ impl Installation {
                 self.node.refresh().await.unwrap();
             }
             Step::RunFull => {
-                self.harness.recompute("v", RunTime::EventClock).await.unwrap();
+                let run = self.harness.recompute("v", RunTime::EventClock).await.unwrap();
+                let is_equal = run.comparison.as_ref().is_none_or(|comparison| comparison.found() == Some(0));
+                assert!(is_equal, "{:?} of {}\n{}", run.comparison, self.sql, self.trace.join("\n"));
                 self.node.refresh().await.unwrap();
             }
             Step::RestartNode => self.node = self.harness.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
@@ -187,6 +190,7 @@ impl Installation {
 
     async fn redefine(&mut self, sql: &str) {
         self.version += 1;
+        sql.clone_into(&mut self.sql);
         let (version, status) = (self.version, DefinitionStatus::Building);
         let record = DefinitionRecord { kind: DefinitionKind::View, name: "v".into(), version, sql: sql.into(), status, created_at: 0 };
         self.harness.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
@@ -301,7 +305,7 @@ async fn holds(sql: &str, steps: &[Step]) {
     for step in steps {
         installation.take(step).await;
     }
-    for step in [Step::Checkpoint, Step::Run, Step::RestartNode] {
+    for step in [Step::Checkpoint, Step::Run, Step::RunFull, Step::RestartNode] {
         installation.take(&step).await;
     }
 }

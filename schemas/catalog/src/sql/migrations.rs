@@ -6,13 +6,14 @@ use super::session::{Session, values};
 use types::{Error, Result};
 
 /// Migration n turns format n - 1 into format n. Never change a released one: add the next.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0001_tables.sql"),
     include_str!("migrations/0002_orphans.sql"),
     include_str!("migrations/0003_replay.sql"),
     include_str!("migrations/0004_damage.sql"),
     include_str!("migrations/0005_strategy.sql"),
     include_str!("migrations/0006_compaction.sql"),
+    include_str!("migrations/0007_comparison.sql"),
 ];
 
 /// The format that this version reads and writes.
