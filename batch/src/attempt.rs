@@ -30,7 +30,7 @@ pub(crate) struct NewSnapshot {
 /// A run in progress: its inputs and its tools.
 pub(crate) struct Attempt<'a> {
     pub(crate) batch: &'a Batch,
-    pub(crate) state: &'a CatalogState,
+    pub(crate) state: &'a Arc<CatalogState>,
     pub(crate) run: RunRecord,
     pub(crate) view: LiveView,
     /// The manifest of the published snapshot, if there is one that can be read.
@@ -43,7 +43,7 @@ pub(crate) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     pub(crate) async fn prepare(
         batch: &'a Batch,
-        state: &'a CatalogState,
+        state: &'a Arc<CatalogState>,
         run: RunRecord,
         request: &RunRequest,
         context: &RunContext<'_>,
@@ -91,13 +91,7 @@ impl<'a> Attempt<'a> {
     }
 
     pub(crate) fn finished_record(&self, (events, bytes_read): (i64, i64), written: &Written) -> RunRecord {
-        RunRecord {
-            events_read: events,
-            bytes_read,
-            rows_written: written.rows,
-            bytes_written: written.bytes,
-            ..self.run.clone()
-        }
+        RunRecord { events_read: events, bytes_read, rows_written: written.rows, bytes_written: written.bytes, ..self.run.clone() }
     }
 
     /// A manifest of this run that names no files.

@@ -37,6 +37,8 @@ use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
 use crate::increment::read_segments;
 use crate::join::without_expired;
 use crate::layer::RunContext;
+use crate::recompute::join_partitions;
+use crate::tiers::tier_rows;
 use crate::write::{Rows, SnapshotWriter};
 
 mod rows;
@@ -75,13 +77,7 @@ fn report(attempt: &Attempt<'_>, comparison: &Comparison) {
     }
 }
 
-async fn compare(
-    attempt: &Attempt<'_>,
-    before: &Manifest,
-    base: &Tier,
-    context: &RunContext<'_>,
-    bytes_read: &mut i64,
-) -> Result<Found> {
+async fn compare(attempt: &Attempt<'_>, before: &Manifest, base: &Tier, context: &RunContext<'_>, bytes_read: &mut i64) -> Result<Found> {
     let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
     *bytes_read = before.tiers().map(Tier::bytes).sum::<i64>() + base.bytes() + states_bytes(attempt, &checkpoints);
     let sides = Sides {
@@ -124,14 +120,9 @@ impl Sides<'_> {
         context: &RunContext<'_>,
     ) -> Result<Vec<BucketRows>> {
         let (attempt, view) = (self.attempt, &self.attempt.view);
+        let tiers: Vec<&Tier> = before.tiers().collect();
+        let (of_tiers, _) = tier_rows(attempt, &tiers, self.edges_from, buckets).await?;
         let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
-        for file in before.state_files() {
-            let mut batches = read_bucket(&attempt.batch.storage, file).await?;
-            while let Some(batch) = batches.try_next().await? {
-                let (rows, _) = without_expired(view, &self.edges_from, conform(view.plan.state_schema(), &batch)?)?;
-                partitioner.push_rows(rows)?;
-            }
-        }
         let mut add = |rows: &RecordBatch| {
             let (rows, _) = without_expired(view, &self.edges_from, at_kept_levels(&view.plan, rows, &attempt.inputs.floors)?)?;
             // Tiers have all levels: so that they can be merged with them, segments get theirs one by one.
@@ -139,7 +130,7 @@ impl Sides<'_> {
             partitioner.push_rows(rollup(&view.plan, &sorted, &attempt.inputs.floors)?.batch().clone())
         };
         read_segments(attempt, checkpoints, context, &mut add).await?;
-        partitioner.finish()
+        join_partitions(vec![of_tiers, partitioner.finish()?], buckets)
     }
 
     async fn compare_bucket(&self, kept: BucketRows, file: Option<&BucketFile>) -> Result<Found> {

@@ -17,11 +17,10 @@ use committed::damage::{Finder, report_damage};
 use committed::lacking::events_of;
 use committed::registry::LiveView;
 use committed::segment::{Segment, SegmentSession, segment_rows};
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
-use engine::states::{at_kept_levels, conform};
-use futures::TryStreamExt;
-use futures::future::try_join_all;
-use storage::{LeftOut, Manifest, Tier, read_bucket};
+use engine::states::at_kept_levels;
+use storage::{LeftOut, Manifest, Tier};
 use tracing::info;
 use types::failures::Failures;
 use types::tiles::Micros;
@@ -32,9 +31,10 @@ use crate::basis::{first_to_merge, greater, is_lost, is_outlived, later};
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
 use crate::compare::states_bytes;
 use crate::decide::bucket_count;
-use crate::join::{CopiedTier, LocalTier, without_expired};
+use crate::join::{CopiedTier, LocalTier};
 use crate::layer::RunContext;
 use crate::linked::{LinkedRun, is_join_due};
+use crate::tiers::tier_rows;
 use crate::write::{Rows, Written};
 
 /// A segment's computation from the archive may take 1/`PART_OF_LIMIT` of the run's memory limit: states by bucket need
@@ -177,12 +177,22 @@ pub(crate) async fn read_segments(
 ) -> Result<Failures> {
     let (batch, state, view) = (attempt.batch, attempt.state, &attempt.view);
     let at_once = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
-    let session = SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / at_once)?;
+    let session = Arc::new(SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / at_once)?);
     let held = MemoryConsumer::new("segments").register(&(attempt.pool.clone() as Arc<dyn MemoryPool>));
     let (mut failures, mut damaged) = (Failures::default(), Vec::new());
     for together in checkpoints.chunks(at_once) {
-        let reading = together.iter().map(|checkpoint| segment_rows(&batch.storage, &session, view, state, checkpoint));
-        let read = try_join_all(reading).await?;
+        let reading: Vec<SpawnedTask<Result<Segment>>> = together
+            .iter()
+            .map(|checkpoint| {
+                let (storage, session, view, state) = (batch.storage.clone(), session.clone(), view.clone(), state.clone());
+                let checkpoint = CheckpointRecord::clone(checkpoint);
+                SpawnedTask::spawn(async move { segment_rows(&storage, &session, &view, &state, &checkpoint).await })
+            })
+            .collect();
+        let mut read = Vec::with_capacity(reading.len());
+        for segment in reading {
+            read.push(segment.join().await??);
+        }
         // They are in memory already: others give way, and the run's peak shows it.
         held.resize(read.iter().map(|segment| segment.rows.memory_bytes()).sum());
         for Segment { rows, failures: failed, source: _, damaged: unreadable } in read {
@@ -226,17 +236,9 @@ impl Output<'_> {
         let attempt = self.attempt;
         let rows = tiers.iter().map(|tier| tier.rows()).sum();
         let buckets = bucket_count(rows, attempt.batch.settings.events_per_bucket);
-        let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
-        for file in tiers.iter().flat_map(|tier| &tier.files) {
-            let mut batches = read_bucket(&attempt.batch.storage, file).await?;
-            while let Some(batch) = batches.try_next().await? {
-                let rows = conform(attempt.view.plan.state_schema(), &batch)?;
-                let (rows, expired) = without_expired(&attempt.view, &attempt.inputs.edges_from, rows)?;
-                self.expired += expired;
-                partitioner.push_rows(rows)?;
-            }
-        }
-        self.write(partitioner.finish()?, Rows::OfTiers).await
+        let (rows, expired) = tier_rows(attempt, tiers, attempt.inputs.edges_from, buckets).await?;
+        self.expired += expired;
+        self.write(rows, Rows::OfTiers).await
     }
 
     async fn write(&mut self, states: Vec<BucketRows>, rows: Rows) -> Result<WrittenTier> {

@@ -19,7 +19,7 @@
 //! - `basis`: from what a run makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `progress`: how much of it is read.
 //! - `plan`: what a run would do.
-//! - `increment`: the states since the last cut, and the tiers that are merged.
+//! - `increment`: the states since the last cut, and the tiers that are merged (`tiers`).
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
 //! - `compare`: a recomputation held against what incremental runs had kept.
@@ -49,6 +49,7 @@ mod recompute;
 mod run;
 mod session;
 mod snapshot;
+mod tiers;
 mod write;
 
 pub use compact::{COMPACTION_LEASE, Compacted, Compaction};

@@ -1,5 +1,7 @@
 //! Makes a view's snapshot in the way that its basis allows, and publishes it.
 
+use std::sync::Arc;
+
 use catalog::{CatalogState, Comparison, RunRecord};
 use storage::Manifest;
 use tracing::info;
@@ -18,7 +20,7 @@ use crate::run::RunRequest;
 /// to the cut. A failure before the last step leaves the served snapshot untouched.
 pub(crate) async fn make_snapshot(
     batch: &Batch,
-    state: &CatalogState,
+    state: &Arc<CatalogState>,
     run: RunRecord,
     request: &RunRequest,
     context: &RunContext<'_>,

@@ -10,12 +10,13 @@ mod state;
 pub use commit::{Add, Advance, Commit, Expect, Remove};
 pub use decide::{
     ArchiveBounds, CollectionPlan, CompactionRules, ORPHAN_AGE, Redecoded, SnapshotFiles, abandoned, add_redecoded, archive_files,
-    checkpoint_commit, checkpoints_after, collectable, compacted, compaction_commit, compactions, dropped_commit, failure_commit,
-    give_up_commit, ledger_difference, orphans, orphans_commit, publish_commit, publishable, replace_commit, run_lease, skipped_commit,
+    checkpoint_commit, checkpoints_after, collectable, compacted, compaction_commit, compactions, dropped_commit, ended_without_snapshot,
+    failure_commit, give_up_commit, ledger_difference, orphans, orphans_commit, publish_commit, publishable, replace_commit, run_lease,
+    skipped_commit,
 };
 pub use records::{
-    CheckpointRange, CheckpointRecord, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord,
-    LeaseRecord, PartitionRecord, ReplayRecord, Revision, RunRecord, RunStatus, SnapshotRecord, StateDifference,
+    CheckpointRange, CheckpointRecord, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord,
+    IngestRecord, LeaseRecord, PartitionRecord, ReplayRecord, Revision, RunRecord, RunStatus, SnapshotRecord, StateDifference,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, Files};

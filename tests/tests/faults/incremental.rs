@@ -13,8 +13,8 @@ use futures::TryStreamExt;
 use jobs::status::problems::{Facts, Fault, problems};
 use serving::ServingClock;
 use storage::{BucketWriter, Manifest, Tier, read_bucket, read_manifest, write_manifest};
-use types::files::ObjectName;
 use types::Strategy::{Full, Incremental};
+use types::files::ObjectName;
 use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 

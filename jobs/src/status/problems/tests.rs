@@ -1,6 +1,6 @@
 use catalog::{
-    CheckpointRange, CheckpointRecord, Checkpoints, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord,
-    LeaseRecord, PartitionRecord, RunRecord, RunStatus, SnapshotRecord, StateDifference,
+    CheckpointRange, CheckpointRecord, Checkpoints, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus,
+    GapRecord, LeaseRecord, PartitionRecord, RunRecord, RunStatus, SnapshotRecord, StateDifference,
 };
 use engine::functions::Functions;
 use types::vector::Offset;
