@@ -183,7 +183,7 @@ pub struct StateDifference {
     pub key: String,
     /// The view's columns that need the state; `*` for a row that only one side has.
     pub column: String,
-    /// The state as SQL.
+    /// The state as SQL; `__events` for the number of events.
     pub state: String,
     /// The length of the row's tile, and its start.
     pub level: String,

@@ -93,7 +93,7 @@ async fn a_difference_names_the_key_the_column_and_both_values() {
     let expected = StateDifference {
         key: "account=a".into(),
         column: "payments_1h".into(),
-        state: "count(*)".into(),
+        state: "__events".into(),
         level: Level::Hour1.to_string(),
         tile: "1970-01-01T00:01:00Z".into(),
         kept: "2".into(),

@@ -42,6 +42,9 @@ const PLAIN: [&str; 14] = [
 /// Of these, sums whose rounding is relative to the sum. Other functions of floats keep products too.
 const SUMS: [&str; 4] = ["sum", "avg", "min", "max"];
 const FLOAT_RELATIVE: f64 = 1e-9;
+const FLOAT_ABSOLUTE: f64 = 1e-9;
+/// The rounding of sums of products, which may cancel out, to the square of the greatest number in their state.
+const PRODUCT_RELATIVE: f64 = 1e-13;
 const DIGEST_RELATIVE: f64 = 0.02;
 
 /// A state of one row that differs.
@@ -89,10 +92,10 @@ impl State<'_> {
     }
 
     fn is_same(&self, row: usize) -> Result<bool> {
-        let scale = self.scale(row);
+        let slack = self.slack(row);
         let mut same = true;
         for (a, b) in self.a.iter().zip(&self.b) {
-            same = same && self.is_same_field((a, b), row, scale)?;
+            same = same && self.is_same_field((a, b), row, slack)?;
         }
         if same || !self.is_told_by_value() {
             return Ok(same);
@@ -104,9 +107,9 @@ impl State<'_> {
         Ok(is_same_value((&self.value(&self.a, row)?, &self.value(&self.b, row)?), 0, relative))
     }
 
-    fn is_same_field(&self, (a, b): (&ArrayRef, &ArrayRef), row: usize, scale: f64) -> Result<bool> {
+    fn is_same_field(&self, (a, b): (&ArrayRef, &ArrayRef), row: usize, slack: f64) -> Result<bool> {
         if let Some((a, b)) = float(a, row).zip(float(b, row)) {
-            return Ok(is_close(a, b, FLOAT_RELATIVE, scale));
+            return Ok(is_close(a, b, FLOAT_RELATIVE, slack));
         }
         if is_exactly((a, b), row) {
             return Ok(true);
@@ -117,14 +120,14 @@ impl State<'_> {
         }
     }
 
-    /// What the rounding of a state is relative to, beside its own value.
-    fn scale(&self, row: usize) -> f64 {
+    /// How far floats may be apart, beside what is relative to them.
+    fn slack(&self, row: usize) -> f64 {
         if SUMS.contains(&self.state.function.as_str()) {
-            return 1.0;
+            return FLOAT_ABSOLUTE;
         }
         let floats = self.a.iter().chain(&self.b).filter_map(|field| float(field, row)).filter(|float| float.is_finite());
-        let most = floats.fold(1.0, |most: f64, float| most.max(float.abs()));
-        most * most
+        let most = floats.fold(0.0, |most: f64, float| most.max(float.abs()));
+        FLOAT_ABSOLUTE + PRODUCT_RELATIVE * most * most
     }
 
     fn is_ordered(&self) -> bool {
@@ -151,11 +154,11 @@ impl State<'_> {
     }
 }
 
-fn is_close(a: f64, b: f64, relative: f64, scale: f64) -> bool {
+fn is_close(a: f64, b: f64, relative: f64, slack: f64) -> bool {
     if a == b || (a.is_nan() && b.is_nan()) {
         return true;
     }
-    a.is_finite() && b.is_finite() && (a - b).abs() <= relative * a.abs().max(b.abs()) + FLOAT_RELATIVE * scale
+    a.is_finite() && b.is_finite() && (a - b).abs() <= relative * a.abs().max(b.abs()) + slack
 }
 
 fn is_exactly((a, b): (&ArrayRef, &ArrayRef), row: usize) -> bool {
@@ -168,7 +171,7 @@ fn is_same_value((a, b): (&ArrayRef, &ArrayRef), row: usize, relative: f64) -> b
         return a.is_null(row) == b.is_null(row);
     }
     if let Some((a, b)) = float(a, row).zip(float(b, row)) {
-        return is_close(a, b, relative, 1.0);
+        return is_close(a, b, relative, FLOAT_ABSOLUTE);
     }
     if let Some((a, b)) = list(a, row).zip(list(b, row)) {
         return a.len() == b.len() && (0..a.len()).all(|item| is_same_value((&a, &b), item, relative));
