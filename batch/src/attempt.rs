@@ -12,10 +12,10 @@ use types::{Error, ErrorKind, Result};
 
 use crate::basis::{Basis, gaps_before};
 use crate::bucket_partitioner::ShuffleContext;
-use crate::decide::{RunInputs, RunTime};
+use crate::decide::RunInputs;
 use crate::layer::{Batch, RunContext};
 use crate::memory::PeakPool;
-use crate::mode::RunMode;
+use crate::request::RunRequest;
 use crate::session::open_session;
 use crate::write::{Rows, SnapshotWriter, Written};
 
@@ -30,7 +30,7 @@ pub(crate) struct NewSnapshot {
 /// A run in progress: its inputs and its tools.
 pub(crate) struct Attempt<'a> {
     pub(crate) batch: &'a Batch,
-    pub(crate) state: &'a CatalogState,
+    pub(crate) state: &'a Arc<CatalogState>,
     pub(crate) run: RunRecord,
     pub(crate) view: LiveView,
     /// The manifest of the published snapshot, if there is one that can be read.
@@ -43,19 +43,19 @@ pub(crate) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     pub(crate) async fn prepare(
         batch: &'a Batch,
-        state: &'a CatalogState,
+        state: &'a Arc<CatalogState>,
         run: RunRecord,
-        (t, mode): (RunTime, RunMode),
+        request: &RunRequest,
         context: &RunContext<'_>,
     ) -> Result<(Attempt<'a>, Basis)> {
         let registry = Registry::load(state, &batch.functions).await?;
         let view = view_of(&registry, &run)?.clone();
         let before = manifest_before(batch, state, &view).await?;
-        let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), t)?;
-        let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, mode), (context.clock)());
+        let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), request.t)?;
+        let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, request.mode), (context.clock)());
         let pool = Arc::new(PeakPool::new(batch.settings.memory_limit_bytes));
         let session = open_session(&batch.settings, &batch.storage, &batch.functions, pool.clone())?;
-        let run = RunRecord { strategy: Some(basis.strategy(&view, mode)), ..run };
+        let run = RunRecord { strategy: Some(basis.strategy(&view, request.mode)), ..run };
         Ok((Attempt { batch, state, run, view, before, inputs, pool, session }, basis))
     }
 
@@ -90,14 +90,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    pub(crate) fn finished_record(&self, events: i64, written: &Written) -> RunRecord {
-        RunRecord {
-            events_read: events,
-            rows_written: written.rows,
-            bytes_written: written.bytes,
-            peak_memory_bytes: self.pool.peak_bytes() as i64,
-            ..self.run.clone()
-        }
+    pub(crate) fn finished_record(&self, (events, bytes_read): (i64, i64), written: &Written) -> RunRecord {
+        RunRecord { events_read: events, bytes_read, rows_written: written.rows, bytes_written: written.bytes, ..self.run.clone() }
     }
 
     /// A manifest of this run that names no files.

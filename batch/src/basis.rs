@@ -56,16 +56,10 @@ impl Basis {
         let is_stale = |every: Duration| now.saturating_sub(recomputed_at) >= micros(every) || recomputed_at > now + micros(CLOCKS_DIFFER);
         let why = if definition.strategy == Some(Strategy::Full) {
             "the view's strategy is 'full'"
-        } else if before.stamp != view.plan.stamp || !has_levels_of(before, view) {
-            "the snapshot's states are of another format"
+        } else if let Some(why) = not_added_to(state, view, before, t) {
+            why
         } else if definition.full_every.is_some_and(is_stale) {
             "full_every has passed"
-        } else if lacks_tiles(before, view, t) {
-            "the snapshot was made for a later time"
-        } else if before.state_files().any(|file| is_lost(state, &file.path)) {
-            "a file of the snapshot is damaged"
-        } else if gaps_before(state, view, &before.cut) > before.gaps {
-            "events that the snapshot may hold were given up"
         } else {
             return Basis::Snapshot(Box::new(before.clone()));
         };
@@ -76,6 +70,27 @@ impl Basis {
 /// Whether no run of the view reads the archive, unless it was asked to.
 pub(crate) fn is_stream(view: &LiveView) -> bool {
     view.definition.strategy == Some(Strategy::Stream)
+}
+
+/// Why nothing can be added to a snapshot: its states are not what the archive gives, or not known to be.
+fn not_added_to(state: &CatalogState, view: &LiveView, before: &Manifest, t: Micros) -> Option<&'static str> {
+    if before.stamp != view.plan.stamp || !has_levels_of(before, view) {
+        Some("the snapshot's states are of another format")
+    } else if lacks_tiles(before, view, t) {
+        Some("the snapshot was made for a later time")
+    } else if before.state_files().any(|file| is_lost(state, &file.path)) {
+        Some("a file of the snapshot is damaged")
+    } else if gaps_before(state, view, &before.cut) > before.gaps {
+        Some("events that the snapshot may hold were given up")
+    } else {
+        None
+    }
+}
+
+/// Whether a recomputation is compared with the snapshot before: incremental runs could have been added to it. Runs of a
+/// view with the strategy 'full' are compared only when one is asked for.
+pub(crate) fn is_compared(state: &CatalogState, view: &LiveView, before: &Manifest, (t, mode): (Micros, RunMode)) -> bool {
+    (mode == RunMode::Full || view.definition.strategy != Some(Strategy::Full)) && not_added_to(state, view, before, t).is_none()
 }
 
 fn has_levels_of(before: &Manifest, view: &LiveView) -> bool {

@@ -15,7 +15,7 @@ use crate::attempt::{Attempt, NewSnapshot, manifest_before, view_of};
 use crate::decide::{RunInputs, RunTime, bucket_count, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::linked::{join_recomputed, local_edges};
-use crate::segments::{StatesFrom, states_of};
+use crate::segments::{StatesFrom, states_bytes, states_of};
 use crate::write::Rows;
 
 impl Batch {
@@ -75,7 +75,7 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
         joined,
         ..attempt.empty_manifest(made_at)
     };
-    let run = attempt.finished_record(events, &written);
+    let run = attempt.finished_record((events, states_bytes(attempt, &checkpoints)), &written);
     Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run })
 }
 

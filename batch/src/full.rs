@@ -50,7 +50,8 @@ pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) 
         joined,
         ..attempt.empty_manifest(made_at)
     };
-    let run = attempt.finished_record(events, &written);
+    let bytes_read = files.iter().map(|file| file.bytes).sum();
+    let run = attempt.finished_record((events, bytes_read), &written);
     Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run })
 }
 

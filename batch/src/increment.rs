@@ -14,22 +14,20 @@ use std::sync::Arc;
 use catalog::{CatalogState, CheckpointRecord, SnapshotFiles, checkpoints_after};
 use committed::lacking::events_of;
 use committed::registry::LiveView;
-use engine::states::conform;
-use futures::TryStreamExt;
-use storage::{LeftOut, Manifest, Tier, read_bucket};
+use storage::{LeftOut, Manifest, Tier};
 use tracing::info;
 use types::tiles::{EdgesFrom, Micros};
 use types::{ErrorKind, Result};
 
 use crate::attempt::{Attempt, NewSnapshot};
 use crate::basis::{first_to_merge, greater, is_lost, is_outlived, later};
-use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
+use crate::bucket_partitioner::BucketRows;
 use crate::decide::bucket_count;
-use crate::gathered::States;
-use crate::join::{CopiedTier, LocalTier, without_expired};
+use crate::join::{CopiedTier, LocalTier};
 use crate::layer::RunContext;
 use crate::linked::{LinkedRun, is_join_due};
-use crate::segments::{StatesFrom, states_of};
+use crate::segments::{States, StatesFrom, states_bytes, states_of};
+use crate::tiers::tier_rows;
 use crate::write::{Rows, Written};
 
 /// What became of an incremental run.
@@ -104,7 +102,9 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
         joined,
         ..attempt.empty_manifest((context.clock)())
     };
-    let run = attempt.finished_record(events, &written);
+    let merged_bytes: i64 = due.iter().map(|tier| tier.bytes()).sum();
+    let bytes_read = states_bytes(attempt, &checkpoints) + merged_bytes;
+    let run = attempt.finished_record((events, bytes_read), &written);
     let files = SnapshotFiles { written: written.files, carried_over };
     Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run })))
 }
@@ -169,17 +169,9 @@ impl Output<'_> {
         let attempt = self.attempt;
         let rows = tiers.iter().map(|tier| tier.rows()).sum();
         let buckets = bucket_count(rows, attempt.batch.settings.events_per_bucket);
-        let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
-        for file in tiers.iter().flat_map(|tier| &tier.files) {
-            let mut batches = read_bucket(&attempt.batch.storage, file).await?;
-            while let Some(batch) = batches.try_next().await? {
-                let rows = conform(attempt.view.plan.state_schema(), &batch)?;
-                let (rows, expired) = without_expired(&attempt.view, &attempt.inputs.edges_from, rows)?;
-                self.expired += expired;
-                partitioner.push_rows(rows)?;
-            }
-        }
-        self.write(partitioner.finish()?, Rows::OfTiers).await
+        let (rows, expired) = tier_rows(attempt, tiers, attempt.inputs.edges_from, buckets).await?;
+        self.expired += expired;
+        self.write(rows, Rows::OfTiers).await
     }
 
     async fn write(&mut self, states: Vec<BucketRows>, rows: Rows) -> Result<WrittenTier> {

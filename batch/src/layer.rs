@@ -12,6 +12,7 @@ use types::tiles::Clock;
 use crate::events::ReplayLog;
 use crate::join::LocalCopies;
 use crate::lease::KeepLease;
+use crate::memory::Resident;
 use crate::progress::EventsRead;
 
 /// The batch layer of one process.
@@ -65,4 +66,5 @@ pub(crate) struct RunContext<'a> {
     /// Called with the number of rows written so far; while a replay reads, with the number of events read.
     pub(crate) progress: &'a (dyn Fn(i64) + Send + Sync),
     pub(crate) events_read: &'a EventsRead,
+    pub(crate) resident: &'a Resident,
 }

@@ -17,13 +17,14 @@
 //! - `layer`: what all runs share.
 //! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: what that works with.
 //! - `limits`: the memory and time that a view's definition allows its runs.
-//! - `mode`: what a run is asked for; `basis`: from what it makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
+//! - `mode`, `request`: what a run is asked for; `basis`: from what it makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `progress`: how much of it is read.
 //! - `plan`: what a run would do.
-//! - `increment`: the states since the last cut, and the tiers that are merged; `from_checkpoints`: all states anew.
-//! - `segments`: the states of checkpoints, from states objects or (`replay`) from their `events`; `gathered` by bucket.
+//! - `increment`: the states since the last cut, and the tiers that are merged (`tiers`); `from_checkpoints`: all states anew.
+//! - `segments`: the states of checkpoints, from states objects or (`replay`) from their `events`.
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
+//! - `compare`: a recomputation held against what incremental runs had kept.
 //! - `publish`: the manifest and the transaction.
 //! - `compact`: outside of runs, makes one checkpoint of many, and one archive file.
 //! - `rebuild_states`: outside of runs, rebuilds damaged states objects.
@@ -33,11 +34,11 @@ mod basis;
 mod bucket_partitioner;
 mod bucket_sort;
 mod compact;
+mod compare;
 mod decide;
 mod events;
 mod from_checkpoints;
 mod full;
-mod gathered;
 mod increment;
 mod join;
 mod layer;
@@ -52,10 +53,12 @@ mod publish;
 mod rebuild_states;
 mod recompute;
 mod replay;
+mod request;
 mod run;
 mod segments;
 mod session;
 mod snapshot;
+mod tiers;
 mod write;
 
 pub use compact::{COMPACTION_LEASE, Compacted, Compaction};
@@ -67,4 +70,4 @@ pub use lease::KeepLease;
 pub use mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
 pub use plan::{Files, RunPlan};
 pub use rebuild_states::RebuildOutcome;
-pub use run::RunRequest;
+pub use request::RunRequest;

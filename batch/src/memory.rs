@@ -4,11 +4,50 @@
 //! has given it to another consumer. With several threads its peak can exceed what was ever reserved, and the limit. A
 //! run's record shows the peak next to the limit, so this pool reads the total from the inner pool.
 
+use std::convert::Infallible;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+
+/// How often the memory of the process is read while a run is under way.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The most memory that the process held while a run was under way, with all else that it did. What operators reserve is
+/// an estimate: this shows what they take.
+#[derive(Debug, Default)]
+pub(crate) struct Resident(AtomicI64);
+
+impl Resident {
+    /// 0 if the system does not say.
+    pub(crate) fn peak_bytes(&self) -> i64 {
+        self.note();
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Looks again and again, until it is dropped.
+    pub(crate) async fn watch(&self) -> Infallible {
+        loop {
+            self.note();
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn note(&self) {
+        // Where Linux shows a process to itself.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        self.0.fetch_max(resident_bytes(&status).unwrap_or_default(), Ordering::Relaxed);
+    }
+}
+
+/// From `VmRSS:     1234 kB`.
+fn resident_bytes(status: &str) -> Option<i64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
 
 /// A [`FairSpillPool`] that records its greatest total reservation.
 #[derive(Debug)]

@@ -45,8 +45,13 @@ pub(crate) async fn recompute(
         })
     };
     let partitions = partial.output_partitioning().partition_count();
-    let mut parts: Vec<Vec<BucketRows>> = (0..shuffle.buckets).map(|_| Vec::new()).collect();
-    for partitioned in each_partition(partitions, shuffle.threads, aggregate).await? {
+    join_partitions(each_partition(partitions, shuffle.threads, aggregate).await?, shuffle.buckets)
+}
+
+/// Joins the rows of each bucket from several partitioners, at least one.
+pub(crate) fn join_partitions(partitions: Vec<Vec<BucketRows>>, buckets: u32) -> Result<Vec<BucketRows>> {
+    let mut parts: Vec<Vec<BucketRows>> = (0..buckets).map(|_| Vec::new()).collect();
+    for partitioned in partitions {
         for (of_bucket, rows) in parts.iter_mut().zip(partitioned) {
             of_bucket.push(rows);
         }
@@ -56,7 +61,7 @@ pub(crate) async fn recompute(
 
 /// Does the work of each partition in a task of its own, `threads` at a time. A partition's work begins when its turn
 /// comes: a view over several streams has more partitions than a run has threads, and each of them reads files.
-async fn each_partition<T, F>(partitions: usize, threads: usize, work: impl Fn(usize) -> Result<F>) -> Result<Vec<T>>
+pub(crate) async fn each_partition<T, F>(partitions: usize, threads: usize, work: impl Fn(usize) -> Result<F>) -> Result<Vec<T>>
 where
     F: Future<Output = Result<T>> + Send + 'static,
     T: Send + 'static,

@@ -13,11 +13,11 @@ use committed::segment::SegmentSession;
 use engine::events::plan_schema;
 use engine::states::Partial;
 use tokio::time::Instant;
+use types::failures::Failures;
 use types::{Error, Result};
 
 use crate::attempt::Attempt;
 use crate::events::{CheckpointEvents, FromArchive};
-use crate::gathered::Gathered;
 use crate::layer::RunContext;
 use crate::mode::{ReplayFrom, ReplayRequest};
 
@@ -47,23 +47,26 @@ impl<'a> Replaying<'a> {
         Ok(Self { view, context, events, partial, pace: Pace::new(request.events_a_second) })
     }
 
-    /// Adds the states of a checkpoint to what is gathered.
-    pub(crate) async fn add_to(&mut self, gathered: &mut Gathered<'_>, checkpoint: &CheckpointRecord) -> Result<()> {
+    /// Computes the states of a checkpoint, and gives `each` their rows. Returns the events that are not in them.
+    pub(crate) async fn states_of(
+        &mut self,
+        checkpoint: &CheckpointRecord,
+        each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
+    ) -> Result<Failures> {
         for stream in &self.view.plan.streams {
             let schema = plan_schema(stream);
             self.events.begin(&stream.name, checkpoint).await?;
             while let Some(events) = self.events.next().await? {
                 let count = events.num_rows();
                 for rows in self.partial.states(&stream.name, &[in_schema(&schema, &events)?]).await? {
-                    gathered.add(&rows)?;
+                    each(&rows)?;
                 }
                 self.context.events_read.add(count);
                 (self.context.progress)(self.context.events_read.count());
                 self.pace.take(count).await;
             }
         }
-        gathered.failures.extend(&self.partial.take_failures());
-        Ok(())
+        Ok(self.partial.take_failures())
     }
 }
 

@@ -11,28 +11,14 @@ use types::tiles::{Clock, Micros};
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
-use crate::decide::{RunTime, version_to_run};
+use crate::decide::version_to_run;
 use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
 use crate::limits::Limits;
-use crate::mode::RunMode;
+use crate::memory::Resident;
 use crate::progress::EventsRead;
+use crate::request::RunRequest;
 use crate::snapshot::make_snapshot;
-
-/// The parameters of a run.
-#[derive(Debug, Clone)]
-pub struct RunRequest {
-    pub view: Arc<str>,
-    /// The version to recompute. If absent: the version being built, or else the served one.
-    pub version: Option<u32>,
-    /// A record that waits in the catalog as requested. If absent, a new record is created.
-    pub requested: Option<RunRecord>,
-    pub scheduled_for: Option<Micros>,
-    pub attempt: u32,
-    /// The view's time `t`: windows are pruned as of it.
-    pub t: RunTime,
-    pub mode: RunMode,
-}
 
 impl Batch {
     /// Runs one view and returns the record of the run: succeeded, or skipped if there is nothing new.
@@ -64,7 +50,7 @@ impl Batch {
         // Boxed, like the attempt: the future is large, and would take that much of the stack in every caller.
         let outcome = Box::pin(self.recorded(
             &request,
-            &RunContext { lease: &renewing, clock: &clock, progress, events_read: &EventsRead::default() },
+            &RunContext { lease: &renewing, clock: &clock, progress, events_read: &EventsRead::default(), resident: &Resident::default() },
             given_up,
         ))
         .await;
@@ -88,7 +74,8 @@ impl Batch {
         let limited = limits.applied_to(self);
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {
-            outcome = Box::pin(make_snapshot(&limited, &state, run.clone(), (request.t, request.mode), context)) => outcome,
+            outcome = Box::pin(make_snapshot(&limited, &state, run.clone(), request, context)) => outcome,
+            never = context.resident.watch() => match never {},
             never = self.report_progress(&run, context) => match never {},
             () = given_up => Err(Error::unavailable("the run was given up because its process stops; it is due again")),
             error = limits.time_out() => Err(error),
@@ -162,6 +149,10 @@ impl Batch {
             rows_written: 0,
             bytes_written: 0,
             peak_memory_bytes: 0,
+            bytes_read: 0,
+            tiers: 0,
+            peak_resident_bytes: 0,
+            comparison: None,
             error: None,
         })
     }
@@ -188,6 +179,7 @@ impl Batch {
         report_damage(&self.catalog, &self.storage, state, std::slice::from_ref(error), finder).await;
         metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "failed").increment(1);
         warn!(view = %run.view, run = %run.id, %error, "the run failed; the current snapshot stays in use");
+        let run = RunRecord { events_read: context.events_read.count(), peak_resident_bytes: context.resident.peak_bytes(), ..run };
         let commit = failure_commit(Uuid::now_v7(), run.clone(), &self.worker, error.to_string(), (context.clock)());
         if let Err(error) = self.catalog.commit_with_retry(commit).await {
             warn!(run = %run.id, %error, "the failure of a run was not recorded");

@@ -2,18 +2,24 @@
 
 use std::sync::Arc;
 
-use catalog::CheckpointRecord;
+use arrow::array::RecordBatch;
+use catalog::{CatalogState, CheckpointRecord};
 use committed::damage::{Finder, report_damage};
 use committed::registry::LiveView;
 use committed::segment::{Segment, SegmentSession, StoredSegment, segment_rows, stored_segment};
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
-use futures::future::try_join_all;
+use engine::states::at_kept_levels;
+use storage::ObjectStorage;
+use types::failures::Failures;
+use types::files::FileKind;
 use types::tiles::EdgesFrom;
 use types::{Error, Result, failpoint};
 
 use crate::attempt::Attempt;
 use crate::basis::is_stream;
-use crate::gathered::{Gathered, States};
+use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
+use crate::join::without_expired;
 use crate::layer::RunContext;
 use crate::mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
 use crate::replay::Replaying;
@@ -47,6 +53,23 @@ impl StatesFrom {
     pub(crate) fn reads_log(self) -> bool {
         matches!(self, StatesFrom::StoredOrLog | StatesFrom::Events(ReplayRequest { from: ReplayFrom::Log, .. }))
     }
+
+    /// How what has no states is replayed; `None`: it is computed from the archive, segment by segment.
+    fn replayed(self) -> Option<ReplayRequest> {
+        match self {
+            StatesFrom::Stored => None,
+            StatesFrom::StoredOrLog => Some(ReplayRequest { from: ReplayFrom::Log, events_a_second: Some(REPLAYED_A_SECOND) }),
+            StatesFrom::Events(request) => Some(request),
+        }
+    }
+}
+
+/// The states of some checkpoints.
+pub(crate) struct States {
+    pub(crate) buckets: Vec<BucketRows>,
+    pub(crate) failures: Failures,
+    /// The events of links that no window reaches any more, left out.
+    pub(crate) expired: i64,
 }
 
 /// Gathers the states of these checkpoints in `bucket_count` buckets, without edges that were last seen before `edges_from`.
@@ -58,39 +81,53 @@ pub(crate) async fn states_of(
     (from, bucket_count, edges_from): (StatesFrom, u32, &EdgesFrom),
     context: &RunContext<'_>,
 ) -> Result<States> {
-    let (batch, state, view) = (attempt.batch, attempt.state, &attempt.view);
-    let at_once = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
-    let session = SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / at_once)?;
-    let request = match from {
-        StatesFrom::Stored => None,
-        StatesFrom::StoredOrLog => Some(ReplayRequest { from: ReplayFrom::Log, events_a_second: Some(REPLAYED_A_SECOND) }),
-        StatesFrom::Events(request) => Some(request),
+    let view = &attempt.view;
+    let (mut partitioner, mut expired) = (BucketPartitioner::new(attempt.shuffle(bucket_count)), 0);
+    let mut add = |rows: &RecordBatch| {
+        let rows = at_kept_levels(&view.plan, rows, &attempt.inputs.floors)?;
+        let (rows, left_out) = without_expired(view, edges_from, rows)?;
+        expired += left_out;
+        partitioner.push_rows(rows)
     };
-    let mut replaying = request.map(|request| Replaying::begin(attempt, &session, request, context)).transpose()?;
-    let mut gathered = Gathered::begin(attempt, bucket_count, edges_from);
+    let failures = read_segments(attempt, checkpoints, (from, context), &mut add).await?;
+    Ok(States { buckets: partitioner.finish()?, failures, expired })
+}
+
+/// Reads the states of these checkpoints, and gives `each` their rows, of the finest level. Returns the events that are not
+/// in them.
+pub(crate) async fn read_segments(
+    attempt: &Attempt<'_>,
+    checkpoints: &[&CheckpointRecord],
+    (from, context): (StatesFrom, &RunContext<'_>),
+    each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
+) -> Result<Failures> {
+    let batch = attempt.batch;
+    let at_once = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
+    let session = Arc::new(SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / at_once)?);
+    let mut replaying = from.replayed().map(|request| Replaying::begin(attempt, &session, request, context)).transpose()?;
     let held = MemoryConsumer::new("segments").register(&(attempt.pool.clone() as Arc<dyn MemoryPool>));
-    let mut damaged = Vec::new();
+    let (mut failures, mut damaged) = (Failures::default(), Vec::new());
     for together in checkpoints.chunks(at_once) {
-        let reading = together.iter().map(|checkpoint| async {
-            match from {
-                StatesFrom::Stored => segment_rows(&batch.storage, &session, view, state, checkpoint).await.map(StoredSegment::Found),
-                StatesFrom::StoredOrLog => stored_segment(&batch.storage, view, state, checkpoint).await,
-                StatesFrom::Events(_) => Ok(StoredSegment::Lacking { damaged: None }),
-            }
+        let reading = together.iter().map(|checkpoint| {
+            let source = (batch.storage.clone(), session.clone(), attempt.view.clone(), attempt.state.clone());
+            SpawnedTask::spawn(stored(source, CheckpointRecord::clone(checkpoint), from))
         });
-        let read = try_join_all(reading).await?;
+        let mut read = Vec::with_capacity(together.len());
+        for segment in reading.collect::<Vec<_>>() {
+            read.push(segment.join().await??);
+        }
         // They are in memory already: others give way, and the run's peak shows it.
         held.resize(read.iter().map(bytes_of).sum());
         for (segment, checkpoint) in read.into_iter().zip(together) {
             match segment {
-                StoredSegment::Found(Segment { rows, failures, source: _, damaged: unreadable }) => {
-                    gathered.add(rows.batch())?;
-                    gathered.failures.extend(&failures);
+                StoredSegment::Found(Segment { rows, failures: failed, source: _, damaged: unreadable }) => {
+                    each(rows.batch())?;
+                    failures.extend(&failed);
                     damaged.extend(unreadable);
                 }
                 StoredSegment::Lacking { damaged: unreadable } => {
                     let lacks = || Error::internal("a checkpoint has neither states nor events");
-                    replaying.as_mut().ok_or_else(lacks)?.add_to(&mut gathered, checkpoint).await?;
+                    failures.extend(&replaying.as_mut().ok_or_else(lacks)?.states_of(checkpoint, each).await?);
                     damaged.extend(unreadable);
                 }
             }
@@ -98,8 +135,21 @@ pub(crate) async fn states_of(
         }
     }
     let finder = Finder { name: &batch.worker, now: (context.clock)() };
-    report_damage(&batch.catalog, &batch.storage, state, &damaged, finder).await;
-    gathered.finish()
+    report_damage(&batch.catalog, &batch.storage, attempt.state, &damaged, finder).await;
+    Ok(failures)
+}
+
+/// A checkpoint's states, as far as they are not to be replayed.
+async fn stored(
+    (storage, session, view, state): (ObjectStorage, Arc<SegmentSession>, LiveView, Arc<CatalogState>),
+    checkpoint: CheckpointRecord,
+    from: StatesFrom,
+) -> Result<StoredSegment> {
+    match from {
+        StatesFrom::Stored => segment_rows(&storage, &session, &view, &state, &checkpoint).await.map(StoredSegment::Found),
+        StatesFrom::StoredOrLog => stored_segment(&storage, &view, &state, &checkpoint).await,
+        StatesFrom::Events(_) => Ok(StoredSegment::Lacking { damaged: None }),
+    }
 }
 
 fn bytes_of(segment: &StoredSegment) -> usize {
@@ -107,4 +157,10 @@ fn bytes_of(segment: &StoredSegment) -> usize {
         StoredSegment::Found(segment) => segment.rows.memory_bytes(),
         StoredSegment::Lacking { .. } => 0,
     }
+}
+
+/// The size of the states objects of these checkpoints.
+pub(crate) fn states_bytes(attempt: &Attempt<'_>, checkpoints: &[&CheckpointRecord]) -> i64 {
+    let files = checkpoints.iter().flat_map(|checkpoint| attempt.state.files.of_checkpoint(checkpoint.id));
+    files.filter(|file| file.kind == FileKind::States).map(|file| file.bytes).sum()
 }

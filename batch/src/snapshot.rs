@@ -1,31 +1,35 @@
 //! Makes a view's snapshot in the way that its basis allows, and publishes it.
 
-use catalog::{CatalogState, RunRecord};
+use std::sync::Arc;
+
+use catalog::{CatalogState, Comparison, RunRecord};
+use storage::Manifest;
 use tracing::info;
 use types::{Result, Strategy};
 
 use crate::attempt::{Attempt, NewSnapshot};
-use crate::basis::Basis;
-use crate::decide::RunTime;
+use crate::basis::{Basis, is_compared};
+use crate::compare::compared;
 use crate::from_checkpoints::from_checkpoints;
 use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
 use crate::layer::{Batch, RunContext};
-use crate::mode::RunMode;
 use crate::publish::{publish, skip};
+use crate::request::RunRequest;
 use crate::segments::StatesFrom;
 
 /// Makes a view's snapshot as of the run's cut and publishes it, or records that the published one holds everything up
 /// to the cut. A failure before the last step leaves the served snapshot untouched.
 pub(crate) async fn make_snapshot(
     batch: &Batch,
-    state: &CatalogState,
+    state: &Arc<CatalogState>,
     run: RunRecord,
-    (t, mode): (RunTime, RunMode),
+    request: &RunRequest,
     context: &RunContext<'_>,
 ) -> Result<RunRecord> {
-    let (mut attempt, basis) = Attempt::prepare(batch, state, run, (t, mode), context).await?;
-    let from = StatesFrom::decide(&attempt.view, mode);
+    let (mut attempt, basis) = Attempt::prepare(batch, state, run, request, context).await?;
+    let mut comparison = None;
+    let from = StatesFrom::decide(&attempt.view, request.mode);
     let incremented = match basis {
         Basis::Archive(why) => Incremented::NotPossible(why.to_owned()),
         Basis::Checkpoints(why) => {
@@ -34,14 +38,29 @@ pub(crate) async fn make_snapshot(
         }
         Basis::Snapshot(before) => increment(&attempt, *before, from, context).await?,
     };
-    let NewSnapshot { manifest, files, run } = match incremented {
+    let NewSnapshot { manifest, files, mut run } = match incremented {
         Incremented::Snapshot(snapshot) => *snapshot,
         Incremented::Nothing => return skip(batch, state, attempt.run, context).await,
         Incremented::NotPossible(why) => {
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive");
             attempt.run.strategy = Some(Strategy::Full);
-            recomputed(&attempt, context).await?
+            let recomputed = recomputed(&attempt, context).await?;
+            comparison = compare_recomputed(&attempt, request, &recomputed.manifest, context).await;
+            recomputed
         }
     };
+    run.comparison = comparison;
+    run.tiers = manifest.tiers().count() as i64;
+    run.peak_memory_bytes = attempt.pool.peak_bytes() as i64;
+    run.peak_resident_bytes = context.resident.peak_bytes();
     Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await
+}
+
+/// Compares what was recomputed with the snapshot before, where incremental runs keep one.
+async fn compare_recomputed(attempt: &Attempt<'_>, request: &RunRequest, made: &Manifest, context: &RunContext<'_>) -> Option<Comparison> {
+    let before = attempt.before.as_ref().filter(|_| request.compare)?;
+    if !is_compared(attempt.state, &attempt.view, before, (attempt.inputs.t, request.mode)) {
+        return None;
+    }
+    Some(Box::pin(compared(attempt, before, &made.base, context)).await)
 }

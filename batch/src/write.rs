@@ -116,7 +116,7 @@ impl SnapshotWriter {
     }
 
     /// Sends a bucket's rows in order, merged and rolled up.
-    async fn sort(self, rows: BucketRows, send: mpsc::Sender<StateRows>) -> Result<()> {
+    pub(crate) async fn sort(self, rows: BucketRows, send: mpsc::Sender<StateRows>) -> Result<()> {
         let gone = |_| Error::internal("the writer of a bucket is gone");
         if rows.bytes <= (self.limit_bytes / self.threads / PART_OF_SHARE).min(MOST_IN_MEMORY_BYTES) {
             let sort = move || {

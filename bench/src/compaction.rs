@@ -75,7 +75,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
 async fn read(installed: &Installed) -> Result<Read> {
     let installation = &installed.installation;
     let began = Instant::now();
-    installation.recompute_view(VIEW, &|_| {}).await?;
+    installation.recompute_view(VIEW, false, &|_| {}).await?;
     let run_s = began.elapsed().as_secs_f64();
     let node = installation.node(None).await?;
     let began = Instant::now();

@@ -1,19 +1,22 @@
 //! The collector deletes files that are no longer needed: it marks them in the catalog first and deletes them one round
-//! later. No transaction may name a marked file. Once an hour it also looks for orphans: files whose writer died before
-//! it could commit them.
+//! later. No transaction may name a marked file. It also looks for orphans: files whose writer died before it could commit
+//! them. What a run left is looked for once, a minute after it ended; all else once an hour.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use catalog::{Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, collectable, orphans, orphans_commit};
+use catalog::{
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, collectable, ended_without_snapshot, orphans,
+    orphans_commit,
+};
 use committed::registry::Registry;
 use definitions::parse::parse_stream;
 use engine::functions::Functions;
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-use types::files::ObjectName;
+use types::files::{ObjectName, folder_of_run};
 use types::tiles::{Clock, Micros};
 use types::{ErrorKind, Result, failpoint};
 use uuid::Uuid;
@@ -33,6 +36,7 @@ pub async fn run(
     stop: CancellationToken,
 ) {
     let rounds = async {
+        let mut looked_after = HashSet::new();
         for round in 1u64.. {
             tokio::time::sleep(every).await;
             match collect(&catalog, &storage, &functions, (&clock, event_clock)).await {
@@ -42,6 +46,11 @@ pub async fn run(
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Conflict => debug!("something was committed meanwhile; collecting later"),
                 Err(error) => warn!(%error, "collection failed; trying again later"),
+            }
+            match collect_left_by_runs(&catalog, &storage, &clock, &mut looked_after).await {
+                Ok(0) => {}
+                Ok(deleted) => info!(deleted, "what runs that did not end with a snapshot had written was deleted"),
+                Err(error) => warn!(%error, "what runs left could not be collected; trying again later"),
             }
             if round % ROUNDS_PER_LISTING == 0 {
                 match collect_orphans(&catalog, &storage, &clock).await {
@@ -76,6 +85,35 @@ pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: 
     storage.remove_partial_files(SystemTime::now(), ORPHAN_AGE).await?;
     metrics::counter!("basestream_jobs_orphans_deleted_total").increment(orphans.len() as u64);
     Ok(orphans.len())
+}
+
+/// Deletes what runs wrote that were killed, failed or dropped, and returns how many files. Each run is looked after
+/// once: `looked_after` remembers those of the catalog's state.
+pub async fn collect_left_by_runs(
+    catalog: &Catalog,
+    storage: &ObjectStorage,
+    clock: &Clock,
+    looked_after: &mut HashSet<Uuid>,
+) -> Result<usize> {
+    let state = catalog.state().await?;
+    looked_after.retain(|id| state.runs.iter().any(|run| run.id == *id));
+    let mut deleted = 0;
+    for run in ended_without_snapshot(&state, clock()) {
+        if looked_after.contains(&run.id) {
+            continue;
+        }
+        let listed = storage.list(&folder_of_run(&run.view, run.version, run.id)).await?;
+        let listed: Vec<ObjectName> = listed.iter().filter_map(|object| object.path.parse().ok()).collect();
+        // The run has ended: nothing that it wrote was named since this state, or will be.
+        for name in orphans(&state, &listed) {
+            storage.delete(&name.to_string()).await?;
+            deleted += 1;
+            failpoint::hit("collect.between_deletes")?;
+        }
+        looked_after.insert(run.id);
+    }
+    metrics::counter!("basestream_jobs_orphans_deleted_total").increment(deleted as u64);
+    Ok(deleted)
 }
 
 /// Runs one round and returns what it did. Marking is refused if anything was committed since the state was read. Where

@@ -299,12 +299,13 @@ impl Installation {
     /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the rows written.
     /// The run is skipped if there is nothing new. Errors: `Conflict` if another process is running it.
     pub async fn run_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        self.run(view, RunMode::ByStrategy, progress).await
+        self.run(view, (RunMode::ByStrategy, true), progress).await
     }
 
-    /// The same, but recomputes from the archive whatever the view's strategy.
-    pub async fn recompute_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        self.run(view, RunMode::Full, progress).await
+    /// The same, but recomputes from the archive whatever the view's strategy, and compares the outcome with the states
+    /// that incremental runs had kept, unless `compare` is false.
+    pub async fn recompute_view(&self, view: &str, compare: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        self.run(view, (RunMode::Full, compare), progress).await
     }
 
     /// The same, but computes all states from the events of the checkpoints, through the speed layer's code.
@@ -314,7 +315,7 @@ impl Installation {
         request: batch::ReplayRequest,
         progress: &(dyn Fn(i64) + Send + Sync),
     ) -> Result<RunRecord> {
-        self.run(view, RunMode::Replay(request), progress).await
+        self.run(view, (RunMode::Replay(request), false), progress).await
     }
 
     /// Whether the log still has every record that a replay of a view reads; if not, the first that it lacks, in words.
@@ -338,9 +339,17 @@ impl Installation {
         self.batch().plan(view, (self.run_time(), mode), now()).await
     }
 
-    async fn run(&self, view: &str, mode: RunMode, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
-        let request =
-            RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t: self.run_time(), mode };
+    async fn run(&self, view: &str, (mode, compare): (RunMode, bool), progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
+        let request = RunRequest {
+            view: view.into(),
+            version: None,
+            requested: None,
+            scheduled_for: None,
+            attempt: 1,
+            t: self.run_time(),
+            mode,
+            compare,
+        };
         self.batch().run(request, clock(), progress).await
     }
 

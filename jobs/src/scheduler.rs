@@ -164,6 +164,7 @@ async fn run_one(batch: Batch, (clock, event_clock): (Clock, bool), due: Due, st
         attempt: due.attempt,
         t,
         mode: RunMode::ByStrategy,
+        compare: true,
     };
     let given_up = async {
         stop.cancelled().await;

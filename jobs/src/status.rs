@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
+use catalog::{CatalogState, Comparison, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
 use committed::building::Progress;
 use committed::lacking::waits_for_run;
 use committed::registry::Registry;
@@ -135,9 +135,18 @@ pub struct RunReport {
     /// How far it is, for a run under way that builds a version; else null.
     pub building: Option<BuildingReport>,
     pub events_read: i64,
+    /// The size of the files that it read.
+    pub bytes_read: i64,
     pub rows_written: i64,
     pub bytes_written: i64,
+    /// How many tiers its snapshot has.
+    pub tiers: i64,
+    /// The most that it reserved of its memory limit.
     pub peak_memory_bytes: i64,
+    /// The most memory that its process held meanwhile; 0 where that is not known.
+    pub peak_resident_bytes: i64,
+    /// What a recomputation found when it was compared with the states that incremental runs had kept; null if it was not.
+    pub comparison: Option<Comparison>,
     pub error: Option<String>,
 }
 
@@ -309,6 +318,10 @@ impl RunReport {
             rows_written: run.rows_written,
             bytes_written: run.bytes_written,
             peak_memory_bytes: run.peak_memory_bytes,
+            bytes_read: run.bytes_read,
+            tiers: run.tiers,
+            peak_resident_bytes: run.peak_resident_bytes,
+            comparison: run.comparison.clone(),
             error: run.error.clone(),
         }
     }
@@ -375,6 +388,11 @@ impl Status {
 /// Formats runs as a table.
 pub fn runs_text(runs: &[RunReport]) -> String {
     text::runs(runs)
+}
+
+/// Says what a comparison found.
+pub fn comparison_text(comparison: &Comparison) -> String {
+    text::comparison(comparison)
 }
 
 /// Returns the displayed status of a definition: `served`, `building`.

@@ -328,6 +328,17 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
         "{planned}"
     );
     assert_eq!(project.json(&["batch", "run", "orders_by_customer", "--dry-run"])["skipped"], true);
+    let full = project.json(&["batch", "run", "orders_by_customer", "--full"]);
+    assert_eq!((&full["comparison"]["differences"], &full["comparison"]["error"]), (&0.into(), &Value::Null), "{full}");
+    assert!(full["comparison"]["rows"].as_i64().is_some_and(|rows| rows > 0) && full["bytes_read"].as_i64() > Some(0), "{full}");
+    assert_eq!((&full["tiers"], &project.json(&["batch", "history"])[0]["comparison"]), (&1.into(), &full["comparison"]));
+    let shown = text(&project.run(&["batch", "run", "orders_by_customer", "--full"]).stdout);
+    assert!(shown.contains("equal to the states that incremental runs had kept: "), "{shown}");
+    assert_eq!(project.json(&["batch", "run", "orders_by_customer", "--full", "--no-compare"])["comparison"], Value::Null);
+    let counted = "SELECT count(differences) AS compared, sum(differences) AS differences FROM system.runs";
+    assert_eq!(project.json(&["query", counted])["rows"], serde_json::json!([[2, 0]]));
+    let refused = project.run(&["batch", "run", "orders_by_customer", "--no-compare"]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("--full"), "{}", text(&refused.stderr));
     let unknown = project.run(&["batch", "history", "orders_by_custmer"]);
     assert!(!unknown.status.success() && text(&unknown.stderr).contains("orders_by_customer"), "{}", text(&unknown.stderr));
     let shown = [

@@ -151,7 +151,16 @@ impl Harness {
     }
 
     async fn run(&self, (view, t): (&str, batch::RunTime), memory_limit_bytes: usize, mode: RunMode) -> Result<RunRecord> {
-        let request = batch::RunRequest { view: view.into(), version: None, requested: None, scheduled_for: None, attempt: 1, t, mode };
+        let request = batch::RunRequest {
+            view: view.into(),
+            version: None,
+            requested: None,
+            scheduled_for: None,
+            attempt: 1,
+            t,
+            mode,
+            compare: true,
+        };
         let batch = self.runs(memory_limit_bytes);
         let planned = batch.plan(view, (t, mode), now()).await;
         let run = batch.run(request, Arc::new(now), &|_| {}).await?;

@@ -26,7 +26,7 @@ const STREAM: &str = "CREATE STREAM payments (id TEXT NOT NULL, ts TIMESTAMPTZ N
 
 pub(crate) const BUCKETS: usize = 4;
 
-async fn planned(view: &str) -> Arc<ViewPlan> {
+pub(crate) async fn planned(view: &str) -> Arc<ViewPlan> {
     let view = parse::parse_view(view).unwrap();
     let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()] };
     let Planned::Kept(plan) = Planner::new(&project, Functions::standard()).plan(&view).await.unwrap() else { panic!("inlined") };

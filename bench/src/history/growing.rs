@@ -76,7 +76,7 @@ impl<E: Events> Growing<'_, E> {
 
     pub(super) async fn recompute(&self) -> Result<Ran> {
         let began = Instant::now();
-        let run = self.installed.installation.recompute_view(self.view, &|_| {}).await?;
+        let run = self.installed.installation.recompute_view(self.view, false, &|_| {}).await?;
         Ok(Ran { run, took: began.elapsed() })
     }
 

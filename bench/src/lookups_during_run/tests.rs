@@ -18,6 +18,10 @@ fn record(started_at: Option<Micros>, ended_at: Option<Micros>, status: RunStatu
         rows_written: 0,
         bytes_written: 0,
         peak_memory_bytes: 0,
+        bytes_read: 0,
+        tiers: 0,
+        peak_resident_bytes: 0,
+        comparison: None,
         error: None,
     }
 }

@@ -9,7 +9,7 @@ use types::{Result, Strategy};
 
 use super::{Context, Done, progress};
 use crate::installation::{Installation, now};
-use crate::status::{RunReport, add_progress, runs_text};
+use crate::status::{RunReport, add_progress, comparison_text, runs_text};
 
 #[derive(Debug, Args)]
 pub(super) struct BatchArgs {
@@ -27,6 +27,9 @@ enum BatchCommand {
         /// Recompute from the archive, whatever the view's strategy
         #[arg(long)]
         full: bool,
+        /// Do not compare what is recomputed with the states that incremental runs had kept
+        #[arg(long, requires = "full")]
+        no_compare: bool,
         /// Only say what would be read and written
         #[arg(long)]
         dry_run: bool,
@@ -43,25 +46,30 @@ enum BatchCommand {
 
 pub(super) async fn batch(context: &Context, args: BatchArgs) -> Result<Done> {
     match args.command {
-        BatchCommand::Run { view, full, dry_run: true } => plan(context, &view, full).await,
-        BatchCommand::Run { view, full, dry_run: false } => run(context, &view, full).await,
+        BatchCommand::Run { view, full, no_compare: _, dry_run: true } => plan(context, &view, full).await,
+        BatchCommand::Run { view, full, no_compare, dry_run: false } => run(context, &view, (full, !no_compare)).await,
         BatchCommand::History { view, limit } => history(context, view.as_deref(), limit).await,
     }
 }
 
-async fn run(context: &Context, view: &str, full: bool) -> Result<Done> {
+async fn run(context: &Context, view: &str, (full, compare): (bool, bool)) -> Result<Done> {
     let installation = context.installation().await?;
     let bar = progress::counter(view, !context.output.json);
     let shown = bar.clone();
     let progress = move |rows: i64| shown.set_position(rows.max(0) as u64);
     let run = match full {
-        true => installation.recompute_view(view, &progress).await,
+        true => installation.recompute_view(view, compare, &progress).await,
         false => installation.run_view(view, &progress).await,
     };
     bar.finish_and_clear();
     let report = RunReport::from_run(&run?);
-    context.output.print(&report, || runs_text(std::slice::from_ref(&report)))?;
+    context.output.print(&report, || run_text(&report))?;
     Ok(Done::Success)
+}
+
+fn run_text(report: &RunReport) -> String {
+    let runs = runs_text(std::slice::from_ref(report));
+    report.comparison.as_ref().map_or(runs.clone(), |comparison| format!("{runs}\n\n{}", comparison_text(comparison)))
 }
 
 async fn plan(context: &Context, view: &str, full: bool) -> Result<Done> {

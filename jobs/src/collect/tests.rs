@@ -1,5 +1,7 @@
-use catalog::{DefinitionStatus, PartitionRecord};
-use types::vector::{Offset, PartitionId};
+use std::sync::Arc;
+
+use catalog::{Add, Commit, DefinitionStatus, PartitionRecord, RunRecord, RunStatus, abandoned};
+use types::vector::{Offset, PartitionId, Vector};
 
 use super::*;
 
@@ -49,4 +51,45 @@ fn the_archive_ages_by_the_clock_that_answers_follow() {
     assert_eq!((days(false, silent), days(true, silent)), (10, 17), "windows stand still since the newest event of a week ago");
     assert_eq!(days(true, [Some(NOW + DAY), None]), 10, "an event that is dated ahead makes nothing older");
     assert_eq!(days(true, [None, None]), 10);
+}
+
+/// The process of one of two runs is killed while it writes. Nothing holds its lease, so a scheduler closes it.
+#[tokio::test]
+async fn what_a_killed_run_left_is_deleted_within_minutes() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(&format!("sqlite://{}", folder.path().join("catalog.db").display())).await.unwrap();
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let begun = |view: &str| RunRecord {
+        status: RunStatus::Running,
+        started_at: Some(NOW),
+        cut: Some(Vector::new()),
+        ..RunRecord::requested(view.into(), 1)
+    };
+    let (killed, alive) = (begun("killed"), begun("alive"));
+    let lease = catalog.acquire_lease(&catalog::run_lease("alive"), "p-2", Duration::from_secs(3_600), NOW, None).await.unwrap();
+    assert!(lease.is_some());
+    let add = vec![Add::Run(killed.clone()), Add::Run(alive.clone())];
+    catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+    for (run, bucket) in [(&killed, 0), (&killed, 1), (&alive, 0)] {
+        let name = ObjectName::Bucket { view: run.view.clone(), version: 1, run: run.id, bucket };
+        storage.put_new(&name, bytes::Bytes::from_static(b"rows")).await.unwrap();
+    }
+    let minute = 60_000_000;
+    let mut looked_after = HashSet::new();
+    let mut collected_at = async |now: Micros| {
+        let clock: Clock = Arc::new(move || now);
+        collect_left_by_runs(&catalog, &storage, &clock, &mut looked_after).await.unwrap()
+    };
+    assert_eq!(collected_at(NOW + minute).await, 0, "it may be alive");
+    let state = catalog.state().await.unwrap();
+    let closable = abandoned(&state, Uuid::now_v7, NOW + minute);
+    assert_eq!(closable.iter().map(|(run, _)| run.id).collect::<Vec<_>>(), [killed.id]);
+    for (_, commit) in closable {
+        catalog.commit(commit).await.unwrap();
+    }
+    assert_eq!(collected_at(NOW + 2 * minute - 1).await, 0, "a write may be under way");
+    assert_eq!(collected_at(NOW + 2 * minute).await, 2);
+    let left: Vec<String> = storage.list("").await.unwrap().into_iter().map(|object| object.path).collect();
+    assert_eq!(left, [format!("snapshots/alive/1/{}/00000.parquet", alive.id)]);
+    assert_eq!(collected_at(NOW + 9 * minute).await, 0);
 }

@@ -71,6 +71,7 @@ pub enum Fault {
     PartitionBehind,
     RunAbandoned,
     RunFailing,
+    StatesDiffer,
     RunOverdue,
     VersionUnbuilt,
     ViewRefused,

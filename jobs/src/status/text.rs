@@ -1,6 +1,6 @@
 //! Formats `status` and `batch history` as text.
 
-use catalog::{DefinitionKind, RunStatus};
+use catalog::{Comparison, DefinitionKind, RunStatus, StateDifference};
 
 use super::problems::{Problem, Severity};
 use super::{PartitionStatus, QueuedRun, RunReport, Status, ViewStatus, status_word};
@@ -131,7 +131,23 @@ fn view_word(view: &ViewStatus) -> String {
 }
 
 pub(super) fn runs(runs: &[RunReport]) -> String {
-    let header = ["run", "view", "version", "status", "started", "seconds", "strategy", "events", "rows", "bytes", "peak memory", "error"];
+    let header = [
+        "run",
+        "view",
+        "version",
+        "status",
+        "started",
+        "seconds",
+        "strategy",
+        "events",
+        "bytes read",
+        "rows",
+        "bytes",
+        "tiers",
+        "peak memory",
+        "compared",
+        "error",
+    ];
     let rows = runs.iter().map(|run| {
         vec![
             run.run.clone(),
@@ -144,9 +160,12 @@ pub(super) fn runs(runs: &[RunReport]) -> String {
             run.seconds.map_or("-".to_owned(), |seconds| format!("{seconds:.2}")),
             run.strategy.map_or("-", Strategy::name).to_owned(),
             run.events_read.to_string(),
+            run.bytes_read.to_string(),
             run.rows_written.to_string(),
             run.bytes_written.to_string(),
+            run.tiers.to_string(),
             run.peak_memory_bytes.to_string(),
+            run.comparison.as_ref().map_or("-".to_owned(), compared),
             run.error.clone().unwrap_or_default(),
         ]
     });
@@ -156,6 +175,40 @@ pub(super) fn runs(runs: &[RunReport]) -> String {
 fn queued(run: &QueuedRun) -> Vec<String> {
     let (version, attempt, events) = (run.version.to_string(), run.attempt.to_string(), run.events.to_string());
     vec![run.view.to_string(), version, run.due_at.clone(), attempt, events, run.reason.to_owned()]
+}
+
+fn compared(comparison: &Comparison) -> String {
+    match (comparison.differences, &comparison.error) {
+        (0, Some(_)) => "failed".to_owned(),
+        (0, None) => "equal".to_owned(),
+        (differences, _) => count_of(differences, "difference"),
+    }
+}
+
+fn count_of(n: i64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+pub(super) fn comparison(comparison: &Comparison) -> String {
+    let Comparison { rows, differences, first, seconds, error, .. } = comparison;
+    let cost = format!("{} in {seconds:.2} s", count_of(*rows, "row"));
+    match (differences, error) {
+        (0, Some(error)) => format!("not compared with the states that incremental runs had kept: {error}"),
+        (0, None) => format!("equal to the states that incremental runs had kept: {cost}"),
+        _ => {
+            let lines = first.iter().map(|difference| format!("\n  {}", difference_text(difference)));
+            let differences = count_of(*differences, "difference");
+            format!("{differences} from the states that incremental runs had kept, of {cost}{}", lines.collect::<String>())
+        }
+    }
+}
+
+/// `k="a", column amount (sum(amount)), 1h from 2026-01-02T03:00:00Z: kept 1, recomputed 2`
+pub(super) fn difference_text(difference: &StateDifference) -> String {
+    let StateDifference { key, column, state, level, tile, kept, recomputed } = difference;
+    let key = if key.is_empty() { "the only key" } else { key };
+    let what = if column == "*" { "all columns".to_owned() } else { format!("column {column} ({state})") };
+    format!("{key}, {what}, {level} from {tile}: kept {kept}, recomputed {recomputed}")
 }
 
 fn run_word(status: RunStatus) -> &'static str {

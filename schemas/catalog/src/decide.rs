@@ -14,7 +14,7 @@ pub use archive::{ArchiveBounds, archive_files, checkpoints_after};
 pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub use collect::{CollectionPlan, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
-pub use orphans::{ORPHAN_AGE, orphans, orphans_commit};
+pub use orphans::{ORPHAN_AGE, ended_without_snapshot, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{SnapshotFiles, abandoned, dropped_commit, failure_commit, publish_commit, publishable, run_lease, skipped_commit};
 pub use redecode::{Redecoded, add_redecoded};

@@ -153,10 +153,62 @@ pub struct RunRecord {
     /// How its snapshot was made. `None` before it is made, and for runs of older releases.
     pub strategy: Option<Strategy>,
     pub events_read: i64,
+    /// The size of the files that it read.
+    #[serde(default)]
+    pub bytes_read: i64,
     pub rows_written: i64,
     pub bytes_written: i64,
+    /// How many tiers its snapshot has. 0 before it is published, and for runs of older releases.
+    #[serde(default)]
+    pub tiers: i64,
+    /// The most that the run reserved of its memory limit.
     pub peak_memory_bytes: i64,
+    /// The most memory that its process held meanwhile, with all else that the process did. 0 where that is not known.
+    #[serde(default)]
+    pub peak_resident_bytes: i64,
+    /// What a recomputation found when it was compared with the snapshot before.
+    #[serde(default)]
+    pub comparison: Option<Comparison>,
     pub error: Option<String>,
+}
+
+/// A recomputation from the archive, compared with the states that incremental runs had kept up to the same cut.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The state rows that one side or both have.
+    pub rows: i64,
+    pub differences: i64,
+    /// The first few differences.
+    pub first: Vec<StateDifference>,
+    pub seconds: f64,
+    /// The size of the files that were read for it.
+    pub bytes_read: i64,
+    /// Why it could not be made, or not to its end.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+/// A state that a recomputation gives another value than incremental runs did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateDifference {
+    pub key: String,
+    /// The view's columns that need the state; `*` for a row that only one side has.
+    pub column: String,
+    /// The state as SQL; `__events` for the number of events.
+    pub state: String,
+    /// The length of the row's tile, and its start.
+    pub level: String,
+    pub tile: String,
+    /// What incremental runs had kept.
+    pub kept: String,
+    pub recomputed: String,
+}
+
+impl Comparison {
+    /// The number of differences; `None` if it says nothing, because it was not made to its end and found none.
+    pub fn found(&self) -> Option<i64> {
+        (self.error.is_none() || self.differences > 0).then_some(self.differences)
+    }
 }
 
 /// A named right that expires: a view's run, a partition of the embedded log, a serving node's pin.
@@ -237,6 +289,10 @@ impl RunRecord {
             rows_written: 0,
             bytes_written: 0,
             peak_memory_bytes: 0,
+            bytes_read: 0,
+            tiers: 0,
+            peak_resident_bytes: 0,
+            comparison: None,
             error: None,
         }
     }

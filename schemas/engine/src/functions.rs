@@ -45,6 +45,7 @@ pub use markers::{AS_OF, WITHIN, as_of, within};
 pub use state_formats::state_stamp;
 pub use statistics::{poisson_sf, zscore};
 pub use sums::sums_to_verify;
+pub(crate) use top_k::top_k_is_exact;
 pub use top_k::{TOP_K, TOP_K_CAPACITY, top_k};
 
 /// The most bytes, and the most values, that an accumulator hands on at once: half of what an Arrow column holds, because

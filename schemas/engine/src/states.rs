@@ -17,6 +17,7 @@ mod per_event_exec;
 mod pieces;
 pub(crate) mod ranges;
 pub(crate) mod rows;
+mod same;
 pub(crate) mod sorted;
 #[cfg(test)]
 mod testing;
@@ -32,5 +33,6 @@ pub use per_event::PerEvent;
 pub use per_event_exec::FailureSink;
 pub use pieces::Pieces;
 pub use rows::{KeyCodec, StateRows, conform, find_prefix, is_constant, levels, tiles};
+pub use same::{Differing, differing};
 pub use sorted::{SortedFileWriter, SortedRun, map_file, map_path};
 pub use values::{FailedRows, FailedValue};

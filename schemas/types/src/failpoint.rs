@@ -33,6 +33,8 @@ pub const SPEED: [&str; 9] = [
 ];
 /// A batch run.
 pub const BATCH: [&str; 6] = ["run.leased", "run.begun", "run.segment", "run.bucket", "publish.before_commit", "publish.after_commit"];
+/// A full run that is asked for, between what it recomputed and what it compares that with.
+pub const COMPARISON: [&str; 1] = ["run.compared"];
 /// A round of the collector.
 pub const COLLECTOR: [&str; 5] = [
     "mark_for_deletion.before_commit",

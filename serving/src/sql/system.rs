@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use catalog::{CatalogState, CheckpointRange, CheckpointRecord, DefinitionKind, DefinitionRecord, RunRecord};
+use catalog::{CatalogState, CheckpointRange, CheckpointRecord, Comparison, DefinitionKind, DefinitionRecord, RunRecord};
 use committed::building::Progress;
 use committed::registry::{LiveView, Registry};
 use datafusion::catalog::{MemTable, Session, TableProvider};
@@ -214,9 +214,15 @@ fn runs(state: &CatalogState) -> Result<RecordBatch> {
         .text("cut", rows, |run| run.cut.as_ref())
         .text("strategy", rows, |run| run.strategy.map(Strategy::name))
         .integer("events_read", rows, |run| Some(run.events_read))
+        .integer("bytes_read", rows, |run| Some(run.bytes_read))
         .integer("rows_written", rows, |run| Some(run.rows_written))
         .integer("bytes_written", rows, |run| Some(run.bytes_written))
+        .integer("tiers", rows, |run| Some(run.tiers))
         .integer("peak_memory_bytes", rows, |run| Some(run.peak_memory_bytes))
+        .integer("peak_resident_bytes", rows, |run| Some(run.peak_resident_bytes))
+        .integer("compared_rows", rows, |run| run.comparison.as_ref().map(|comparison| comparison.rows))
+        .integer("differences", rows, |run| run.comparison.as_ref().and_then(Comparison::found))
+        .double("compared_seconds", rows, |run| run.comparison.as_ref().map(|comparison| comparison.seconds))
         .text("error", rows, |run| run.error.as_ref())
         .batch()
 }

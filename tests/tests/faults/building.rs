@@ -261,6 +261,7 @@ async fn how_far_a_run_is_can_be_seen_while_it_reads() {
             attempt: 1,
             t: RunTime::EventClock,
             mode: RunMode::ByStrategy,
+            compare: true,
         };
         batch.run(request, Arc::new(now), &|_| {}).await
     });

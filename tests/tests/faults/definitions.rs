@@ -152,6 +152,7 @@ async fn a_version_dropped_while_it_is_built_stays_dropped() {
         attempt: 1,
         t: RunTime::EventClock,
         mode: RunMode::ByStrategy,
+        compare: true,
     };
     // A run reads the time last before it publishes.
     let (catalog, dropped) = (harness.catalog.clone(), record(View, "counts", 2, &second, Retired));

@@ -46,6 +46,7 @@ async fn a_run_that_is_given_up_publishes_nothing_and_its_view_can_be_run_at_onc
         attempt: 1,
         t: RunTime::EventClock,
         mode: RunMode::ByStrategy,
+        compare: true,
     };
     // The attempt needs more than one step, and it is given up after the first.
     let error = batch.run_until(request.clone(), Arc::new(now), &|_| {}, std::future::ready(())).await.unwrap_err();

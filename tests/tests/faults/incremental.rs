@@ -1,14 +1,20 @@
 //! Incremental runs: what they read and leave, and when a run has to recompute all the same.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::Int64Type;
 use basestream_tests::{Harness, now};
 use batch::RunTime;
 use catalog::DefinitionKind::{Stream, View};
-use catalog::{Add, Commit, DamageRecord, GapRecord, RunStatus};
+use catalog::{Add, Commit, Comparison, DamageRecord, GapRecord, RunStatus, SnapshotRecord};
+use futures::TryStreamExt;
+use jobs::status::problems::{Facts, Fault, problems};
 use serving::ServingClock;
-use storage::{Manifest, read_manifest};
+use storage::{BucketWriter, Manifest, Tier, read_bucket, read_manifest, write_manifest};
 use types::Strategy::{Full, Incremental};
+use types::files::ObjectName;
 use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 
@@ -194,4 +200,145 @@ async fn the_time_of_a_join_does_not_go_back_with_a_clock_that_is_a_little_behin
     let run = site.harness.batch("links", RunTime::At(ahead - 300_000_000)).await.unwrap();
     assert_eq!((run.status, run.strategy), (RunStatus::Succeeded, Some(Incremental)));
     assert_eq!(site.manifest("links").await.joined.unwrap().t, ahead);
+}
+
+impl Site {
+    /// Makes a manifest the published one, as a defect would have: all checksums are right.
+    async fn publish(&self, manifest: Manifest, files: Vec<types::files::FileRecord>) {
+        let manifest = Manifest { run: Uuid::now_v7(), ..manifest };
+        let file = write_manifest(&self.harness.storage, &manifest).await.unwrap();
+        let state = self.harness.catalog.state().await.unwrap();
+        let before = state.snapshot(&manifest.view, 1).unwrap().clone();
+        let snapshot = SnapshotRecord { run: manifest.run, manifest: file.path.clone(), ..before };
+        let add = files.into_iter().chain([file]).map(Add::File).chain([Add::Snapshot(snapshot)]).collect();
+        self.harness.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+    }
+
+    async fn recompute(&self, view: &str) -> Comparison {
+        self.harness.recompute(view, RunTime::At(now())).await.unwrap().comparison.expect("it is compared")
+    }
+
+    async fn differences_in_status(&self) -> Vec<String> {
+        let state = self.harness.catalog.state().await.unwrap();
+        let facts = Facts { now: now(), state: (*state).clone(), ..Facts::default() };
+        problems(&facts).into_iter().filter(|problem| problem.fault == Fault::StatesDiffer).map(|problem| problem.what).collect()
+    }
+}
+
+/// A snapshot of three tiers, and a checkpoint after its cut.
+async fn with_tiers() -> Site {
+    let site = Site::new().await;
+    site.append("s", &["a", "b", "a", "d", "e", "f", "g", "h", "i"]).await;
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    for keys in [["a", "c"], ["a", "b"]] {
+        site.append("s", &keys).await;
+        site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    }
+    assert!(!site.manifest("counts").await.deltas.is_empty());
+    site.append("s", &["c", "z"]).await;
+    site
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recomputation_gives_the_states_that_incremental_runs_kept() {
+    let site = with_tiers().await;
+    let comparison = site.recompute("counts").await;
+    assert_eq!((comparison.found(), comparison.first.len(), comparison.error.as_ref()), (Some(0), 0, None));
+    assert!(comparison.rows > 12 && comparison.bytes_read > 0, "{comparison:?}");
+    assert_eq!(site.differences_in_status().await, Vec::<String>::new());
+    let run = &site.harness.catalog.runs(Some("counts"), 1).await.unwrap()[0];
+    assert_eq!((run.comparison.as_ref(), run.tiers), (Some(&comparison), 1));
+    assert!(run.bytes_read > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delta_that_was_left_out_is_found_and_the_archive_wins() {
+    let site = with_tiers().await;
+    let before = site.manifest("counts").await;
+    site.publish(Manifest { deltas: vec![], ..before }, vec![]).await;
+    let comparison = site.recompute("counts").await;
+    assert!(comparison.differences > 0);
+    let keys: Vec<&str> = comparison.first.iter().map(|difference| &*difference.key).collect();
+    assert!(keys.contains(&"k=a") && !keys.contains(&"k=d"), "{comparison:?}");
+    let node = site.harness.node(ServingClock::Wall, None).await.unwrap();
+    assert_eq!(table(&node, "counts")[..3], ["a 4", "b 2", "c 2"], "the archive wins");
+    let told = site.differences_in_status().await;
+    assert!(told[0].starts_with("counts (version 1): the recomputation of ") && told[0].contains("k="), "{told:?}");
+    // Another run says nothing about it; one that compares again does.
+    site.append("s", &["a"]).await;
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    assert_eq!(site.differences_in_status().await, told);
+    assert_eq!(site.recompute("counts").await.found(), Some(0));
+    assert_eq!(site.differences_in_status().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_that_was_changed_is_found_with_its_key_and_column() {
+    let site = with_tiers().await;
+    let mut manifest = site.manifest("counts").await;
+    let delta: &mut Tier = manifest.deltas.last_mut().unwrap();
+    let file = delta.files.first_mut().unwrap();
+    let batches: Vec<RecordBatch> = read_bucket(&site.harness.storage, file).await.unwrap().try_collect().await.unwrap();
+    let name = ObjectName::Bucket { view: "counts".into(), version: 1, run: Uuid::now_v7(), bucket: file.bucket };
+    let mut writer = BucketWriter::begin(&site.harness.storage, (name, file.bucket), batches[0].schema(), vec![]).await.unwrap();
+    for batch in &batches {
+        // After the key, level and tile: the number of events.
+        let mut columns = batch.columns().to_vec();
+        let counts = columns[3].as_primitive::<Int64Type>();
+        columns[3] = Arc::new(counts.iter().map(|count| count.map(|count| count + 70)).collect::<Int64Array>()) as ArrayRef;
+        writer.push(&RecordBatch::try_new(batch.schema(), columns).unwrap()).await.unwrap();
+    }
+    let (changed, record) = writer.finish().await.unwrap();
+    *file = changed;
+    site.publish(manifest, vec![record]).await;
+    let comparison = site.recompute("counts").await;
+    let [first, ..] = &comparison.first[..] else { panic!("{comparison:?}") };
+    assert_eq!((&*first.column, &*first.state), ("n_1h", "__events"));
+    assert!(["k=a", "k=b", "k=c"].contains(&&*first.key), "{first:?}");
+    let number = |text: &str| text.parse::<i64>().unwrap();
+    assert_eq!(number(&first.kept), number(&first.recomputed) + 70);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_comparison_that_cannot_be_made_is_recorded_and_its_run_published() {
+    let site = with_tiers().await;
+    let path = site.manifest("counts").await.base.files[0].path.clone();
+    std::fs::write(site.harness.path().join("storage").join(&path), "damaged").unwrap();
+    let comparison = site.recompute("counts").await;
+    assert_eq!((comparison.found(), comparison.rows), (None, 0));
+    assert!(comparison.error.as_ref().is_some_and(|error| error.contains(&path)), "{comparison:?}");
+    let state = site.harness.catalog.state().await.unwrap();
+    assert_eq!(state.damages.iter().map(|damage| &damage.path).collect::<Vec<_>>(), [&path]);
+    let node = site.harness.node(ServingClock::Wall, None).await.unwrap();
+    assert_eq!(table(&node, "counts")[..3], ["a 4", "b 2", "c 2"]);
+}
+
+/// Its snapshot was made for a later time: it lacks tiles that the recomputation has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_nothing_can_be_added_to_is_not_compared() {
+    let site = Site::new().await;
+    site.append("s", &["a"]).await;
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    site.append("s", &["b"]).await;
+    site.harness.batch("counts", RunTime::At(now() + 400 * DAY)).await.unwrap();
+    assert_eq!(site.harness.recompute("counts", RunTime::At(now())).await.unwrap().comparison, None);
+}
+
+/// Compared for the edges of both sides, and for what is left out of old ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_edges_of_a_linked_view_are_compared() {
+    let site = with_links().await;
+    let t = now();
+    site.harness.batch("links", RunTime::At(t)).await.unwrap();
+    site.append("s", &["a", "b"]).await;
+    site.harness.batch("links", RunTime::At(t)).await.unwrap();
+    site.append("q", &["b"]).await;
+    assert_eq!(site.recompute("links").await.found(), Some(0));
+    let manifest = site.manifest("links").await;
+    site.append("s", &["c"]).await;
+    site.harness.batch("links", RunTime::At(now())).await.unwrap();
+    let with_delta = site.manifest("links").await;
+    site.publish(Manifest { base: manifest.base, deltas: vec![], ..with_delta }, vec![]).await;
+    let comparison = site.recompute("links").await;
+    assert!(comparison.differences > 0 && comparison.first[0].key.contains('c'), "{comparison:?}");
 }

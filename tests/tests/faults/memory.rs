@@ -87,6 +87,7 @@ async fn run(harness: &Harness, memory_limit_bytes: usize) -> RunRecord {
         attempt: 1,
         t: RunTime::EventClock,
         mode: RunMode::Full,
+        compare: true,
     };
     batch.run(request, Arc::new(now), &|_| {}).await.unwrap()
 }

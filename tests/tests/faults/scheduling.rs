@@ -175,6 +175,7 @@ fn request(view: &str) -> RunRequest {
         attempt: 1,
         t: RunTime::EventClock,
         mode: RunMode::ByStrategy,
+        compare: true,
     }
 }
 

@@ -212,6 +212,7 @@ async fn run(harness: &Harness) {
         attempt: 1,
         t: RunTime::EventClock,
         mode: RunMode::ByStrategy,
+        compare: true,
     };
     let (all, states, join) = (Growth::begin(), AtomicUsize::new(0), Mutex::new(None));
     // Called for each bucket that is written: after the last one comes the join.

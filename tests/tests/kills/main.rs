@@ -138,6 +138,7 @@ async fn prove(site: &Site, replayed: Urls, seed: u64, least: u64, judge: Judge)
     quiet.recompute().await?;
     same(&served, &quiet.answers("the full recompute").await?)?;
     quiet.materialised(&served).await?;
+    quiet.nothing_left_by_runs().await?;
     quiet.ledger().await?;
     quiet.end().await?;
     same(&served, &replay(site, replayed).await?)?;

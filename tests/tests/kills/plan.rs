@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
-use types::failpoint::{APPEND, BATCH, COLLECTOR, COMPACTION, INGEST, SERVING, SPEED};
+use types::failpoint::{APPEND, BATCH, COLLECTOR, COMPACTION, COMPARISON, INGEST, SERVING, SPEED};
 
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +69,7 @@ impl Role {
             Role::Scheduler => vec![&BATCH, &COLLECTOR, &COMPACTION],
             Role::Serve => vec![&SERVING],
             Role::Up => vec![&SPEED, &BATCH, &COLLECTOR, &COMPACTION, &SERVING],
-            Role::Batch => vec![&BATCH],
+            Role::Batch => vec![&BATCH, &COMPARISON],
             Role::Ingest => vec![&INGEST, append],
         };
         parts.concat()
@@ -152,6 +152,11 @@ fn skip(random: &mut StdRng, step: &str) -> u32 {
 }
 
 impl Fault {
+    /// Whether it strikes at this step.
+    pub fn is_at(&self, wanted: &str) -> bool {
+        matches!(self, Fault::At { step, .. } if *step == wanted)
+    }
+
     /// The value of FAILPOINTS for this fault.
     pub fn failpoints(&self) -> String {
         let Fault::At { step, skip, action } = self else { return String::new() };

@@ -4,11 +4,14 @@
 use std::time::{Duration, Instant};
 
 use basestream_tests::process::{Running, Urls};
+use catalog::RunStatus;
 use committed::registry::Registry;
 use engine::events::parse_timestamp;
 use jobs::Installation;
+use jobs::collect::collect_left_by_runs;
 use jobs::ledger::{self, PartitionLine};
 use jobs::verify::Verifier;
+use types::files::ObjectName;
 use types::tiles::Micros;
 use types::vector::{PartitionId, Vector};
 use types::{Error, Result};
@@ -84,15 +87,22 @@ impl<'a> Quiet<'a> {
         Ok(())
     }
 
-    /// Recomputes every view from the archive by a batch run. A dead run's lease has to expire first.
+    /// Recomputes every view from the archive by a batch run, which gives the states that incremental runs had kept. A dead
+    /// run's lease has to expire first.
     pub async fn recompute(&self) -> Result<()> {
         let asked_at = basestream_tests::now();
         for view in VIEWS {
             let began = Instant::now();
             loop {
                 // Nothing is killed any more, so a lease lost on a busy machine would prove nothing.
-                let run = self.site.project.command(&["batch", "run", view, "--full"])?.env("BASESTREAM__BATCH__LEASE", "60s").output()?;
+                let run = self
+                    .site
+                    .project
+                    .command(&["batch", "run", view, "--full", "--json"])?
+                    .env("BASESTREAM__BATCH__LEASE", "60s")
+                    .output()?;
                 if run.status.success() {
+                    compared(view, &run.stdout)?;
                     break;
                 }
                 if began.elapsed() > PATIENCE {
@@ -102,6 +112,25 @@ impl<'a> Quiet<'a> {
             }
         }
         self.until_served_from_after(asked_at).await
+    }
+
+    /// Checks that runs that were killed left nothing: every file of a snapshot is named by the catalog.
+    pub async fn nothing_left_by_runs(&self) -> Result<()> {
+        let (catalog, storage) = (&self.installation.catalog, &self.installation.storage);
+        let later: types::tiles::Clock = std::sync::Arc::new(|| basestream_tests::now() + 2 * 60_000_000);
+        collect_left_by_runs(catalog, storage, &later, &mut Default::default()).await?;
+        let listed = storage.list("snapshots").await?;
+        let state = catalog.state().await?;
+        // The state has the newest runs. What older ones left goes with the hourly listing.
+        let is_recent = |path: &str| {
+            let run = path.parse().ok().and_then(|name: ObjectName| name.run());
+            run.is_some_and(|run| state.runs.iter().any(|known| known.id == run && known.status != RunStatus::Running))
+        };
+        let left: Vec<&str> = listed.iter().map(|object| object.path.as_str()).filter(|path| state.files.get(path).is_none()).collect();
+        match left.iter().find(|path| is_recent(path)) {
+            Some(path) => Err(Error::corrupt(format!("{path} was left by a run that ended, and nothing names it"))),
+            None => Ok(()),
+        }
     }
 
     /// Checks that the rows of the last runs' joins equal the walk's answers: no events came since, and by the events'
@@ -205,4 +234,14 @@ async fn end_of(site: &Site, installation: &Installation) -> Result<Vector> {
         }
     }
     Ok(end)
+}
+
+/// Fails unless the run found the states that incremental runs had kept.
+fn compared(view: &str, stdout: &[u8]) -> Result<()> {
+    let run: serde_json::Value = serde_json::from_slice(stdout)?;
+    let comparison = &run["comparison"];
+    match comparison.is_null() || (comparison["differences"] == 0 && comparison["error"].is_null()) {
+        true => Ok(()),
+        false => Err(Error::corrupt(format!("{view}: a full run differs from the incremental ones: {comparison}"))),
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use basestream_tests::process::free_port;
+use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use types::{Error, Result};
@@ -142,6 +143,9 @@ impl<'a> Seats<'a> {
                 let next = VIEWS[self.tally.lives.get(&role).map_or(0, |lives| *lives as usize) % VIEWS.len()];
                 let view = VIEWS.choose(&mut self.random).copied().filter(|_| !self.is_calm).unwrap_or(next);
                 arguments.extend(["run".to_owned(), view.to_owned()]);
+                if fault.is_at("run.compared") || self.random.random_bool(0.25) {
+                    arguments.push("--full".to_owned());
+                }
             }
             Role::Ingest => arguments.extend(["payments".to_owned(), self.file()?.display().to_string()]),
             _ => {}

@@ -101,6 +101,7 @@ struct Installation {
     fresh: Fresh,
     node: Node,
     version: u32,
+    sql: String,
     accepted: Vec<(i32, i64, Row)>,
     known: BTreeSet<(i32, u16)>,
     ends: Vector,
@@ -117,7 +118,7 @@ impl Installation {
         let fresh = Fresh::default();
         let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
         let (accepted, known, ends, trace) = Default::default();
-        Self { harness, fresh, node, version: 1, accepted, known, ends, crashed: false, trace }
+        Self { harness, fresh, node, version: 1, sql: sql.to_owned(), accepted, known, ends, crashed: false, trace }
     }
 
     async fn take(&mut self, step: &Step) {
@@ -134,7 +135,9 @@ impl Installation {
                 self.node.refresh().await.unwrap();
             }
             Step::RunFull => {
-                self.harness.recompute("v", RunTime::EventClock).await.unwrap();
+                let run = self.harness.recompute("v", RunTime::EventClock).await.unwrap();
+                let is_equal = run.comparison.as_ref().is_none_or(|comparison| comparison.found() == Some(0));
+                assert!(is_equal, "{:?} of {}\n{}", run.comparison, self.sql, self.trace.join("\n"));
                 self.node.refresh().await.unwrap();
             }
             Step::Replay(from) => {
@@ -193,6 +196,7 @@ impl Installation {
 
     async fn redefine(&mut self, sql: &str) {
         self.version += 1;
+        sql.clone_into(&mut self.sql);
         let (version, status) = (self.version, DefinitionStatus::Building);
         let record = DefinitionRecord {
             kind: DefinitionKind::View,
@@ -317,7 +321,7 @@ async fn holds(sql: &str, steps: &[Step]) {
     for step in steps {
         installation.take(step).await;
     }
-    for step in [Step::Checkpoint, Step::Run, Step::RestartNode] {
+    for step in [Step::Checkpoint, Step::Run, Step::RunFull, Step::RestartNode] {
         installation.take(&step).await;
     }
 }

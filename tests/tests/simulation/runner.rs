@@ -112,6 +112,10 @@ async fn recorded(held: &mut HeldLease<'_>, view: &str) -> Result<()> {
         rows_written: 0,
         bytes_written: 0,
         peak_memory_bytes: 0,
+        bytes_read: 0,
+        tiers: 0,
+        peak_resident_bytes: 0,
+        comparison: None,
         error: None,
     };
     ctx.step("begins a run").await;

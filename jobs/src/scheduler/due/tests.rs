@@ -48,6 +48,10 @@ fn run(status: RunStatus, started_at: Micros, attempt: u32) -> RunRecord {
         rows_written: 0,
         bytes_written: 0,
         peak_memory_bytes: 0,
+        bytes_read: 0,
+        tiers: 0,
+        peak_resident_bytes: 0,
+        comparison: None,
         error: None,
     }
 }

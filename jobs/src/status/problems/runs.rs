@@ -1,7 +1,10 @@
 //! Problems of batch runs: runs that fail, die or do not start, versions that are not built, and snapshots that cannot
 //! be used.
 
-use catalog::{DefinitionKind, DefinitionStatus, RunRecord, RunStatus, abandoned};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, abandoned};
 use committed::lacking::waits_for_run;
 use committed::registry::{LiveView, Registry};
 use engine::events::format_timestamp;
@@ -10,6 +13,7 @@ use uuid::Uuid;
 
 use super::{Facts, Fault, Problem, Severity, for_time};
 use crate::scheduler::{due_runs, newest_runs};
+use crate::status::text::difference_text;
 
 /// How much later than due a run may start.
 const LATE_US: Micros = 2 * 60_000_000;
@@ -21,6 +25,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let closable = abandoned(&facts.state, Uuid::nil, facts.now);
     let mut found: Vec<Problem> = closable.iter().map(|(run, _)| dead(facts, run)).collect();
     found.extend(failing(facts));
+    found.extend(differing(facts));
     if let Some(Ok(registry)) = &facts.registry {
         found.extend(overdue(facts, registry));
         found.extend(unbuilt(facts, registry));
@@ -65,6 +70,39 @@ fn failed(facts: &Facts, run: &RunRecord) -> Problem {
         effect,
         next_step: format!(
             "fix the cause (raise batch.memory_limit, repair a damaged file, correct the view's SQL), then run `basestream batch run {}`",
+            run.view
+        ),
+    }
+}
+
+/// The live versions whose newest comparison found differences. A later run that finds none ends the problem.
+fn differing(facts: &Facts) -> Vec<Problem> {
+    let mut newest: BTreeMap<(Arc<str>, u32), (&RunRecord, &Comparison)> = BTreeMap::new();
+    let live = |run: &RunRecord| facts.state.live(DefinitionKind::View).any(|view| view.name == run.view && view.version == run.version);
+    for run in facts.state.runs.iter().filter(|run| live(run)) {
+        let Some(comparison) = run.comparison.as_ref().filter(|comparison| comparison.found().is_some()) else { continue };
+        let known = newest.entry((run.view.clone(), run.version)).or_insert((run, comparison));
+        if run.ended_at > known.0.ended_at {
+            *known = (run, comparison);
+        }
+    }
+    newest.into_values().filter(|(_, comparison)| comparison.differences > 0).map(|(run, comparison)| differs(run, comparison)).collect()
+}
+
+fn differs(run: &RunRecord, comparison: &Comparison) -> Problem {
+    let first = comparison.first.first().map(|first| format!("; the first: {}", difference_text(first))).unwrap_or_default();
+    let at = run.ended_at.map_or_else(|| "an unknown time".to_owned(), format_timestamp);
+    Problem {
+        fault: Fault::StatesDiffer,
+        severity: Severity::Error,
+        what: format!(
+            "{} (version {}): the recomputation of {at} differs from the states that incremental runs had kept, in {} of {} rows compared{first}",
+            run.view, run.version, comparison.differences, comparison.rows
+        ),
+        cause: "a defect of this or an earlier release, or events or files that were changed outside of basestream".into(),
+        effect: "answers before that time may have been wrong; since then they come from the recomputed states".into(),
+        next_step: format!(
+            "check the answers with `basestream verify {0}` and report the difference; `basestream batch run {0} --full` compares again and ends this once nothing differs",
             run.view
         ),
     }

@@ -1,6 +1,6 @@
 use catalog::{
-    CheckpointRange, CheckpointRecord, Checkpoints, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord,
-    LeaseRecord, PartitionRecord, RunRecord, RunStatus, SnapshotRecord,
+    CheckpointRange, CheckpointRecord, Checkpoints, Comparison, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus,
+    GapRecord, LeaseRecord, PartitionRecord, RunRecord, RunStatus, SnapshotRecord, StateDifference,
 };
 use engine::functions::Functions;
 use types::vector::Offset;
@@ -111,8 +111,44 @@ fn run(status: RunStatus, attempt: u32) -> RunRecord {
         rows_written: 0,
         bytes_written: 0,
         peak_memory_bytes: 0,
+        bytes_read: 0,
+        tiers: 0,
+        peak_resident_bytes: 0,
+        comparison: None,
         error: (status == RunStatus::Failed).then(|| "the memory limit was reached".into()),
     }
+}
+
+fn differing() -> Comparison {
+    let first = StateDifference {
+        key: "k=a".into(),
+        column: "n".into(),
+        state: "count(*)".into(),
+        level: "1h".into(),
+        tile: "2026-01-01T00:00:00Z".into(),
+        kept: "1".into(),
+        recomputed: "2".into(),
+    };
+    Comparison { rows: 40, differences: 3, first: vec![first], ..Comparison::default() }
+}
+
+/// A version that is gone is no concern of anybody.
+#[tokio::test]
+async fn a_comparison_is_a_problem_until_another_one_finds_nothing_or_its_version_is_gone() {
+    let mut facts = healthy().await;
+    let compared = |minutes, comparison| RunRecord {
+        ended_at: Some(NOW - minutes * MINUTE),
+        comparison: Some(comparison),
+        ..run(RunStatus::Succeeded, 1)
+    };
+    let differs = |facts: &Facts| problems(facts).iter().any(|problem| problem.fault == Fault::StatesDiffer);
+    facts.state.runs.push(compared(30, differing()));
+    assert!(differs(&facts));
+    let mut healed = facts.clone();
+    healed.state.runs.push(compared(20, Comparison { rows: 40, ..Comparison::default() }));
+    assert!(!differs(&healed));
+    facts.state.runs.last_mut().unwrap().version = 7;
+    assert!(!differs(&facts));
 }
 
 fn lease(name: &str, expires_at: Micros, pin: &str) -> LeaseRecord {
@@ -380,6 +416,28 @@ const CASES: &[Case] = &[
             "the memory limit was reached",
             "answers stay correct but become slower: they merge every checkpoint since the snapshot of 2026-01-02T05:00:00Z",
             "fix the cause (raise batch.memory_limit, repair a damaged file, correct the view's SQL), then run `basestream batch run v`",
+        ],
+    ),
+    (
+        Fault::StatesDiffer,
+        Severity::Error,
+        |facts| {
+            let clean = Comparison { rows: 40, ..Comparison::default() };
+            let compared = |hours, comparison| RunRecord {
+                ended_at: Some(NOW - hours * HOUR),
+                comparison: Some(comparison),
+                ..run(RunStatus::Succeeded, 1)
+            };
+            let told_nothing = Comparison { error: Some("a file is damaged".into()), ..clean.clone() };
+            facts.state.runs.extend([compared(2, differing()), compared(3, clean), compared(1, told_nothing)]);
+        },
+        [
+            "v (version 1): the recomputation of 2026-01-02T04:00:00Z differs from the states that incremental runs had kept, in 3 of 40 rows \
+             compared; the first: k=a, column n (count(*)), 1h from 2026-01-01T00:00:00Z: kept 1, recomputed 2",
+            "a defect of this or an earlier release, or events or files that were changed outside of basestream",
+            "answers before that time may have been wrong; since then they come from the recomputed states",
+            "check the answers with `basestream verify v` and report the difference; `basestream batch run v --full` compares again and ends \
+             this once nothing differs",
         ],
     ),
     (

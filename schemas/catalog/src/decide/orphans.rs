@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::{CatalogState, Commit, Remove, RunStatus};
+use crate::{CatalogState, Commit, Remove, RunRecord, RunStatus};
 use types::files::{ObjectName, made_at};
 use types::tiles::Micros;
 
@@ -22,6 +22,16 @@ pub fn orphans_commit(state: &CatalogState, id: Uuid, now: Micros) -> Option<Com
     let before = now.saturating_sub(ORPHAN_AGE.as_micros() as Micros);
     let is_due = before > state.orphaned_before;
     is_due.then(|| Commit { id, remove: vec![Remove::OrphansBefore(before)], ..Commit::default() })
+}
+
+/// How long after the end of a run what it left is looked for: a write that was under way may end later.
+const WRITES_END_WITHIN: Duration = Duration::from_secs(60);
+
+/// Returns the runs that ended without a snapshot some time ago: no transaction can name what they wrote.
+pub fn ended_without_snapshot(state: &CatalogState, now: Micros) -> impl Iterator<Item = &RunRecord> {
+    let settled = now.saturating_sub(WRITES_END_WITHIN.as_micros() as Micros);
+    let has_ended = move |run: &&RunRecord| run.ended_at.is_some_and(|at| at <= settled);
+    state.runs.iter().filter(|run| matches!(run.status, RunStatus::Failed | RunStatus::Dropped)).filter(has_ended)
 }
 
 /// Returns the listed names that no transaction can name any more. The state must be read after the listing, so that it

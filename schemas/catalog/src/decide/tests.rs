@@ -72,6 +72,10 @@ fn run(number: u128, status: RunStatus, cut: &str) -> RunRecord {
         rows_written: 0,
         bytes_written: 0,
         peak_memory_bytes: 0,
+        bytes_read: 0,
+        tiers: 0,
+        peak_resident_bytes: 0,
+        comparison: None,
         error: Some("of an earlier attempt".into()),
     }
 }

@@ -6,7 +6,7 @@ use super::session::{Session, values};
 use types::{Error, Result};
 
 /// Migration n turns format n - 1 into format n. Never change a released one: add the next.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0001_tables.sql"),
     include_str!("migrations/0002_orphans.sql"),
     include_str!("migrations/0003_replay.sql"),
@@ -14,6 +14,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0005_strategy.sql"),
     include_str!("migrations/0006_compaction.sql"),
     include_str!("migrations/0007_kept_versions.sql"),
+    include_str!("migrations/0008_comparison.sql"),
 ];
 
 /// The format that this version reads and writes.

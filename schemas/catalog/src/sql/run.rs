@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::session::{Row, Session, values, word_of};
-use crate::{Revision, RunRecord, RunStatus};
+use crate::{Comparison, Revision, RunRecord, RunStatus};
 use types::{Error, Result, Strategy};
 
 const STATUSES: [(RunStatus, &str); 6] = [
@@ -15,19 +15,22 @@ const STATUSES: [(RunStatus, &str); 6] = [
     (RunStatus::Skipped, "skipped"),
 ];
 
-/// How many ended runs of each view a state holds; the history has all of them.
+/// How many ended runs of each view a state holds at least; the history has all of them.
 const RECENT: i64 = 20;
 
-/// Returns the requested and running runs, and the newest ended ones of each view; newest first.
+/// Returns the requested and running runs, the newest ended ones of each view, and of each version the newest that was
+/// compared with what incremental runs had kept; newest first.
 pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
     let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut, strategy,
-            events_read, rows_written, bytes_written, peak_memory_bytes, error
+            events_read, bytes_read, rows_written, bytes_written, tiers, peak_memory_bytes, peak_resident_bytes, comparison, error
         FROM (
             SELECT run.*, row_number() OVER (
                 PARTITION BY view_name, CASE WHEN status IN ('requested', 'running') THEN 1 ELSE 0 END ORDER BY added_revision DESC, id
-            ) AS place FROM run
+            ) AS place, row_number() OVER (
+                PARTITION BY view_name, version, CASE WHEN differences IS NULL THEN 0 ELSE 1 END ORDER BY added_revision DESC, id
+            ) AS place_compared FROM run
         ) AS placed
-        WHERE status IN ('requested', 'running') OR place <= $1
+        WHERE status IN ('requested', 'running') OR place <= $1 OR (differences IS NOT NULL AND place_compared = 1)
         ORDER BY added_revision DESC, id";
     session.rows(sql, values![RECENT]).await?.iter().map(record).collect()
 }
@@ -40,7 +43,7 @@ pub(super) async fn status(session: &mut Session, id: Uuid) -> Result<Option<Run
 /// Returns the history, newest first.
 pub(super) async fn history(session: &mut Session, view: Option<&str>, limit: i64) -> Result<Vec<RunRecord>> {
     let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut, strategy,
-            events_read, rows_written, bytes_written, peak_memory_bytes, error
+            events_read, bytes_read, rows_written, bytes_written, tiers, peak_memory_bytes, peak_resident_bytes, comparison, error
         FROM run WHERE $1 = '' OR view_name = $1 ORDER BY added_revision DESC, id LIMIT $2";
     session.rows(sql, values![view.unwrap_or_default(), limit]).await?.iter().map(record).collect()
 }
@@ -49,13 +52,17 @@ pub(super) async fn history(session: &mut Session, view: Option<&str>, limit: i6
 pub(super) async fn put(session: &mut Session, run: &RunRecord, revision: Revision) -> Result<()> {
     let sql =
         "INSERT INTO run (id, added_revision, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut, strategy,
-            events_read, rows_written, bytes_written, peak_memory_bytes, error)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+            events_read, rows_written, bytes_written, peak_memory_bytes, error, bytes_read, tiers, peak_resident_bytes, comparison,
+            differences)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
         ON CONFLICT (id) DO UPDATE SET view_name = excluded.view_name, version = excluded.version, status = excluded.status,
             scheduled_for = excluded.scheduled_for, attempt = excluded.attempt, started_at = excluded.started_at,
             ended_at = excluded.ended_at, cut = excluded.cut, strategy = excluded.strategy, events_read = excluded.events_read,
             rows_written = excluded.rows_written, bytes_written = excluded.bytes_written,
-            peak_memory_bytes = excluded.peak_memory_bytes, error = excluded.error";
+            peak_memory_bytes = excluded.peak_memory_bytes, error = excluded.error, bytes_read = excluded.bytes_read,
+            tiers = excluded.tiers, peak_resident_bytes = excluded.peak_resident_bytes, comparison = excluded.comparison,
+            differences = excluded.differences";
+    let comparison = run.comparison.as_ref().map(serde_json::to_string).transpose()?;
     let values = values![
         run.id,
         revision,
@@ -73,6 +80,11 @@ pub(super) async fn put(session: &mut Session, run: &RunRecord, revision: Revisi
         run.bytes_written,
         run.peak_memory_bytes,
         run.error.as_deref(),
+        run.bytes_read,
+        run.tiers,
+        run.peak_resident_bytes,
+        comparison.as_deref(),
+        run.comparison.as_ref().and_then(Comparison::found),
     ];
     session.execute(sql, values).await.map(drop)
 }
@@ -93,6 +105,10 @@ fn record(row: &Row) -> Result<RunRecord> {
         rows_written: row.integer("rows_written")?,
         bytes_written: row.integer("bytes_written")?,
         peak_memory_bytes: row.integer("peak_memory_bytes")?,
+        bytes_read: row.integer("bytes_read")?,
+        tiers: row.integer("tiers")?,
+        peak_resident_bytes: row.integer("peak_resident_bytes")?,
+        comparison: row.text_or_null("comparison")?.map(|text| serde_json::from_str(&text)).transpose()?,
         error: row.text_or_null("error")?,
     })
 }

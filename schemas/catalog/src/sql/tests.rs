@@ -182,6 +182,10 @@ fn run(view: &str) -> RunRecord {
         rows_written: 0,
         bytes_written: 0,
         peak_memory_bytes: 0,
+        bytes_read: 0,
+        tiers: 0,
+        peak_resident_bytes: 0,
+        comparison: None,
         error: None,
     }
 }

@@ -393,6 +393,11 @@ impl Accumulator for TopKOfAll {
     }
 }
 
+/// Whether a state counts all its values exactly.
+pub(crate) fn top_k_is_exact(state: &[u8]) -> Result<bool> {
+    Ok(read(state)?.maximum_error() == 0)
+}
+
 /// Reads a state. Checks the sizes before the sketch is built, which would allocate and add up whatever damaged bytes
 /// say.
 fn read(state: &[u8]) -> Result<FrequentItemsSketch<String>> {

@@ -116,6 +116,11 @@ impl ObjectName {
     }
 }
 
+/// Returns the folder of everything that a run writes.
+pub fn folder_of_run(view: &str, version: u32, run: Uuid) -> String {
+    format!("snapshots/{}/{version}/{run}", Escaped(view))
+}
+
 /// Returns the time that a version 7 id (RFC 9562) carries.
 pub fn made_at(id: Uuid) -> Option<Micros> {
     let (seconds, nanos) = id.get_timestamp()?.to_unix();

@@ -147,7 +147,10 @@ impl Installation {
     }
 
     async fn recompute(&mut self) {
-        self.harness.recompute("v", RunTime::EventClock).await.unwrap_or_else(|error| self.fail(&error));
+        let run = self.harness.recompute("v", RunTime::EventClock).await.unwrap_or_else(|error| self.fail(&error));
+        if let Some(comparison) = run.comparison.filter(|comparison| comparison.found() != Some(0)) {
+            self.fail(&format!("{comparison:?}"));
+        }
         self.node.refresh().await.unwrap();
     }
 
@@ -247,7 +250,7 @@ pub async fn holds(view: &View, steps: &[Step]) {
     for step in steps {
         installation.take(step).await;
     }
-    for step in [Step::Checkpoint, Step::Run, Step::RestartNode, Step::AsOf(HOUR)] {
+    for step in [Step::Checkpoint, Step::Run, Step::Recompute, Step::RestartNode, Step::AsOf(HOUR)] {
         installation.take(&step).await;
     }
     installation.check_ledger().await;

@@ -228,6 +228,23 @@ fn files_that_no_transaction_can_name_any_more_are_orphans() {
     assert_eq!(orphans(&state, &listed), [&old, &failed, &unknown]);
 }
 
+#[test]
+fn what_runs_left_is_looked_for_a_minute_after_they_ended_without_a_snapshot() {
+    let minute = 60_000_000;
+    let ended = |number, status, at| RunRecord { ended_at: Some(at), ..run(number, status, "s/0:1") };
+    let runs = vec![
+        ended(1, RunStatus::Failed, NOW - minute),
+        ended(2, RunStatus::Failed, NOW - minute + 1),
+        ended(3, RunStatus::Dropped, NOW - 9 * minute),
+        ended(4, RunStatus::Succeeded, NOW - 9 * minute),
+        ended(5, RunStatus::Skipped, NOW - 9 * minute),
+        RunRecord { ended_at: None, ..run(6, RunStatus::Running, "s/0:1") },
+    ];
+    let state = CatalogState { runs, ..CatalogState::default() };
+    let found: Vec<u128> = ended_without_snapshot(&state, NOW).map(|run| run.id.as_u128()).collect();
+    assert_eq!(found, [1, 3]);
+}
+
 proptest! {
     /// For any cuts and pins: every answer that can still be asked for finds each state after its cut, and its snapshot.
     #[test]

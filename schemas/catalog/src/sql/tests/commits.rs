@@ -374,6 +374,10 @@ fn run_of(view: &str) -> RunRecord {
         rows_written: 0,
         bytes_written: 0,
         peak_memory_bytes: 0,
+        bytes_read: 0,
+        tiers: 0,
+        peak_resident_bytes: 0,
+        comparison: None,
         error: None,
     }
 }

@@ -14,6 +14,7 @@ on_every_engine!(
     a_run_begins_on_the_state_it_pins,
     a_run_that_has_ended_does_not_begin_again,
     a_state_holds_open_runs_and_the_newest_ended_ones,
+    a_state_holds_the_newest_run_that_was_compared,
     ingest_remembers_its_place,
     replayed_dead_letters_are_remembered,
     a_state_read_on_top_of_a_former_one_is_the_whole_state,
@@ -60,6 +61,10 @@ async fn every_record_is_read_back_as_it_was_written(place: &Place) {
         rows_written: 4,
         bytes_written: 5,
         peak_memory_bytes: i64::MAX,
+        bytes_read: 6,
+        tiers: 7,
+        peak_resident_bytes: 8,
+        comparison: Some(comparison(2, None)),
         error: Some("out of memory".into()),
         ..run("v")
     };
@@ -171,6 +176,37 @@ async fn a_run_that_has_ended_does_not_begin_again(place: &Place) {
         let state = place.catalog.state().await.unwrap();
         assert_eq!(state.runs.iter().find(|run| run.id == closed.id), Some(&closed));
     }
+}
+
+fn comparison(differences: i64, error: Option<&str>) -> Comparison {
+    let first = StateDifference {
+        key: "device_id=\"a\"".into(),
+        column: "amount".into(),
+        state: "sum(amount)".into(),
+        level: "1h".into(),
+        tile: "2026-01-02T03:00:00Z".into(),
+        kept: "1".into(),
+        recomputed: "2".into(),
+    };
+    Comparison { rows: 9, differences, first: vec![first], seconds: 0.25, bytes_read: 77, error: error.map(str::to_owned) }
+}
+
+/// An alarm stays until a comparison says otherwise, however many runs follow it.
+async fn a_state_holds_the_newest_run_that_was_compared(place: &Place) {
+    let compared = |version, comparison| RunRecord { version, status: RunStatus::Succeeded, comparison: Some(comparison), ..run("v") };
+    let put = async |run: &RunRecord| place.catalog.commit(adds(vec![Add::Run(run.clone())])).await.unwrap();
+    let (older, alarm, of_another) = (compared(1, comparison(0, None)), compared(1, comparison(3, None)), compared(2, comparison(0, None)));
+    for run in [&older, &alarm, &of_another] {
+        put(run).await;
+    }
+    let untold = compared(1, comparison(0, Some("a file is damaged")));
+    put(&untold).await;
+    for _ in 0..25 {
+        put(&RunRecord { status: RunStatus::Succeeded, ..run("v") }).await;
+    }
+    let state = place.catalog.state().await.unwrap();
+    let held: Vec<&RunRecord> = state.runs.iter().filter(|run| run.comparison.is_some()).collect();
+    assert_eq!((state.runs.len(), held), (22, vec![&of_another, &alarm]));
 }
 
 async fn a_state_holds_open_runs_and_the_newest_ended_ones(place: &Place) {

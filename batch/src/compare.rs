@@ -1,0 +1,223 @@
+//! Compares a recomputation with the states that incremental runs had kept up to the same cut.
+//!
+//! ```text
+//! base, from the archive --------------------------------------------+
+//!                                                                     bucket by bucket, row by row
+//! tiers of the snapshot before --\                                    |
+//! checkpoints since its cut -------> states by bucket --sort, merge --+
+//! ```
+//!
+//! Both sides are as of the run's cut and time. Any difference is a defect, or damage that no checksum shows: the run
+//! publishes what it recomputed all the same, because the archive is what states are computed from.
+//!
+//! Memory is bounded as in any run: the kept states are partitioned as a recomputation's, and spilled. A comparison
+//! that fails does not fail its run.
+
+use std::time::Instant;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{filter_record_batch, nullif};
+use arrow::datatypes::{DataType, TimestampMicrosecondType};
+use catalog::{CheckpointRecord, Comparison, StateDifference, checkpoints_after};
+use committed::damage::{Finder, report_damage};
+use committed::registry::LiveView;
+use engine::plan::links::EdgeKind;
+use engine::states::{StateRows, at_kept_levels, conform, levels, rollup, tiles};
+use futures::{StreamExt, TryStreamExt, stream};
+use storage::{BucketFile, Manifest, Tier, read_bucket};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+use types::tiles::{EdgesFrom, Floors};
+use types::{Error, Result, failpoint};
+
+use crate::attempt::Attempt;
+use crate::basis::{greater, later};
+use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
+use crate::join::without_expired;
+use crate::layer::RunContext;
+use crate::mode::RunMode;
+use crate::recompute::join_partitions;
+use crate::segments::{StatesFrom, read_segments, states_bytes};
+use crate::tiers::tier_rows;
+use crate::write::{Rows, SnapshotWriter};
+
+mod rows;
+
+use rows::{Found, compare_at_hand};
+
+/// Compares the recomputed `base` with the snapshot `before` and what was committed since, and reports what differs.
+pub(crate) async fn compared(attempt: &Attempt<'_>, before: &Manifest, base: &Tier, context: &RunContext<'_>) -> Comparison {
+    let began = Instant::now();
+    let mut bytes_read = 0;
+    let outcome = compare(attempt, before, base, context, &mut bytes_read).await;
+    let (found, error) = match outcome {
+        Ok(found) => (found, None),
+        Err(error) => {
+            let finder = Finder { name: &attempt.batch.worker, now: (context.clock)() };
+            report_damage(&attempt.batch.catalog, &attempt.batch.storage, attempt.state, std::slice::from_ref(&error), finder).await;
+            (Found::default(), Some(error.to_string()))
+        }
+    };
+    let Found { rows, differences, first } = found;
+    let comparison = Comparison { rows, differences, first, seconds: began.elapsed().as_secs_f64(), bytes_read, error };
+    report(attempt, &comparison);
+    comparison
+}
+
+fn report(attempt: &Attempt<'_>, comparison: &Comparison) {
+    let (view, run) = (&attempt.view.name, attempt.run.id);
+    metrics::counter!("basestream_batch_differences_total", "view" => view.to_string()).increment(comparison.differences.max(0) as u64);
+    match (comparison.first.first(), &comparison.error) {
+        (Some(StateDifference { key, column, level, tile, kept, recomputed, .. }), _) => warn!(
+            %view, %run, differences = comparison.differences, key, column, level, tile, kept, recomputed,
+            "incremental runs had kept other states than the archive gives; the recomputed ones are published"
+        ),
+        (None, Some(error)) => warn!(%view, %run, error, "the recomputation could not be compared with the states that were kept"),
+        (None, None) => info!(%view, %run, rows = comparison.rows, "the recomputation gives the states that were kept"),
+    }
+}
+
+async fn compare(attempt: &Attempt<'_>, before: &Manifest, base: &Tier, context: &RunContext<'_>, bytes_read: &mut i64) -> Result<Found> {
+    let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
+    *bytes_read = before.tiers().map(Tier::bytes).sum::<i64>() + base.bytes() + states_bytes(attempt, &checkpoints);
+    let sides = Sides {
+        attempt,
+        writer: SnapshotWriter { floors: greater(&before.floors, &attempt.inputs.floors), ..attempt.writer(Rows::OfTiers) },
+        edges_from: later(&before.edges_from, &attempt.inputs.edges_from),
+    };
+    let kept = sides.kept(before, &checkpoints, base.bucket_count, context).await?;
+    failpoint::hit("run.compared")?;
+    let buckets = stream::iter((0u32..).zip(kept)).map(|(bucket, kept)| sides.compare_bucket(kept, base.file_of(bucket)));
+    let mut buckets = std::pin::pin!(buckets.buffered(attempt.batch.settings.thread_count()));
+    let mut all = Found::default();
+    while let Some(found) = buckets.try_next().await? {
+        all.add(found);
+    }
+    Ok(all)
+}
+
+/// What brings both sides to the same form.
+struct Sides<'r> {
+    attempt: &'r Attempt<'r>,
+    /// Its floors are those that both sides keep.
+    writer: SnapshotWriter,
+    edges_from: EdgesFrom,
+}
+
+impl Sides<'_> {
+    /// The states that are kept up to the cut, by the recomputation's buckets.
+    async fn kept(
+        &self,
+        before: &Manifest,
+        checkpoints: &[&CheckpointRecord],
+        buckets: u32,
+        context: &RunContext<'_>,
+    ) -> Result<Vec<BucketRows>> {
+        let (attempt, view) = (self.attempt, &self.attempt.view);
+        let tiers: Vec<&Tier> = before.tiers().collect();
+        let (of_tiers, _) = tier_rows(attempt, &tiers, self.edges_from, buckets).await?;
+        let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
+        let mut add = |rows: &RecordBatch| {
+            let (rows, _) = without_expired(view, &self.edges_from, at_kept_levels(&view.plan, rows, &attempt.inputs.floors)?)?;
+            // Tiers have all levels: so that they can be merged with them, segments get theirs one by one.
+            let sorted = StateRows::sort(&view.plan, &view.codec, &[rows])?;
+            partitioner.push_rows(rollup(&view.plan, &sorted, &attempt.inputs.floors)?.batch().clone())
+        };
+        let from = StatesFrom::decide(view, RunMode::ByStrategy);
+        read_segments(attempt, checkpoints, (from, context), &mut add).await?;
+        join_partitions(vec![of_tiers, partitioner.finish()?], buckets)
+    }
+
+    async fn compare_bucket(&self, kept: BucketRows, file: Option<&BucketFile>) -> Result<Found> {
+        let (send, kept_rows) = mpsc::channel(2);
+        let (sorted, found) = futures::join!(self.writer.clone().sort(kept, send), self.compare_rows(kept_rows, file));
+        // If the comparison fails, the sort fails too, because its receiver is gone.
+        let found = found?;
+        sorted?;
+        Ok(found)
+    }
+
+    async fn compare_rows(&self, mut kept_rows: mpsc::Receiver<StateRows>, file: Option<&BucketFile>) -> Result<Found> {
+        let view = &self.attempt.view;
+        let mut recomputed_rows = match file {
+            Some(file) => Some(read_bucket(&self.attempt.batch.storage, file).await?),
+            None => None,
+        };
+        let is_compared = |state: usize| state > 0 || !counts_expired(view, &self.edges_from);
+        let (mut kept, mut recomputed, mut found) = (None, None, Found::default());
+        loop {
+            if is_done(&kept)
+                && let Some(rows) = kept_rows.recv().await
+            {
+                kept = Some(StateRows::from_sorted(without_old_times(view, &self.edges_from, rows.batch())?, rows.keys().clone()));
+            }
+            while is_done(&recomputed)
+                && let Some(stream) = &mut recomputed_rows
+            {
+                match stream.try_next().await? {
+                    Some(batch) => recomputed = Some(self.recomputed(&batch)?),
+                    None => recomputed_rows = None,
+                }
+            }
+            if is_done(&kept) && is_done(&recomputed) {
+                return Ok(found);
+            }
+            let none = || StateRows::from_sorted(RecordBatch::new_empty(view.plan.state_schema().clone()), Vec::<&[u8]>::new().into());
+            let (of_kept, of_recomputed) = (kept.take().unwrap_or_else(none), recomputed.take().unwrap_or_else(none));
+            let (done, also_done) = compare_at_hand(&view.plan, (&of_kept, &of_recomputed), is_compared, &mut found)?;
+            kept = Some(of_kept.slice(done..of_kept.len()));
+            recomputed = Some(of_recomputed.slice(also_done..of_recomputed.len()));
+        }
+    }
+
+    /// Rows of the recomputed base, without what the kept states do not have any more.
+    fn recomputed(&self, batch: &RecordBatch) -> Result<StateRows> {
+        let (view, floors) = (&self.attempt.view, &self.writer.floors);
+        let (mut rows, _) = without_expired(view, &self.edges_from, conform(view.plan.state_schema(), batch)?)?;
+        if *floors != self.attempt.inputs.floors {
+            rows = filter_record_batch(&rows, &is_kept(&rows, floors)?)?;
+        }
+        let rows = without_old_times(view, &self.edges_from, &rows)?;
+        let keys = view.codec.encode(&rows.columns()[..view.plan.keys.len()], rows.num_rows())?;
+        Ok(StateRows::from_sorted(rows, keys))
+    }
+}
+
+fn is_done(rows: &Option<StateRows>) -> bool {
+    rows.as_ref().is_none_or(StateRows::is_empty)
+}
+
+fn is_kept(rows: &RecordBatch, floors: &Floors) -> Result<BooleanArray> {
+    let floor_of = |code: u8| floors.iter().find(|(level, _)| level.code() == code).and_then(|(_, floor)| *floor);
+    let places = levels(rows)?.values().iter().zip(tiles(rows)?);
+    Ok(places.map(|(level, tile)| Some(floor_of(*level).is_none_or(|floor| *tile >= floor))).collect())
+}
+
+/// Whether edges may count events that no window reaches any more: a recomputation does not read these.
+fn counts_expired(view: &LiveView, edges_from: &EdgesFrom) -> bool {
+    view.plan.links().is_some_and(|links| links.kind == EdgeKind::Liveness) && *edges_from != EdgesFrom::default()
+}
+
+/// Edges keep when they were last seen, under each condition. A time that no window reaches any more is as good as none.
+fn without_old_times(view: &LiveView, edges_from: &EdgesFrom, rows: &RecordBatch) -> Result<RecordBatch> {
+    if !counts_expired(view, edges_from) {
+        return Ok(rows.clone());
+    }
+    let wrong = || Error::corrupt("the rows of edges are not of their view's schema").with("view", &view.name);
+    let is_far = rows.column(0).as_boolean_opt().ok_or_else(wrong)?;
+    let mut columns = rows.columns().to_vec();
+    for column in &mut columns[view.plan.keys.len() + 2..] {
+        if !matches!(column.data_type(), DataType::Timestamp(..)) {
+            continue;
+        }
+        let times = column.as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(wrong)?;
+        let is_old = |row: usize| {
+            let from = if is_far.value(row) { edges_from.far } else { edges_from.near };
+            times.is_valid(row) && from.is_some_and(|from| times.value(row) < from)
+        };
+        let old = BooleanArray::from_iter((0..times.len()).map(|row| Some(is_old(row))));
+        let cleared: ArrayRef = nullif(column, &old)?;
+        *column = cleared;
+    }
+    Ok(RecordBatch::try_new(rows.schema(), columns)?)
+}

@@ -1,0 +1,26 @@
+//! What a run is asked for, with its place in the history.
+
+use std::sync::Arc;
+
+use catalog::RunRecord;
+use types::tiles::Micros;
+
+use crate::decide::RunTime;
+use crate::mode::RunMode;
+
+/// The parameters of a run.
+#[derive(Debug, Clone)]
+pub struct RunRequest {
+    pub view: Arc<str>,
+    /// The version to recompute. If absent: the version being built, or else the served one.
+    pub version: Option<u32>,
+    /// A record that waits in the catalog as requested. If absent, a new record is created.
+    pub requested: Option<RunRecord>,
+    pub scheduled_for: Option<Micros>,
+    pub attempt: u32,
+    /// The view's time `t`: windows are pruned as of it.
+    pub t: RunTime,
+    pub mode: RunMode,
+    /// Whether a recomputation is compared with the states that incremental runs had kept.
+    pub compare: bool,
+}

@@ -1,0 +1,47 @@
+//! Reads the rows of tiers by bucket, in several tasks.
+
+use engine::states::conform;
+use futures::TryStreamExt;
+use storage::{BucketFile, Tier, read_bucket};
+use types::Result;
+use types::tiles::EdgesFrom;
+
+use crate::attempt::Attempt;
+use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
+use crate::join::without_expired;
+use crate::recompute::{each_partition, join_partitions};
+
+/// Returns the rows of all files of these tiers, unsorted, in this many buckets; and the number of events of links that
+/// were left out, because no window reaches them any more.
+pub(crate) async fn tier_rows(
+    attempt: &Attempt<'_>,
+    tiers: &[&Tier],
+    edges_from: EdgesFrom,
+    buckets: u32,
+) -> Result<(Vec<BucketRows>, i64)> {
+    let threads = attempt.batch.settings.thread_count();
+    let (storage, view, shuffle) = (&attempt.batch.storage, &attempt.view, attempt.shuffle(buckets));
+    let mut shares: Vec<Vec<BucketFile>> = vec![Vec::new(); threads];
+    for (place, file) in tiers.iter().flat_map(|tier| &tier.files).enumerate() {
+        shares[place % threads].push(file.clone());
+    }
+    let read = |place: usize| {
+        let (storage, view, files) = (storage.clone(), view.clone(), shares[place].clone());
+        let mut partitioner = BucketPartitioner::new(shuffle.clone());
+        Ok(async move {
+            let mut left_out = 0;
+            for file in &files {
+                let mut batches = read_bucket(&storage, file).await?;
+                while let Some(batch) = batches.try_next().await? {
+                    let rows = conform(view.plan.state_schema(), &batch)?;
+                    let (rows, expired) = without_expired(&view, &edges_from, rows)?;
+                    left_out += expired;
+                    partitioner.push_rows(rows)?;
+                }
+            }
+            Ok((partitioner.finish()?, left_out))
+        })
+    };
+    let (parts, left_out): (Vec<_>, Vec<i64>) = each_partition(threads, threads, read).await?.into_iter().unzip();
+    Ok((join_partitions(parts, buckets)?, left_out.into_iter().sum()))
+}
