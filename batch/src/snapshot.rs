@@ -21,12 +21,13 @@ pub(crate) async fn make_snapshot(
     (t, full): (RunTime, bool),
     context: &RunContext<'_>,
 ) -> Result<RunRecord> {
+    batch.copies.release_retired(state);
     let (mut attempt, basis) = Attempt::prepare(batch, state, run, (t, full), context).await?;
     let incremented = match basis {
         Basis::Archive(why) => Incremented::NotPossible(why.to_owned()),
         Basis::Snapshot(before) => increment(&attempt, *before, context).await?,
     };
-    let NewSnapshot { manifest, files, run } = match incremented {
+    let NewSnapshot { manifest, files, run, copies } = match incremented {
         Incremented::Snapshot(snapshot) => *snapshot,
         Incremented::Nothing => return skip(batch, state, attempt.run, context).await,
         Incremented::NotPossible(why) => {
@@ -35,5 +36,9 @@ pub(crate) async fn make_snapshot(
             recomputed(&attempt, context).await?
         }
     };
-    Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await
+    let published = Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await?;
+    if !copies.is_empty() {
+        batch.copies.keep(&attempt.view.name, attempt.view.version, copies);
+    }
+    Ok(published)
 }

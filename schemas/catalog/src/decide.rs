@@ -6,6 +6,7 @@ mod collect;
 mod compact;
 mod orphans;
 mod publish;
+mod reads;
 mod redecode;
 mod replace;
 
@@ -16,6 +17,7 @@ pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
 pub use orphans::{ORPHAN_AGE, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{SnapshotFiles, abandoned, dropped_commit, failure_commit, publish_commit, publishable, run_lease, skipped_commit};
+pub use reads::Reads;
 pub use redecode::{Redecoded, add_redecoded};
 pub use replace::{give_up_commit, replace_commit};
 

@@ -1,6 +1,6 @@
 //! Following the catalog: looks whether it moved, loads what it says, has snapshots copied.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use catalog::Revision;
 use tokio_util::sync::CancellationToken;
@@ -43,8 +43,10 @@ impl Follower {
         }
     }
 
-    async fn look(&self, seen: &mut Option<Revision>) -> Result<()> {
+    pub(super) async fn look(&self, seen: &mut Option<Revision>) -> Result<()> {
+        let asked_at = Instant::now();
         let revision = self.0.catalog.revision().await?;
+        self.note_revision(revision, asked_at);
         if *seen != Some(revision) {
             self.refresh().await?;
             *seen = Some(revision);
