@@ -61,7 +61,8 @@ async fn made_by(
     let redecide = Redecide { storage: &installation.storage, log: &*installation.log, state, max_future, ids: &ids };
     let mut writing = match file.kind {
         FileKind::DeadLetters => {
-            Writing::DeadLetters(DeadLettersUpload::begin(&installation.storage, name_of(file)?, Some(record.version)).await?)
+            let upload = DeadLettersUpload::begin(&installation.storage, name_of(file)?, Some(record.version)).await?;
+            Writing::DeadLetters(Box::new(upload))
         }
         _ => Writing::Archive(Box::new(Archive {
             storage: installation.storage.clone(),
@@ -78,7 +79,7 @@ async fn made_by(
 /// A file that is written again, batch by batch. One that is not finished leaves nothing.
 enum Writing {
     Archive(Box<Archive>),
-    DeadLetters(DeadLettersUpload),
+    DeadLetters(Box<DeadLettersUpload>),
 }
 
 /// An archive file that is written again.
