@@ -13,6 +13,7 @@ use types::{Error, ErrorKind, Result};
 use crate::basis::{Basis, gaps_before};
 use crate::bucket_partitioner::ShuffleContext;
 use crate::decide::RunInputs;
+use crate::join::CopiedTier;
 use crate::layer::{Batch, RunContext};
 use crate::memory::PeakPool;
 use crate::request::RunRequest;
@@ -25,6 +26,8 @@ pub(crate) struct NewSnapshot {
     pub(crate) files: SnapshotFiles,
     /// The run's record, with what it read and wrote.
     pub(crate) run: RunRecord,
+    /// Of a linked view: the copies of its tiers, for the next run.
+    pub(crate) copies: Vec<CopiedTier>,
 }
 
 /// A run in progress: its inputs and its tools.

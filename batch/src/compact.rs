@@ -1,6 +1,7 @@
 //! Compaction: checkpoints that were committed one after another become one, and their archive files one per stream.
 //! Which ones, and when: [`catalog::compactions`].
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use datafusion::prelude::SessionContext;
 use definitions::parse::parse_stream;
 use engine::events::event_schema;
 use futures::TryStreamExt;
-use storage::{ArchiveUpload, ArchiveVersions, DeadLettersUpload, archive_facts, dead_letter_schema, scan_files};
+use storage::{ArchiveUpload, ArchiveVersions, DeadLettersUpload, archive_facts, dead_letter_schema, dead_letters_decided_by, scan_files};
 use tracing::info;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION};
 use types::files::{FileKind, FileRecord, ObjectName};
@@ -84,7 +85,7 @@ impl Batch {
             let stream = file.subject.clone().ok_or_else(|| Error::internal("an archive file names no stream").with("file", &file.path))?;
             inputs.entry((file.kind, stream)).or_default().push(file);
         }
-        let (versions, apart) = self.versions(&inputs).await?;
+        let (versions, apart) = self.versions(state, group).await?;
         if !apart.is_empty() {
             return Ok(Compaction::Apart(apart));
         }
@@ -93,9 +94,10 @@ impl Batch {
         let mut done = Compacted { checkpoints: group.len(), ..Compacted::default() };
         let mut written: Vec<FileRecord> = Vec::new();
         for ((kind, stream), files) in &inputs {
-            let file = match versions.get(stream).filter(|_| *kind == FileKind::Archive) {
-                Some(versions) => self.write_events(state, (stream, id), *versions, files).await,
-                None => self.write_dead_letters(stream, id, files).await,
+            let versions = versions.get(stream).copied().unwrap_or_default();
+            let file = match versions.of_events.filter(|_| *kind == FileKind::Archive) {
+                Some(versions) => self.write_events(state, (stream, id), versions, files).await,
+                None => self.write_dead_letters(stream, id, versions.decided_by, files).await,
             };
             let file = match file {
                 Ok(file) => file,
@@ -131,22 +133,39 @@ impl Batch {
         Ok(Compaction::Done(done))
     }
 
-    /// Returns the versions of each stream's archive files, and the checkpoints where they change.
-    async fn versions(
-        &self,
-        inputs: &BTreeMap<(FileKind, Arc<str>), Vec<&FileRecord>>,
-    ) -> Result<(BTreeMap<Arc<str>, ArchiveVersions>, BTreeSet<Uuid>)> {
-        let (mut versions, mut apart) = (BTreeMap::new(), BTreeSet::new());
-        for ((_, stream), files) in inputs.iter().filter(|((kind, _), _)| *kind == FileKind::Archive) {
-            for file in files {
-                let found = archive_facts(&self.storage, file).await?.versions;
-                let before = versions.insert(stream.clone(), found);
-                if before.is_some_and(|before| before != found) {
-                    apart.extend(file.checkpoint);
+    /// Returns the versions behind each stream's files, and the checkpoints where they change.
+    async fn versions(&self, state: &CatalogState, group: &[&CheckpointRecord]) -> Result<(BTreeMap<Arc<str>, Versions>, BTreeSet<Uuid>)> {
+        let (mut before, mut apart) = (BTreeMap::new(), BTreeSet::new());
+        for checkpoint in group {
+            let mut found: BTreeMap<Arc<str>, Versions> = BTreeMap::new();
+            for file in state.files.of_checkpoint(checkpoint.id) {
+                let Some(stream) = &file.subject else { continue };
+                let of_stream = found.entry(stream.clone()).or_default();
+                if file.kind == FileKind::Archive {
+                    let versions = archive_facts(&self.storage, file).await?.versions;
+                    *of_stream = Versions { of_events: Some(versions), decided_by: Some(versions.decided_by) };
+                } else if of_stream.decided_by.is_none() {
+                    of_stream.decided_by = dead_letters_decided_by(&self.storage, file).await?.or_else(|| only_version(state, stream));
+                }
+            }
+            for (stream, versions) in found {
+                match before.entry(stream) {
+                    Entry::Vacant(first) => {
+                        first.insert(versions);
+                    }
+                    Entry::Occupied(mut before) => match before.get().and(versions) {
+                        Some(both) => {
+                            before.insert(both);
+                        }
+                        None => {
+                            apart.insert(checkpoint.id);
+                            before.insert(versions);
+                        }
+                    },
                 }
             }
         }
-        Ok((versions, apart))
+        Ok((before, apart))
     }
 
     /// Writes a stream's events by day, partition and offset.
@@ -169,12 +188,19 @@ impl Batch {
         complete(files, upload.finish().await?)
     }
 
-    async fn write_dead_letters(&self, stream: &Arc<str>, checkpoint: Uuid, files: &[&FileRecord]) -> Result<FileRecord> {
+    async fn write_dead_letters(
+        &self,
+        stream: &Arc<str>,
+        checkpoint: Uuid,
+        decided_by: Option<u32>,
+        files: &[&FileRecord],
+    ) -> Result<FileRecord> {
         let schema = dead_letter_schema();
+        let name = ObjectName::DeadLetters { stream: stream.clone(), checkpoint };
         let order = [col("partition", &schema)?, col("offset", &schema)?];
         let (session, sorted) = self.sorted(files, schema.clone(), order.to_vec())?;
         let mut batches = execute_stream(sorted, session.task_ctx())?;
-        let mut upload = DeadLettersUpload::begin(&self.storage, stream, checkpoint).await?;
+        let mut upload = DeadLettersUpload::begin(&self.storage, name, decided_by).await?;
         while let Some(batch) = batches.try_next().await? {
             upload.push(&batch).await?;
         }
@@ -207,6 +233,31 @@ impl Batch {
             }
         }
     }
+}
+
+/// The versions of a stream's definition behind the files of checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Versions {
+    /// Behind the archive files, if there are any.
+    of_events: Option<ArchiveVersions>,
+    /// The version that decided events and dead letters. `None`: an earlier release wrote dead letters without it.
+    decided_by: Option<u32>,
+}
+
+impl Versions {
+    /// Returns the versions behind the files of both, or `None` if they are not the same, or it is not known.
+    fn and(&self, after: Versions) -> Option<Versions> {
+        let decided_by = self.decided_by.filter(|version| after.decided_by == Some(*version))?;
+        let of_events = self.of_events.or(after.of_events);
+        let is_as_before = after.of_events.is_none_or(|after| of_events == Some(after));
+        is_as_before.then_some(Versions { of_events, decided_by: Some(decided_by) })
+    }
+}
+
+/// Returns the version of a stream's definition, if it never had another one.
+fn only_version(state: &CatalogState, stream: &Arc<str>) -> Option<u32> {
+    let mut versions = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && record.name == *stream);
+    versions.next().filter(|_| versions.next().is_none()).map(|record| record.version)
 }
 
 /// Returns the schema of the archive files that these versions made.

@@ -51,10 +51,11 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
     let states = states_of(attempt, &checkpoints, (from, bucket_count, &attempt.inputs.edges_from), context).await?;
     let mut written = attempt.writer(Rows::OfEvents).write(states.buckets, local.as_ref(), context.progress).await?;
     let base = Tier { bucket_count, files: std::mem::take(&mut written.buckets), pruned_at: Some(attempt.inputs.t) };
-    let mut carried_over = Vec::new();
+    let (mut carried_over, mut copies) = (Vec::new(), Vec::new());
     let joined = match &local {
         Some(local) => {
-            let join = join_recomputed(attempt, local, &base, &mut written).await?;
+            let (join, tiers) = join_recomputed(attempt, local, &base, &mut written).await?;
+            copies = tiers;
             carried_over = join.carried_over;
             written.add(join.files);
             Some(join.joined)
@@ -76,7 +77,7 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
         ..attempt.empty_manifest(made_at)
     };
     let run = attempt.finished_record((events, states_bytes(attempt, &checkpoints)), &written);
-    Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run })
+    Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run, copies })
 }
 
 /// The checkpoints up to the cut that may hold events which still count. Of a linked view all: those of its events that are

@@ -29,10 +29,11 @@ pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) 
     let mut written = attempt.writer(Rows::OfEvents).write(states, local.as_ref(), context.progress).await?;
     info!(view = %attempt.view.name, run = %attempt.run.id, rows = written.rows, "the states are written");
     let base = Tier { bucket_count: buckets, files: std::mem::take(&mut written.buckets), pruned_at: Some(attempt.inputs.t) };
-    let mut carried_over = Vec::new();
+    let (mut carried_over, mut copies) = (Vec::new(), Vec::new());
     let joined = match &local {
         Some(local) => {
-            let join = join_recomputed(attempt, local, &base, &mut written).await?;
+            let (join, tiers) = join_recomputed(attempt, local, &base, &mut written).await?;
+            copies = tiers;
             carried_over = join.carried_over;
             written.add(join.files);
             Some(join.joined)
@@ -52,7 +53,7 @@ pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) 
     };
     let bytes_read = files.iter().map(|file| file.bytes).sum();
     let run = attempt.finished_record((events, bytes_read), &written);
-    Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run })
+    Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run, copies })
 }
 
 /// Recomputes the states from these files, partitioned into buckets, unsorted.

@@ -65,12 +65,13 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     info!(view = %attempt.view.name, run = %attempt.run.id, checkpoints = checkpoints.len(), merged = due.len(),
         rows = output.written.rows, "the states since the last cut are written");
     let mut carried_over: Vec<String> = kept.iter().flat_map(|tier| &tier.files).map(|file| file.path.clone()).collect();
+    let mut copies = Vec::new();
     let (mut new_tiers, joined) = match (&linked, &delta.copied) {
         (Some(linked), Some(copied)) => {
             let added = merged.into_iter().chain([delta.clone()]).filter_map(WrittenTier::pair);
-            let tiers = not_empty(linked.kept(kept.len()).into_iter().chain(added), |(tier, _)| tier);
-            let new_tiers = tiers.iter().map(|(tier, _)| tier.clone()).collect();
-            let join = linked.join(attempt, &before, tiers, copied).await?;
+            copies = not_empty(linked.kept(kept.len()).into_iter().chain(added), |(tier, _)| tier);
+            let new_tiers = copies.iter().map(|(tier, _)| tier.clone()).collect();
+            let join = linked.join(attempt, &before, &copies, copied).await?;
             carried_over.extend(join.carried_over);
             output.written.add(join.files);
             (new_tiers, Some(join.joined))
@@ -106,7 +107,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     let bytes_read = states_bytes(attempt, &checkpoints) + merged_bytes;
     let run = attempt.finished_record((events, bytes_read), &written);
     let files = SnapshotFiles { written: written.files, carried_over };
-    Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run })))
+    Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run, copies })))
 }
 
 /// Whether the snapshot before holds everything, time has changed nothing of it, and its join is whole.

@@ -36,6 +36,11 @@ impl KeepLease {
         Self { lease: shared, task }
     }
 
+    /// False once the lease is lost: it expired, or another process has it.
+    pub fn is_held(&self, now: Micros) -> bool {
+        !self.task.is_finished() && self.current().expires_at > now
+    }
+
     pub(crate) fn current(&self) -> LeaseRecord {
         lock(&self.lease).clone()
     }

@@ -28,7 +28,7 @@ impl LinkedRun {
     /// that is not linked.
     pub(crate) async fn begin(attempt: &Attempt<'_>, before: &Manifest) -> Result<Option<LinkedRun>> {
         let Some(local) = local_edges(attempt) else { return Ok(None) };
-        let left = attempt.batch.copies.take(&attempt.view.name, attempt.view.version);
+        let left = attempt.batch.copies.of(&attempt.view.name, attempt.view.version);
         let mut tiers = Vec::new();
         for tier in before.tiers() {
             let copied = match left.iter().find(|(known, _)| known == tier) {
@@ -50,22 +50,27 @@ impl LinkedRun {
         &self,
         attempt: &Attempt<'_>,
         before: &Manifest,
-        tiers: Vec<CopiedTier>,
+        tiers: &[CopiedTier],
         delta: &LocalTier,
     ) -> Result<WrittenJoin> {
-        let join = join_over(attempt, &self.local, &tiers);
+        let join = join_over(attempt, &self.local, tiers);
         let changes = join.changed_by(attempt.state, before, self.before.iter().map(|(_, copied)| &**copied), delta).await?;
-        finish(attempt, (join.write(&self.local, changes).await?, tiers))
+        join.write(&self.local, changes).await
     }
 }
 
-/// Writes the join over a snapshot that was recomputed.
-pub(crate) async fn join_recomputed(attempt: &Attempt<'_>, local: &LocalEdges, base: &Tier, written: &mut Written) -> Result<WrittenJoin> {
+/// Writes the join over a snapshot that was recomputed. Returns the copy of its tier, too.
+pub(crate) async fn join_recomputed(
+    attempt: &Attempt<'_>,
+    local: &LocalEdges,
+    base: &Tier,
+    written: &mut Written,
+) -> Result<(WrittenJoin, Vec<CopiedTier>)> {
     let copied = Arc::new(local.mapped(base.bucket_count, std::mem::take(&mut written.local)).await?);
     let tiers = vec![(base.clone(), copied)];
     let join = join_over(attempt, local, &tiers);
     let changes = join.compared(attempt.state, attempt.before.as_ref()).await;
-    finish(attempt, (join.write(local, changes).await?, tiers))
+    Ok((join.write(local, changes).await?, tiers))
 }
 
 /// Whether the rows of a view's join may have changed since it was written, with no event.
@@ -84,10 +89,4 @@ fn join_over(attempt: &Attempt<'_>, local: &LocalEdges, tiers: &[CopiedTier]) ->
         run: attempt.run.id,
         threads: attempt.batch.settings.thread_count(),
     }
-}
-
-/// Leaves the copies to the next run.
-fn finish(attempt: &Attempt<'_>, (join, tiers): (WrittenJoin, Vec<CopiedTier>)) -> Result<WrittenJoin> {
-    attempt.batch.copies.keep(attempt.state, (&attempt.view.name, attempt.view.version), tiers);
-    Ok(join)
 }

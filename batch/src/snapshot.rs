@@ -27,6 +27,7 @@ pub(crate) async fn make_snapshot(
     request: &RunRequest,
     context: &RunContext<'_>,
 ) -> Result<RunRecord> {
+    batch.copies.release_retired(state);
     let (mut attempt, basis) = Attempt::prepare(batch, state, run, request, context).await?;
     let mut comparison = None;
     let from = StatesFrom::decide(&attempt.view, request.mode);
@@ -38,7 +39,7 @@ pub(crate) async fn make_snapshot(
         }
         Basis::Snapshot(before) => increment(&attempt, *before, from, context).await?,
     };
-    let NewSnapshot { manifest, files, mut run } = match incremented {
+    let NewSnapshot { manifest, files, mut run, copies } = match incremented {
         Incremented::Snapshot(snapshot) => *snapshot,
         Incremented::Nothing => return skip(batch, state, attempt.run, context).await,
         Incremented::NotPossible(why) => {
@@ -53,7 +54,11 @@ pub(crate) async fn make_snapshot(
     run.tiers = manifest.tiers().count() as i64;
     run.peak_memory_bytes = attempt.pool.peak_bytes() as i64;
     run.peak_resident_bytes = context.resident.peak_bytes();
-    Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await
+    let published = Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await?;
+    if !copies.is_empty() {
+        batch.copies.keep(&attempt.view.name, attempt.view.version, copies);
+    }
+    Ok(published)
 }
 
 /// Compares what was recomputed with the snapshot before, where incremental runs keep one.

@@ -21,7 +21,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use storage::write_archive;
 use types::files::FileRecord;
-use types::vector::{Offset, PartitionId};
+use types::vector::PartitionId;
 use types::{Error, Result};
 use uuid::Uuid;
 
@@ -116,16 +116,10 @@ impl Installed {
         let range = |(partition, numbers): &(i32, Vec<u64>)| {
             let start = numbers.first().map(|number| (number / PARTITIONS) as i64)?;
             Some(CheckpointRange {
-                partition: PartitionId::new(stream, *partition),
-                start: Offset(start),
-                end: Offset(start + numbers.len() as i64),
-                archived: numbers.len() as i64,
-                duplicate: 0,
-                dead_lettered: 0,
-                absent: 0,
                 clock: Some(newest),
                 max_event_time: Some(newest),
                 complete_to: Some(newest),
+                ..CheckpointRange::of_events(PartitionId::new(stream, *partition), start, start + numbers.len() as i64)
             })
         };
         let ranges = parts.iter().filter_map(range).collect();
@@ -138,7 +132,7 @@ impl Installed {
             filled.map(batch).collect::<Result<Vec<_>>>()
         });
         let file = write_archive(&self.installation.storage, &stream.into(), id, 1, made.await??).await?;
-        let record = CheckpointRecord { id, worker: "bench".into(), committed_at: jobs::now(), revision: 0, ranges };
+        let record = CheckpointRecord::new(id, "bench", jobs::now(), ranges);
         Ok((record, file))
     }
 }

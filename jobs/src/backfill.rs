@@ -17,7 +17,8 @@ use definitions::{Column, StreamDefinition, parse};
 use engine::events::{Misfit, OnMisfit, Redecoded, Redecoder, columns_to_decode};
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
-use storage::{ArchiveFacts, ArchiveVersions, ObjectStorage, archive_facts, read_archive, write_archive_as};
+use storage::{ArchiveFacts, ArchiveUpload, ArchiveVersions, ObjectStorage, ROW_GROUP_BYTES, archive_facts, read_archive};
+use tokio::sync::Semaphore;
 use tracing::{info, warn};
 use types::files::{FileKind, FileRecord, ObjectName};
 use types::{Error, ErrorKind, Result, failpoint};
@@ -29,8 +30,12 @@ pub use readers::{Reader, views_that_read};
 
 /// How many footers are read concurrently.
 const FOOTERS_AT_ONCE: usize = 16;
-/// How many files are decoded concurrently at most: each is held in memory.
+/// How many files are decoded concurrently at most.
 const FILES_AT_ONCE: usize = 4;
+/// What the files that are decoded concurrently may hold in memory together. A file holds less on its own.
+const BYTES_AT_ONCE: usize = 256 << 20;
+/// What a file holds at most: a row group that is read, the one that is written, and a batch of decoded events.
+const MOST_BYTES_OF_FILE: usize = 2 * ROW_GROUP_BYTES + (32 << 20);
 /// How many records that do not fit are listed.
 const LISTED: usize = 20;
 
@@ -138,6 +143,13 @@ impl Misfits {
             reason: misfit.reason,
         }));
     }
+
+    /// Adds those of a later file.
+    fn append(&mut self, later: Misfits) {
+        self.count += later.count;
+        let room = LISTED.saturating_sub(self.first.len());
+        self.first.extend(later.first.into_iter().take(room));
+    }
 }
 
 /// Returns the columns that events of earlier versions do not have as the definition reads them. A version whose archive
@@ -197,11 +209,11 @@ impl Staged {
         }
         info!(stream = %survey.stream, version = survey.version, files = waiting.len(), "the archive is decoded again");
         progress(Progress::Total(waiting.iter().map(|(file, _)| file.bytes.max(0) as u64).sum()));
-        let writes = AtomicBool::new(mode == Mode::Write);
+        let (writes, room) = (AtomicBool::new(mode == Mode::Write), Semaphore::new(BYTES_AT_ONCE));
         let mut decoding = Vec::with_capacity(waiting.len());
         for (file, facts) in waiting {
             let redecoder = redecoder_of(&redecoders, file, *facts)?.clone();
-            decoding.push(decode_file(storage, file.clone(), *facts, redecoder, target.version, &writes));
+            decoding.push(decode_file(storage, file.clone(), *facts, redecoder, target.version, (&writes, &room)));
         }
         let at_once = std::thread::available_parallelism().map_or(1, usize::from).min(FILES_AT_ONCE);
         let mut decoded = futures::stream::iter(decoding).buffered(at_once);
@@ -214,7 +226,7 @@ impl Staged {
                     written += 1;
                 }
                 Decoded::Fits => {}
-                Decoded::Misfits(found) => misfits.add(&survey.stream, found),
+                Decoded::Misfits(found) => misfits.append(found),
             }
             failpoint::hit("backfill.file_decoded")?;
         }
@@ -244,51 +256,69 @@ enum Decoded {
     Written(FileRecord),
     /// They all fit, and no file is wanted.
     Fits,
-    Misfits(Vec<Misfit>),
+    Misfits(Misfits),
 }
 
+/// Decodes a file batch by batch: a compacted one may be larger than memory.
 async fn decode_file(
     storage: &ObjectStorage,
     old: FileRecord,
     facts: ArchiveFacts,
     redecoder: Arc<Redecoder>,
     version: u32,
-    writes: &AtomicBool,
+    (writes, room): (&AtomicBool, &Semaphore),
 ) -> Result<(FileRecord, Decoded)> {
     let about = |error: Error| error.with("file", &old.path);
-    let batches: Vec<_> = read_archive(storage, &old, None).await?.try_collect().await?;
-    let redecode = move || {
-        let (mut events, mut misfits) = (Vec::with_capacity(batches.len()), Vec::new());
-        for batch in batches {
-            match redecoder.redecode(&batch)? {
-                Redecoded::Events(batch) => events.push(batch),
-                Redecoded::AsBefore => events.push(batch),
-                Redecoded::Misfits(found) => misfits.extend(found),
-            }
-        }
-        Ok::<_, Error>((events, misfits))
+    let _held = room.acquire_many(bytes_held(&old)).await.map_err(|_| about(Error::internal("no room is left to decode a file")))?;
+    let (Some(stream), Some(checkpoint)) = (old.subject.clone(), old.checkpoint) else {
+        return Err(about(Error::corrupt("the catalog does not say which stream and checkpoint a file is of")));
     };
-    let (events, misfits) = tokio::task::spawn_blocking(redecode).await?.map_err(about)?;
-    if !misfits.is_empty() {
-        writes.store(false, Ordering::Relaxed);
+    let name = ObjectName::RebuiltArchive { stream: stream.clone(), checkpoint, rebuild: Uuid::now_v7() };
+    let versions = ArchiveVersions { decoded_by: version, decided_by: facts.versions.decided_by };
+    let mut batches = read_archive(storage, &old, None).await?;
+    // One that is not finished leaves no file.
+    let (mut upload, mut misfits) = (None, Misfits::default());
+    while let Some(batch) = batches.try_next().await? {
+        let redecoder = redecoder.clone();
+        let redecode = move || redecoder.redecode(&batch).map(|redecoded| (redecoded, batch));
+        let events = match tokio::task::spawn_blocking(redecode).await?.map_err(about)? {
+            (Redecoded::Events(events), _) | (Redecoded::AsBefore, events) => events,
+            (Redecoded::Misfits(found), _) => {
+                writes.store(false, Ordering::Relaxed);
+                misfits.add(&stream, found);
+                continue;
+            }
+        };
+        if !writes.load(Ordering::Relaxed) {
+            upload = None;
+            continue;
+        }
+        let begun = match upload.take() {
+            Some(begun) => begun,
+            None => ArchiveUpload::begin(storage, name.clone(), versions, events.schema()).await?,
+        };
+        upload.insert(begun).push(&events).await?;
+    }
+    if misfits.count > 0 {
         return Ok((old, Decoded::Misfits(misfits)));
     }
     if !writes.load(Ordering::Relaxed) {
         return Ok((old, Decoded::Fits));
     }
-    let (Some(stream), Some(checkpoint)) = (old.subject.clone(), old.checkpoint) else {
-        return Err(Error::corrupt("the catalog does not say which stream and checkpoint a file is of").with("file", &old.path));
-    };
-    let name = ObjectName::RebuiltArchive { stream, checkpoint, rebuild: Uuid::now_v7() };
-    let versions = ArchiveVersions { decoded_by: version, decided_by: facts.versions.decided_by };
-    let new = write_archive_as(storage, &name, versions, events).await?;
+    let upload = upload.ok_or_else(|| about(Error::corrupt("an archive file has no rows")))?;
+    let new = upload.finish().await?;
     let facts = |file: &FileRecord| (file.rows, file.min_event_time, file.max_event_time);
     if facts(&new) != facts(&old) {
-        return Err(Error::internal("the events of a file changed their number or their times while they were decoded again")
-            .with("file", &old.path)
+        return Err(about(Error::internal("the events of a file changed their number or their times while they were decoded again"))
             .with("new file", &new.path));
     }
     Ok((old, Decoded::Written(new)))
+}
+
+/// Returns about how many bytes of memory a file takes while it is decoded.
+fn bytes_held(file: &FileRecord) -> u32 {
+    let whole = usize::try_from(file.bytes).unwrap_or_default().saturating_mul(2);
+    u32::try_from(whole.clamp(1, MOST_BYTES_OF_FILE)).unwrap_or(u32::MAX)
 }
 
 /// Returns the stream's readable archive files in the order of their checkpoints, each with its facts. A damaged file ends

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catalog::{
-    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, collectable, ended_without_snapshot, orphans,
-    orphans_commit,
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Reads, collectable, ended_without_snapshot,
+    orphans, orphans_commit,
 };
 use committed::registry::Registry;
 use definitions::parse::parse_stream;
@@ -149,9 +149,10 @@ async fn collect_once(
         Some(registry) => registry,
         None => Registry::load(&state, functions).await?,
     };
-    let state = without_staging(&state, known.insert(registry));
+    let registry = known.insert(registry);
+    let (state, reads) = (without_staging(&state, registry), reads(registry));
     let now = clock();
-    let plan = collectable(&state, &retentions(&state, event_clock, now)?, now);
+    let plan = collectable(&state, &reads, &retentions(&state, event_clock, now)?, now);
     for path in &plan.delete {
         storage.delete(path).await?;
         failpoint::hit("collect.between_deletes")?;
@@ -173,6 +174,11 @@ pub(crate) fn without_staging(state: &CatalogState, registry: &Registry) -> Cata
     let mut state = state.clone();
     state.definitions.retain(|record| record.kind != DefinitionKind::View || keeps(record));
     state
+}
+
+/// Returns which streams the live view versions read.
+pub(crate) fn reads(registry: &Registry) -> Reads {
+    registry.views.iter().map(|view| ((view.name.clone(), view.version), view.streams())).collect()
 }
 
 /// Returns how long each stream's archive is kept, counted back from `now`; not the streams that are kept for ever.

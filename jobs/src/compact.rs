@@ -12,10 +12,13 @@ use committed::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use types::tiles::Clock;
-use types::{ErrorKind, Result};
+use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
-use crate::collect::without_staging;
+use crate::collect::{reads, without_staging};
+
+/// The longest wait after a round that failed, unless rounds are further apart anyway.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// What compacts the archive of one installation; in a fleet one process at a time does.
 pub struct Compacting {
@@ -31,13 +34,19 @@ impl Compacting {
     /// names, then committed in one transaction.
     pub async fn run(&self, every: Duration, stop: CancellationToken) {
         let rounds = async {
+            let mut failures = 0;
             loop {
-                tokio::time::sleep(every).await;
-                match self.compact().await {
+                tokio::time::sleep(wait(every, failures)).await;
+                let outcome = self.compact().await;
+                failures = if outcome.is_err() { failures + 1 } else { 0 };
+                match outcome {
                     Ok(done) if done == Compacted::default() => {}
                     Ok(done) => info!(checkpoints = done.checkpoints, files = done.files_written, "the archive was compacted"),
                     Err(error) if error.kind() == ErrorKind::Conflict => debug!(%error, "the archive changed meanwhile; compacting later"),
-                    Err(error) => warn!(%error, "the archive could not be compacted; trying again later"),
+                    Err(error) => {
+                        let seconds = wait(every, failures).as_secs();
+                        warn!(%error, seconds, "the archive could not be compacted; trying again later");
+                    }
                 }
             }
         };
@@ -61,7 +70,8 @@ impl Compacting {
         outcome
     }
 
-    /// Goes on past a group that fails, as one damaged file must not keep the others from being compacted.
+    /// Goes on past a group that fails, as one damaged file must not keep the others from being compacted; but not when the
+    /// lease is lost, as nothing can be committed then.
     async fn compact_all(&self, lease: &KeepLease) -> Result<Compacted> {
         let mut all = Compacted::default();
         loop {
@@ -69,6 +79,10 @@ impl Compacting {
             let groups = self.due(&state).await?;
             let mut failed = None;
             for group in &groups {
+                if !lease.is_held((self.clock)()) {
+                    let lost = || Error::conflict("the lease of the compaction was lost: another process may have it");
+                    return Err(failed.unwrap_or_else(lost));
+                }
                 let group: Vec<&CheckpointRecord> = group.iter().filter_map(|id| state.checkpoints.get(*id)).collect();
                 match self.batch.compact(&state, &group, lease, &self.clock).await {
                     Ok(Compaction::Apart(found)) => self.lock_apart().extend(found),
@@ -96,7 +110,7 @@ impl Compacting {
         let registry = Registry::load(state, &self.batch.functions).await?;
         let state = without_staging(state, &registry);
         let apart = self.lock_apart().clone();
-        let groups = compactions(&state, &self.rules, &apart, (self.clock)());
+        let groups = compactions(&state, &reads(&registry), &self.rules, &apart, (self.clock)());
         Ok(groups.into_iter().map(|group| group.into_iter().map(|checkpoint| checkpoint.id).collect()).collect())
     }
 
@@ -105,8 +119,16 @@ impl Compacting {
     }
 }
 
+/// Returns how long to wait after this many failures in a row: each may have read and written large files for nothing.
+fn wait(every: Duration, failures: u32) -> Duration {
+    every.saturating_mul(1 << failures.min(10)).min(every.max(LONGEST_WAIT))
+}
+
 fn count(done: &Compacted) {
     metrics::counter!("basestream_jobs_compacted_checkpoints_total").increment(done.checkpoints as u64);
     metrics::counter!("basestream_jobs_compacted_files_total").increment(done.files_read as u64);
     metrics::counter!("basestream_jobs_compacted_bytes_total").increment(done.bytes_read.max(0) as u64);
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,9 @@ pub use view_errors::{ViewError, ViewErrors, events_read, export_view, list_view
 /// The header of a replayed record: `topic/partition/offset` of the original record.
 pub const REPLAYED_FROM: &str = "basestream-replayed-from";
 
+/// Names these commands in the leases that keep the files that they read.
+const PINNED_BY: &str = "dead-letters";
+
 /// A record that could not become an event, with all of its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {

@@ -22,6 +22,7 @@ mod installation;
 pub mod ledger;
 pub mod memory;
 pub mod output;
+pub mod pin;
 pub mod readers;
 pub mod repair;
 pub mod replay;

@@ -21,7 +21,7 @@ use types::files::FileRecord;
 use uuid::Uuid;
 
 use crate::installation::{Installation, now};
-use crate::verify::Pin;
+use crate::pin::pinned;
 
 mod act;
 mod check;
@@ -83,10 +83,7 @@ pub async fn repair(
     if let Some(stream) = &options.stream {
         installation.stream(stream).await?;
     }
-    let pin = Pin::take(&installation.catalog, now()).await?;
-    let report = repair_pinned(installation, options, progress).await;
-    pin.release().await;
-    report
+    pinned(&installation.catalog, "repair", repair_pinned(installation, options, progress)).await
 }
 
 async fn repair_pinned(

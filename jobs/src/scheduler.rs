@@ -113,6 +113,7 @@ impl Scheduler {
             *registry = Some(Registry::load(&state, &self.batch.functions).await?);
         }
         self.close_abandoned(&state).await?;
+        self.batch.copies.release_retired(&state);
         let now = (self.clock)();
         if let Some(registry) = registry {
             self.tried.rebuild_states(&self.batch, &state, registry, now).await;

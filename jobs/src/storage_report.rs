@@ -1,32 +1,30 @@
-//! `storage`: what the object storage holds, by stream, view and kind, and what another `retention` would free. A pure
-//! function of the catalog's state, which knows every file and its size.
+//! `storage`: what the object storage holds, by stream, view and kind, and what another `retention` would free
+//! ([`WouldFree`]). A pure function of the catalog's state, which knows every file and its size.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use catalog::{CatalogState, DefinitionKind, DefinitionStatus, Revision, collectable};
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, Revision};
 use committed::registry::Registry;
 use definitions::durations::format_duration_parts;
 use definitions::parse::parse_stream;
 use definitions::settings::{ClockKind, Settings};
 use engine::events::format_timestamp;
-use engine::plan::ViewPlan;
 use serde::Serialize;
 use types::Result;
 use types::files::{FileKind, FileRecord, ObjectName};
 use types::tiles::Micros;
 use url::Url;
 
-use crate::collect::{clock_behind, retentions, without_staging};
 use crate::installation::{Installation, now};
 
 mod text;
+mod what_if;
 
-/// The retentions whose effect is shown, in days, where the views over the stream allow them.
-const RETENTIONS_DAYS: [u32; 4] = [7, 30, 90, 365];
-const DAY: Duration = Duration::from_hours(24);
+pub use what_if::WouldFree;
+
+use what_if::would_free;
 
 /// Files of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -71,14 +69,6 @@ pub struct StreamUsage {
     pub would_free: Vec<WouldFree>,
 }
 
-/// What a shorter `retention` would free.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct WouldFree {
-    pub retention: String,
-    pub files: u64,
-    pub bytes: i64,
-}
-
 /// What is stored of one version of a view: its snapshot, and earlier ones that are still read.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ViewUsage {
@@ -119,13 +109,13 @@ impl Installation {
 /// Reports what the catalog's files take at the time `now`. `is_event_clock`: as in [`crate::collect::collect`].
 pub fn storage_report(state: &CatalogState, registry: &Registry, (now, is_event_clock): (Micros, bool)) -> Result<StorageReport> {
     let named = || state.files.iter().filter(|file| !file.marked_for_deletion);
-    let what_if = WhatIf { state: &without_staging(state, registry), registry, now, is_event_clock };
+    let mut freed = would_free(state, registry, (now, is_event_clock))?;
     Ok(StorageReport {
         revision: state.revision,
         total: Usage::sum(state.files.iter()),
         streams: state
             .live(DefinitionKind::Stream)
-            .map(|stream| stream_usage(&stream.name, &stream.sql, &what_if))
+            .map(|stream| stream_usage(state, stream, freed.remove(&stream.name).unwrap_or_default()))
             .collect::<Result<_>>()?,
         views: view_usages(state),
         segments: Usage::sum(named().filter(|file| file.kind == FileKind::States)),
@@ -135,18 +125,18 @@ pub fn storage_report(state: &CatalogState, registry: &Registry, (now, is_event_
     })
 }
 
-fn stream_usage(name: &Arc<str>, sql: &str, what_if: &WhatIf<'_>) -> Result<StreamUsage> {
-    let files: Vec<&FileRecord> = what_if.state.files.iter().filter(|file| is_of_stream(file, name)).collect();
+fn stream_usage(state: &CatalogState, stream: &DefinitionRecord, would_free: Vec<WouldFree>) -> Result<StreamUsage> {
+    let files: Vec<&FileRecord> = state.files.iter().filter(|file| is_of_stream(file, &stream.name)).collect();
     let of_kind = |kind| files.iter().copied().filter(move |file| file.kind == kind);
     Ok(StreamUsage {
-        stream: name.clone(),
+        stream: stream.name.clone(),
         archive: Usage::sum(of_kind(FileKind::Archive)),
         dead_letters: Usage::sum(of_kind(FileKind::DeadLetters)),
         superseded: Usage::sum(of_kind(FileKind::Superseded)),
         oldest_event: of_kind(FileKind::Archive).filter_map(|file| file.min_event_time).min().map(format_timestamp),
         newest_event: of_kind(FileKind::Archive).filter_map(|file| file.max_event_time).max().map(format_timestamp),
-        retention: parse_stream(sql)?.retention.map(format_duration_parts),
-        would_free: what_if.would_free(name)?,
+        retention: parse_stream(&stream.sql)?.retention.map(format_duration_parts),
+        would_free,
     })
 }
 
@@ -168,7 +158,7 @@ pub(crate) fn view_usages(state: &CatalogState) -> Vec<ViewUsage> {
         }
     }
     let status = |view: &str, version| {
-        let is_version = |record: &&catalog::DefinitionRecord| &*record.name == view && record.version == version;
+        let is_version = |record: &&DefinitionRecord| &*record.name == view && record.version == version;
         state.definitions.iter().filter(|record| record.kind == DefinitionKind::View).find(is_version).map(|record| record.status)
     };
     let usage = |((view, version), files): ((Arc<str>, u32), Vec<&FileRecord>)| ViewUsage {
@@ -178,45 +168,6 @@ pub(crate) fn view_usages(state: &CatalogState) -> Vec<ViewUsage> {
         version,
     };
     by_version.into_iter().map(usage).collect()
-}
-
-/// What the collector would do under other retentions.
-struct WhatIf<'s> {
-    /// Without staging views, which wait for no snapshot.
-    state: &'s CatalogState,
-    registry: &'s Registry,
-    now: Micros,
-    is_event_clock: bool,
-}
-
-impl WhatIf<'_> {
-    fn would_free(&self, stream: &Arc<str>) -> Result<Vec<WouldFree>> {
-        let Some(least) = self.least_retention(stream) else { return Ok(Vec::new()) };
-        let actual = retentions(self.state, self.is_event_clock, self.now)?;
-        let behind = clock_behind(self.state, stream, self.is_event_clock, self.now);
-        let allowed = RETENTIONS_DAYS.map(|days| DAY * days).into_iter().filter(|kept| *kept >= least);
-        let shorter = allowed.filter(|kept| actual.get(stream).is_none_or(|actual| kept.saturating_add(behind) < *actual));
-        let would_free = |kept: Duration| {
-            let mut assumed = actual.clone();
-            assumed.insert(stream.clone(), kept.saturating_add(behind));
-            let marked = collectable(self.state, &assumed, self.now).mark_for_deletion;
-            let freed =
-                Usage::sum(marked.iter().filter_map(|path| self.state.files.get(path)).filter(|file| self.is_retained(file, stream)));
-            WouldFree { retention: format_duration_parts(kept), files: freed.files, bytes: freed.bytes }
-        };
-        Ok(shorter.map(would_free).collect())
-    }
-
-    /// The shortest retention of a stream that its views allow; `None` if one counts its events for ever.
-    fn least_retention(&self, stream: &str) -> Option<Duration> {
-        let reads = |plan: &ViewPlan| plan.streams.iter().any(|known| &*known.name == stream);
-        let views = self.registry.views.iter().filter(|view| reads(&view.plan));
-        views.map(|view| view.plan.counts_for(stream)).try_fold(Duration::ZERO, |most, counted| Some(most.max(counted?)))
-    }
-
-    fn is_retained(&self, file: &FileRecord, stream: &str) -> bool {
-        matches!(file.kind, FileKind::Archive | FileKind::DeadLetters) && file.subject.as_deref() == Some(stream)
-    }
 }
 
 fn catalog_file(settings: &Settings) -> Option<PathBuf> {

@@ -28,7 +28,6 @@ pub mod expected;
 pub mod http;
 mod left_out;
 pub mod log;
-mod pin;
 pub mod plain;
 pub mod spread;
 pub mod values;
@@ -37,9 +36,10 @@ pub use compare::Difference;
 pub use expected::Expected;
 pub use http::HttpServed;
 pub use log::{LogReport, verify_log};
-pub use pin::Pin;
 
 use plain::Moment;
+
+use crate::pin::Pin;
 
 /// How long to wait until the archive reaches the vector of an answer: a few checkpoints.
 const ARCHIVE_WAIT: Duration = Duration::from_secs(120);
@@ -124,7 +124,7 @@ impl Report {
 /// Verifies one view. `now` is the wall clock, for the lease that keeps the files.
 pub async fn verify_view(verifier: &Verifier, view: &str, served: &dyn Served, now: Micros) -> Result<Report> {
     let started = Instant::now();
-    let pin = Pin::take(&verifier.catalog, now).await?;
+    let pin = Pin::take(&verifier.catalog, "verify", now).await?;
     // Boxed, like its parts: the future is large, and would take that much of the stack in every caller.
     let outcome = Box::pin(verify_pinned(verifier, view, served, started)).await;
     pin.release().await;

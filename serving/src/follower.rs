@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use catalog::Catalog;
 use committed::segment::SegmentSession;
@@ -94,8 +94,6 @@ struct Inner {
     loads: Attempts,
     /// States that were loaded; queries may still read those that live.
     in_use: Mutex<Vec<InUse>>,
-    /// When the catalog was last found to have nothing newer than what is loaded.
-    was_newest: Mutex<Option<Instant>>,
     /// One refresh at a time; guards nothing else.
     refreshing: tokio::sync::Mutex<()>,
     last_now: AtomicI64,
@@ -127,7 +125,6 @@ impl Follower {
             newest: Newest::default(),
             loads: Attempts::new("the catalog's newest state cannot be loaded"),
             in_use: Mutex::default(),
-            was_newest: Mutex::default(),
             refreshing: tokio::sync::Mutex::new(()),
             last_now: AtomicI64::new(i64::MIN),
         })))

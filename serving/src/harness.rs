@@ -26,6 +26,7 @@ use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
 use crate::archive::archive_layer;
+use crate::follower::Follower;
 use crate::query_context::QueryContext;
 use crate::{Node, NodeSettings, ServingClock, WantedViews};
 
@@ -105,6 +106,12 @@ impl Harness {
         Node::open(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).await.unwrap()
     }
 
+    /// What follows the catalog in another node; nothing is loaded yet.
+    pub(crate) fn follower(&self) -> Follower {
+        let settings = node_settings(&self.folder.path().join("follower"), WantedViews::All);
+        Follower::new(self.catalog.clone(), self.storage.clone(), Functions::standard(), None, settings, Arc::new(|| NOW)).unwrap()
+    }
+
     /// Another node, which computes the states of at most this many archived events in one refresh.
     pub(crate) async fn node_that_rebuilds(&self, max_rebuilt_events: i64) -> Node {
         let settings =
@@ -153,18 +160,12 @@ impl Harness {
             .max();
         let file = write_archive(&self.storage, &self.stream.name, id, 1, vec![batch]).await.unwrap();
         let range = CheckpointRange {
-            partition: PartitionId::new("payments", partition),
-            start: Offset(start),
-            end: Offset(start + events.len() as i64),
-            archived: events.len() as i64,
-            duplicate: 0,
-            dead_lettered: 0,
-            absent: 0,
             clock: Some(NOW),
             max_event_time: self.known_max(partition).await.max(newest),
             complete_to: Some(NOW),
+            ..CheckpointRange::of_events(PartitionId::new("payments", partition), start, start + events.len() as i64)
         };
-        let record = CheckpointRecord { id, worker: "harness".into(), committed_at: NOW, revision: 0, ranges: vec![range.clone()] };
+        let record = CheckpointRecord::new(id, "harness", NOW, vec![range.clone()]);
         let identities = BTreeMap::from([(range.partition.clone(), "log".to_owned())]);
         self.catalog.commit(checkpoint_commit(record, vec![file], &identities)).await.unwrap();
     }
@@ -187,7 +188,7 @@ impl Harness {
             complete_to: Some(NOW),
         };
         let identities = BTreeMap::from([(range.partition.clone(), "log".to_owned())]);
-        let record = CheckpointRecord { id: Uuid::now_v7(), worker: "harness".into(), committed_at: NOW, revision: 0, ranges: vec![range] };
+        let record = CheckpointRecord::new(Uuid::now_v7(), "harness", NOW, vec![range]);
         self.catalog.commit(checkpoint_commit(record, Vec::new(), &identities)).await.unwrap();
     }
 

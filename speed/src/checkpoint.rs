@@ -133,7 +133,9 @@ impl Writing {
         }
         failpoint::hit("checkpoint.after_archive")?;
         for (stream, letters) in sealed.dead_letters.iter().skip(files.len() - sealed.archive.len()) {
-            files.push(write_dead_letters(storage, stream, id, vec![letters.clone()]).await?);
+            let version = sealed.versions.get(stream).copied();
+            let version = version.ok_or_else(|| Error::internal("dead letters of a stream that did not move").with("stream", stream))?;
+            files.push(write_dead_letters(storage, stream, id, version, vec![letters.clone()]).await?);
         }
         if files.len() == sealed.archive.len() + sealed.dead_letters.len() {
             files.extend(write_states(sealed, views, storage).await?);

@@ -44,7 +44,9 @@ impl DeadLetters {
         self.bytes
     }
 
+    /// Returns those so far. None are left afterwards.
     pub(crate) fn finish(&mut self) -> Result<RecordBatch> {
+        self.bytes = 0;
         let columns: Vec<ArrayRef> = vec![
             Arc::new(self.source.finish()),
             Arc::new(self.partition.finish()),

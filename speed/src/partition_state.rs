@@ -136,5 +136,5 @@ pub fn checkpoint_record<'c>(
     let moved: Vec<&PartitionState> = partitions.into_iter().filter(|partition| partition.has_work()).collect();
     let ranges = moved.iter().map(|partition| partition.range()).collect();
     let identities = moved.iter().map(|partition| (partition.id.clone(), partition.identity.clone())).collect();
-    (CheckpointRecord { id, worker: worker.to_owned(), committed_at: now, revision: 0, ranges }, identities)
+    (CheckpointRecord::new(id, worker, now, ranges), identities)
 }

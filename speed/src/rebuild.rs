@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use async_trait::async_trait;
 use catalog::{CatalogState, CheckpointRange, CheckpointRecord};
 use definitions::StreamDefinition;
 use engine::events::{Decoder, EventBatchBuilder};
@@ -23,15 +24,24 @@ use crate::decide::{Decider, Decision, IdSpace};
 use crate::partition_state::PartitionState;
 use crate::recover::reread_ids;
 
-const READ_RECORDS: usize = 8_192;
+/// Few, as each may be large.
+const READ_RECORDS: usize = 1_024;
 pub(crate) const BATCH_ROWS: usize = 32_768;
+/// A batch also ends at about this size in memory.
+pub(crate) const BATCH_BYTES: usize = 16 << 20;
 
-/// The outcomes of the records in a checkpoint's ranges of one stream.
-#[derive(Debug, Default)]
-pub struct Redecided {
-    /// The accepted events, partition by partition in log order.
-    pub events: Vec<RecordBatch>,
-    pub dead_letters: Option<RecordBatch>,
+/// Some of the outcomes of the records in a checkpoint's ranges of one stream, partition by partition in log order.
+#[derive(Debug)]
+pub enum Redecided {
+    /// Accepted events.
+    Events(RecordBatch),
+    DeadLetters(RecordBatch),
+}
+
+/// Receives the outcomes batch by batch: those of a compacted checkpoint may be larger than memory.
+#[async_trait]
+pub trait TakeRedecided: Send {
+    async fn take(&mut self, some: Redecided) -> Result<()>;
 }
 
 /// The inputs for deciding records again.
@@ -52,42 +62,36 @@ pub struct Before {
 }
 
 impl Redecide<'_> {
-    /// Reads the ranges that a checkpoint has of a stream, decides their records by `definition` and compares the
-    /// counts with the recorded ones.
+    /// Reads the ranges that a checkpoint has of a stream, decides their records by `definition`, hands the outcomes to
+    /// `to` and compares the counts with the recorded ones. What was handed over counts only if it returns `Ok`.
     ///
     /// Errors: `NotFound` when the log no longer has a range, `Corrupt` when an archive file before it cannot be read
     /// or when the counts differ; they name partition and range.
-    pub async fn stream(&self, definition: &Arc<StreamDefinition>, checkpoint: &CheckpointRecord) -> Result<Redecided> {
+    pub async fn stream(
+        &self,
+        definition: &Arc<StreamDefinition>,
+        checkpoint: &CheckpointRecord,
+        to: &mut dyn TakeRedecided,
+    ) -> Result<()> {
         let decoder = Decoder::new(definition.clone())?;
-        let mut redecided = Redecided::default();
-        let mut dead_letters = DeadLetters::default();
         let mut ranges: Vec<&CheckpointRange> =
             checkpoint.ranges.iter().filter(|range| range.partition.stream == definition.name).collect();
         ranges.sort_by_key(|range| range.partition.partition);
         for range in ranges {
             let about = |error: Error| error.with("range", format_args!("{} {}..{}", range.partition, range.start, range.end));
-            self.range(&decoder, range, &mut redecided.events, &mut dead_letters).await.map_err(about)?;
+            self.range(&decoder, range, to).await.map_err(about)?;
         }
-        if dead_letters.bytes() > 0 {
-            redecided.dead_letters = Some(dead_letters.finish()?);
-        }
-        Ok(redecided)
+        Ok(())
     }
 
-    async fn range(
-        &self,
-        decoder: &Decoder,
-        range: &CheckpointRange,
-        events: &mut Vec<RecordBatch>,
-        dead_letters: &mut DeadLetters,
-    ) -> Result<()> {
+    async fn range(&self, decoder: &Decoder, range: &CheckpointRange, to: &mut dyn TakeRedecided) -> Result<()> {
         let definition = decoder.definition();
         let before = values_before(self.state, &range.partition, range.start)?;
         let mut decider = Decider::new(before.clock, before.max_event_time, self.max_future, definition.dedup_within, self.ids);
         let earlier = checkpoints_before(self.state, &range.partition, range.start);
         reread_ids(self.storage, &earlier, definition, &range.partition, &mut decider).await?;
         let source = TopicPartition { topic: definition.topic.clone(), partition: range.partition.partition };
-        let mut open = EventBatchBuilder::new(definition);
+        let (mut open, mut dead_letters) = (EventBatchBuilder::new(definition), DeadLetters::default());
         let mut partition = PartitionState::new(range.partition.clone(), String::new(), decider, range.start);
         while partition.position < range.end {
             let fetched = self.read(&source, partition.position, range.end).await?;
@@ -99,12 +103,13 @@ impl Redecide<'_> {
                 }
                 Ok(())
             })?;
-            if open.len() >= BATCH_ROWS {
-                events.push(open.finish()?);
+            let is_last = partition.position >= range.end;
+            if open.len() >= BATCH_ROWS || open.bytes() >= BATCH_BYTES || (is_last && !open.is_empty()) {
+                to.take(Redecided::Events(open.finish()?)).await?;
             }
-        }
-        if !open.is_empty() {
-            events.push(open.finish()?);
+            if dead_letters.bytes() >= BATCH_BYTES || (is_last && dead_letters.bytes() > 0) {
+                to.take(Redecided::DeadLetters(dead_letters.finish()?)).await?;
+            }
         }
         check_counts(range, &partition.range())
     }

@@ -21,7 +21,7 @@ use types::{Error, Result};
 
 use crate::decide::{Decider, Decision, IdSpace};
 use crate::partition_state::PartitionState;
-use crate::rebuild::{BATCH_ROWS, Redecide, check_counts, checkpoints_before, values_before};
+use crate::rebuild::{BATCH_BYTES, BATCH_ROWS, Redecide, check_counts, checkpoints_before, values_before};
 use crate::recover::reread_ids;
 
 /// One pass over the log.
@@ -81,7 +81,7 @@ impl<'a> Replay<'a> {
             if self.read_some(&mut open, &range).await.map_err(about)? {
                 open.ranges.pop_front();
             }
-            if open.events.len() >= BATCH_ROWS {
+            if open.events.len() >= BATCH_ROWS || open.events.bytes() >= BATCH_BYTES {
                 let batch = open.batch()?;
                 self.open = Some(open);
                 return Ok(Some(batch));

@@ -173,7 +173,7 @@ impl Harness {
         Ok(run)
     }
 
-    fn runs(&self, memory_limit_bytes: usize) -> batch::Batch {
+    pub fn runs(&self, memory_limit_bytes: usize) -> batch::Batch {
         let events_per_bucket = if memory_limit_bytes < 256 << 20 { FEW_EVENTS } else { batch::EVENTS_PER_BUCKET };
         batch::Batch {
             catalog: self.catalog.clone(),

@@ -20,16 +20,26 @@ pub(crate) type CopiedTier = (Tier, Arc<LocalTier>);
 pub struct LocalCopies(Arc<Mutex<Copies>>);
 
 impl LocalCopies {
-    /// Takes what is kept of a view version.
-    pub(crate) fn take(&self, view: &Arc<str>, version: u32) -> Vec<CopiedTier> {
-        self.lock().remove(&(view.clone(), version)).unwrap_or_default()
+    /// Returns what is kept of a view version.
+    pub(crate) fn of(&self, view: &Arc<str>, version: u32) -> Vec<CopiedTier> {
+        self.lock().get(&(view.clone(), version)).cloned().unwrap_or_default()
     }
 
-    /// Keeps the tiers of a snapshot for the next run. What is kept of versions that are live no more goes.
-    pub(crate) fn keep(&self, state: &CatalogState, (view, version): (&Arc<str>, u32), tiers: Vec<CopiedTier>) {
-        let mut kept = self.lock();
-        kept.retain(|(view, version), _| state.live(DefinitionKind::View).any(|live| live.name == *view && live.version == *version));
-        kept.insert((view.clone(), version), tiers);
+    /// Keeps the tiers of a snapshot that was published, for the next run, instead of those of the one before.
+    pub(crate) fn keep(&self, view: &Arc<str>, version: u32, tiers: Vec<CopiedTier>) {
+        self.lock().insert((view.clone(), version), tiers);
+    }
+
+    /// Lets go what is kept of versions that are live no more.
+    pub fn release_retired(&self, state: &CatalogState) {
+        let is_live =
+            |(view, version): &Version| state.live(DefinitionKind::View).any(|live| live.name == *view && live.version == *version);
+        self.lock().retain(|version, _| is_live(version));
+    }
+
+    /// The view versions of which something is kept.
+    pub fn versions(&self) -> Vec<(Arc<str>, u32)> {
+        self.lock().keys().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Copies> {

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use catalog::{
-    Add, Catalog, CatalogState, CheckpointRange, CheckpointRecord, Commit, CompactionRules, checkpoint_commit, compacted, compactions,
+    Add, Catalog, CatalogState, CheckpointRange, CheckpointRecord, Commit, CompactionRules, Reads, checkpoint_commit, compacted,
+    compactions,
 };
 use types::files::{FileKind, FileRecord, ObjectName, Stored};
 use types::tiles::Micros;
@@ -132,8 +133,10 @@ fn contents(state: &CatalogState) -> Vec<(CheckpointRecord, FileRecord)> {
 
 /// Compacts what is due, and returns the bytes that it writes.
 fn compact(state: &mut CatalogState, now: Micros) -> i64 {
-    let groups: Vec<Vec<CheckpointRecord>> =
-        compactions(state, &RULES, &BTreeSet::new(), now).into_iter().map(|group| group.into_iter().cloned().collect()).collect();
+    let groups: Vec<Vec<CheckpointRecord>> = compactions(state, &Reads::default(), &RULES, &BTreeSet::new(), now)
+        .into_iter()
+        .map(|group| group.into_iter().cloned().collect())
+        .collect();
     let (mut written, mut gone, mut new) = (0, BTreeSet::new(), Vec::new());
     for group in &groups {
         let id = Uuid::now_v7();
@@ -158,16 +161,10 @@ fn checkpoint(worker: i32, step: i64, revision: i64, bytes: i64) -> (CheckpointR
     let id = Uuid::now_v7();
     let at = (step + 1) * CHECKPOINT_EVERY - 1;
     let range = CheckpointRange {
-        partition: PartitionId::new("events", worker),
-        start: Offset(step * EVENTS_OF_ONE),
-        end: Offset((step + 1) * EVENTS_OF_ONE),
-        archived: EVENTS_OF_ONE,
-        duplicate: 0,
-        dead_lettered: 0,
-        absent: 0,
         clock: Some(at),
         max_event_time: Some(at),
         complete_to: Some(at),
+        ..CheckpointRange::of_events(PartitionId::new("events", worker), step * EVENTS_OF_ONE, (step + 1) * EVENTS_OF_ONE)
     };
     let record = CheckpointRecord { id, worker: format!("worker-{worker}"), committed_at: at, revision, ranges: vec![range] };
     (record, file(id, bytes, EVENTS_OF_ONE))

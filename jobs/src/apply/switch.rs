@@ -12,7 +12,7 @@ use types::{Error, ErrorKind, Result, failpoint};
 use super::rebuilt::rebuild_readers;
 use super::{Change, Changes, Options, Target, Wanted, What, checked_records, commit_of, plan_changes};
 use crate::backfill::{self, Mode, Staged, Survey, changed_columns, views_that_read};
-use crate::verify::Pin;
+use crate::pin::Pin;
 
 /// How often a plan is retried because the catalog changed meanwhile.
 const ATTEMPTS: usize = 5;
@@ -54,7 +54,7 @@ impl Switch<'_> {
             }
             if !targets.is_empty() && pin.is_none() {
                 // The collector leaves the files alone that are read. The state is read again: it may have been before that.
-                *pin = Some(Pin::take(self.target.catalog, self.now).await?);
+                *pin = Some(Pin::take(self.target.catalog, "apply", self.now).await?);
                 continue;
             }
             if self.decode(&state, &targets, &mut changes).await? > 0 {

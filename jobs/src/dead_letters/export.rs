@@ -7,9 +7,10 @@ use serde::Serialize;
 use types::{Error, Result};
 
 use super::read::{Letters, files_of};
-use super::{DamagedFile, Selection, line};
+use super::{DamagedFile, PINNED_BY, Selection, line};
 use crate::installation::Installation;
 use crate::output::OutputWriter;
+use crate::pin::pinned;
 
 /// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -24,6 +25,16 @@ pub struct ExportSummary {
 /// The file appears once it is complete. Errors: `NotFound` for an unknown stream or if no dead letter matches, `Input`
 /// for a file that already exists (it may contain corrections).
 pub async fn export(
+    installation: &Installation,
+    stream: &str,
+    selection: &Selection,
+    to: &str,
+    progress: impl FnMut(u64),
+) -> Result<ExportSummary> {
+    pinned(&installation.catalog, PINNED_BY, export_pinned(installation, stream, selection, to, progress)).await
+}
+
+async fn export_pinned(
     installation: &Installation,
     stream: &str,
     selection: &Selection,

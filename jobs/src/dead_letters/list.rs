@@ -11,8 +11,9 @@ use types::vector::Offset;
 
 use super::ranges::Replayed;
 use super::read::{Letters, files_of};
-use super::{DamagedFile, DeadLetter, Selection, reason};
+use super::{DamagedFile, DeadLetter, PINNED_BY, Selection, reason};
 use crate::installation::Installation;
+use crate::pin::pinned;
 
 /// How many characters of a key and of a value are shown.
 const KEY_SHOWN: usize = 40;
@@ -60,6 +61,16 @@ pub struct ReasonCount {
 ///
 /// A damaged file is reported in the result. Errors: `NotFound` for an unknown stream; those of catalog and storage.
 pub async fn list(
+    installation: &Installation,
+    stream: Option<&str>,
+    selection: &Selection,
+    limit: usize,
+    progress: impl FnMut(u64),
+) -> Result<Listing> {
+    pinned(&installation.catalog, PINNED_BY, list_pinned(installation, stream, selection, limit, progress)).await
+}
+
+async fn list_pinned(
     installation: &Installation,
     stream: Option<&str>,
     selection: &Selection,

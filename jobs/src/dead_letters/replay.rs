@@ -27,8 +27,9 @@ use super::again::Turn;
 use super::line::Corrected;
 use super::ranges::{Replayed, Runs};
 use super::read::{Letters, files_of};
-use super::{DamagedFile, DeadLetter, REPLAYED_FROM, Selection, export, reason};
+use super::{DamagedFile, DeadLetter, PINNED_BY, REPLAYED_FROM, Selection, export, reason};
 use crate::installation::{Installation, now};
+use crate::pin::pinned;
 
 mod corrections;
 
@@ -103,10 +104,13 @@ pub async fn replay(
     };
     let mut run = Run::new(installation, definition, options, turn).await?;
     run.summary.recovered = recovered;
-    let outcome = match &corrections {
-        Some(corrections) => run.corrected(corrections, &mut progress).await,
-        None => run.originals(&mut progress).await,
+    let sent = async {
+        match &corrections {
+            Some(corrections) => run.corrected(corrections, &mut progress).await,
+            None => run.originals(&mut progress).await,
+        }
     };
+    let outcome = pinned(&installation.catalog, PINNED_BY, sent).await;
     let mut summary = run.end(outcome).await?;
     summary.seconds = begun.elapsed().as_secs_f64();
     tracing::info!(stream, replayed = summary.replayed, already = summary.already, refused = summary.refused, "dead letters replayed");

@@ -282,6 +282,32 @@ async fn two_replays_of_one_stream_do_not_run_at_once() {
     assert_eq!(bench.replay(ReplayOptions::default()).await.unwrap().refused, 1);
 }
 
+/// A compaction may supersede a file that is still to be read, and the collector then takes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_kept_while_dead_letters_are_read() {
+    let bench = Bench::new().await;
+    let definitions = [STREAM, "CREATE VIEW shares AS SELECT id, sum(100 / amount) AS share FROM pay GROUP BY id"];
+    bench.define(&definitions.join(";\n")).await;
+    bench.append(&[NO_AMOUNT, br#"{"id":"z","ts":"2026-01-01T00:00:00Z","amount":0}"#]).await;
+    bench.work().await;
+    let pins = || {
+        let state = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(bench.installation.catalog.state())).unwrap();
+        state.leases.iter().filter(|lease| lease.pin == Some(types::vector::Vector::new())).count()
+    };
+    let pinned = std::cell::Cell::new(0);
+    let read = |_| pinned.set(pinned.get() + pins());
+    let (all, installation) = (Selection::default(), &bench.installation);
+    list(installation, Some("pay"), &all, 10, read).await.unwrap();
+    assert_eq!((pinned.get(), pins()), (1, 0));
+    export(installation, "pay", &all, bench.path("dead.jsonl").to_str().unwrap(), read).await.unwrap();
+    assert_eq!((pinned.get(), pins()), (2, 0));
+    export_view(installation, "shares", bench.path("failing.jsonl").to_str().unwrap(), read).await.unwrap();
+    assert_eq!((pinned.get(), pins()), (3, 0));
+    let options = ReplayOptions { produce_invalid: true, ..ReplayOptions::default() };
+    let replayed = replay(installation, "pay", &options, read).await.unwrap();
+    assert_eq!((replayed.replayed, pinned.get(), pins()), (1, 4, 0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_file_is_named_and_the_others_go_on() {
     let bench = Bench::new().await;

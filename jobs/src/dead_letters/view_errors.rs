@@ -20,9 +20,10 @@ use types::files::{FileKind, FileRecord};
 use types::vector::Offset;
 use types::{Error, Result};
 
-use super::ExportSummary;
 use super::export::Target;
+use super::{ExportSummary, PINNED_BY};
 use crate::installation::Installation;
+use crate::pin::pinned;
 
 /// The result of `list --view`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -69,7 +70,11 @@ pub async fn list_view(installation: &Installation, view: &str, limit: usize) ->
 ///
 /// The file appears once it is complete. Errors: `NotFound` if the view fails on no event, `Input` for a file that already
 /// exists.
-pub async fn export_view(installation: &Installation, view: &str, to: &str, mut progress: impl FnMut(u64)) -> Result<ExportSummary> {
+pub async fn export_view(installation: &Installation, view: &str, to: &str, progress: impl FnMut(u64)) -> Result<ExportSummary> {
+    pinned(&installation.catalog, PINNED_BY, export_view_pinned(installation, view, to, progress)).await
+}
+
+async fn export_view_pinned(installation: &Installation, view: &str, to: &str, mut progress: impl FnMut(u64)) -> Result<ExportSummary> {
     let state = installation.catalog.state().await?;
     let live = served(installation, &state, view).await?;
     let mut target = Target::open(to)?;

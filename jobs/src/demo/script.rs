@@ -19,6 +19,7 @@ use super::show::{Narrator, table, thousands};
 use super::traffic::{LIVE_PER_SECOND, TrafficStream};
 use crate::installation::Installation;
 use crate::ledger;
+use crate::pin::pinned;
 use crate::up::Ready;
 
 const VIEWS: [&str; 5] = ["device_links", "device_velocity", "ip_reputation", "ring_candidates", "user_profile"];
@@ -206,7 +207,13 @@ impl Script {
         }
     }
 
+    /// Under a pin, as a compaction may come in between.
     async fn prove(&mut self, client: &Client) -> Result<()> {
+        let catalog = self.installation.catalog.clone();
+        pinned(&catalog, "ledger", self.prove_pinned(client)).await
+    }
+
+    async fn prove_pinned(&mut self, client: &Client) -> Result<()> {
         tokio::time::sleep(LIVE).await;
         let traffic = self.feed.pause().await;
         self.narrator.step("The ledger: every record is counted once, by reading the files");

@@ -139,9 +139,9 @@ async fn events(verifier: &Verifier, state: &CatalogState, live: &LiveView, (sna
     }
     let cut = snapshot.map(|manifest| manifest.cut.clone()).unwrap_or_default();
     let session = SegmentSession::new(&verifier.functions, verifier.memory_limit)?;
-    let reads = |stream: &str| live.plan.streams.iter().any(|known| &*known.name == stream);
-    for checkpoint in state.checkpoints.iter().filter(|c| !c.is_within(&cut) && c.ranges.iter().any(|range| reads(&range.partition.stream)))
-    {
+    let streams = live.streams();
+    // One that has nothing of these streams is within every vector.
+    for checkpoint in state.checkpoints.iter().filter(|checkpoint| !checkpoint.is_within_of(&streams, &cut)) {
         let segment = segment_rows(&verifier.storage, &session, live, state, checkpoint).await?;
         sum += events_in(&live.plan, segment.rows.batch(), &finest)?;
     }

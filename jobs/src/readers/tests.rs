@@ -1,5 +1,4 @@
 use catalog::CheckpointRange;
-use types::vector::Offset;
 use uuid::Uuid;
 
 use super::*;
@@ -8,18 +7,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const SECOND: Micros = 1_000_000;
 
 fn state(checkpoints: &[(&str, i64, &[i32])]) -> CatalogState {
-    let range = |partition: &i32| CheckpointRange {
-        partition: PartitionId::new("pay", *partition),
-        start: Offset(0),
-        end: Offset(1),
-        archived: 1,
-        duplicate: 0,
-        dead_lettered: 0,
-        absent: 0,
-        clock: None,
-        max_event_time: None,
-        complete_to: None,
-    };
+    let range = |partition: &i32| CheckpointRange::of_events(PartitionId::new("pay", *partition), 0, 1);
     let record = |(revision, (worker, seconds, partitions)): (usize, &(&str, i64, &[i32]))| CheckpointRecord {
         id: Uuid::now_v7(),
         worker: (*worker).to_owned(),

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
 use catalog::{CatalogState, CheckpointRecord, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use definitions::parse;
 use engine::events::{OnMisfit, Redecoded as Decoded, Redecoder};
-use speed::{IdSpace, Redecide, Redecided};
-use storage::{ArchiveVersions, archive_facts, write_archive_as, write_dead_letters_as};
+use speed::{IdSpace, Redecide, Redecided, TakeRedecided};
+use storage::{ArchiveUpload, ArchiveVersions, DeadLettersUpload, ObjectStorage, archive_facts};
 use types::files::ObjectName;
 use types::files::{FileKind, FileRecord};
 use types::{Error, ErrorKind, Result};
@@ -20,77 +22,164 @@ pub(super) async fn reread(installation: &Installation, state: &CatalogState, fi
     let checkpoint = file.checkpoint.and_then(|id| state.checkpoints.get(id));
     let checkpoint =
         checkpoint.ok_or_else(|| Error::not_found("the catalog no longer holds the file's checkpoint").with("file", &file.path))?;
-    let mut made: Vec<(&DefinitionRecord, Redecided)> = Vec::new();
+    let mut made: Vec<(u32, FileRecord)> = Vec::new();
     let mut refused: Option<Error> = None;
-    let ids = IdSpace::new(installation.dedup());
     for record in candidates(installation, state, file, checkpoint).await? {
-        let definition = Arc::new(parse::parse_stream(&record.sql)?);
-        let max_future = installation.settings.speed.max_future;
-        let redecide = Redecide { storage: &installation.storage, log: &*installation.log, state, max_future, ids: &ids };
-        match redecide.stream(&definition, checkpoint).await {
-            Ok(redecided) => made.push((record, redecided)),
-            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+        match made_by(installation, state, file, (record, checkpoint)).await {
+            Ok(rebuilt) => made.push((record.version, rebuilt)),
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                discard(installation, &made).await?;
+                return Err(error);
+            }
             Err(error) => refused = Some(error),
         }
     }
-    match made.as_mut_slice() {
+    match made.as_slice() {
         [] => {
             Err(refused.unwrap_or_else(|| Error::not_found("no version of the stream's definition fits the file").with("file", &file.path)))
         }
-        [(record, redecided)] => {
-            let mut redecided = std::mem::take(redecided);
-            let versions = decode_again(state, record, &mut redecided)?;
-            write(installation, file, versions, redecided).await
+        [(_, rebuilt)] => checked(installation, file, rebuilt).await,
+        several => {
+            discard(installation, several).await?;
+            let versions = several.iter().map(|(version, _)| version.to_string()).collect::<Vec<_>>().join(", ");
+            Err(Error::input("more than one version of the stream's definition fits the file's counts: restore it from a backup")
+                .with("file", &file.path)
+                .with("versions", versions))
         }
-        several => Err(Error::input("more than one version of the stream's definition fits the file's counts: restore it from a backup")
-            .with("file", &file.path)
-            .with("versions", several.iter().map(|(record, _)| record.version.to_string()).collect::<Vec<_>>().join(", "))),
     }
 }
 
-/// Decodes the events again if the archive was, by the version that did. Where no raw record was kept, the columns are as
-/// they were then.
-fn decode_again(state: &CatalogState, decided_by: &DefinitionRecord, redecided: &mut Redecided) -> Result<ArchiveVersions> {
-    let as_decided = ArchiveVersions { decoded_by: decided_by.version, decided_by: decided_by.version };
+/// Writes the file as this version of the stream's definition makes it from the log.
+async fn made_by(
+    installation: &Installation,
+    state: &CatalogState,
+    file: &FileRecord,
+    (record, checkpoint): (&DefinitionRecord, &CheckpointRecord),
+) -> Result<FileRecord> {
+    let definition = Arc::new(parse::parse_stream(&record.sql)?);
+    let (max_future, ids) = (installation.settings.speed.max_future, IdSpace::new(installation.dedup()));
+    let redecide = Redecide { storage: &installation.storage, log: &*installation.log, state, max_future, ids: &ids };
+    let mut writing = match file.kind {
+        FileKind::DeadLetters => {
+            let upload = DeadLettersUpload::begin(&installation.storage, name_of(file)?, Some(record.version)).await?;
+            Writing::DeadLetters(Box::new(upload))
+        }
+        _ => Writing::Archive(Box::new(Archive {
+            storage: installation.storage.clone(),
+            name: name_of(file)?,
+            decided_by: record.version,
+            again: again(state, record)?,
+            upload: None,
+        })),
+    };
+    redecide.stream(&definition, checkpoint, &mut writing).await?;
+    writing.finish().await
+}
+
+/// A file that is written again, batch by batch. One that is not finished leaves nothing.
+enum Writing {
+    Archive(Box<Archive>),
+    DeadLetters(Box<DeadLettersUpload>),
+}
+
+/// An archive file that is written again.
+struct Archive {
+    storage: ObjectStorage,
+    name: ObjectName,
+    decided_by: u32,
+    /// What decodes the events again, and by which version, if the archive was.
+    again: Option<(u32, Redecoder)>,
+    /// Since the first event. Where no raw record was kept, the columns are as they were when it was decided.
+    upload: Option<(u32, ArchiveUpload)>,
+}
+
+#[async_trait]
+impl TakeRedecided for Writing {
+    async fn take(&mut self, some: Redecided) -> Result<()> {
+        match (self, some) {
+            (Writing::Archive(archive), Redecided::Events(events)) => archive.push(events).await,
+            (Writing::DeadLetters(upload), Redecided::DeadLetters(letters)) => upload.push(&letters).await,
+            (Writing::Archive(_), Redecided::DeadLetters(_)) | (Writing::DeadLetters(_), Redecided::Events(_)) => Ok(()),
+        }
+    }
+}
+
+impl Writing {
+    async fn finish(self) -> Result<FileRecord> {
+        match self {
+            Writing::Archive(archive) => match archive.upload {
+                Some((_, upload)) => upload.finish().await,
+                None => Err(Error::corrupt("the log's records of the file's ranges are no events").with("new file", &archive.name)),
+            },
+            Writing::DeadLetters(upload) => upload.finish().await,
+        }
+    }
+}
+
+impl Archive {
+    async fn push(&mut self, events: RecordBatch) -> Result<()> {
+        let (decoded_by, events) = self.decoded(events)?;
+        let (begun_by, mut upload) = match self.upload.take() {
+            Some(begun) => begun,
+            None => {
+                let versions = ArchiveVersions { decoded_by, decided_by: self.decided_by };
+                (decoded_by, ArchiveUpload::begin(&self.storage, self.name.clone(), versions, events.schema()).await?)
+            }
+        };
+        if begun_by != decoded_by {
+            return Err(Error::internal("the events of one file were decoded by two versions").with("new file", &self.name));
+        }
+        upload.push(&events).await?;
+        self.upload = Some((begun_by, upload));
+        Ok(())
+    }
+
+    /// Returns the events as the archive has them, and the version that decoded them.
+    fn decoded(&self, events: RecordBatch) -> Result<(u32, RecordBatch)> {
+        let Some((version, redecoder)) = &self.again else { return Ok((self.decided_by, events)) };
+        match redecoder.redecode(&events)? {
+            Decoded::Events(decoded) => Ok((*version, decoded)),
+            Decoded::AsBefore => Ok((self.decided_by, events)),
+            Decoded::Misfits(misfits) => {
+                let reason = misfits.first().map(|misfit| misfit.reason.clone()).unwrap_or_default();
+                Err(Error::corrupt("a record of the log does not fit the version that decoded the archive").with("found", reason))
+            }
+        }
+    }
+}
+
+/// Returns what decodes the events again if the archive was, and the version that did.
+fn again(state: &CatalogState, decided_by: &DefinitionRecord) -> Result<Option<(u32, Redecoder)>> {
     if decided_by.status != DefinitionStatus::Redecoded {
-        return Ok(as_decided);
+        return Ok(None);
     }
     let of_stream = state.definitions.iter().filter(|record| record.kind == decided_by.kind && record.name == decided_by.name);
     let later = of_stream.filter(|record| record.status != DefinitionStatus::Redecoded).max_by_key(|record| record.version);
     let later = later.ok_or_else(|| Error::internal("an archive was decoded again by no version").with("stream", &decided_by.name))?;
     let (before, after) = (parse::parse_stream(&decided_by.sql)?, parse::parse_stream(&later.sql)?);
-    let redecoder = Redecoder::new(&before, &after, OnMisfit::Null);
-    let mut events = Vec::with_capacity(redecided.events.len());
-    for batch in &redecided.events {
-        match redecoder.redecode(batch)? {
-            Decoded::Events(batch) => events.push(batch),
-            Decoded::AsBefore => return Ok(as_decided),
-            Decoded::Misfits(misfits) => {
-                let reason = misfits.first().map(|misfit| misfit.reason.clone()).unwrap_or_default();
-                return Err(Error::corrupt("a record of the log does not fit the version that decoded the archive").with("found", reason));
-            }
-        }
-    }
-    redecided.events = events;
-    Ok(ArchiveVersions { decoded_by: later.version, ..as_decided })
+    Ok(Some((later.version, Redecoder::new(&before, &after, OnMisfit::Null))))
 }
 
-async fn write(installation: &Installation, file: &FileRecord, versions: ArchiveVersions, redecided: Redecided) -> Result<FileRecord> {
-    let name = name_of(file)?;
-    let rebuilt = match file.kind {
-        FileKind::DeadLetters => write_dead_letters_as(&installation.storage, &name, redecided.dead_letters.into_iter().collect()).await?,
-        _ => write_archive_as(&installation.storage, &name, versions, redecided.events).await?,
-    };
+/// Compares what was made with the file that it takes the place of.
+async fn checked(installation: &Installation, file: &FileRecord, rebuilt: &FileRecord) -> Result<FileRecord> {
     let facts = |file: &FileRecord| (file.rows, file.min_event_time, file.max_event_time);
-    if facts(&rebuilt) == facts(file) {
-        return Ok(rebuilt);
+    if facts(rebuilt) == facts(file) {
+        return Ok(rebuilt.clone());
     }
     // No transaction will ever name it.
     installation.storage.delete(&rebuilt.path).await?;
     Err(Error::corrupt("the log's records do not reproduce the committed file")
         .with("file", &file.path)
-        .with("found", format_args!("{:?}", facts(&rebuilt)))
+        .with("found", format_args!("{:?}", facts(rebuilt)))
         .with("expected", format_args!("rows, least and greatest event time {:?}", facts(file))))
+}
+
+/// Deletes files that no transaction will ever name.
+async fn discard(installation: &Installation, made: &[(u32, FileRecord)]) -> Result<()> {
+    for (_, file) in made {
+        installation.storage.delete(&file.path).await?;
+    }
+    Ok(())
 }
 
 fn name_of(file: &FileRecord) -> Result<ObjectName> {

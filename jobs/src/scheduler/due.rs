@@ -113,11 +113,12 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
         let since = requested_at(requested).unwrap_or(now);
         return Some(Due { since, requested: Some(requested.clone()), reason: "it was requested", ..plain });
     }
-    let newest = newest_runs(state).get(&(view.name.clone(), view.version)).copied();
+    let newest = newest_run(state, view, now);
     let can_wait = view.definition.schedule.is_some() && state.snapshot(&view.name, view.version).is_some();
     let is_retried = |run: &&RunRecord| run.status == RunStatus::Failed && (run.attempt < ATTEMPTS || !can_wait);
     if let Some(failed) = newest.filter(is_retried) {
-        let retry_at = failed.ended_at.unwrap_or_default().saturating_add(backoff_us(failed.attempt));
+        let ended_at = failed.ended_at.filter(|at| *at <= now).unwrap_or_default();
+        let retry_at = ended_at.saturating_add(backoff_us(failed.attempt));
         return (now >= retry_at).then(|| Due {
             since: retry_at,
             scheduled_for: failed.scheduled_for,
@@ -157,6 +158,15 @@ fn requested_at(run: &RunRecord) -> Option<Micros> {
 fn last_success(state: &CatalogState, view: &str) -> Option<Micros> {
     let has_succeeded = |run: &&RunRecord| matches!(run.status, RunStatus::Succeeded | RunStatus::Skipped);
     state.runs.iter().filter(|run| &*run.view == view).filter(has_succeeded).filter_map(|run| run.ended_at).max()
+}
+
+/// Returns the newest run of a view version: by time; by the catalog's order, in which the newest comes first, if the clock
+/// of the process that ran it was ahead. Its runs would else hide those that others began after them.
+fn newest_run<'s>(state: &'s CatalogState, view: &LiveView, now: Micros) -> Option<&'s RunRecord> {
+    let newest = newest_runs(state).get(&(view.name.clone(), view.version)).copied()?;
+    let is_ahead = newest.started_at.max(newest.ended_at) > Some(now);
+    let is_begun = |run: &&RunRecord| run.view == view.name && run.version == view.version && run.started_at.is_some();
+    if is_ahead { state.runs.iter().find(is_begun) } else { Some(newest) }
 }
 
 /// Returns when a file of the published snapshot was first found damaged after the newest run began.

@@ -38,18 +38,7 @@ fn state(windows: &str, archive: &[(i64, i64)]) -> CatalogState {
         worker: "w".into(),
         committed_at: NOW - days_ago * DAY_US,
         revision: 1,
-        ranges: vec![CheckpointRange {
-            partition: partition.clone(),
-            start: Offset(at as i64),
-            end: Offset(at as i64 + 1),
-            archived: 1,
-            duplicate: 0,
-            dead_lettered: 0,
-            absent: 0,
-            clock: None,
-            max_event_time: None,
-            complete_to: None,
-        }],
+        ranges: vec![CheckpointRange::of_events(partition.clone(), at as i64, at as i64 + 1)],
     };
     let run = Uuid::from_u128(99);
     let archived = archive.iter().enumerate().map(|(at, (bytes, days_ago))| {

@@ -16,7 +16,8 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
-use super::{Pin, Verifier};
+use super::Verifier;
+use crate::pin::Pin;
 
 mod files;
 
@@ -80,7 +81,7 @@ impl LogReport {
 /// Compares every partition of `streams` (if empty: of all streams). `now` is the wall clock, for the lease that keeps
 /// the files.
 pub async fn verify_log(verifier: &Verifier, log: &dyn Log, streams: &[Arc<str>], now: Micros) -> Result<Vec<LogReport>> {
-    let pin = Pin::take(&verifier.catalog, now).await?;
+    let pin = Pin::take(&verifier.catalog, "verify", now).await?;
     let outcome = verify_pinned(verifier, log, streams).await;
     pin.release().await;
     outcome

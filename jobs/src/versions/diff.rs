@@ -19,7 +19,7 @@ use types::sql_types::sql_name;
 use types::vector::Vector;
 
 use super::*;
-use crate::verify::Pin;
+use crate::pin::pinned;
 use crate::verify::values::{Tolerance, equal};
 
 /// So many rows that differ are shown.
@@ -110,11 +110,9 @@ impl Installation {
             false => None,
             true => {
                 refuse_dropped(&[one, other])?;
-                let pin = Pin::take(&self.catalog, now()).await?;
                 // Boxed: the future is large, and would take that much of the stack in every caller.
-                let compared = Box::pin(self.compare_values(&one.name, versions, progress)).await;
-                pin.release().await;
-                Some(compared?)
+                let compared = Box::pin(self.compare_values(&one.name, versions, progress));
+                Some(pinned(&self.catalog, "view", compared).await?)
             }
         };
         let definition = line_diff(&normalised(&one.sql), &normalised(&other.sql));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use types::Strategy;
+use types::files::made_at;
 use types::tiles::Micros;
 use types::uuid_text;
 use types::vector::{Offset, PartitionId, Vector};
@@ -298,14 +299,48 @@ impl RunRecord {
     }
 }
 
+impl CheckpointRange {
+    /// A range in which every offset became an event. No time is known.
+    pub fn of_events(partition: PartitionId, start: i64, end: i64) -> Self {
+        Self {
+            partition,
+            start: Offset(start),
+            end: Offset(end),
+            archived: end - start,
+            duplicate: 0,
+            dead_lettered: 0,
+            absent: 0,
+            clock: None,
+            max_event_time: None,
+            complete_to: None,
+        }
+    }
+}
+
 impl CheckpointRecord {
+    /// One that is to be committed.
+    pub fn new(id: Uuid, worker: &str, committed_at: Micros, ranges: Vec<CheckpointRange>) -> Self {
+        Self { id, worker: worker.to_owned(), committed_at, revision: 0, ranges }
+    }
+
+    /// True if it took the place of others. Its worker and time are those of the last of them, whichever partitions that
+    /// one had: a worker's checkpoint has its id before it is committed, a compacted one after.
+    pub fn is_compacted(&self) -> bool {
+        made_at(self.id).is_some_and(|at| at > self.committed_at)
+    }
+
     /// True if all of this checkpoint is before `vector`.
     pub fn is_within(&self, vector: &Vector) -> bool {
         self.ranges.iter().all(|range| range.end <= vector.get(&range.partition))
     }
 
-    /// True if all of this checkpoint is at or after `vector`.
-    pub fn is_after(&self, vector: &Vector) -> bool {
-        self.ranges.iter().all(|range| range.start >= vector.get(&range.partition))
+    /// True if all that this checkpoint has of these streams is before `vector`.
+    pub fn is_within_of(&self, streams: &[Arc<str>], vector: &Vector) -> bool {
+        self.ranges_of(streams).all(|range| range.end <= vector.get(&range.partition))
+    }
+
+    /// Its ranges of these streams.
+    pub fn ranges_of<'a>(&'a self, streams: &'a [Arc<str>]) -> impl Iterator<Item = &'a CheckpointRange> {
+        self.ranges.iter().filter(|range| streams.contains(&range.partition.stream))
     }
 }

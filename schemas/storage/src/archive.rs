@@ -31,7 +31,7 @@ use types::vector::{Offset, Vector};
 use types::{Error, Result};
 
 const DECODED_BY: &str = "definition_version";
-const DECIDED_BY: &str = "decided_by";
+pub(crate) const DECIDED_BY: &str = "decided_by";
 
 /// The versions of the stream's definition behind an archive file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,26 +69,16 @@ pub async fn write_archive(
 ) -> Result<FileRecord> {
     let name = ObjectName::Archive { stream: stream.clone(), checkpoint };
     let versions = ArchiveVersions { decoded_by: definition_version, decided_by: definition_version };
-    write_archive_as(storage, &name, versions, batches).await
-}
-
-/// Same as [`write_archive`], under another name, such as [`ObjectName::RebuiltArchive`].
-pub async fn write_archive_as(
-    storage: &ObjectStorage,
-    name: &ObjectName,
-    versions: ArchiveVersions,
-    batches: Vec<RecordBatch>,
-) -> Result<FileRecord> {
     let schema = batches.first().map(RecordBatch::schema);
-    let schema = schema.ok_or_else(|| Error::internal("an archive file without rows is not written").with("file", name))?;
-    let options = options(name, &schema, versions)?;
+    let schema = schema.ok_or_else(|| Error::internal("an archive file without rows is not written").with("file", &name))?;
+    let options = options(&name, &schema, versions)?;
     let mut event_times = None;
     for batch in &batches {
-        event_times = wider(event_times, event_time_bounds(batch).map_err(|error| error.with("file", name))?);
+        event_times = wider(event_times, event_time_bounds(batch).map_err(|error| error.with("file", &name))?);
     }
     let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
     let file = tokio::task::spawn_blocking(move || write_parquet(&batches, schema, &options)).await??;
-    let stored = storage.put_new(name, file).await?;
+    let stored = storage.put_new(&name, file).await?;
     Ok(name.record(stored, rows, event_times))
 }
 

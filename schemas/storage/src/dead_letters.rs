@@ -1,4 +1,7 @@
 //! Dead letters: records that could not become events, kept in full and with the reason.
+//!
+//! A file names the version of the stream's definition that decided its records (`basestream.decided_by`), unless an earlier
+//! release wrote it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,9 +9,11 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use uuid::Uuid;
 
-use crate::parquet_file::{ParquetOptions, ParquetUpload, write_parquet};
+use crate::archive::DECIDED_BY;
+use crate::parquet_file::{ParquetOptions, ParquetUpload, own_metadata, write_parquet};
 use crate::scan::{BatchStream, read_file_as};
 use crate::store::ObjectStorage;
+use crate::verified::VerifiedReader;
 use types::files::FileRecord;
 use types::files::ObjectName;
 use types::sql_types::timestamp_type;
@@ -37,21 +42,17 @@ pub async fn write_dead_letters(
     storage: &ObjectStorage,
     stream: &Arc<str>,
     checkpoint: Uuid,
+    decided_by: u32,
     batches: Vec<RecordBatch>,
 ) -> Result<FileRecord> {
-    write_dead_letters_as(storage, &ObjectName::DeadLetters { stream: stream.clone(), checkpoint }, batches).await
-}
-
-/// Same as [`write_dead_letters`], under another name, such as [`ObjectName::RebuiltDeadLetters`].
-pub async fn write_dead_letters_as(storage: &ObjectStorage, name: &ObjectName, batches: Vec<RecordBatch>) -> Result<FileRecord> {
-    let stream = name.subject().ok_or_else(|| Error::internal("dead letters are those of a stream").with("file", name))?;
+    let name = ObjectName::DeadLetters { stream: stream.clone(), checkpoint };
     if batches.iter().any(|batch| batch.schema() != dead_letter_schema()) {
-        return Err(Error::internal("dead letters are not of the dead-letter schema").with("file", name));
+        return Err(Error::internal("dead letters are not of the dead-letter schema").with("file", &name));
     }
     let rows = batches.iter().map(|batch| batch.num_rows() as i64).sum();
-    let options = options(stream);
+    let options = options(stream, Some(decided_by));
     let file = tokio::task::spawn_blocking(move || write_parquet(&batches, dead_letter_schema(), &options)).await??;
-    let stored = storage.put_new(name, file).await?;
+    let stored = storage.put_new(&name, file).await?;
     Ok(name.record(stored, rows, None))
 }
 
@@ -62,9 +63,10 @@ pub struct DeadLettersUpload {
 }
 
 impl DeadLettersUpload {
-    pub async fn begin(storage: &ObjectStorage, stream: &Arc<str>, checkpoint: Uuid) -> Result<Self> {
-        let name = ObjectName::DeadLetters { stream: stream.clone(), checkpoint };
-        let upload = ParquetUpload::begin(storage, &name, dead_letter_schema(), &options(stream)).await?;
+    /// The name is an [`ObjectName::DeadLetters`] or an [`ObjectName::RebuiltDeadLetters`].
+    pub async fn begin(storage: &ObjectStorage, name: ObjectName, decided_by: Option<u32>) -> Result<Self> {
+        let stream = name.subject().ok_or_else(|| Error::internal("dead letters are those of a stream").with("file", &name))?;
+        let upload = ParquetUpload::begin(storage, &name, dead_letter_schema(), &options(stream, decided_by)).await?;
         Ok(Self { name, upload })
     }
 
@@ -79,8 +81,19 @@ impl DeadLettersUpload {
     }
 }
 
-fn options(stream: &Arc<str>) -> ParquetOptions {
-    ParquetOptions { growing_columns: vec!["offset".to_owned()], field_ids: true, ..ParquetOptions::default() }.with("stream", stream)
+fn options(stream: &Arc<str>, decided_by: Option<u32>) -> ParquetOptions {
+    let options = ParquetOptions { growing_columns: vec!["offset".to_owned()], field_ids: true, ..ParquetOptions::default() };
+    let options = options.with("stream", stream);
+    match decided_by {
+        Some(version) => options.with(DECIDED_BY, version),
+        None => options,
+    }
+}
+
+/// Reads from the footer which version of the stream's definition decided the records of a file, if it says so.
+pub async fn dead_letters_decided_by(storage: &ObjectStorage, file: &FileRecord) -> Result<Option<u32>> {
+    let metadata = VerifiedReader::new(storage.clone(), file.into()).metadata().await?;
+    Ok(own_metadata(metadata.file_metadata()).get(DECIDED_BY).and_then(|version| version.parse().ok()))
 }
 
 /// Reads the dead letters of one file.

@@ -20,11 +20,10 @@ mod watched;
 
 pub use archive::{
     ArchiveFacts, ArchiveUpload, ArchiveVersions, OffsetRanges, archive_facts, archive_plan, read_archive, read_archive_as, write_archive,
-    write_archive_as,
 };
 pub use check::check_file;
-pub use dead_letters::{DeadLettersUpload, dead_letter_schema, read_dead_letters, write_dead_letters, write_dead_letters_as};
-pub use parquet_file::field_id;
+pub use dead_letters::{DeadLettersUpload, dead_letter_schema, dead_letters_decided_by, read_dead_letters, write_dead_letters};
+pub use parquet_file::{ROW_GROUP_BYTES, field_id};
 pub use scan::{BatchStream, read_file_as, scan_files};
 pub use snapshot::{
     BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Joined, LeftOut, MANIFEST_FORMAT, Manifest, Tier, read_bucket, read_manifest,

@@ -31,8 +31,8 @@ pub(crate) const PARQUET_FORMAT: u32 = 1;
 const KEY_PREFIX: &str = "basestream.";
 const FORMAT_KEY: &str = "format";
 const PIECES_KEY: &str = "pieces";
-/// A row group ends at this size even if it has few rows.
-const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
+/// A row group ends at this size even if it has few rows: a reader holds about as much of a file.
+pub const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
 
 /// A dictionary that grows past this is given up: its values hardly repeat, and looking up each one costs more than it
 /// saves.

@@ -43,14 +43,14 @@ impl Follower {
         }
     }
 
-    async fn look(&self, seen: &mut Option<Revision>) -> Result<()> {
-        let now = Instant::now();
+    pub(super) async fn look(&self, seen: &mut Option<Revision>) -> Result<()> {
+        let asked_at = Instant::now();
         let revision = self.0.catalog.revision().await?;
+        self.note_revision(revision, asked_at);
         if *seen != Some(revision) {
             self.refresh().await?;
             *seen = Some(revision);
         }
-        self.note_newest(now);
         self.ask_for_runs().await
     }
 

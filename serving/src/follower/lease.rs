@@ -1,47 +1,49 @@
 //! The lease that keeps files from being collected: those of the oldest state in use, for a long query may read one
 //! loaded long ago. It has a clock of its own, as a state can take longer to load than a lease lives.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use catalog::Revision;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
-use types::vector::Vector;
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Result, threads};
 
 use super::Follower;
-use crate::read_view::Loaded;
+use crate::read_view::{Loaded, LoadedView};
 
 /// How long to wait at most after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
-/// A query that reads a state for longer than this after another was loaded keeps every file from being collected. So does
-/// a node that could not load the catalog's newest state for longer than this. A file whose rows are in another one now,
-/// and the snapshot of a version that was retired, are deleted ten minutes after that at the earliest.
+/// A state that is read for longer than this after the catalog was last known to be at it keeps every file from being
+/// collected: any of its files may have been superseded since. One that was is deleted ten minutes later at the earliest.
+/// So it does not matter whether a query takes long, or the load of the next state does.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
 /// A state that was loaded, and that queries read while it lives.
 pub(super) struct InUse {
     loaded: Weak<Loaded>,
-    /// When the next one was loaded.
-    replaced_at: Option<Instant>,
+    /// A moment at which the catalog was at this state: the last that is known.
+    current_at: Instant,
 }
 
 impl InUse {
-    fn is_long_replaced(&self, now: Instant) -> bool {
-        self.replaced_at.is_some_and(|at| now.saturating_duration_since(at) > LONG)
+    fn is_long_past(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.current_at) > LONG
     }
 }
 
 impl Follower {
-    /// Queries that begin from now on read this state.
-    pub(super) fn use_from_now_on(&self, loaded: &Arc<Loaded>) {
-        let mut in_use = self.lock_in_use();
-        if let Some(before) = in_use.last_mut() {
-            before.replaced_at = Some(Instant::now());
-        }
-        in_use.push(InUse { loaded: Arc::downgrade(loaded), replaced_at: None });
+    /// Queries that begin from now on read this state, which the catalog was at when it was read at `current_at`.
+    pub(super) fn use_from_now_on(&self, loaded: &Arc<Loaded>, current_at: Instant) {
+        self.lock_in_use().push(InUse { loaded: Arc::downgrade(loaded), current_at });
+    }
+
+    /// The catalog is at this revision, as was found by asking it from `asked_at` on.
+    pub(super) fn note_revision(&self, revision: Revision, asked_at: Instant) {
+        note_current(&mut self.lock_in_use(), revision, asked_at);
     }
 
     /// Renews the lease three times in its life until `stop`, on threads that no work keeps busy. Ends with its caller.
@@ -76,16 +78,10 @@ impl Follower {
         Ok(())
     }
 
-    /// What is loaded was the catalog's newest state at this time.
-    pub(super) fn note_newest(&self, at: Instant) {
-        *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
-    }
-
     fn oldest_in_use(&self) -> Option<Vector> {
         let mut in_use = self.lock_in_use();
         in_use.retain(|state| state.loaded.strong_count() > 0);
-        let was_newest = *self.0.was_newest.lock().unwrap_or_else(PoisonError::into_inner);
-        oldest_of(&in_use, was_newest, Instant::now())
+        oldest_of(&in_use, Instant::now())
     }
 
     /// Gives the lease back; where that fails it runs out.
@@ -102,11 +98,18 @@ impl Follower {
     }
 }
 
+/// Notes that the catalog is at the state that was loaded last, if it is.
+fn note_current(in_use: &mut [InUse], revision: Revision, asked_at: Instant) {
+    if let Some(last) = in_use.last_mut()
+        && last.loaded.upgrade().is_some_and(|loaded| loaded.state.revision == revision)
+    {
+        last.current_at = asked_at;
+    }
+}
+
 /// The oldest vector that the files of these states depend on: the least of their cuts, or the beginning of everything.
-/// The newest of them was the catalog's newest at `was_newest`.
-fn oldest_of(in_use: &[InUse], was_newest: Option<Instant>, now: Instant) -> Option<Vector> {
-    let is_behind = was_newest.is_some_and(|at| now.saturating_duration_since(at) > LONG);
-    if is_behind || in_use.iter().any(|state| state.is_long_replaced(now)) {
+fn oldest_of(in_use: &[InUse], now: Instant) -> Option<Vector> {
+    if in_use.iter().any(|state| state.is_long_past(now)) {
         return Some(Vector::new());
     }
     let cuts: Vec<Vector> = in_use.iter().filter_map(|state| state.loaded.upgrade()).map(|loaded| oldest_cut(&loaded)).collect();
@@ -115,10 +118,14 @@ fn oldest_of(in_use: &[InUse], was_newest: Option<Instant>, now: Instant) -> Opt
     Some(newest.iter().map(|(partition, _)| (partition.clone(), least(partition))).collect())
 }
 
-/// The least offset, per partition, that any loaded view's snapshot ends at.
+/// The least offset, per partition, that any loaded view's snapshot ends at. A view without a snapshot, which may never
+/// run, reads everything of its streams and nothing of the others.
 fn oldest_cut(loaded: &Loaded) -> Vector {
-    let cuts: Vec<&Vector> = loaded.views.values().map(|view| &view.cut).collect();
-    loaded.vector.iter().map(|(partition, at)| (partition.clone(), cuts.iter().map(|cut| cut.get(partition)).min().unwrap_or(at))).collect()
+    let oldest = |partition: &PartitionId, at: Offset| {
+        let depends = |view: &&LoadedView| view.snapshot.is_some() || view.live.plan.reads(&partition.stream);
+        loaded.views.values().filter(depends).map(|view| view.cut.get(partition)).min().unwrap_or(at)
+    };
+    loaded.vector.iter().map(|(partition, at)| (partition.clone(), oldest(partition, at))).collect()
 }
 
 #[cfg(test)]

@@ -40,7 +40,8 @@ impl Follower {
 
     /// By one at a time.
     async fn load(&self) -> Result<()> {
-        let (now, before) = (Instant::now(), self.loaded());
+        let before = self.loaded();
+        let read_at = Instant::now();
         let state = self.0.catalog.state().await?;
         if let Some(before) = &before
             && !state.vector().covers(&before.vector)
@@ -85,8 +86,7 @@ impl Follower {
         if loaded.is_postponed(budget.of_view) {
             self.0.look_again.notify_one();
         }
-        self.use_from_now_on(&loaded);
-        self.note_newest(now);
+        self.use_from_now_on(&loaded, read_at);
         // What it replaces is freed after the lock, which every question takes.
         let replaced = self.0.loaded.write().unwrap_or_else(PoisonError::into_inner).replace(loaded);
         // Releases the read view before, which the next question would do, for nodes that get none.
@@ -239,3 +239,6 @@ fn show_dead_letters(state: &CatalogState) {
         metrics::gauge!("basestream_serving_dead_letters", "stream" => stream.to_string()).set(rows as f64);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,16 +5,9 @@ use super::*;
 
 fn range(start: i64, end: i64, clock: Micros) -> CheckpointRange {
     CheckpointRange {
-        partition: PartitionId::new("s", 0),
-        start: Offset(start),
-        end: Offset(end),
-        archived: end - start,
-        duplicate: 0,
-        dead_lettered: 0,
-        absent: 0,
         clock: Some(clock),
         max_event_time: Some(clock - 1),
-        complete_to: None,
+        ..CheckpointRange::of_events(PartitionId::new("s", 0), start, end)
     }
 }
 

@@ -17,6 +17,7 @@ use super::Worker;
 use crate::decide::Decider;
 use crate::epoch::AssignedPartition;
 use crate::partition_state::PartitionState;
+use crate::pin::TakeoverPin;
 use crate::recover::{OTHER_RECORDS, Start, gap_commit, reread_ids, start_of};
 
 /// How many partitions' last records are read concurrently during a takeover.
@@ -36,6 +37,13 @@ impl Facts {
 impl Worker<'_> {
     /// Takes partitions over at their committed positions.
     pub(super) async fn assign(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
+        let pin = TakeoverPin::begin(&self.speed.catalog, &self.speed.settings.worker, &self.speed.clock);
+        let assigned = self.assign_pinned(partitions).await;
+        pin.end().await;
+        assigned
+    }
+
+    async fn assign_pinned(&mut self, partitions: &[TopicPartition]) -> Result<Vec<(TopicPartition, Offset)>> {
         failpoint::hit("speed.assign")?;
         let state = self.speed.catalog.state().await?;
         let facts = self.facts_of(partitions).await?;

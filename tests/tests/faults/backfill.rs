@@ -1,9 +1,24 @@
 //! A stream's archive that is decoded again while its process is killed.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrow::array::{ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, new_null_array};
+use arrow::datatypes::DataType;
+use basestream_tests::Harness;
 use basestream_tests::process::{Project, free_port};
+use catalog::{CheckpointRange, CheckpointRecord, DefinitionKind, checkpoint_commit};
+use definitions::parse::parse_stream;
+use engine::events::{OnMisfit, event_schema};
+use jobs::backfill::{Mode, Staged, Target, survey};
 use serde_json::Value;
+use storage::{ArchiveUpload, ArchiveVersions};
+use types::files::ObjectName;
+use types::vector::PartitionId;
+use uuid::Uuid;
+
+use crate::heap::{Growth, alone};
 
 const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount BIGINT OPTIONS (path = '$.amount'))
     WITH (topic = 'pay', format = 'json', event_time = 'ts', id = 'id', dedup_within = '1d', key = 'device')";
@@ -79,4 +94,74 @@ fn an_archive_that_is_decoded_again_is_switched_to_whole_or_not_at_all_however_t
     }
     project.ok(&["batch", "run", "sums"]).unwrap();
     project.ok(&["verify", "sums"]).unwrap();
+}
+
+const WIDE: &str = "CREATE STREAM wide (ts TIMESTAMPTZ NOT NULL, n BIGINT) WITH (format = 'json', event_time = 'ts')";
+const BATCHES: i64 = 100;
+const ROWS: i64 = 1_000;
+const PAD_BYTES: usize = 3_200;
+/// The events take 320 MB, and half of that in their file.
+const DECODED_BYTES: usize = 300 << 20;
+
+/// A compacted file may be larger than memory, and several are decoded at once.
+#[test]
+fn a_large_file_is_decoded_again_in_parts() {
+    alone("backfill::a_large_file_is_decoded_again_in_parts", || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let harness = Harness::new().await.unwrap();
+            harness.define(&[(DefinitionKind::Stream, "wide", WIDE)]).await.unwrap();
+            archive_wide(&harness).await;
+            let definition = Arc::new(parse_stream(&WIDE.replace("n BIGINT", "n BIGINT, more BIGINT")).unwrap());
+            let target = Target { definition, version: 2, on_misfit: OnMisfit::Report };
+            let (state, mut staged) = (harness.catalog.state().await.unwrap(), Staged::default());
+            let mut found = survey(&harness.storage, &state, &target, &mut staged).await.unwrap();
+            let growth = Growth::begin();
+            let written = staged.decode(&harness.storage, &state, &target, &mut found, (Mode::Write, &|_| {})).await.unwrap();
+            println!("{} MiB for a file of {} MiB", growth.bytes() >> 20, found.bytes >> 20);
+            assert!(growth.bytes() < DECODED_BYTES, "{} bytes were held", growth.bytes());
+            let replaced = staged.replaced(&found);
+            assert_eq!((written, replaced.len(), replaced[0].1.rows), (1, 1, BATCHES * ROWS));
+        });
+    });
+}
+
+/// Adds one large file to the archive, with raw records that hardly compress.
+async fn archive_wide(harness: &Harness) {
+    let schema = event_schema(&parse_stream(WIDE).unwrap());
+    let (id, stream): (Uuid, Arc<str>) = (Uuid::now_v7(), "wide".into());
+    let name = ObjectName::Archive { stream: stream.clone(), checkpoint: id };
+    let versions = ArchiveVersions { decoded_by: 1, decided_by: 1 };
+    let mut upload = ArchiveUpload::begin(&harness.storage, name, versions, schema.clone()).await.unwrap();
+    let mut random = 1u64;
+    for batch in 0..BATCHES {
+        let offsets: Vec<i64> = (batch * ROWS..(batch + 1) * ROWS).collect();
+        let mut value = |n: &i64| {
+            let mut pad = String::with_capacity(PAD_BYTES);
+            while pad.len() < PAD_BYTES {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                pad.push_str(&format!("{:08x}", random >> 32));
+            }
+            format!(r#"{{"ts":"2026-03-01T10:00:00Z","n":{n},"more":{n},"pad":"{pad}"}}"#)
+        };
+        let values: Vec<String> = offsets.iter().map(&mut value).collect();
+        let time = || Arc::new(TimestampMicrosecondArray::from(vec![1_772_359_200_000_000; offsets.len()]).with_timezone("UTC"));
+        let columns: Vec<ArrayRef> = vec![
+            time(),
+            Arc::new(Int64Array::from(offsets.clone())),
+            time(),
+            Arc::new(StringArray::from_iter_values(offsets.iter().map(|_| "wide"))),
+            Arc::new(Int32Array::from_iter_values(offsets.iter().map(|_| 0))),
+            Arc::new(Int64Array::from(offsets.clone())),
+            time(),
+            new_null_array(&DataType::Binary, offsets.len()),
+            Arc::new(BinaryArray::from_iter_values(&values)),
+            new_null_array(&DataType::Binary, offsets.len()),
+        ];
+        upload.push(&RecordBatch::try_new(schema.clone(), columns).unwrap()).await.unwrap();
+    }
+    let file = upload.finish().await.unwrap();
+    let range = CheckpointRange::of_events(PartitionId::new(stream, 0), 0, BATCHES * ROWS);
+    let record = CheckpointRecord::new(id, "harness", basestream_tests::now(), vec![range]);
+    harness.catalog.commit(checkpoint_commit(record, vec![file], &BTreeMap::new())).await.unwrap();
 }

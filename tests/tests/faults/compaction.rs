@@ -7,15 +7,18 @@ use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use basestream_tests::{Harness, now};
 use batch::{Compacted, RunTime};
 use catalog::DefinitionKind::{Stream, View};
-use catalog::{CatalogState, DefinitionStatus, RunStatus};
+use catalog::{CatalogState, CompactionRules, DefinitionStatus, RunStatus};
 use futures::TryStreamExt;
+use jobs::compact::Compacting;
 use jobs::verify::{Verifier, verify_view};
 use serving::{Node, ServingClock};
 use storage::read_archive;
+use tokio_util::sync::CancellationToken;
+use types::ErrorKind;
 use types::Strategy::Incremental;
 use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
-use types::vector::Vector;
+use types::vector::{Offset, Vector};
 
 use crate::{put, record, table};
 
@@ -184,6 +187,75 @@ async fn replaced_files_go_when_their_readers_are_past_them() {
     site.assert_whole().await;
 }
 
+/// The collector died between the deletions: after a compaction's transaction, some of the superseded files are gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_died_among_the_replaced_files_is_gone_on_with() {
+    let site = Site::new().await;
+    for round in 0..4 {
+        site.append(&[round]).await;
+    }
+    assert_eq!(site.compact().await.checkpoints, 4);
+    site.assert_whole().await;
+    let clock: types::tiles::Clock = std::sync::Arc::new(|| now() + 3_600_000_000);
+    let Harness { catalog, storage, functions, .. } = &site.harness;
+    let marked = jobs::collect::collect(catalog, storage, functions, (&clock, false)).await.unwrap().mark_for_deletion;
+    assert_eq!(marked.len(), 8, "the archive and the dead letters of four checkpoints");
+    for path in marked.iter().step_by(2) {
+        storage.delete(path).await.unwrap();
+    }
+    site.assert_whole().await;
+    let deleted = jobs::collect::collect(catalog, storage, functions, (&clock, false)).await.unwrap().delete;
+    assert_eq!(deleted, marked);
+    let stored = async |folder: &str| storage.list(folder).await.unwrap().len();
+    assert_eq!((stored("archive").await, stored("dead-letters").await), (1, 1));
+    assert!(site.state().await.files.iter().all(|file| !file.marked_for_deletion));
+    site.append(&[4]).await;
+    assert_eq!(site.compact().await.checkpoints, 2);
+    site.assert_whole().await;
+}
+
+/// Nothing can be committed then, and each further group would be written for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_that_lost_its_lease_does_not_go_on() {
+    let site = Site::new().await;
+    for round in 0..4 {
+        site.append(&[round]).await;
+    }
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    site.harness.collect().await.unwrap();
+    // Looked at when it is decided what is due, when the lease is taken, and then again for each.
+    let (began, looks) = (now() + 2 * DAY, std::sync::atomic::AtomicI64::new(0));
+    let clock: types::tiles::Clock =
+        std::sync::Arc::new(move || began + if looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2 { 0 } else { DAY });
+    let rules = CompactionRules { target_bytes: 64 << 20, after: Duration::ZERO };
+    let compacting = Compacting { batch: site.harness.runs(256 << 20), rules, clock, apart: Default::default() };
+    let error = compacting.compact().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Conflict && error.to_string().contains("the lease of the compaction was lost"), "{error}");
+    assert_eq!(site.state().await.checkpoints.len(), 4);
+}
+
+/// One version of the stream's definition has to make all of a file's dead letters again, should it be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_that_two_versions_decided_stay_apart() {
+    let site = Site::new().await;
+    for _ in 0..2 {
+        site.append(&[]).await;
+    }
+    let replaced = record(Stream, "s", 1, STREAM, DefinitionStatus::Retired);
+    put(&site.harness, vec![replaced, record(Stream, "s", 2, WITH_X, DefinitionStatus::Active)]).await;
+    for _ in 0..3 {
+        site.append(&[]).await;
+    }
+    site.compact().await;
+    let mut files = Vec::new();
+    for file in of_kind(&*site.state().await, FileKind::DeadLetters) {
+        files.push((file.rows, storage::dead_letters_decided_by(&site.harness.storage, &file).await.unwrap()));
+    }
+    assert_eq!(files, [(2, Some(1)), (3, Some(2))]);
+    site.assert_whole().await;
+    assert_eq!(site.compact().await, Compacted::default(), "and nothing is due");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the oracle: just test-oracle"]
 async fn other_programs_read_the_archive_as_it_stands() {
@@ -214,6 +286,50 @@ async fn other_programs_read_the_archive_as_it_stands() {
     for (column, ids) in found["ids"].as_object().unwrap() {
         assert_eq!(ids, &serde_json::json!([storage::field_id(column).to_string()]), "{column}");
     }
+}
+
+/// The view has no snapshot, neither in the catalog nor in a node, which pins what it reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_never_runs_holds_up_only_the_streams_that_it_reads() {
+    let site = Site::new().await;
+    let quiet = STREAM.replace("STREAM s", "STREAM q");
+    let of_quiet = "CREATE VIEW of_quiet AS SELECT k, count(*) AS n FROM q GROUP BY k";
+    site.harness.define(&[(Stream, "q", &quiet), (View, "of_quiet", of_quiet)]).await.unwrap();
+    site.harness.log.create_topic("q", 2).await.unwrap();
+    let event = |id: usize| (Some("a".to_owned()), format!(r#"{{"id":"q{id}","ts":"2026-03-01T10:00:00Z","k":"a"}}"#));
+    for round in 0..4 {
+        site.append(&[round]).await;
+    }
+    site.harness.append("q", 2, vec![event(1)]).await.unwrap();
+    for round in 4..6 {
+        site.append(&[round]).await;
+    }
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    let (node, stop) = (site.node().await, CancellationToken::new());
+    node.refresh().await.unwrap();
+    let serving = tokio::spawn({
+        let (node, stop) = (node.clone(), stop.clone());
+        async move { node.run(stop).await }
+    });
+    let pin = loop {
+        let state = site.state().await;
+        if let Some(lease) = state.leases.iter().find(|lease| lease.name.starts_with("serve/")) {
+            break lease.pin.clone().unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    for (partition, end) in site.state().await.vector().iter() {
+        assert_eq!(pin.get(partition), if &*partition.stream == "q" { Offset::ZERO } else { end }, "{partition}");
+    }
+    assert_eq!(site.compact().await.checkpoints, 4, "those before the one that has an event of q");
+    node.refresh().await.unwrap();
+    assert_eq!(table(&node, "of_quiet"), ["a 1"]);
+    site.assert_whole().await;
+    stop.cancel();
+    serving.await.unwrap();
+    let run = site.harness.batch("of_quiet", RunTime::At(now())).await.unwrap();
+    assert_eq!((run.status, run.events_read), (RunStatus::Succeeded, 1));
+    site.assert_whole().await;
 }
 
 /// A skipped run advances the cut in the catalog only: what is compacted up to there crosses the manifest's.

@@ -342,3 +342,55 @@ async fn the_edges_of_a_linked_view_are_compared() {
     let comparison = site.recompute("links").await;
     assert!(comparison.differences > 0 && comparison.first[0].key.contains('c'), "{comparison:?}");
 }
+
+/// They are for the next run, which goes by what is published.
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_of_edges_are_kept_once_they_are_published_and_while_their_version_lives() {
+    let harness = Harness::new().await.unwrap();
+    let stream = |name: &str| {
+        format!(
+            "CREATE STREAM {name} (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, u TEXT, d TEXT) \
+             WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '1d', key = 'u')"
+        )
+    };
+    let links = "CREATE VIEW links AS SELECT a.d, count(DISTINCT b.d) AS n FROM a JOIN b ON a.u = b.u GROUP BY a.d";
+    let counts = "CREATE VIEW counts AS SELECT u, count(*) AS n FROM a GROUP BY u";
+    let (a, b) = (stream("a"), stream("b"));
+    harness.define(&[(Stream, "a", &a), (Stream, "b", &b), (View, "links", links), (View, "counts", counts)]).await.unwrap();
+    for name in ["a", "b"] {
+        harness.log.create_topic(name, 1).await.unwrap();
+        let event = format!(r#"{{"id":"{name}","ts":"2026-03-01T10:00:00Z","u":"u","d":"{name}"}}"#);
+        harness.append(name, 1, vec![(Some("u".to_owned()), event)]).await.unwrap();
+    }
+    let worker = harness.worker("one", Duration::from_secs(3_600), None);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    worker.finish().await.unwrap();
+    harness.committed("a", "a").await.unwrap();
+
+    let is_late = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let clock: types::tiles::Clock = {
+        let is_late = is_late.clone();
+        Arc::new(move || now() + if is_late.load(std::sync::atomic::Ordering::SeqCst) { 3_600_000_000 } else { 0 })
+    };
+    let t = RunTime::At(now());
+    let request = batch::RunRequest {
+        view: "links".into(),
+        version: None,
+        requested: None,
+        scheduled_for: None,
+        attempt: 1,
+        t,
+        mode: batch::RunMode::ByStrategy,
+        compare: true,
+    };
+    let late = |_: i64| is_late.store(true, std::sync::atomic::Ordering::SeqCst);
+    let lost = harness.runs(256 << 20).run(request, clock, &late).await.unwrap_err();
+    assert_eq!(lost.kind(), types::ErrorKind::Conflict, "its lease has expired: {lost}");
+    assert!(harness.copies.versions().is_empty());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    harness.batch("links", t).await.unwrap();
+    assert_eq!(harness.copies.versions(), [("links".into(), 1)]);
+    crate::put(&harness, vec![crate::record(View, "links", 1, links, catalog::DefinitionStatus::Retired)]).await;
+    harness.batch("counts", t).await.unwrap();
+    assert!(harness.copies.versions().is_empty());
+}

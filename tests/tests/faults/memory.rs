@@ -13,7 +13,7 @@ use definitions::parse::parse_stream;
 use engine::events::event_schema;
 use serving::ServingClock;
 use storage::write_archive;
-use types::vector::{Offset, PartitionId};
+use types::vector::PartitionId;
 use uuid::Uuid;
 
 use crate::table;
@@ -47,18 +47,11 @@ async fn archived(harness: &Harness, checkpoint: i64, rows: i64) {
     let id = Uuid::now_v7();
     let file = write_archive(&harness.storage, &"s".into(), id, 1, vec![batch]).await.unwrap();
     let range = CheckpointRange {
-        partition: PartitionId::new("s", 0),
-        start: Offset(checkpoint * rows),
-        end: Offset((checkpoint + 1) * rows),
-        archived: rows,
-        duplicate: 0,
-        dead_lettered: 0,
-        absent: 0,
         clock: Some(BASE),
         max_event_time: Some(BASE),
-        complete_to: None,
+        ..CheckpointRange::of_events(PartitionId::new("s", 0), checkpoint * rows, (checkpoint + 1) * rows)
     };
-    let record = CheckpointRecord { id, worker: "harness".into(), committed_at: now(), revision: 0, ranges: vec![range] };
+    let record = CheckpointRecord::new(id, "harness", now(), vec![range]);
     harness.catalog.commit(checkpoint_commit(record, vec![file], &BTreeMap::new())).await.unwrap();
 }
 

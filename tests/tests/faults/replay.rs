@@ -102,7 +102,7 @@ impl Site {
     /// Deletes the archive and the states of the checkpoints after a vector.
     async fn lose_after(&self, vector: &Vector) {
         let state = self.harness.catalog.state().await.unwrap();
-        for checkpoint in state.checkpoints.iter().filter(|checkpoint| checkpoint.is_after(vector)) {
+        for checkpoint in state.checkpoints.iter().filter(|checkpoint| !checkpoint.is_within(vector)) {
             let is_lost = |file: &&FileRecord| [FileKind::Archive, FileKind::States].contains(&file.kind);
             for file in state.files.of_checkpoint(checkpoint.id).filter(is_lost) {
                 self.harness.storage.delete(&file.path).await.unwrap();

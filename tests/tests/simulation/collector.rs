@@ -9,6 +9,7 @@ use types::{ErrorKind, Result};
 use crate::actor::Ctx;
 use crate::compactor::compact;
 use crate::sabotage::Sabotage;
+use crate::views::reads;
 
 pub async fn collect(ctx: Ctx) {
     loop {
@@ -30,7 +31,7 @@ pub async fn collect(ctx: Ctx) {
 
 async fn round(ctx: &Ctx) -> Result<()> {
     let state = ctx.state().await?;
-    let plan = collectable(&state, &BTreeMap::new(), ctx.sim.now());
+    let plan = collectable(&state, &reads(&state), &BTreeMap::new(), ctx.sim.now());
     for path in &plan.delete {
         ctx.step("deletes a file that is marked for deletion").await;
         ctx.sim.trace(&ctx.name, format!("deleted {path}"));

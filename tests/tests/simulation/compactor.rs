@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::actor::Ctx;
 use crate::reader::archived;
 use crate::sabotage::Sabotage;
+use crate::views::reads;
 use crate::world::{Content, Fault};
 
 const RULES: CompactionRules = CompactionRules { target_bytes: 40, after: Duration::ZERO };
@@ -20,7 +21,7 @@ const RULES: CompactionRules = CompactionRules { target_bytes: 40, after: Durati
 pub async fn compact(ctx: &Ctx) -> Result<()> {
     ctx.step("looks what is to be compacted").await;
     let state = seen(ctx, &*ctx.state().await?);
-    let mut groups = compactions(&state, &RULES, &BTreeSet::new(), ctx.sim.now());
+    let mut groups = compactions(&state, &reads(&state), &RULES, &BTreeSet::new(), ctx.sim.now());
     if groups.is_empty() {
         return Ok(());
     }

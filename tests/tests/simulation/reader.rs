@@ -8,7 +8,7 @@ use catalog::{CatalogState, CheckpointRecord, DefinitionKind};
 use engine::fresh::{Chain, Fresh, ViewVersion};
 use serving::{Checkpoints, is_kept, layer_plan, next_merge};
 use types::files::{FileKind, FileRecord};
-use types::vector::Vector;
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
@@ -228,8 +228,12 @@ pub async fn archived(ctx: &Ctx, file: &FileRecord) -> Result<Vec<Archived>> {
 
 /// Protects what its queries use from being collected.
 async fn pin(ctx: &Ctx, loaded: &Arc<Loaded>, stood: &[Arc<Loaded>]) -> Result<()> {
-    let cuts: Vec<&Vector> = stood.iter().chain([loaded]).flat_map(|loaded| loaded.views.values()).map(|view| &view.cut).collect();
-    let oldest = loaded.vector.iter().map(|(id, at)| (id.clone(), cuts.iter().map(|cut| cut.get(id)).min().unwrap_or(at))).collect();
+    let oldest = |id: &PartitionId, at: Offset| {
+        let views = stood.iter().chain([loaded]).flat_map(|loaded| &loaded.views);
+        let depends = |(name, view): &(&ViewVersion, &View)| view.run.is_some() || streams_of(&name.0).contains(&id.stream);
+        views.filter(depends).map(|(_, view)| view.cut.get(id)).min().unwrap_or(at)
+    };
+    let oldest = loaded.vector.iter().map(|(id, at)| (id.clone(), oldest(id, at))).collect();
     ctx.step("pins").await;
     let name = format!("serve/{}", ctx.name);
     ctx.sim.catalog.acquire_lease(&name, &ctx.name, LEASE, ctx.sim.now(), Some(oldest)).await.map(drop)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Reads};
 use types::tiles::Micros;
 use uuid::Uuid;
 
@@ -22,6 +22,11 @@ pub fn streams_of(view: &str) -> Vec<Arc<str>> {
         "of_a" | "twins" => vec!["a".into()],
         _ => vec!["a".into(), "b".into()],
     }
+}
+
+/// Which streams the live view versions read.
+pub fn reads(state: &CatalogState) -> Reads {
+    state.live(DefinitionKind::View).map(|view| ((view.name.clone(), view.version), streams_of(&view.name))).collect()
 }
 
 /// The definition of a linked view, and the stream of its far side.

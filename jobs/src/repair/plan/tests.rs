@@ -5,18 +5,7 @@ use types::files::{ObjectName, Stored};
 use super::*;
 
 fn checkpoint(revision: i64, ranges: &[(i32, i64, i64)]) -> CheckpointRecord {
-    let range = |(partition, start, end): &(i32, i64, i64)| CheckpointRange {
-        partition: PartitionId::new("s", *partition),
-        start: Offset(*start),
-        end: Offset(*end),
-        archived: end - start,
-        duplicate: 0,
-        dead_lettered: 0,
-        absent: 0,
-        clock: None,
-        max_event_time: None,
-        complete_to: None,
-    };
+    let range = |(partition, start, end): &(i32, i64, i64)| CheckpointRange::of_events(PartitionId::new("s", *partition), *start, *end);
     CheckpointRecord { id: Uuid::now_v7(), worker: "w".into(), committed_at: 0, revision, ranges: ranges.iter().map(range).collect() }
 }
 

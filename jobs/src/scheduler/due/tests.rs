@@ -74,6 +74,19 @@ async fn a_failed_run_is_tried_again_later_and_later() {
     assert_eq!(due_runs(&state, &registry, HOUR + 10_000_000)[0].attempt, 3);
 }
 
+/// The retry is not put off until the other clock's time has come; and what fails then is tried later and later, as ever.
+#[tokio::test]
+async fn a_run_that_failed_by_a_clock_that_was_ahead_is_tried_again_at_once_and_once() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    state.runs.push(run(RunStatus::Failed, 9 * HOUR, 2));
+    assert_eq!(due_runs(&state, &registry, HOUR)[0].attempt, 3);
+    state.runs.insert(0, run(RunStatus::Failed, HOUR, 3));
+    assert_eq!(due_runs(&state, &registry, HOUR + 19_999_999), vec![]);
+    assert_eq!(due_runs(&state, &registry, HOUR + 20_000_000)[0].attempt, 4);
+    state.runs[0].status = RunStatus::Succeeded;
+    assert_eq!(due_runs(&state, &registry, HOUR + 20_000_000), vec![]);
+}
+
 #[tokio::test]
 async fn a_view_that_cannot_be_answered_is_tried_until_it_is_built() {
     let (mut state, registry) = fixture(DefinitionStatus::Building).await;
@@ -158,7 +171,7 @@ async fn a_damaged_snapshot_is_due_now_and_once() {
 fn archive(state: &mut CatalogState, stream: &str, at: Micros, events: i64) {
     use types::files::{ObjectName, Stored};
     let id = Uuid::now_v7();
-    let record = catalog::CheckpointRecord { id, worker: "w".into(), committed_at: at, revision: 0, ranges: Vec::new() };
+    let record = catalog::CheckpointRecord::new(id, "w", at, Vec::new());
     state.checkpoints.extend([record]);
     let file = ObjectName::Archive { stream: stream.into(), checkpoint: id };
     state.files.extend([file.record(Stored { bytes: 1, checksum: 1 }, events, None)]);

@@ -99,10 +99,19 @@ fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move
     let records: i64 = partitions.iter().map(|p| p.lag).sum();
     let moved_at = partitions.iter().map(|p| p.moved_at).max().unwrap_or_default();
     let newest = partitions.iter().filter_map(|p| p.last).max_by_key(|checkpoint| checkpoint.committed_at);
-    let worker = newest.map(|checkpoint| checkpoint.worker.as_str());
-    let last = newest.map_or("no worker has read it yet".to_owned(), |CheckpointRecord { worker, committed_at, .. }| {
-        format!("the last checkpoint was committed at {} by worker {worker}", format_timestamp(*committed_at))
-    });
+    let is_compacted = newest.is_some_and(CheckpointRecord::is_compacted);
+    let worker = newest.filter(|_| !is_compacted).map(|checkpoint| checkpoint.worker.as_str());
+    let last = match (newest, worker) {
+        (None, _) => "no worker has read it yet".to_owned(),
+        (Some(CheckpointRecord { committed_at, .. }), Some(worker)) => {
+            format!("the last checkpoint was committed at {} by worker {worker}", format_timestamp(*committed_at))
+        }
+        // Others that were compacted with it may have come later, of other partitions and workers.
+        (Some(CheckpointRecord { committed_at, .. }), None) => {
+            format!("the last checkpoint was committed at {} or earlier, and was compacted since", format_timestamp(*committed_at))
+        }
+    };
+    let at_least = if is_compacted { "at least " } else { "" };
     let cause = match others_move {
         true => format!("no worker owns them, or their worker hangs; other partitions of the stream advance ({last})"),
         false => format!("no speed worker runs, or it cannot commit ({last})"),
@@ -111,7 +120,7 @@ fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move
         fault: Fault::PartitionStuck,
         severity: Severity::Error,
         what: format!(
-            "{stream}: {records} records are waiting, and nothing was committed for {} (partition {}{more})",
+            "{stream}: {records} records are waiting, and nothing was committed for {at_least}{} (partition {}{more})",
             for_time(facts.now.saturating_sub(moved_at)),
             places.join(", ")
         ),
@@ -121,6 +130,10 @@ fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move
             Some(worker) => format!(
                 "start `basestream speed` or `basestream up`; if {worker} still runs, read its log and restart it: its partitions are taken over"
             ),
+            None if is_compacted => {
+                "start `basestream speed` or `basestream up`; if one runs, read its log and restart it: its partitions are taken over"
+                    .into()
+            }
             None => "start `basestream speed` or `basestream up`".into(),
         },
     }

@@ -77,22 +77,16 @@ fn ends(partition: i32, begin: i64, end: i64) -> PartitionBounds {
 }
 
 fn range(partition: i32, start: i64, end: i64) -> CheckpointRange {
-    CheckpointRange {
-        partition: id(partition),
-        start: Offset(start),
-        end: Offset(end),
-        archived: end - start,
-        duplicate: 0,
-        dead_lettered: 0,
-        absent: 0,
-        clock: None,
-        max_event_time: None,
-        complete_to: None,
-    }
+    CheckpointRange::of_events(id(partition), start, end)
 }
 
 fn checkpoint(worker: &str, committed_at: Micros, ranges: Vec<CheckpointRange>) -> CheckpointRecord {
-    CheckpointRecord { id: Uuid::now_v7(), worker: worker.into(), committed_at, revision: committed_at, ranges }
+    CheckpointRecord { id: made_at(committed_at), worker: worker.into(), committed_at, revision: committed_at, ranges }
+}
+
+/// An id that was made then.
+fn made_at(at: Micros) -> Uuid {
+    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, (at / SECOND) as u64, (at % SECOND) as u32 * 1_000))
 }
 
 fn run(status: RunStatus, attempt: u32) -> RunRecord {
@@ -346,6 +340,23 @@ const CASES: &[Case] = &[
             "no worker owns them, or their worker hangs; other partitions of the stream advance (the last checkpoint was committed at 2026-01-02T05:50:00Z by worker w1)",
             "answers do not include these records and become older; meta.complete_to shows how old",
             "start `basestream speed` or `basestream up`; if w1 still runs, read its log and restart it: its partitions are taken over",
+        ],
+    ),
+    (
+        Fault::PartitionStuck,
+        Severity::Error,
+        |facts| {
+            moved_at(facts, NOW - 3 * HOUR);
+            // It took the place of several, of which the last may have been of another worker and partition.
+            let compacted = CheckpointRecord { id: made_at(NOW - HOUR), ..facts.state.checkpoints.iter().next().unwrap().clone() };
+            facts.state.checkpoints = [compacted, checkpoint("w2", NOW - 5 * SECOND, vec![range(1, 0, 100)])].into_iter().collect();
+            end(facts, 0, 0, 140);
+        },
+        [
+            "pay: 40 records are waiting, and nothing was committed for at least 3 h (partition 0 at 100)",
+            "no worker owns them, or their worker hangs; other partitions of the stream advance (the last checkpoint was committed at 2026-01-02T03:00:00Z or earlier, and was compacted since)",
+            "answers do not include these records and become older; meta.complete_to shows how old",
+            "start `basestream speed` or `basestream up`; if one runs, read its log and restart it: its partitions are taken over",
         ],
     ),
     (

@@ -77,7 +77,7 @@ impl World {
             add.push(Add::File(write_archive(storage, &name, checkpoint, 1, batches).await.unwrap()));
         }
         if dead_lettered > 0 {
-            add.push(Add::File(write_dead_letters(storage, &name, checkpoint, vec![dead_batch(partition, &dead)]).await.unwrap()));
+            add.push(Add::File(write_dead_letters(storage, &name, checkpoint, 1, vec![dead_batch(partition, &dead)]).await.unwrap()));
         }
         let end = Offset(start.0 + values.len() as i64);
         let (clock, max_event_time, complete_to) = (None, None, None);
@@ -93,13 +93,7 @@ impl World {
             max_event_time,
             complete_to,
         };
-        add.push(Add::Checkpoint(CheckpointRecord {
-            id: checkpoint,
-            worker: "w".into(),
-            committed_at: 0,
-            revision: 0,
-            ranges: vec![range],
-        }));
+        add.push(Add::Checkpoint(CheckpointRecord::new(checkpoint, "w", 0, vec![range])));
         let advance = vec![Advance { partition: id, start, end, log_identity: "l".into(), clock, max_event_time, complete_to }];
         self.verifier.catalog.commit(Commit { id: Uuid::new_v4(), add, advance, ..Commit::default() }).await.unwrap();
     }

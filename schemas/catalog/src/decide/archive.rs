@@ -14,7 +14,7 @@ use crate::{CatalogState, CheckpointRecord};
 /// other events too.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ArchiveBounds<'a> {
-    /// Only checkpoints entirely before this vector.
+    /// Only checkpoints whose events of the stream are entirely before this vector.
     pub cut: Option<&'a Vector>,
     /// Only events of this time or later.
     pub oldest: Option<Micros>,
@@ -31,7 +31,8 @@ impl ArchiveBounds<'_> {
 
     fn is_before_cut(&self, state: &CatalogState, file: &FileRecord) -> bool {
         let (Some(cut), Some(id)) = (self.cut, file.checkpoint) else { return true };
-        state.checkpoints.get(id).is_some_and(|checkpoint| checkpoint.is_within(cut))
+        let streams = file.subject.as_slice();
+        state.checkpoints.get(id).is_some_and(|checkpoint| checkpoint.is_within_of(streams, cut))
     }
 }
 
@@ -41,7 +42,8 @@ pub fn archive_files<'s>(state: &'s CatalogState, streams: &[Arc<str>], bounds: 
     state.readable(FileKind::Archive).filter(is_of_stream).filter(|file| bounds.may_hold(state, file)).collect()
 }
 
-/// Returns the checkpoints of these streams after a cut, in the order of the catalog.
+/// Returns the checkpoints of these streams after a cut, in the order of the catalog. What they have of other streams does
+/// not matter: it may be on both sides of the cut, as a view does not hold up the compaction of what it does not read.
 ///
 /// Errors: `Corrupt` when one lies on both sides of it.
 pub fn checkpoints_after<'s>(state: &'s CatalogState, streams: &[Arc<str>], cut: &Vector) -> Result<Vec<&'s CheckpointRecord>> {
@@ -49,8 +51,8 @@ pub fn checkpoints_after<'s>(state: &'s CatalogState, streams: &[Arc<str>], cut:
     // A cut is the vector of a catalog state: whatever was committed before a checkpoint within it is within it too.
     let recent = state.checkpoints.iter().rev().take_while(|checkpoint| !checkpoint.is_within(cut));
     let mut after = Vec::new();
-    for checkpoint in recent.filter(reads) {
-        if !checkpoint.is_after(cut) {
+    for checkpoint in recent.filter(reads).take_while(|checkpoint| !checkpoint.is_within_of(streams, cut)) {
+        if !checkpoint.ranges_of(streams).all(|range| range.start >= cut.get(&range.partition)) {
             return Err(Error::corrupt("a checkpoint lies on both sides of a cut").with("checkpoint", checkpoint.id).with("cut", cut));
         }
         after.push(checkpoint);

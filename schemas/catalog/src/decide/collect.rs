@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::reads::{Published, Reads};
 use crate::{
     CatalogState, CheckpointRecord, Commit, DefinitionKind, DefinitionRecord, Expect, Remove, Revision, RunRecord, RunStatus,
     SnapshotRecord,
@@ -58,12 +59,12 @@ impl CollectionPlan {
 }
 
 /// Returns what is no longer needed at `now`. `retention` says how long each stream's archive is kept; a stream that is
-/// absent there is kept forever.
+/// absent there is kept forever. A view holds up only what it reads.
 ///
 /// A lease's pin is the oldest vector that its holder's work depends on: for a serving node, the least of the cuts of
 /// the snapshots that its queries read.
-pub fn collectable(state: &CatalogState, retention: &BTreeMap<Arc<str>, Duration>, now: Micros) -> CollectionPlan {
-    let need = Need::new(state, retention, now);
+pub fn collectable(state: &CatalogState, reads: &Reads, retention: &BTreeMap<Arc<str>, Duration>, now: Micros) -> CollectionPlan {
+    let need = Need::new(state, reads, retention, now);
     let withdraw: Vec<&SnapshotRecord> = state.snapshots.iter().filter(|snapshot| need.is_withdrawable(snapshot)).collect();
     let withdrawn: HashSet<Uuid> = withdraw.iter().map(|snapshot| snapshot.run).collect();
     let (marked_for_deletion, named): (Vec<&FileRecord>, Vec<&FileRecord>) = state.files.iter().partition(|file| file.marked_for_deletion);
@@ -102,22 +103,23 @@ pub(super) struct Need<'s> {
     runs: HashMap<Uuid, &'s RunRecord>,
     /// Vectors that work in progress depends on: pins of unexpired leases, cuts of running runs.
     pins: Vec<&'s Vector>,
-    /// The published cut of each live view version; `None` for one that has none yet.
-    published: Vec<Option<&'s Vector>>,
+    /// What each live view version has published.
+    published: Vec<Published<'s>>,
 }
 
 impl<'s> Need<'s> {
-    pub(super) fn new(state: &'s CatalogState, retention: &'s BTreeMap<Arc<str>, Duration>, now: Micros) -> Self {
+    pub(super) fn new(state: &'s CatalogState, reads: &'s Reads, retention: &'s BTreeMap<Arc<str>, Duration>, now: Micros) -> Self {
         let leases = state.leases.iter().filter(|lease| lease.expires_at > now).filter_map(|lease| lease.pin.as_ref());
         let running = state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref());
         let live = state.live(DefinitionKind::View);
+        let cut_of = |view: &DefinitionRecord| state.snapshot(&view.name, view.version).map(|snapshot| &snapshot.cut);
         Self {
             state,
             retention,
             now,
             runs: state.runs.iter().map(|run| (run.id, run)).collect(),
             pins: leases.chain(running).collect(),
-            published: live.map(|view| state.snapshot(&view.name, view.version).map(|snapshot| &snapshot.cut)).collect(),
+            published: live.map(|view| reads.published(&view.name, view.version, cut_of(view))).collect(),
         }
     }
 
@@ -231,10 +233,9 @@ impl<'s> Need<'s> {
         checkpoints.filter(|checkpoint| is_past(checkpoint) && self.is_below_all(checkpoint)).map(|checkpoint| checkpoint.id).collect()
     }
 
-    /// True if a checkpoint is before every published cut and every pin.
+    /// True if what each view reads of a checkpoint is before its published cut, and all of it before every pin.
     pub(super) fn is_below_all(&self, checkpoint: &CheckpointRecord) -> bool {
-        let is_published = |cut: &Option<&Vector>| cut.is_some_and(|cut| checkpoint.is_within(cut));
-        self.published.iter().all(is_published) && self.pins.iter().all(|pin| checkpoint.is_within(pin))
+        self.published.iter().all(|view| view.holds(checkpoint)) && self.pins.iter().all(|pin| checkpoint.is_within(pin))
     }
 
     fn checkpoint_of(&self, file: &FileRecord) -> Option<&'s CheckpointRecord> {

@@ -3,7 +3,7 @@
 //!
 //! Checkpoints of one day (UTC, by commit) are compacted, in the order of their commits and without leaving one out, so
 //! that their ranges follow one another and the ledger keeps its totals for each day. What may still be read by
-//! checkpoint is left alone: whatever is not before every snapshot's cut and every pin.
+//! checkpoint is left alone: whatever is not before every pin, and before every cut of a snapshot whose view reads it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use types::tiles::Micros;
 use uuid::Uuid;
 
 use super::collect::Need;
-use crate::{Add, CatalogState, CheckpointRange, CheckpointRecord, Commit, Expect, GapRecord};
+use super::reads::{Published, Reads};
+use crate::{Add, CatalogState, CheckpointRange, CheckpointRecord, Commit, Expect, GapRecord, SnapshotRecord};
 
 const DAY: Micros = 24 * 3_600 * 1_000_000;
 
@@ -40,11 +41,12 @@ pub struct CompactionRules {
 /// `apart`: checkpoints that are not compacted with the one before them, because their files differ.
 pub fn compactions<'s>(
     state: &'s CatalogState,
+    reads: &Reads,
     rules: &CompactionRules,
     apart: &BTreeSet<Uuid>,
     now: Micros,
 ) -> Vec<Vec<&'s CheckpointRecord>> {
-    let sequences = sequences(state, rules, apart, now);
+    let sequences = sequences(state, reads, rules, apart, now);
     let mut due = Vec::new();
     for (day, sequence) in &sequences {
         let is_over = (day + 1).saturating_mul(DAY) <= committed_before(rules, now);
@@ -149,17 +151,24 @@ fn committed_before(rules: &CompactionRules, now: Micros) -> Micros {
 }
 
 /// Returns the longest sequences of checkpoints that may become one, as far as size does not matter, each with its day.
-fn sequences<'s>(state: &'s CatalogState, rules: &CompactionRules, apart: &BTreeSet<Uuid>, now: Micros) -> Vec<(i64, Vec<Sized<'s>>)> {
+fn sequences<'s>(
+    state: &'s CatalogState,
+    reads: &Reads,
+    rules: &CompactionRules,
+    apart: &BTreeSet<Uuid>,
+    now: Micros,
+) -> Vec<(i64, Vec<Sized<'s>>)> {
     let retention = BTreeMap::new();
-    let need = Need::new(state, &retention, now);
+    let need = Need::new(state, reads, &retention, now);
+    let of = |snapshot: &'s SnapshotRecord| reads.published(&snapshot.view, snapshot.version, Some(&snapshot.cut));
+    let snapshots: Vec<Published<'_>> = state.snapshots.iter().map(of).collect();
     let damaged: HashSet<&str> = state.damages.iter().map(|damage| &*damage.path).collect();
     let mut sequences: Vec<(i64, Vec<Sized<'_>>)> = Vec::new();
     let mut goes_on = false;
     for checkpoint in state.checkpoints.iter() {
         let is_old = checkpoint.committed_at < committed_before(rules, now);
         // A snapshot of a retired version may become the one that is served again.
-        let is_before = |cut| checkpoint.is_within(cut);
-        let is_settled = is_old && need.is_below_all(checkpoint) && state.snapshots.iter().all(|snapshot| is_before(&snapshot.cut));
+        let is_settled = is_old && need.is_below_all(checkpoint) && snapshots.iter().all(|snapshot| snapshot.holds(checkpoint));
         let Some(sized) = is_settled.then(|| Sized::new(state, checkpoint, &damaged)).flatten() else {
             goes_on = false;
             continue;

@@ -23,21 +23,15 @@ fn vector(text: &str) -> Vector {
 
 fn range(start: i64, end: i64) -> CheckpointRange {
     CheckpointRange {
-        partition: PartitionId::new("s", 0),
-        start: Offset(start),
-        end: Offset(end),
-        archived: end - start,
-        duplicate: 0,
-        dead_lettered: 0,
-        absent: 0,
         clock: Some(1),
         max_event_time: Some(2),
         complete_to: Some(3),
+        ..CheckpointRange::of_events(PartitionId::new("s", 0), start, end)
     }
 }
 
 fn checkpoint(number: u128, start: i64, end: i64, committed_at: Micros) -> CheckpointRecord {
-    CheckpointRecord { id: id(number), worker: "w".into(), committed_at, revision: 0, ranges: vec![range(start, end)] }
+    CheckpointRecord::new(id(number), "w", committed_at, vec![range(start, end)])
 }
 
 fn file(path: &str, kind: FileKind) -> FileRecord {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use types::files::{FileKind, FileRecord};
-use types::vector::{Offset, PartitionId};
+use types::vector::PartitionId;
 
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
@@ -125,22 +125,11 @@ fn partition(number: i32) -> PartitionId {
 }
 
 fn range(number: i32, start: i64, end: i64) -> CheckpointRange {
-    CheckpointRange {
-        partition: partition(number),
-        start: Offset(start),
-        end: Offset(end),
-        archived: end - start,
-        duplicate: 0,
-        dead_lettered: 0,
-        absent: 0,
-        clock: Some(end),
-        max_event_time: Some(end + 1),
-        complete_to: None,
-    }
+    CheckpointRange { clock: Some(end), max_event_time: Some(end + 1), ..CheckpointRange::of_events(partition(number), start, end) }
 }
 
 fn checkpoint(ranges: Vec<CheckpointRange>) -> CheckpointRecord {
-    CheckpointRecord { id: Uuid::new_v4(), worker: "worker".into(), committed_at: 7, revision: 0, ranges }
+    CheckpointRecord::new(Uuid::new_v4(), "worker", 7, ranges)
 }
 
 /// A checkpoint over one range of partition 0, with one file.

@@ -1,7 +1,7 @@
 use catalog::{CheckpointRange, DefinitionStatus, SnapshotRecord};
 use engine::functions::Functions;
 use types::files::Stored;
-use types::vector::{Offset, PartitionId};
+use types::vector::PartitionId;
 
 use super::*;
 use crate::registry::Registry;
@@ -31,20 +31,9 @@ async fn world(checkpoints: &[(i64, i64)]) -> (CatalogState, LiveView) {
     let mut next = 0;
     for (minute, events) in checkpoints {
         let id = Uuid::from_u128(*minute as u128 + 1);
-        let range = CheckpointRange {
-            partition: PartitionId::new("s", 0),
-            start: Offset(next),
-            end: Offset(next + events),
-            archived: *events,
-            duplicate: 0,
-            dead_lettered: 0,
-            absent: 0,
-            clock: None,
-            max_event_time: None,
-            complete_to: None,
-        };
+        let range = CheckpointRange::of_events(PartitionId::new("s", 0), next, next + events);
         next += events;
-        let record = CheckpointRecord { id, worker: "w".into(), committed_at: minute * MINUTE, revision: 0, ranges: vec![range] };
+        let record = CheckpointRecord::new(id, "w", minute * MINUTE, vec![range]);
         state.checkpoints.extend([record]);
         let archive = ObjectName::Archive { stream: "s".into(), checkpoint: id };
         state.files.extend([archive.record(STORED, *events, None), ObjectName::States { checkpoint: id }.record(STORED, 1, None)]);

@@ -179,8 +179,8 @@ async fn dead_letters_read_back() {
         arrow::array::new_null_array(&DataType::Binary, 1),
     ];
     let batch = RecordBatch::try_new(schema, nulls).unwrap();
-    let record = crate::write_dead_letters(&storage, &"s".into(), Uuid::new_v4(), vec![batch.clone()]).await.unwrap();
+    let record = crate::write_dead_letters(&storage, &"s".into(), Uuid::new_v4(), 3, vec![batch.clone()]).await.unwrap();
     let read = crate::dead_letters::read_dead_letters(&storage, &record).await.unwrap();
     assert_eq!(read.try_collect::<Vec<_>>().await.unwrap(), [batch]);
-    assert!(crate::write_dead_letters(&storage, &"s".into(), Uuid::new_v4(), vec![rows(&[(0, 0)])]).await.is_err());
+    assert!(crate::write_dead_letters(&storage, &"s".into(), Uuid::new_v4(), 3, vec![rows(&[(0, 0)])]).await.is_err());
 }

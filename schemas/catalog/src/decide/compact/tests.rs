@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use types::vector::{Offset, PartitionId, Vector};
 
 use super::*;
-use crate::{DamageRecord, LeaseRecord, SnapshotRecord};
+use crate::{DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, LeaseRecord, SnapshotRecord};
 
 const HOUR: Micros = 3_600 * 1_000_000;
 const TARGET: i64 = 1 << 20;
@@ -61,7 +61,7 @@ fn add(state: &mut CatalogState, number: usize, committed_at: Micros, bytes: i64
 }
 
 fn due(state: &CatalogState, now: Micros) -> Vec<Vec<Uuid>> {
-    let groups = compactions(state, &RULES, &BTreeSet::new(), now);
+    let groups = compactions(state, &Reads::default(), &RULES, &BTreeSet::new(), now);
     groups.iter().map(|group| group.iter().map(|checkpoint| checkpoint.id).collect()).collect()
 }
 
@@ -128,7 +128,7 @@ proptest! {
         let order: Vec<Uuid> = state.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
         let apart: BTreeSet<Uuid> = apart.into_iter().map(id).collect();
         let mut seen = BTreeSet::new();
-        for group in compactions(&state, &RULES, &apart, 50 * HOUR) {
+        for group in compactions(&state, &Reads::default(), &RULES, &apart, 50 * HOUR) {
             let place = order.iter().position(|id| *id == group[0].id).unwrap();
             prop_assert!(group.len() > 1);
             prop_assert!(group.iter().map(|checkpoint| checkpoint.id).eq(order[place..place + group.len()].iter().copied()));
@@ -168,6 +168,43 @@ fn what_may_still_be_read_by_checkpoint_is_left_alone() {
     assert_eq!(due(&pinned, now), [(0..8).map(id).collect::<Vec<_>>()]);
 
     assert_eq!(due(&eight(), HOUR), [] as [Vec<Uuid>; 0], "younger than an hour");
+}
+
+/// A view that never runs, as it has no schedule or always fails, is no reason to keep what it does not read.
+#[test]
+fn a_view_holds_up_only_what_it_reads() {
+    let mut state = state(&[(0, 1_000); 8]);
+    let (name, status) = ("v".into(), DefinitionStatus::Active);
+    state.definitions.push(DefinitionRecord {
+        kind: DefinitionKind::View,
+        name,
+        version: 1,
+        sql: String::new(),
+        status,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    });
+    let of_another = CheckpointRange { partition: PartitionId::new("q", 0), archived: 0, duplicate: 5, ..range(0, 5) };
+    let with_both = CheckpointRecord { ranges: vec![of_another, range(7, 8)], ..state.checkpoints.iter().next_back().unwrap().clone() };
+    state.checkpoints.remove(&[id(7)]);
+    state.checkpoints.extend([with_both]);
+    let due = |state: &CatalogState, streams: &[&str]| {
+        let streams = streams.iter().map(|stream| Arc::from(*stream)).collect();
+        let reads = Reads::from_iter([((Arc::from("v"), 1), streams)]);
+        compactions(state, &reads, &RULES, &BTreeSet::new(), 30 * HOUR).iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    assert_eq!(due(&state, &["s"]), [0; 0]);
+    assert_eq!(due(&state, &["q"]), [7]);
+    assert_eq!(due(&state, &["another"]), [8]);
+    let cut = |s, q| Vector::from_iter([(PartitionId::new("s", 0), Offset(s)), (PartitionId::new("q", 0), Offset(q))]);
+    state.snapshots.push(SnapshotRecord { view: "v".into(), cut: cut(3, 5), ..snapshot(0) });
+    assert_eq!((due(&state, &["s"]), due(&state, &["q"])), (vec![3], vec![8]));
+    state.snapshots[0].cut = cut(9, 4);
+    assert_eq!((due(&state, &["s"]), due(&state, &["q"])), (vec![8], vec![7]));
+    state.snapshots[0].version = 2;
+    assert_eq!(due(&state, &["another"]), [7], "a retired version that is not known may read any stream");
 }
 
 /// Offsets that were accepted as lost are in no range.

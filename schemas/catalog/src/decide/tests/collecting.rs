@@ -1,5 +1,6 @@
 //! What the collector may take, and above all what it may not.
 
+use std::sync::Arc;
 use std::time::Duration;
 use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
@@ -56,7 +57,7 @@ fn state() -> CatalogState {
 }
 
 fn marked_for_deletion(state: &CatalogState) -> Vec<String> {
-    collectable(state, &BTreeMap::new(), NOW).mark_for_deletion
+    collectable(state, &Reads::default(), &BTreeMap::new(), NOW).mark_for_deletion
 }
 
 fn pinned(pin: &str, expires_at: Micros) -> CatalogState {
@@ -73,6 +74,35 @@ fn an_unexpired_pin_keeps_what_stands_on_it() {
     assert_eq!(marked_for_deletion(&pinned("s/0:10", NOW + 1)), ["s10"]);
     assert_eq!(marked_for_deletion(&pinned("s/0:20", NOW + 1)), ["old", "s10", "s20"]);
     assert_eq!(marked_for_deletion(&pinned("s/0:10", NOW)), ["old", "s10", "s20"], "expired");
+}
+
+#[test]
+fn a_view_that_never_runs_keeps_only_what_it_reads() {
+    let mut state = state();
+    state.definitions.push(DefinitionRecord { name: "idle".into(), ..view(1, DefinitionStatus::Active) });
+    let marked = |streams: &[&str]| {
+        let streams = streams.iter().map(|stream| Arc::from(*stream)).collect();
+        collectable(&state, &Reads::from_iter([(("idle".into(), 1), streams)]), &BTreeMap::new(), NOW).mark_for_deletion
+    };
+    assert_eq!(marked(&["s"]), ["old"]);
+    assert_eq!(marked(&["another"]), ["old", "s10", "s20"]);
+}
+
+/// A checkpoint that was compacted across a cut in a stream that the view does not read.
+#[test]
+fn what_a_view_does_not_read_may_be_on_both_sides_of_its_cut() {
+    let of = |stream: &str, range: CheckpointRange| CheckpointRange { partition: PartitionId::new(stream, 0), ..range };
+    let ranges = vec![of("q", range(0, 5)), range(0, 30)];
+    let compacted = CheckpointRecord { ranges, ..checkpoint(1, 0, 0, NOW) };
+    let after = CheckpointRecord { ranges: vec![of("q", range(5, 6))], ..checkpoint(2, 0, 0, NOW) };
+    let file = FileRecord { checkpoint: Some(id(1)), subject: Some("q".into()), ..file("of q", FileKind::Archive) };
+    let state = CatalogState { checkpoints: [compacted, after].into_iter().collect(), files: [file].into_iter().collect(), ..state() };
+    let cut = vector("s/0:20,q/0:5");
+    let after = |stream: &str| checkpoints_after(&state, &[stream.into()], &cut);
+    assert_eq!(after("q").unwrap().iter().map(|checkpoint| checkpoint.id).collect::<Vec<_>>(), [id(2)]);
+    assert_eq!(after("s").unwrap_err().kind(), ErrorKind::Corrupt);
+    let bounds = ArchiveBounds { cut: Some(&cut), ..ArchiveBounds::default() };
+    assert_eq!(archive_files(&state, &["q".into()], bounds).len(), 1);
 }
 
 #[test]
@@ -126,7 +156,7 @@ fn a_retired_versions_snapshot_is_withdrawn_when_readers_are_past_it() {
         state.definitions = vec![just_retired, view(2, DefinitionStatus::Active)];
         state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
         state.leases = pin.map(|pin| lease(NOW + 1, Some(pin))).into_iter().collect();
-        collectable(&state, &BTreeMap::new(), NOW)
+        collectable(&state, &Reads::default(), &BTreeMap::new(), NOW)
     };
     let plan = retired(None);
     assert_eq!(
@@ -144,7 +174,7 @@ fn a_retired_versions_snapshot_is_withdrawn_when_every_reader_has_read_the_catal
         let mut state = pinned(pin, NOW + 1);
         let retired = DefinitionRecord { since: retired_at, ..view(1, DefinitionStatus::Retired) };
         state.definitions = vec![retired, view(2, DefinitionStatus::Active)];
-        !collectable(&state, &BTreeMap::new(), NOW).withdraw.is_empty()
+        !collectable(&state, &Reads::default(), &BTreeMap::new(), NOW).withdraw.is_empty()
     };
     let minute = 60 * 1_000_000;
     assert!(withdrawn(NOW - 10 * minute, "s/0:10"));
@@ -158,7 +188,7 @@ fn a_kept_version_keeps_its_snapshot_and_the_states_after_it() {
     let kept = DefinitionRecord { kept_until: Some(NOW + 1), ..view(1, DefinitionStatus::Kept) };
     state.definitions = vec![kept, view(2, DefinitionStatus::Active)];
     state.snapshots.push(SnapshotRecord { version: 2, ..snapshot(4, "s/0:30") });
-    let plan = collectable(&state, &BTreeMap::new(), NOW);
+    let plan = collectable(&state, &Reads::default(), &BTreeMap::new(), NOW);
     assert_eq!((plan.withdraw, plan.mark_for_deletion), (vec![], ["old", "s10", "s20"].map(String::from).to_vec()));
 }
 
@@ -172,11 +202,11 @@ fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
     state.files.extend([archive_file("after the cut", 12, old)]);
     state.files.extend([FileRecord { subject: Some("other".into()), ..archive_file("kept for ever", 10, old) }]);
     let retention = BTreeMap::from([("s".into(), Duration::from_secs(2 * 24 * 60 * 60))]);
-    assert_eq!(collectable(&state, &retention, NOW).mark_for_deletion, ["old"]);
-    assert!(collectable(&state, &BTreeMap::new(), NOW).is_empty());
+    assert_eq!(collectable(&state, &Reads::default(), &retention, NOW).mark_for_deletion, ["old"]);
+    assert!(collectable(&state, &Reads::default(), &BTreeMap::new(), NOW).is_empty());
     // Old events that came in late: their duplicates may still come.
     state.checkpoints.rewrite(|all| all[0].committed_at = NOW - DAY_US);
-    assert!(collectable(&state, &retention, NOW).is_empty());
+    assert!(collectable(&state, &Reads::default(), &retention, NOW).is_empty());
 }
 
 #[test]
@@ -185,19 +215,19 @@ fn a_checkpoint_is_forgotten_after_its_last_file() {
     let mut state = state();
     state.checkpoints.rewrite(|all| all.iter_mut().for_each(|checkpoint| checkpoint.committed_at = NOW - 3 * DAY_US));
     state.files = [FileRecord { marked_for_deletion: true, ..states_file("s10", 10) }].into_iter().collect();
-    let plan = collectable(&state, &retention, NOW);
+    let plan = collectable(&state, &Reads::default(), &retention, NOW);
     assert_eq!(
         (plan.mark_for_deletion.as_slice(), plan.delete.as_slice(), plan.forget.as_slice()),
         (&[][..], &["s10".to_owned()][..], &[id(11)][..])
     );
-    assert!(collectable(&state, &BTreeMap::new(), NOW).forget.is_empty());
+    assert!(collectable(&state, &Reads::default(), &BTreeMap::new(), NOW).forget.is_empty());
 }
 
 #[test]
 fn a_plan_becomes_two_commits() {
     let mut state = state();
     state.files.extend([FileRecord { marked_for_deletion: true, ..snapshot_file("old", 1) }]);
-    let plan = collectable(&state, &BTreeMap::new(), NOW);
+    let plan = collectable(&state, &Reads::default(), &BTreeMap::new(), NOW);
     let mark_for_deletion = plan.marking_commit(id(1));
     assert_eq!(mark_for_deletion.expect, vec![Expect::Revision(7)]);
     assert_eq!(mark_for_deletion.remove, vec![Remove::MarkForDeletion("s10".into()), Remove::MarkForDeletion("s20".into())]);
@@ -270,7 +300,7 @@ proptest! {
         }
         state.leases = pins.iter().map(|(pin, live)| LeaseRecord { pin: Some(pin.clone()), ..lease(NOW + i64::from(*live), None) }).collect();
         state.runs = running.iter().map(|cut| RunRecord { cut: Some(cut.clone()), ..run(50, RunStatus::Running, "") }).collect();
-        let plan = collectable(&state, &BTreeMap::new(), NOW);
+        let plan = collectable(&state, &Reads::default(), &BTreeMap::new(), NOW);
         let bases = cuts.iter().map(|cut| cut.clone().unwrap_or_default());
         let bases = bases.chain(pins.into_iter().filter(|(_, live)| *live).map(|(pin, _)| pin)).chain(running);
         for base in bases {

@@ -1,0 +1,79 @@
+//! What another `retention` of a stream would free: what the collector would do, as a plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::{CatalogState, DefinitionKind, collectable};
+use committed::registry::Registry;
+use definitions::durations::format_duration_parts;
+use engine::plan::ViewPlan;
+use serde::Serialize;
+use types::Result;
+use types::files::{FileKind, FileRecord};
+use types::tiles::Micros;
+
+use super::Usage;
+use crate::collect::{clock_behind, reads, retentions, without_staging};
+
+/// The retentions whose effect is shown, in days, where the views over the stream allow them.
+const RETENTIONS_DAYS: [u32; 4] = [7, 30, 90, 365];
+const DAY: Duration = Duration::from_hours(24);
+
+/// What a shorter `retention` would free.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WouldFree {
+    pub retention: String,
+    pub files: u64,
+    pub bytes: i64,
+}
+
+/// Returns what other retentions would free of each stream at the time `now`. One plan serves all streams: what is freed of
+/// one does not depend on the retention of another.
+pub(super) fn would_free(
+    state: &CatalogState,
+    registry: &Registry,
+    (now, is_event_clock): (Micros, bool),
+) -> Result<BTreeMap<Arc<str>, Vec<WouldFree>>> {
+    let (state, reads) = (without_staging(state, registry), reads(registry));
+    let actual = retentions(&state, is_event_clock, now)?;
+    let mut freed: BTreeMap<Arc<str>, Vec<WouldFree>> = BTreeMap::new();
+    for kept in RETENTIONS_DAYS.map(|days| DAY * days) {
+        let mut shorter: BTreeMap<Arc<str>, Duration> = BTreeMap::new();
+        for stream in state.live(DefinitionKind::Stream).map(|record| &record.name) {
+            let assumed = kept.saturating_add(clock_behind(&state, stream, is_event_clock, now));
+            let is_allowed = least_retention(registry, stream).is_some_and(|least| kept >= least);
+            if is_allowed && actual.get(stream).is_none_or(|actual| assumed < *actual) {
+                shorter.insert(stream.clone(), assumed);
+            }
+        }
+        if shorter.is_empty() {
+            continue;
+        }
+        let mut assumed = actual.clone();
+        assumed.extend(shorter.clone());
+        let marked = collectable(&state, &reads, &assumed, now).mark_for_deletion;
+        let mut of_stream: BTreeMap<&Arc<str>, Vec<&FileRecord>> = BTreeMap::new();
+        for file in marked.iter().filter_map(|path| state.files.get(path)).filter(|file| is_retained(file)) {
+            if let Some(stream) = &file.subject {
+                of_stream.entry(stream).or_default().push(file);
+            }
+        }
+        for stream in shorter.into_keys() {
+            let Usage { files, bytes, .. } = Usage::sum(of_stream.remove(&stream).unwrap_or_default());
+            freed.entry(stream).or_default().push(WouldFree { retention: format_duration_parts(kept), files, bytes });
+        }
+    }
+    Ok(freed)
+}
+
+/// The shortest retention of a stream that its views allow; `None` if one counts its events for ever.
+fn least_retention(registry: &Registry, stream: &str) -> Option<Duration> {
+    let reads = |plan: &ViewPlan| plan.streams.iter().any(|known| &*known.name == stream);
+    let views = registry.views.iter().filter(|view| reads(&view.plan));
+    views.map(|view| view.plan.counts_for(stream)).try_fold(Duration::ZERO, |most, counted| Some(most.max(counted?)))
+}
+
+fn is_retained(file: &FileRecord) -> bool {
+    matches!(file.kind, FileKind::Archive | FileKind::DeadLetters)
+}

@@ -1,0 +1,18 @@
+use super::*;
+use crate::harness::Harness;
+
+/// A skipped run moves the cut in the catalog, and not in the manifest. What is between them may be compacted with what is
+/// before.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_snapshot_ends_where_it_did_when_it_was_loaded_as_the_published_one() {
+    let harness = Harness::filled().await;
+    let loaded = harness.node.loaded().unwrap();
+    let published = loaded.views.values().find(|view| view.snapshot.is_some()).unwrap();
+    let copy = published.snapshot.as_ref().unwrap();
+    let later: Vector = published.cut.iter().map(|(partition, at)| (partition.clone(), at.next())).collect();
+    let advanced = LoadedView { cut: later.clone(), ..published.clone() };
+    assert_eq!(cut_of_earlier(copy, Known::Served(&advanced)), later);
+    assert_eq!(cut_of_earlier(copy, Known::Nothing), copy.manifest.cut);
+    let of_another = LoadedView { snapshot: None, ..advanced };
+    assert_eq!(cut_of_earlier(copy, Known::Served(&of_another)), copy.manifest.cut, "it was not of this snapshot");
+}
