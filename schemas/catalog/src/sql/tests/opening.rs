@@ -67,6 +67,11 @@ async fn an_older_format_is_migrated(place: &Place) {
         "ALTER TABLE definition DROP COLUMN since",
         "ALTER TABLE definition DROP COLUMN kept_until",
         "ALTER TABLE definition DROP COLUMN rolled_back",
+        "ALTER TABLE run DROP COLUMN bytes_read",
+        "ALTER TABLE run DROP COLUMN tiers",
+        "ALTER TABLE run DROP COLUMN peak_resident_bytes",
+        "ALTER TABLE run DROP COLUMN comparison",
+        "ALTER TABLE run DROP COLUMN differences",
     ];
     for drop in later {
         place.tamper(drop).await;

@@ -266,7 +266,12 @@ fn view_options_are_checked() {
     one_line(
         view("strategy = 'ful'"),
         "1:32: error: unknown strategy 'ful' | \
-         expected 'incremental' (a run reads what is new) or 'full' (every run recomputes from the archive)",
+         expected 'incremental' (a run reads what is new), 'full' (every run recomputes from the archive) or \
+         'stream' (no run reads the archive: what a run needs again is replayed from the log)",
+    );
+    one_line(
+        view("strategy = 'stream', full_every = '7d'"),
+        "1:55: error: full_every has no effect with strategy = 'stream' | no run reads the archive: leave one of them out",
     );
     one_line(
         view("strategy = 'full', full_every = '7d'"),
