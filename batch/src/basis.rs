@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use catalog::CatalogState;
+use catalog::{CatalogState, DefinitionStatus};
 use committed::registry::LiveView;
 use storage::{Manifest, Tier};
 use types::Strategy;
@@ -58,7 +58,7 @@ impl Basis {
             "the view's strategy is 'full'"
         } else if let Some(why) = not_added_to(state, view, before, t) {
             why
-        } else if definition.full_every.is_some_and(is_stale) {
+        } else if view.status != DefinitionStatus::Kept && definition.full_every.is_some_and(is_stale) {
             "full_every has passed"
         } else {
             return Basis::Snapshot(Box::new(before.clone()));

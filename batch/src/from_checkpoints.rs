@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use catalog::{ArchiveBounds, CatalogState, CheckpointRecord, RunRecord, SnapshotFiles, archive_files};
+use catalog::{ArchiveBounds, CatalogState, CheckpointRange, CheckpointRecord, RunRecord, SnapshotFiles, archive_files};
 use committed::lacking::events_of;
 use committed::registry::{LiveView, Registry};
 use storage::{LeftOut, Manifest, Tier};
 use types::Result;
+use types::files::{FileKind, FileRecord};
 use types::vector::Vector;
 use uuid::Uuid;
 
@@ -31,8 +32,14 @@ impl Batch {
         let before = manifest_before(self, &state, live).await?;
         let inputs = RunInputs::at_cut(&state, &run, (live, before.as_ref()), t)?;
         let mut start = Vector::new();
-        let ranges = countable(&state, live, &inputs).into_iter().flat_map(|checkpoint| &checkpoint.ranges);
-        for range in ranges.filter(|range| live.plan.reads(&range.partition.stream)) {
+        let checkpoints = countable(&state, live, &inputs);
+        let ranges = checkpoints.into_iter().flat_map(|checkpoint| checkpoint.ranges.iter().map(move |range| (checkpoint, range)));
+        let is_read = |(checkpoint, range): &(&CheckpointRecord, &CheckpointRange)| {
+            let stream = &range.partition.stream;
+            let is_archive = |file: &FileRecord| file.kind == FileKind::Archive && file.subject.as_ref() == Some(stream);
+            live.plan.reads(stream) && state.files.of_checkpoint(checkpoint.id).any(is_archive)
+        };
+        for (_, range) in ranges.filter(is_read) {
             if start.iter().all(|(known, _)| *known != range.partition) || range.start < start.get(&range.partition) {
                 start.set(range.partition.clone(), range.start);
             }

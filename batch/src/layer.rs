@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use catalog::Catalog;
@@ -67,4 +68,6 @@ pub(crate) struct RunContext<'a> {
     pub(crate) progress: &'a (dyn Fn(i64) + Send + Sync),
     pub(crate) events_read: &'a EventsRead,
     pub(crate) resident: &'a Resident,
+    /// Whether the new snapshot is made, and only left to be compared and published.
+    pub(crate) made: AtomicBool,
 }

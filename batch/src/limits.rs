@@ -1,5 +1,6 @@
 //! The limits that a view's definition sets for its runs: memory and time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use catalog::{CatalogState, DefinitionKind, RunRecord};
@@ -8,6 +9,7 @@ use definitions::parse::parse_view;
 use types::{Error, ErrorKind};
 
 use crate::layer::{Batch, BatchSettings};
+use crate::mode::RunMode;
 
 /// The limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,13 +19,15 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits of the run's view version. None if its definition does not parse: the run reports that.
-    pub(crate) fn of(state: &CatalogState, run: &RunRecord) -> Limits {
+    /// Returns the limits of the run's view version. None if its definition does not parse: the run reports that. A replay
+    /// that was asked for takes as long as its rate makes it.
+    pub(crate) fn of(state: &CatalogState, run: &RunRecord, mode: RunMode) -> Limits {
         let mut views = state.live(DefinitionKind::View);
         let record = views.find(|record| record.name == run.view && record.version == run.version);
         let Some(definition) = record.and_then(|record| parse_view(&record.sql).ok()) else { return Limits::default() };
         let memory_bytes = definition.memory_limit.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        Limits { memory_bytes, timeout: definition.timeout }
+        let timeout = definition.timeout.filter(|_| !matches!(mode, RunMode::Replay(_)));
+        Limits { memory_bytes, timeout }
     }
 
     /// Returns the batch layer under these limits. A view's memory limit lowers the process's and cannot raise it.
@@ -32,10 +36,18 @@ impl Limits {
         Batch { settings: BatchSettings { memory_limit_bytes, ..batch.settings.clone() }, ..batch.clone() }
     }
 
-    /// Waits until the run has taken too long, and returns the error to end it with; for ever if it may take any time.
-    pub(crate) async fn time_out(self) -> Error {
+    pub(crate) fn timeout(self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Waits until the run has taken too long, and returns the error to end it with; for ever if it may take any time, or is
+    /// `made` by then: it is to be compared and published only.
+    pub(crate) async fn time_out(self, made: &AtomicBool) -> Error {
         let Some(timeout) = self.timeout else { return std::future::pending().await };
         tokio::time::sleep(timeout).await;
+        if made.load(Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
         let message = format!("timed out after {}: the run took longer than the view's timeout", format_duration_parts(timeout));
         Error::unavailable(message).with("help", "raise `timeout` in the view's options, or give its runs more memory or cores in [batch]")
     }

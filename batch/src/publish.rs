@@ -1,10 +1,14 @@
 //! Publishes a snapshot: writes its manifest, then commits one transaction that checks the run's lease and that the cut
 //! moves backwards in no partition.
 
+use std::time::Duration;
+
 use catalog::{
-    CatalogState, Commit, DefinitionStatus, RunRecord, RunStatus, SnapshotFiles, SnapshotRecord, publish_commit, skipped_commit,
+    CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus, SnapshotFiles, SnapshotRecord,
+    publish_commit, skipped_commit,
 };
 use committed::registry::LiveView;
+use definitions::parse::parse_view;
 use storage::{Manifest, write_manifest};
 use tracing::info;
 use types::tiles::Micros;
@@ -59,13 +63,20 @@ pub(crate) async fn skip(batch: &Batch, state: &CatalogState, run: RunRecord, co
     Ok(ended)
 }
 
+/// The option of the version as it is now: it may have changed while the version was built.
+fn keep_old(state: &CatalogState, view: &LiveView) -> Duration {
+    let is_it = |record: &&DefinitionRecord| record.name == view.name && record.version == view.version;
+    let now = state.live(DefinitionKind::View).find(is_it).and_then(|record| parse_view(&record.sql).ok());
+    now.map_or(view.definition.keep_old, |now| now.keep_old)
+}
+
 /// Publishes the first snapshot of a version that was being built, and switches to that version.
 async fn publish_and_switch(batch: &Batch, commit: Commit, view: &LiveView, now: Micros) -> Result<()> {
     let mut attempts = 0;
     loop {
         let state = batch.catalog.state().await?;
         let mut switching = commit.clone();
-        switch_version(&mut switching, &state, (&view.name, view.version), view.definition.keep_old, now)?;
+        switch_version(&mut switching, &state, (&view.name, view.version), keep_old(&state, view), now)?;
         match batch.catalog.commit_with_retry(switching).await {
             Err(error) if error.kind() == ErrorKind::Conflict && attempts < SWITCH_ATTEMPTS => attempts += 1,
             outcome => return outcome.map(|_| ()),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use catalog::{Add, CatalogState, Commit, DefinitionKind, Expect, RunRecord, RunStatus, dropped_commit, failure_commit, run_lease};
 use committed::damage::{Finder, report_damage, with_help};
@@ -50,7 +51,14 @@ impl Batch {
         // Boxed, like the attempt: the future is large, and would take that much of the stack in every caller.
         let outcome = Box::pin(self.recorded(
             &request,
-            &RunContext { lease: &renewing, clock: &clock, progress, events_read: &EventsRead::default(), resident: &Resident::default() },
+            &RunContext {
+                lease: &renewing,
+                clock: &clock,
+                progress,
+                events_read: &EventsRead::default(),
+                resident: &Resident::default(),
+                made: AtomicBool::default(),
+            },
             given_up,
         ))
         .await;
@@ -70,7 +78,7 @@ impl Batch {
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
         let (state, run) = self.begin(request, context).await?;
-        let limits = Limits::of(&state, &run);
+        let limits = Limits::of(&state, &run, request.mode);
         let limited = limits.applied_to(self);
         // What is dropped in the middle has published nothing, or all: the record of a run that has ended stays.
         let outcome = tokio::select! {
@@ -78,7 +86,7 @@ impl Batch {
             never = context.resident.watch() => match never {},
             never = self.report_progress(&run, context) => match never {},
             () = given_up => Err(Error::unavailable("the run was given up because its process stops; it is due again")),
-            error = limits.time_out() => Err(error),
+            error = limits.time_out(&context.made) => Err(error),
         };
         match outcome {
             Ok(run) => Ok(run),

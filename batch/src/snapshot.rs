@@ -1,8 +1,11 @@
 //! Makes a view's snapshot in the way that its basis allows, and publishes it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use catalog::{CatalogState, Comparison, RunRecord};
+use definitions::durations::format_duration_parts;
 use storage::Manifest;
 use tracing::info;
 use types::{Result, Strategy};
@@ -14,6 +17,7 @@ use crate::from_checkpoints::from_checkpoints;
 use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
 use crate::layer::{Batch, RunContext};
+use crate::limits::Limits;
 use crate::publish::{publish, skip};
 use crate::request::RunRequest;
 use crate::segments::StatesFrom;
@@ -46,6 +50,7 @@ pub(crate) async fn make_snapshot(
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive");
             attempt.run.strategy = Some(Strategy::Full);
             let recomputed = recomputed(&attempt, context).await?;
+            context.made.store(true, Ordering::Relaxed);
             comparison = compare_recomputed(&attempt, request, &recomputed.manifest, context).await;
             recomputed
         }
@@ -67,5 +72,13 @@ async fn compare_recomputed(attempt: &Attempt<'_>, request: &RunRequest, made: &
     if !is_compared(attempt.state, &attempt.view, before, (attempt.inputs.t, request.mode)) {
         return None;
     }
-    Some(Box::pin(compared(attempt, before, &made.base, context)).await)
+    let began = Instant::now();
+    let compared = Box::pin(compared(attempt, before, &made.base, context));
+    let Some(most) = Limits::of(attempt.state, &attempt.run, request.mode).timeout() else { return Some(compared.await) };
+    let too_long = |_| Comparison {
+        seconds: began.elapsed().as_secs_f64(),
+        error: Some(format!("it took longer than the view's timeout of {}", format_duration_parts(most))),
+        ..Comparison::default()
+    };
+    Some(tokio::time::timeout(most, compared).await.unwrap_or_else(too_long))
 }

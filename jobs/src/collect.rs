@@ -152,7 +152,7 @@ async fn collect_once(
     let registry = known.insert(registry);
     let (state, reads) = (without_staging(&state, registry), reads(registry));
     let now = clock();
-    let plan = collectable(&state, &reads, &retentions(&state, event_clock, now)?, now);
+    let plan = collectable(&state, &reads, &retentions(&state, registry, (now, event_clock))?, now);
     for path in &plan.delete {
         storage.delete(path).await?;
         failpoint::hit("collect.between_deletes")?;
@@ -182,13 +182,28 @@ pub(crate) fn reads(registry: &Registry) -> Reads {
 }
 
 /// Returns how long each stream's archive is kept, counted back from `now`; not the streams that are kept for ever.
-pub(crate) fn retentions(state: &CatalogState, event_clock: bool, now: Micros) -> Result<BTreeMap<Arc<str>, Duration>> {
+///
+/// A stream's `retention` is as long as the views over it count its events. A version of a view that was replaced, and is
+/// kept, may count them for longer: then they stay as long as it does.
+pub(crate) fn retentions(
+    state: &CatalogState,
+    registry: &Registry,
+    (now, event_clock): (Micros, bool),
+) -> Result<BTreeMap<Arc<str>, Duration>> {
     let mut retentions = BTreeMap::new();
     for record in state.live(DefinitionKind::Stream) {
         let Some(kept) = parse_stream(&record.sql)?.retention else { continue };
-        retentions.insert(record.name.clone(), kept.saturating_add(clock_behind(state, &record.name, event_clock, now)));
+        let Some(counted) = least_retention(registry, &record.name) else { continue };
+        let behind = clock_behind(state, &record.name, event_clock, now);
+        retentions.insert(record.name.clone(), kept.max(counted).saturating_add(behind));
     }
     Ok(retentions)
+}
+
+/// Returns how long live versions of views count a stream's events; `None`: for ever.
+pub(crate) fn least_retention(registry: &Registry, stream: &str) -> Option<Duration> {
+    let readers = registry.views.iter().filter(|view| view.plan.reads(stream));
+    readers.map(|view| view.plan.counts_for(stream)).try_fold(Duration::ZERO, |longest, counted| Some(longest.max(counted?)))
 }
 
 /// Returns how far the clock that a stream's events age by is behind `now`.

@@ -58,9 +58,12 @@ impl Scheduler {
             }
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return under_way.ended_all().await,
+                () = stop.cancelled() => {
+                    under_way.ended_all().await;
+                    return Ok(());
+                }
                 // A place is free: the queue's next run begins at once.
-                ended = under_way.ended(), if !under_way.is_empty() => ended?,
+                () = under_way.ended(), if !under_way.is_empty() => {}
                 _ = look.tick() => under_way.forget_begun(),
             }
         }
@@ -73,10 +76,10 @@ impl Scheduler {
         loop {
             let looked = self.begin_due(registry, &mut under_way, stop).await;
             if under_way.is_empty() || looked.is_err() {
-                under_way.ended_all().await?;
+                under_way.ended_all().await;
                 return looked;
             }
-            under_way.ended().await?;
+            under_way.ended().await;
         }
     }
 

@@ -48,9 +48,11 @@ impl<'a> Replay<'a> {
         Self { context, carried: BTreeMap::new(), open: None }
     }
 
-    /// Begins with the records that a checkpoint has of a stream.
+    /// Begins with the records that a checkpoint has of a stream. Where its archive has no event of the stream, none counts:
+    /// none was accepted, or all were given up or expired.
     pub async fn begin(&mut self, stream: &str, checkpoint: &CheckpointRecord) -> Result<()> {
-        let versions = self.versions(stream, checkpoint).await?;
+        self.open = None;
+        let Some(versions) = self.versions(stream, checkpoint).await? else { return Ok(()) };
         let decided = self.definition(stream, versions.decided_by)?;
         let redecoder = match versions.decoded_by == versions.decided_by {
             true => None,
@@ -125,23 +127,18 @@ impl<'a> Replay<'a> {
         Ok(PartitionState::new(range.partition.clone(), String::new(), decider, range.start))
     }
 
-    /// Which versions of a stream decided a checkpoint's records, and decoded them as its archive has them.
-    async fn versions(&self, stream: &str, checkpoint: &CheckpointRecord) -> Result<ArchiveVersions> {
+    /// Which versions of a stream decided a checkpoint's records, and decoded them as its archive has them; `None` if that
+    /// has no events of the stream.
+    async fn versions(&self, stream: &str, checkpoint: &CheckpointRecord) -> Result<Option<ArchiveVersions>> {
         let state = self.context.state;
-        let known: Vec<&DefinitionRecord> =
-            state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && &*record.name == stream).collect();
-        if let [only] = known[..] {
-            return Ok(ArchiveVersions { decoded_by: only.version, decided_by: only.version });
-        }
         let is_archive = |file: &&FileRecord| file.kind == FileKind::Archive && file.subject.as_deref() == Some(stream);
-        if let Some(file) = state.files.of_checkpoint(checkpoint.id).filter(is_archive).find(|file| !file.marked_for_deletion) {
-            return Ok(archive_facts(self.context.storage, file).await?.versions);
+        let file = state.files.of_checkpoint(checkpoint.id).filter(is_archive).find(|file| !file.marked_for_deletion);
+        let Some(file) = file else { return Ok(None) };
+        let mut known = state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream && &*record.name == stream);
+        match (known.next(), known.next()) {
+            (Some(only), None) => Ok(Some(ArchiveVersions { decoded_by: only.version, decided_by: only.version })),
+            _ => Ok(Some(archive_facts(self.context.storage, file).await?.versions)),
         }
-        // It accepted no event.
-        let earlier = known.iter().filter(|record| record.created_at <= checkpoint.committed_at);
-        let newest = earlier.max_by_key(|record| record.version).or(known.first());
-        let newest = newest.ok_or_else(|| Error::not_found(format!("the catalog has no stream \"{stream}\"")))?;
-        Ok(ArchiveVersions { decoded_by: newest.version, decided_by: newest.version })
     }
 
     fn definition(&self, stream: &str, version: u32) -> Result<StreamDefinition> {

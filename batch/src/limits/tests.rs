@@ -16,7 +16,7 @@ fn limits(options: &str) -> Limits {
         rolled_back: false,
     };
     let state = CatalogState { definitions: vec![record], ..CatalogState::default() };
-    Limits::of(&state, &RunRecord::requested("v".into(), 2))
+    Limits::of(&state, &RunRecord::requested("v".into(), 2), RunMode::ByStrategy)
 }
 
 fn settings(memory_limit_bytes: usize) -> BatchSettings {
@@ -54,9 +54,12 @@ fn the_help_names_the_limit_that_was_reached() {
 #[tokio::test]
 async fn a_run_times_out_after_the_views_timeout_and_not_at_all_without_one() {
     let began = std::time::Instant::now();
-    let error = limits("timeout = '1s'").time_out().await;
+    let error = limits("timeout = '1s'").time_out(&AtomicBool::new(false)).await;
     assert!(began.elapsed() >= Duration::from_secs(1));
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.message().starts_with("timed out after 1s: "), "{error}");
-    assert!(limits("every = '1h'").time_out().now_or_never().is_none());
+    // What is made is to be published.
+    let made = AtomicBool::new(true);
+    assert!(tokio::time::timeout(Duration::from_millis(1_200), limits("timeout = '1s'").time_out(&made)).await.is_err());
+    assert!(limits("every = '1h'").time_out(&AtomicBool::new(false)).now_or_never().is_none());
 }

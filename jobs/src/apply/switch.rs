@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Redecoded, RunRecord, add_redecoded};
 use definitions::parse;
@@ -42,12 +43,14 @@ impl Switch<'_> {
     }
 
     async fn attempts(&mut self, pin: &mut Option<Pin>) -> Result<Changes> {
-        let mut conflicts = 0;
+        let (mut conflicts, began) = (0, Instant::now());
         loop {
+            // Decoding may take hours, and versions are retired when that is committed.
+            let now = if pin.is_some() { self.now.saturating_add(began.elapsed().as_micros() as Micros) } else { self.now };
             let state = self.target.catalog.state().await?;
             let prepared = prepared(self.target, &state, self.wanted, self.options, &mut self.staged).await?;
             let Prepared { mut changes, targets, at_once } = prepared;
-            let records = checked_records(&state, &changes, self.options.prune, self.now, self.target.functions).await?;
+            let records = checked_records(&state, &changes, self.options.prune, now, self.target.functions).await?;
             self.create_topics().await?;
             if changes.is_empty(self.options.prune) && targets.is_empty() {
                 return Ok(changes);

@@ -43,8 +43,8 @@ pub(super) fn mistakes(view: &ViewDefinition, plan: &ViewPlan) -> Vec<Diagnostic
     short_retentions(plan).iter().map(mistake).collect()
 }
 
-/// Returns the newest version of each view with what is too short for it. The ones before it need no more: nothing
-/// is deleted before every live version has a snapshot.
+/// Returns the newest version of each view with what is too short for it. For the ones before it, while they live, the
+/// collector keeps events longer ([`crate::collect`]).
 pub(crate) fn short_retentions_of(registry: &Registry) -> impl Iterator<Item = (&LiveView, ShortRetention)> {
     let current = |name: &str| registry.building(name).or_else(|| registry.served(name)).map(|view| view.version);
     let is_newest = move |view: &&LiveView| current(&view.name) == Some(view.version);

@@ -43,7 +43,7 @@ fn state(newest: [Option<Micros>; 2]) -> CatalogState {
 #[test]
 fn the_archive_ages_by_the_clock_that_answers_follow() {
     let days = |event_clock, newest| {
-        let found = retentions(&state(newest), event_clock, NOW).unwrap();
+        let found = retentions(&state(newest), &Registry::default(), (NOW, event_clock)).unwrap();
         assert_eq!(found.len(), 1, "a stream without retention is kept for ever: {found:?}");
         found["pay"].as_micros() as Micros / DAY
     };
@@ -51,6 +51,32 @@ fn the_archive_ages_by_the_clock_that_answers_follow() {
     assert_eq!((days(false, silent), days(true, silent)), (10, 17), "windows stand still since the newest event of a week ago");
     assert_eq!(days(true, [Some(NOW + DAY), None]), 10, "an event that is dated ahead makes nothing older");
     assert_eq!(days(true, [None, None]), 10);
+}
+
+/// A version that is kept after its view was changed to shorter windows, and with it the stream's retention.
+#[tokio::test]
+async fn the_archive_is_kept_for_what_any_live_version_counts() {
+    let view = |version: u32, windows: &str, status| DefinitionRecord {
+        kind: DefinitionKind::View,
+        name: "sums".into(),
+        version,
+        sql: format!("CREATE VIEW sums{windows} AS SELECT k, count(*) AS n FROM pay GROUP BY k"),
+        status,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    };
+    let days = async |before: DefinitionRecord| {
+        let mut state = state([None, None]);
+        state.definitions.extend([view(2, " WITH (windows = '7d')", DefinitionStatus::Active), before]);
+        let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+        assert!(registry.view("sums", 2).is_some());
+        retentions(&state, &registry, (NOW, false)).unwrap().get("pay").map(|kept| kept.as_micros() as Micros / DAY)
+    };
+    assert_eq!(days(view(1, " WITH (windows = '90d')", DefinitionStatus::Kept)).await, Some(91));
+    assert_eq!(days(view(1, "", DefinitionStatus::Kept)).await, None, "it counts for ever");
+    assert_eq!(days(view(1, "", DefinitionStatus::Retired)).await, Some(10));
 }
 
 /// The process of one of two runs is killed while it writes. Nothing holds its lease, so a scheduler closes it.

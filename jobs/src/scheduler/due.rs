@@ -136,6 +136,10 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     if newest.is_none() && has_history(state, view) {
         return Some(Due { reason: "a new view is built over the events before it", ..plain });
     }
+    // Its runs would hold up those of the served version, and nobody reads what they make.
+    if view.status == DefinitionStatus::Kept && view.definition.strategy == Some(Strategy::Full) {
+        return None;
+    }
     if let Schedule::After(other) = view.definition.schedule.as_ref()? {
         // A run that another process's clock dates ahead is followed once: `scheduled_for` is its end.
         let last = newest.map_or(plain.since, |run| run.started_at.max(run.scheduled_for).unwrap_or_default());
@@ -154,10 +158,16 @@ fn requested_at(run: &RunRecord) -> Option<Micros> {
     i64::try_from(seconds).ok()?.checked_mul(1_000_000)?.checked_add(i64::from(nanos) / 1_000)
 }
 
-/// Returns when the newest run of a view ended that succeeded or found nothing new, whichever the version.
+/// Returns when the newest run of a view ended that succeeded or found nothing new, whichever the version; not those of
+/// versions that are kept, which nobody reads.
 fn last_success(state: &CatalogState, view: &str) -> Option<Micros> {
+    let is_kept = |run: &&RunRecord| {
+        let kept = state.live(DefinitionKind::View).filter(|record| record.status == DefinitionStatus::Kept);
+        kept.into_iter().any(|record| record.name == run.view && record.version == run.version)
+    };
     let has_succeeded = |run: &&RunRecord| matches!(run.status, RunStatus::Succeeded | RunStatus::Skipped);
-    state.runs.iter().filter(|run| &*run.view == view).filter(has_succeeded).filter_map(|run| run.ended_at).max()
+    let of_view = state.runs.iter().filter(|run| &*run.view == view).filter(has_succeeded);
+    of_view.filter(|run| !is_kept(run)).filter_map(|run| run.ended_at).max()
 }
 
 /// Returns the newest run of a view version: by time; by the catalog's order, in which the newest comes first, if the clock

@@ -1,19 +1,20 @@
 //! The runs that a scheduler has under way, and which ones it began lately.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
-use types::{Error, Result};
+use tokio::task::{Id, JoinSet};
+use tracing::error;
 
 use super::Due;
 
 /// Runs under way, each a task. Dropping it drops them.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
-    /// Each returns its view.
-    tasks: JoinSet<Arc<str>>,
+    tasks: JoinSet<()>,
+    /// The view of each task.
+    views: HashMap<Id, Arc<str>>,
     runs: Vec<Due>,
     begun: BTreeSet<(Arc<str>, u32)>,
 }
@@ -45,24 +46,28 @@ impl UnderWay {
         let view = due.view.clone();
         self.begun.insert((view.clone(), due.version));
         self.runs.push(due);
-        self.tasks.spawn(async move {
-            run.await;
-            view
-        });
+        let task = self.tasks.spawn(run);
+        self.views.insert(task.id(), view);
     }
 
-    /// Waits until one of them has ended. If this is dropped meanwhile, nothing is lost.
-    pub(super) async fn ended(&mut self) -> Result<()> {
-        let Some(ended) = self.tasks.join_next().await else { return Ok(()) };
-        let view = ended.map_err(|error| Error::internal("a batch run ended abnormally").caused_by(error))?;
+    /// Waits until one of them has ended. If this is dropped meanwhile, nothing is lost. A run that panicked is closed like
+    /// that of a process that died, once its lease has expired; the others go on.
+    pub(super) async fn ended(&mut self) {
+        let Some(ended) = self.tasks.join_next_with_id().await else { return };
+        let task = match ended {
+            Ok((task, ())) => task,
+            Err(error) => {
+                error!(%error, "a batch run ended abnormally");
+                error.id()
+            }
+        };
+        let Some(view) = self.views.remove(&task) else { return };
         self.runs.retain(|run| run.view != view);
-        Ok(())
     }
 
-    pub(super) async fn ended_all(&mut self) -> Result<()> {
+    pub(super) async fn ended_all(&mut self) {
         while !self.is_empty() {
-            self.ended().await?;
+            self.ended().await;
         }
-        Ok(())
     }
 }

@@ -7,14 +7,13 @@ use std::time::Duration;
 use catalog::{CatalogState, DefinitionKind, collectable};
 use committed::registry::Registry;
 use definitions::durations::format_duration_parts;
-use engine::plan::ViewPlan;
 use serde::Serialize;
 use types::Result;
 use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
 
 use super::Usage;
-use crate::collect::{clock_behind, reads, retentions, without_staging};
+use crate::collect::{clock_behind, least_retention, reads, retentions, without_staging};
 
 /// The retentions whose effect is shown, in days, where the views over the stream allow them.
 const RETENTIONS_DAYS: [u32; 4] = [7, 30, 90, 365];
@@ -36,7 +35,7 @@ pub(super) fn would_free(
     (now, is_event_clock): (Micros, bool),
 ) -> Result<BTreeMap<Arc<str>, Vec<WouldFree>>> {
     let (state, reads) = (without_staging(state, registry), reads(registry));
-    let actual = retentions(&state, is_event_clock, now)?;
+    let actual = retentions(&state, registry, (now, is_event_clock))?;
     let mut freed: BTreeMap<Arc<str>, Vec<WouldFree>> = BTreeMap::new();
     for kept in RETENTIONS_DAYS.map(|days| DAY * days) {
         let mut shorter: BTreeMap<Arc<str>, Duration> = BTreeMap::new();
@@ -65,13 +64,6 @@ pub(super) fn would_free(
         }
     }
     Ok(freed)
-}
-
-/// The shortest retention of a stream that its views allow; `None` if one counts its events for ever.
-fn least_retention(registry: &Registry, stream: &str) -> Option<Duration> {
-    let reads = |plan: &ViewPlan| plan.streams.iter().any(|known| &*known.name == stream);
-    let views = registry.views.iter().filter(|view| reads(&view.plan));
-    views.map(|view| view.plan.counts_for(stream)).try_fold(Duration::ZERO, |most, counted| Some(most.max(counted?)))
 }
 
 fn is_retained(file: &FileRecord) -> bool {

@@ -142,12 +142,20 @@ impl<'s> Need<'s> {
             None => {
                 let of_view: Vec<_> = self.state.snapshots.iter().filter(|s| Some(&s.view) == file.subject.as_ref()).collect();
                 if of_view.is_empty() {
-                    self.pins.is_empty()
-                } else {
-                    of_view.into_iter().all(|s| self.is_behind_readers(Some(Successor::current(s))))
+                    return self.pins.is_empty();
                 }
+                let replaced_by = of_view.iter().map(|snapshot| self.oldest_publication(snapshot)).max();
+                replaced_by.is_some_and(|time| self.is_read_by_none_of_before(time))
+                    || of_view.into_iter().all(|s| self.is_behind_readers(Some(Successor::current(s))))
             }
         }
+    }
+
+    /// The oldest publication of a version that is known. All runs that the state does not hold any more were before it.
+    fn oldest_publication(&self, snapshot: &SnapshotRecord) -> Micros {
+        let of_version = |run: &&RunRecord| run.view == snapshot.view && run.version == snapshot.version;
+        let published = self.state.runs.iter().filter(of_version).filter(|run| run.status == RunStatus::Succeeded);
+        published.filter_map(|run| run.ended_at).min().map_or(snapshot.published_at, |oldest| oldest.min(snapshot.published_at))
     }
 
     /// Returns what replaced a run's snapshot: the next snapshot of its version, not the current one, which may be only
@@ -167,7 +175,8 @@ impl<'s> Need<'s> {
         match successor {
             Some(successor) => {
                 let settled = successor.published_at.saturating_add(GRACE.as_micros() as Micros) <= self.now;
-                settled && self.pins.iter().all(|pin| pin.covers(successor.cut))
+                // A reader of another view may pin an older cut for as long as that view has no newer snapshot.
+                settled && (self.pins.iter().all(|pin| pin.covers(successor.cut)) || self.is_read_by_none_of_before(successor.published_at))
             }
             None => self.pins.is_empty(),
         }

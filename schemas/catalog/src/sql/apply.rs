@@ -45,7 +45,10 @@ async fn add(session: &mut Session, add: &Add, commit: Uuid, (revision, now): (R
         Add::File(record) => file::put(session, record, revision).await,
         Add::TakeOver { run, paths } => file::take_over(session, *run, paths, revision).await,
         Add::Snapshot(record) => snapshot::put(session, record).await,
-        Add::Run(record) => run::put(session, record, revision).await,
+        Add::Run(record) => {
+            run::put(session, record, revision).await?;
+            if record.ended_at.is_some() { run::forget_old(session, record).await } else { Ok(()) }
+        }
         Add::Lease(record) => lease::put(session, record, revision).await,
         Add::Gap(record) => gap::put(session, record).await,
         Add::Ingest(record) => ingest::put(session, record).await,

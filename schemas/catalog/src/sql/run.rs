@@ -15,24 +15,62 @@ const STATUSES: [(RunStatus, &str); 6] = [
     (RunStatus::Skipped, "skipped"),
 ];
 
-/// How many ended runs of each view a state holds at least; the history has all of them.
+/// How many ended runs of each view version a state holds at least.
 const RECENT: i64 = 20;
 
-/// Returns the requested and running runs, the newest ended ones of each view, and of each version the newest that was
-/// compared with what incremental runs had kept; newest first.
+/// How many runs of each view version the history holds at least. Those that were compared stay.
+const HISTORY: i64 = 1_000;
+
+/// The columns of a run, and its place in the history.
+macro_rules! columns {
+    () => {
+        "run.id, run.added_revision, run.view_name, run.version, run.status, run.scheduled_for, run.attempt, run.started_at, run.ended_at,
+        run.cut, run.strategy, run.events_read, run.bytes_read, run.rows_written, run.bytes_written, run.tiers, run.peak_memory_bytes,
+        run.peak_resident_bytes, run.comparison, run.error"
+    };
+}
+
+/// Returns the requested and running runs, the newest ended ones of each view version, and of each the newest that was
+/// compared with what incremental runs had kept; newest first. What it costs follows the versions, not the history.
 pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
-    let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut, strategy,
-            events_read, bytes_read, rows_written, bytes_written, tiers, peak_memory_bytes, peak_resident_bytes, comparison, error
-        FROM (
-            SELECT run.*, row_number() OVER (
-                PARTITION BY view_name, CASE WHEN status IN ('requested', 'running') THEN 1 ELSE 0 END ORDER BY added_revision DESC, id
-            ) AS place, row_number() OVER (
-                PARTITION BY view_name, version, CASE WHEN differences IS NULL THEN 0 ELSE 1 END ORDER BY added_revision DESC, id
-            ) AS place_compared FROM run
-        ) AS placed
-        WHERE status IN ('requested', 'running') OR place <= $1 OR (differences IS NOT NULL AND place_compared = 1)
-        ORDER BY added_revision DESC, id";
-    session.rows(sql, values![RECENT]).await?.iter().map(record).collect()
+    let sql = concat!(
+        "WITH RECURSIVE versions (view_name, version) AS (
+            SELECT * FROM (SELECT view_name, version FROM run ORDER BY view_name, version LIMIT 1) AS first
+            UNION ALL
+            SELECT (SELECT next.view_name FROM run AS next WHERE (next.view_name, next.version) > (versions.view_name, versions.version)
+                    ORDER BY next.view_name, next.version LIMIT 1),
+                (SELECT next.version FROM run AS next WHERE (next.view_name, next.version) > (versions.view_name, versions.version)
+                    ORDER BY next.view_name, next.version LIMIT 1)
+            FROM versions WHERE versions.view_name IS NOT NULL
+        )
+        SELECT ",
+        columns!(),
+        " FROM run WHERE status IN ('requested', 'running')
+        UNION
+        SELECT ",
+        columns!(),
+        " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
+            AND run.added_revision >= coalesce((SELECT newer.added_revision FROM run AS newer
+                WHERE newer.view_name = versions.view_name AND newer.version = versions.version
+                    AND newer.status NOT IN ('requested', 'running')
+                ORDER BY newer.added_revision DESC LIMIT 1 OFFSET $1), 0)
+        UNION
+        SELECT ",
+        columns!(),
+        " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
+            AND run.differences IS NOT NULL AND run.added_revision = (SELECT max(newer.added_revision) FROM run AS newer
+                WHERE newer.view_name = versions.view_name AND newer.version = versions.version AND newer.differences IS NOT NULL)
+        ORDER BY added_revision DESC, id"
+    );
+    session.rows(sql, values![RECENT - 1]).await?.iter().map(record).collect()
+}
+
+/// Forgets ended runs of a version that are older than its newest ones.
+pub(super) async fn forget_old(session: &mut Session, run: &RunRecord) -> Result<()> {
+    let sql = "DELETE FROM run WHERE view_name = $1 AND version = $2 AND status NOT IN ('requested', 'running') AND differences IS NULL
+        AND added_revision < (SELECT newer.added_revision FROM run AS newer WHERE newer.view_name = $1 AND newer.version = $2
+            ORDER BY newer.added_revision DESC LIMIT 1 OFFSET $3)";
+    session.execute(sql, values![&*run.view, i64::from(run.version), HISTORY - 1]).await.map(|_| ())
 }
 
 pub(super) async fn status(session: &mut Session, id: Uuid) -> Result<Option<RunStatus>> {

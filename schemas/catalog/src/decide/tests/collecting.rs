@@ -122,7 +122,28 @@ fn a_view_that_runs_often_does_not_keep_all_its_snapshots() {
     state.files = [snapshot_file("new", 2), snapshot_file("6", 5), snapshot_file("11", 4), snapshot_file("16", 1)].into_iter().collect();
     assert_eq!(marked_for_deletion(&state), ["16"], "replaced eleven minutes ago; that of eleven minutes ago was replaced six minutes ago");
     state.leases = vec![lease(NOW + 1, Some("s/0:10"))];
-    assert_eq!(marked_for_deletion(&state), Vec::<String>::new(), "a reader may still use it");
+    assert_eq!(marked_for_deletion(&state), ["16"], "another view's snapshot, which runs seldom, is of an older cut");
+    state.leases = vec![LeaseRecord { pin: Some(Vector::new()), ..lease(NOW + 1, None) }];
+    assert_eq!(marked_for_deletion(&state), Vec::<String>::new(), "a reader of an old state pins everything");
+}
+
+/// The state holds the newest runs only. A run that is older was replaced by the oldest of them at the latest.
+#[test]
+fn a_snapshot_of_a_run_that_the_state_does_not_hold_any_more_goes_though_its_view_runs_on() {
+    let ended = |number, minutes: i64| {
+        let ended_at = Some(NOW - minutes * 60_000_000);
+        RunRecord { ended_at, ..run(number, RunStatus::Succeeded, "s/0:20") }
+    };
+    let mut state = state();
+    state.snapshots[0].published_at = NOW - 60_000_000;
+    state.files = [snapshot_file("new", 2), snapshot_file("forgotten", 9)].into_iter().collect();
+    state.leases = vec![lease(NOW + 1, Some("s/0:10"))];
+    state.runs = vec![ended(2, 1), ended(5, 9)];
+    assert_eq!(marked_for_deletion(&state), Vec::<String>::new(), "it may have been replaced nine minutes ago");
+    state.runs = vec![ended(2, 1), ended(5, 11)];
+    assert_eq!(marked_for_deletion(&state), ["forgotten"]);
+    state.leases = vec![LeaseRecord { pin: Some(Vector::new()), ..lease(NOW + 1, None) }];
+    assert_eq!(marked_for_deletion(&state), Vec::<String>::new());
 }
 
 #[test]

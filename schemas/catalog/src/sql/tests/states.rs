@@ -15,6 +15,7 @@ on_every_engine!(
     a_run_that_has_ended_does_not_begin_again,
     a_state_holds_open_runs_and_the_newest_ended_ones,
     a_state_holds_the_newest_run_that_was_compared,
+    old_runs_are_forgotten_but_for_those_that_were_compared,
     ingest_remembers_its_place,
     replayed_dead_letters_are_remembered,
     a_state_read_on_top_of_a_former_one_is_the_whole_state,
@@ -207,6 +208,23 @@ async fn a_state_holds_the_newest_run_that_was_compared(place: &Place) {
     let state = place.catalog.state().await.unwrap();
     let held: Vec<&RunRecord> = state.runs.iter().filter(|run| run.comparison.is_some()).collect();
     assert_eq!((state.runs.len(), held), (22, vec![&of_another, &alarm]));
+}
+
+/// Of each version the newest thousand stay.
+async fn old_runs_are_forgotten_but_for_those_that_were_compared(place: &Place) {
+    let ended = |version| RunRecord { version, status: RunStatus::Succeeded, ended_at: Some(1), ..run("v") };
+    let compared = RunRecord { comparison: Some(comparison(0, None)), ..ended(1) };
+    let open = run("v");
+    place.catalog.commit(adds(vec![Add::Run(compared.clone()), Add::Run(open.clone()), Add::Run(ended(2))])).await.unwrap();
+    for _ in 0..11 {
+        place.catalog.commit(adds((0..100).map(|_| Add::Run(ended(1))).collect())).await.unwrap();
+    }
+    let history = place.catalog.runs(None, 10_000).await.unwrap();
+    assert_eq!(history.len(), 1_003);
+    assert!([compared.id, open.id].iter().all(|id| history.iter().any(|run| run.id == *id)));
+    let state = place.catalog.state().await.unwrap();
+    let of_version = |version| state.runs.iter().filter(|run| run.version == version && run.ended_at.is_some()).count();
+    assert_eq!((of_version(1), of_version(2)), (101, 1), "of one commit all are as new");
 }
 
 async fn a_state_holds_open_runs_and_the_newest_ended_ones(place: &Place) {
