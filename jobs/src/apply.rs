@@ -288,8 +288,16 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
     if let Some(served) = served.filter(is_same) {
         return change(What::Reverted { version: served.version, dropped: last.version });
     }
-    let applied_last = of_name(state, kind, &view.name).max_by_key(|record| record.version).filter(is_unchanged);
-    if let (Some(served), Some(from)) = (served, applied_last.filter(|record| record.rolled_back)) {
+    let left = of_name(state, kind, &view.name).filter(|record| record.rolled_back && is_unchanged(record));
+    // Since then the version that was returned to may have been rebuilt, with its text.
+    let is_last = |left: &&DefinitionRecord, served: &DefinitionRecord| {
+        of_name(state, kind, &view.name)
+            .filter(|record| record.version > left.version)
+            .all(|record| means_the_same(&record.sql, &served.sql))
+    };
+    if let Some(served) = served
+        && let Some(from) = left.max_by_key(|record| record.version).filter(|left| is_last(left, served))
+    {
         let is_kept = from.status == DefinitionStatus::Kept;
         return change(What::RolledBack { version: served.version, from: from.version, is_kept });
     }

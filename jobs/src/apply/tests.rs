@@ -155,6 +155,12 @@ fn a_rollback_stands_until_the_files_change() {
     let state = with_records(&state, &catalog::expired_versions(&state, Micros::MAX));
     assert_eq!(what(&plan(&state, &[STREAM, &second]), "velocity"), &What::RolledBack { version: 1, from: 2, is_kept: false });
     assert_eq!(what(&plan(&state, &[STREAM, VIEW]), "velocity"), &What::Unchanged { version: 1 });
+    let reader = Reader { view: "velocity".into(), version: 1, status: Active, columns: vec!["pay.amount".into()] };
+    let mut changes = plan(&state, &[STREAM, &second]);
+    rebuilt::rebuild_readers(&state, &mut changes, &[reader], false);
+    let rebuilt = with_records(&state, &records_of(&state, &changes, false, 9));
+    assert_eq!(statuses(&rebuilt, "velocity"), [(1, Retired), (2, Retired), (3, Active)]);
+    assert_eq!(what(&plan(&rebuilt, &[STREAM, &second]), "velocity"), &What::RolledBack { version: 3, from: 2, is_kept: false });
     let third = VIEW.replace("'1h'", "'30d'");
     assert!(matches!(what(&plan(&state, &[STREAM, &third]), "velocity"), What::Changed { from: 1, version: 3, .. }));
 }

@@ -71,7 +71,9 @@ fn the_superseded_snapshot_and_the_states_it_holds_are_collected() {
 
 #[test]
 fn an_unexpired_pin_keeps_what_stands_on_it() {
-    assert_eq!(marked_for_deletion(&pinned("s/0:10", NOW + 1)), ["s10"]);
+    assert_eq!(marked_for_deletion(&pinned("s/0:10", NOW + 1)), ["old", "s10"], "who reads an old state for long pins everything");
+    let everything = LeaseRecord { pin: Some(Vector::new()), ..lease(NOW + 1, None) };
+    assert_eq!(marked_for_deletion(&CatalogState { leases: vec![everything], ..state() }), Vec::<String>::new());
     assert_eq!(marked_for_deletion(&pinned("s/0:20", NOW + 1)), ["old", "s10", "s20"]);
     assert_eq!(marked_for_deletion(&pinned("s/0:10", NOW)), ["old", "s10", "s20"], "expired");
 }
@@ -151,7 +153,7 @@ fn a_running_run_keeps_its_files_and_its_cut() {
     let mut state = state();
     state.runs.push(run(3, RunStatus::Running, "s/0:10"));
     state.files.extend([snapshot_file("half written", 3)]);
-    assert_eq!(marked_for_deletion(&state), ["s10"]);
+    assert_eq!(marked_for_deletion(&state), ["old", "s10"]);
 }
 
 #[test]
@@ -159,7 +161,7 @@ fn a_failed_runs_files_are_collected_at_once() {
     let mut state = pinned("s/0:10", NOW + 1);
     state.runs.push(run(3, RunStatus::Failed, "s/0:30"));
     state.files.extend([snapshot_file("failed", 3)]);
-    assert_eq!(marked_for_deletion(&state), ["failed", "s10"]);
+    assert_eq!(marked_for_deletion(&state), ["failed", "old", "s10"]);
 }
 
 #[test]
