@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use catalog::{ArchiveBounds, CatalogState, CheckpointRange, CheckpointRecord, RunRecord, SnapshotFiles, archive_files};
+use catalog::{ArchiveBounds, CatalogState, CheckpointRange, CheckpointRecord, RunRecord, archive_files};
 use committed::lacking::events_of;
 use committed::registry::{LiveView, Registry};
-use storage::{LeftOut, Manifest, Tier};
 use types::Result;
 use types::files::{FileKind, FileRecord};
 use types::vector::Vector;
@@ -15,9 +14,8 @@ use uuid::Uuid;
 use crate::attempt::{Attempt, NewSnapshot, manifest_before, view_of};
 use crate::decide::{RunInputs, RunTime, bucket_count, version_to_run};
 use crate::layer::{Batch, RunContext};
-use crate::linked::{join_recomputed, local_edges};
-use crate::segments::{StatesFrom, states_bytes, states_of};
-use crate::write::Rows;
+use crate::one_tier::{AllStates, write_one_tier};
+use crate::segments::{States, StatesFrom, states_bytes, states_of};
 
 impl Batch {
     /// Returns, per partition, the first offset that a replay of a view reads.
@@ -53,38 +51,10 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
     let checkpoints = countable(attempt.state, &attempt.view, &attempt.inputs);
     let events = events_of(attempt.state, &attempt.view, &checkpoints);
     let bucket_count = bucket_count(events, attempt.batch.settings.events_per_bucket);
-    // For a linked view: a second copy of its edges, to be walked.
-    let local = local_edges(attempt);
     let states = states_of(attempt, &checkpoints, (from, bucket_count, &attempt.inputs.edges_from), context).await?;
-    let mut written = attempt.writer(Rows::OfEvents).write(states.buckets, local.as_ref(), context.progress).await?;
-    let base = Tier { bucket_count, files: std::mem::take(&mut written.buckets), pruned_at: Some(attempt.inputs.t) };
-    let (mut carried_over, mut copies) = (Vec::new(), Vec::new());
-    let joined = match &local {
-        Some(local) => {
-            let (join, tiers) = join_recomputed(attempt, local, &base, &mut written).await?;
-            copies = tiers;
-            carried_over = join.carried_over;
-            written.add(join.files);
-            Some(join.joined)
-        }
-        None => None,
-    };
-    let made_at = (context.clock)();
-    let manifest = Manifest {
-        format: Manifest::format_of(&attempt.inputs.edges_from, &[]),
-        base,
-        // Edges were left out by their states, which are counted in `expired`, and none by their events.
-        left_out: joined.as_ref().map(|joined| LeftOut { cut: Vector::new(), t: joined.t }),
-        recomputed_at: Some(made_at),
-        events,
-        expired: states.expired,
-        rows: written.rows,
-        failures: states.failures,
-        joined,
-        ..attempt.empty_manifest(made_at)
-    };
-    let run = attempt.finished_record((events, states_bytes(attempt, &checkpoints)), &written);
-    Ok(NewSnapshot { manifest, files: SnapshotFiles { written: written.files, carried_over }, run, copies })
+    let bytes_read = states_bytes(attempt, &checkpoints);
+    let States { buckets, failures, expired } = states;
+    write_one_tier(attempt, AllStates { buckets, events, bytes_read, failures, expired: Some(expired) }, context).await
 }
 
 /// The checkpoints up to the cut that may hold events which still count. Of a linked view all: those of its events that are

@@ -20,7 +20,7 @@
 //! - `mode`, `request`: what a run is asked for; `basis`: from what it makes its snapshot; `decide`: up to where it reads; `session` and `memory` limit its memory.
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `progress`: how much of it is read.
 //! - `plan`: what a run would do.
-//! - `increment`: the states since the last cut, and the tiers that are merged (`tiers`); `from_checkpoints`: all states anew.
+//! - `increment`: the states since the last cut, and the tiers that are merged (`tiers`); `from_checkpoints`: all states anew; `one_tier`: a snapshot of all states.
 //! - `segments`: the states of checkpoints, from states objects or (`replay`) from their `events`.
 //! - `write`: each bucket sorted (`bucket_sort`) and rolled up.
 //! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
@@ -47,6 +47,7 @@ mod limits;
 mod linked;
 mod memory;
 mod mode;
+mod one_tier;
 mod plan;
 mod progress;
 mod publish;

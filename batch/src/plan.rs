@@ -36,7 +36,7 @@ pub struct RunPlan {
     pub checkpoints: usize,
     /// The archived events whose states it would read or compute.
     pub events: i64,
-    /// Of these, so many would be read from the log.
+    /// How many of these events would be read from the log.
     pub replayed: i64,
     pub states_objects: Files,
     pub archive: Files,

@@ -350,7 +350,7 @@ pub(crate) struct Soak {
     keys: u64,
     #[arg(long, default_value_t = soak::Options::default().minutes)]
     minutes: f64,
-    /// The first minutes, of which no figure is told
+    /// Minutes at the start that the figures leave out
     #[arg(long, default_value_t = soak::Options::default().warm_up_minutes)]
     warm_up: f64,
     /// Also plot everything over time, as SVG

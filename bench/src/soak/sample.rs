@@ -43,7 +43,7 @@ pub(super) struct Samples {
 }
 
 const MIB: f64 = (1 << 20) as f64;
-/// The sampled quantities in the order in which they are told: name, unit, whether it should be level.
+/// The sampled quantities, in the order of the report: name, unit, and whether it should stay level.
 const QUANTITIES: [(&str, &str, bool); 10] = [
     ("events", "million", false),
     ("behind", "thousand events", true),

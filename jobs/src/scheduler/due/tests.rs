@@ -132,7 +132,7 @@ async fn one_request_is_answered_by_the_version_it_names() {
     assert_eq!(answering(&state), vec![1], "one that names a version that is gone is answered by the served one");
 }
 
-/// It is kept up to date, and nobody waits for it.
+/// A kept version is kept up to date, but no query waits for it.
 #[tokio::test]
 async fn a_kept_version_runs_by_its_schedule_after_the_others() {
     let (mut state, _) = fixture(DefinitionStatus::Kept).await;
