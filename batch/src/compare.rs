@@ -13,6 +13,7 @@
 //! Memory is bounded as in any run: the kept states are partitioned as a recomputation's, and spilled. A comparison
 //! that fails does not fail its run.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
@@ -22,7 +23,7 @@ use catalog::{CheckpointRecord, Comparison, StateDifference, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::registry::LiveView;
 use engine::plan::links::EdgeKind;
-use engine::states::{StateRows, at_kept_levels, conform, levels, rollup, tiles};
+use engine::states::{StateRows, conform, levels, rollup, tiles};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, Manifest, Tier, read_bucket};
 use tokio::sync::mpsc;
@@ -32,12 +33,12 @@ use types::{Error, Result, failpoint};
 
 use crate::attempt::Attempt;
 use crate::basis::{greater, later};
-use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
+use crate::bucket_partitioner::BucketRows;
 use crate::join::without_expired;
 use crate::layer::RunContext;
 use crate::mode::RunMode;
 use crate::recompute::join_partitions;
-use crate::segments::{StatesFrom, read_segments, states_bytes};
+use crate::segments::{Prepare, StatesFrom, at_levels, states_bytes, states_of};
 use crate::tiers::tier_rows;
 use crate::write::{Rows, SnapshotWriter};
 
@@ -116,16 +117,16 @@ impl Sides<'_> {
         let (attempt, view) = (self.attempt, &self.attempt.view);
         let tiers: Vec<&Tier> = before.tiers().collect();
         let (of_tiers, _) = tier_rows(attempt, &tiers, self.edges_from, buckets).await?;
-        let mut partitioner = BucketPartitioner::new(attempt.shuffle(buckets));
-        let mut add = |rows: &RecordBatch| {
-            let (rows, _) = without_expired(view, &self.edges_from, at_kept_levels(&view.plan, rows, &attempt.inputs.floors)?)?;
-            // Tiers have all levels: so that they can be merged with them, segments get theirs one by one.
-            let sorted = StateRows::sort(&view.plan, &view.codec, &[rows])?;
-            partitioner.push_rows(rollup(&view.plan, &sorted, &attempt.inputs.floors)?.batch().clone())
-        };
+        let (levels, kept, floors) = (at_levels(attempt, self.edges_from), view.clone(), attempt.inputs.floors.clone());
+        // Tiers have all levels: so that they can be merged with them, segments get theirs one by one.
+        let prepare: Prepare = Arc::new(move |rows| {
+            let (rows, left_out) = levels(rows)?;
+            let sorted = StateRows::sort(&kept.plan, &kept.codec, &[rows])?;
+            Ok((rollup(&kept.plan, &sorted, &floors)?.batch().clone(), left_out))
+        });
         let from = StatesFrom::decide(view, RunMode::ByStrategy);
-        read_segments(attempt, checkpoints, (from, context), &mut add).await?;
-        join_partitions(vec![of_tiers, partitioner.finish()?], buckets)
+        let of_checkpoints = states_of(attempt, checkpoints, (from, buckets, prepare), context).await?;
+        join_partitions(vec![of_tiers, of_checkpoints.buckets], buckets)
     }
 
     async fn compare_bucket(&self, kept: BucketRows, file: Option<&BucketFile>) -> Result<Found> {

@@ -15,7 +15,7 @@ use crate::attempt::{Attempt, NewSnapshot, manifest_before, view_of};
 use crate::decide::{RunInputs, RunTime, bucket_count, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::one_tier::{AllStates, write_one_tier};
-use crate::segments::{States, StatesFrom, states_bytes, states_of};
+use crate::segments::{States, StatesFrom, at_levels, states_bytes, states_of};
 
 impl Batch {
     /// Returns, per partition, the first offset that a replay of a view reads.
@@ -51,7 +51,8 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
     let checkpoints = countable(attempt.state, &attempt.view, &attempt.inputs);
     let events = events_of(attempt.state, &attempt.view, &checkpoints);
     let bucket_count = bucket_count(events, attempt.batch.settings.events_per_bucket);
-    let states = states_of(attempt, &checkpoints, (from, bucket_count, &attempt.inputs.edges_from), context).await?;
+    let prepare = at_levels(attempt, attempt.inputs.edges_from);
+    let states = states_of(attempt, &checkpoints, (from, bucket_count, prepare), context).await?;
     let bytes_read = states_bytes(attempt, &checkpoints);
     let States { buckets, failures, expired } = states;
     write_one_tier(attempt, AllStates { buckets, events, bytes_read, failures, expired: Some(expired) }, context).await

@@ -22,11 +22,11 @@ use types::{ErrorKind, Result};
 use crate::attempt::{Attempt, NewSnapshot};
 use crate::basis::{first_to_merge, greater, is_lost, is_outlived, later};
 use crate::bucket_partitioner::BucketRows;
-use crate::decide::bucket_count;
+use crate::decide::delta_bucket_count;
 use crate::join::{CopiedTier, LocalTier};
 use crate::layer::RunContext;
 use crate::linked::{LinkedRun, is_join_due};
-use crate::segments::{States, StatesFrom, states_bytes, states_of};
+use crate::segments::{States, StatesFrom, at_levels, states_bytes, states_of};
 use crate::tiers::tier_rows;
 use crate::write::{Rows, Written};
 
@@ -46,9 +46,9 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
         return Ok(Incremented::Nothing);
     }
     let events = events_of(attempt.state, &attempt.view, &checkpoints);
-    let buckets = bucket_count(events, attempt.batch.settings.events_per_bucket);
-    let all_edges = EdgesFrom::default();
-    let States { buckets: states, failures, .. } = match states_of(attempt, &checkpoints, (from, buckets, &all_edges), context).await {
+    let buckets = delta_bucket_count(events, &attempt.batch.settings, before.parts());
+    let prepare = at_levels(attempt, EdgesFrom::default());
+    let States { buckets: states, failures, .. } = match states_of(attempt, &checkpoints, (from, buckets, prepare), context).await {
         // A recomputation spills where a segment that is computed from the archive cannot.
         Err(error) if error.kind() == ErrorKind::Limit => return Ok(Incremented::NotPossible(error.to_string())),
         read => read?,
@@ -59,7 +59,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     let mut output = Output { attempt, context, linked: linked.as_ref(), written: Written::default(), expired: 0 };
     let merged = match due {
         [] => None,
-        due => Some(output.merge(due).await?),
+        due => Some(output.merge(due, before.parts()).await?),
     };
     let delta = output.write(states, Rows::OfEvents).await?;
     info!(view = %attempt.view.name, run = %attempt.run.id, checkpoints = checkpoints.len(), merged = due.len(),
@@ -165,11 +165,11 @@ impl WrittenTier {
 }
 
 impl Output<'_> {
-    /// Merges tiers into one.
-    async fn merge(&mut self, tiers: &[&Tier]) -> Result<WrittenTier> {
+    /// Merges tiers of a snapshot of this many `parts` into one.
+    async fn merge(&mut self, tiers: &[&Tier], parts: u32) -> Result<WrittenTier> {
         let attempt = self.attempt;
         let rows = tiers.iter().map(|tier| tier.rows()).sum();
-        let buckets = bucket_count(rows, attempt.batch.settings.events_per_bucket);
+        let buckets = delta_bucket_count(rows, &attempt.batch.settings, parts);
         let (rows, expired) = tier_rows(attempt, tiers, attempt.inputs.edges_from, buckets).await?;
         self.expired += expired;
         self.write(rows, Rows::OfTiers).await

@@ -1,27 +1,29 @@
 //! Gathers the states of checkpoints, from their states objects or from their events.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use catalog::{CatalogState, CheckpointRecord};
 use committed::damage::{Finder, report_damage};
 use committed::registry::LiveView;
-use committed::segment::{Segment, SegmentSession, StoredSegment, segment_rows, stored_segment};
-use datafusion::common::runtime::SpawnedTask;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
+use committed::segment::{SegmentSession, computed_segment, stored_rows};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use engine::states::at_kept_levels;
 use storage::ObjectStorage;
 use types::failures::Failures;
 use types::files::FileKind;
 use types::tiles::EdgesFrom;
 use types::{Error, Result, failpoint};
+use uuid::Uuid;
 
 use crate::attempt::Attempt;
 use crate::basis::is_stream;
-use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
+use crate::bucket_partitioner::{BucketPartitioner, BucketRows, sliced_bytes};
 use crate::join::without_expired;
 use crate::layer::RunContext;
 use crate::mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
+use crate::recompute::{each_partition, join_partitions};
 use crate::replay::Replaying;
 
 /// A segment's computation from the archive may take 1/`PART_OF_LIMIT` of the run's memory limit: states by bucket need
@@ -72,90 +74,128 @@ pub(crate) struct States {
     pub(crate) expired: i64,
 }
 
-/// Gathers the states of these checkpoints in `bucket_count` buckets, without edges that were last seen before `edges_from`.
+/// What is done with the rows of segments, all of the finest level, before they go to their buckets. The second result
+/// is the number of events that were left out.
+pub(crate) type Prepare = Arc<dyn Fn(&RecordBatch) -> Result<(RecordBatch, i64)> + Send + Sync>;
+
+/// Moves rows to the levels that the run keeps, and leaves out edges that were last seen before `edges_from`.
+pub(crate) fn at_levels(attempt: &Attempt<'_>, edges_from: EdgesFrom) -> Prepare {
+    let (view, floors) = (attempt.view.clone(), attempt.inputs.floors.clone());
+    Arc::new(move |rows| without_expired(&view, &edges_from, at_kept_levels(&view.plan, rows, &floors)?))
+}
+
+/// Gathers the states of these checkpoints in `bucket_count` buckets, in several tasks. What has to be replayed follows,
+/// in the order of the checkpoints.
 ///
 /// Errors: `Limit` if a segment that has to be computed from the archive does not fit the limit.
 pub(crate) async fn states_of(
     attempt: &Attempt<'_>,
     checkpoints: &[&CheckpointRecord],
-    (from, bucket_count, edges_from): (StatesFrom, u32, &EdgesFrom),
+    (from, bucket_count, prepare): (StatesFrom, u32, Prepare),
     context: &RunContext<'_>,
 ) -> Result<States> {
-    let view = &attempt.view;
-    let (mut partitioner, mut expired) = (BucketPartitioner::new(attempt.shuffle(bucket_count)), 0);
-    let mut add = |rows: &RecordBatch| {
-        let rows = at_kept_levels(&view.plan, rows, &attempt.inputs.floors)?;
-        let (rows, left_out) = without_expired(view, edges_from, rows)?;
-        expired += left_out;
-        partitioner.push_rows(rows)
-    };
-    let failures = read_segments(attempt, checkpoints, (from, context), &mut add).await?;
-    Ok(States { buckets: partitioner.finish()?, failures, expired })
-}
-
-/// Reads the states of these checkpoints, and gives `each` their rows, of the finest level. Returns the events that are not
-/// in them.
-pub(crate) async fn read_segments(
-    attempt: &Attempt<'_>,
-    checkpoints: &[&CheckpointRecord],
-    (from, context): (StatesFrom, &RunContext<'_>),
-    each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
-) -> Result<Failures> {
     let batch = attempt.batch;
-    let at_once = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
-    let session = Arc::new(SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / at_once)?);
-    let mut replaying = from.replayed().map(|request| Replaying::begin(attempt, &session, request, context)).transpose()?;
-    let held = MemoryConsumer::new("segments").register(&(attempt.pool.clone() as Arc<dyn MemoryPool>));
-    let (mut failures, mut damaged) = (Failures::default(), Vec::new());
-    for together in checkpoints.chunks(at_once) {
-        let reading = together.iter().map(|checkpoint| {
-            let source = (batch.storage.clone(), session.clone(), attempt.view.clone(), attempt.state.clone());
-            SpawnedTask::spawn(stored(source, CheckpointRecord::clone(checkpoint), from))
-        });
-        let mut read = Vec::with_capacity(together.len());
-        for segment in reading.collect::<Vec<_>>() {
-            read.push(segment.join().await??);
-        }
-        // They are in memory already: others give way, and the run's peak shows it.
-        held.resize(read.iter().map(bytes_of).sum());
-        for (segment, checkpoint) in read.into_iter().zip(together) {
-            match segment {
-                StoredSegment::Found(Segment { rows, failures: failed, source: _, damaged: unreadable }) => {
-                    each(rows.batch())?;
-                    failures.extend(&failed);
-                    damaged.extend(unreadable);
-                }
-                StoredSegment::Lacking { damaged: unreadable } => {
-                    let lacks = || Error::internal("a checkpoint has neither states nor events");
-                    failures.extend(&replaying.as_mut().ok_or_else(lacks)?.states_of(checkpoint, each).await?);
-                    damaged.extend(unreadable);
-                }
-            }
+    let tasks = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
+    let session = Arc::new(SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / tasks)?);
+    let read_share = |place: usize| {
+        let reader = SegmentReader {
+            storage: batch.storage.clone(),
+            session: session.clone(),
+            view: attempt.view.clone(),
+            state: attempt.state.clone(),
+            from,
+            held: MemoryConsumer::new("segments").register(&(attempt.pool.clone() as Arc<dyn MemoryPool>)),
+            partitioner: BucketPartitioner::new(attempt.shuffle(bucket_count)),
+            prepare: prepare.clone(),
+        };
+        let share: Vec<CheckpointRecord> = checkpoints.iter().skip(place).step_by(tasks).map(|checkpoint| (*checkpoint).clone()).collect();
+        Ok(reader.read(share))
+    };
+    let (mut buckets, mut lacking, mut damaged) = (Vec::new(), BTreeSet::new(), Vec::new());
+    let (mut failures, mut expired) = (Failures::default(), 0);
+    for read in each_partition(tasks, tasks, read_share).await? {
+        buckets.push(read.states.buckets);
+        failures.extend(&read.states.failures);
+        expired += read.states.expired;
+        lacking.extend(read.lacking);
+        damaged.extend(read.damaged);
+    }
+    if let Some(request) = from.replayed().filter(|_| !lacking.is_empty()) {
+        let mut replaying = Replaying::begin(attempt, &session, request, context)?;
+        let mut partitioner = BucketPartitioner::new(attempt.shuffle(bucket_count));
+        let mut each = |rows: &RecordBatch| {
+            let (rows, left_out) = prepare(rows)?;
+            expired += left_out;
+            partitioner.push_rows(rows)
+        };
+        for checkpoint in checkpoints.iter().filter(|checkpoint| lacking.contains(&checkpoint.id)) {
+            failures.extend(&replaying.states_of(checkpoint, &mut each).await?);
             failpoint::hit("run.segment")?;
         }
+        buckets.push(partitioner.finish()?);
     }
     let finder = Finder { name: &batch.worker, now: (context.clock)() };
     report_damage(&batch.catalog, &batch.storage, attempt.state, &damaged, finder).await;
-    Ok(failures)
+    Ok(States { buckets: join_partitions(buckets, bucket_count)?, failures, expired })
 }
 
-/// A checkpoint's states, as far as they are not to be replayed.
-async fn stored(
-    (storage, session, view, state): (ObjectStorage, Arc<SegmentSession>, LiveView, Arc<CatalogState>),
-    checkpoint: CheckpointRecord,
+/// Reads a share of a run's segments, one after the other.
+struct SegmentReader {
+    storage: ObjectStorage,
+    session: Arc<SegmentSession>,
+    view: LiveView,
+    state: Arc<CatalogState>,
     from: StatesFrom,
-) -> Result<StoredSegment> {
-    match from {
-        StatesFrom::Stored => segment_rows(&storage, &session, &view, &state, &checkpoint).await.map(StoredSegment::Found),
-        StatesFrom::StoredOrLog => stored_segment(&storage, &view, &state, &checkpoint).await,
-        StatesFrom::Events(_) => Ok(StoredSegment::Lacking { damaged: None }),
-    }
+    /// The rows of the segment at hand: others give way, and the run's peak shows it.
+    held: MemoryReservation,
+    partitioner: BucketPartitioner,
+    prepare: Prepare,
 }
 
-fn bytes_of(segment: &StoredSegment) -> usize {
-    match segment {
-        StoredSegment::Found(segment) => segment.rows.memory_bytes(),
-        StoredSegment::Lacking { .. } => 0,
+/// A share of a run's segments.
+struct ReadShare {
+    states: States,
+    /// The checkpoints whose states are to be replayed.
+    lacking: Vec<Uuid>,
+    damaged: Vec<Error>,
+}
+
+impl SegmentReader {
+    async fn read(mut self, checkpoints: Vec<CheckpointRecord>) -> Result<ReadShare> {
+        let (mut failures, mut expired) = (Failures::default(), 0);
+        let (mut lacking, mut damaged) = (Vec::new(), Vec::new());
+        for checkpoint in &checkpoints {
+            let Some((batches, failed)) = self.rows_of(checkpoint, &mut damaged).await? else {
+                lacking.push(checkpoint.id);
+                continue;
+            };
+            self.held.resize(batches.iter().map(sliced_bytes).sum::<Result<usize>>()?);
+            for rows in &batches {
+                let (rows, left_out) = (self.prepare)(rows)?;
+                expired += left_out;
+                self.partitioner.push_rows(rows)?;
+            }
+            failures.extend(&failed);
+            failpoint::hit("run.segment")?;
+        }
+        Ok(ReadShare { states: States { buckets: self.partitioner.finish()?, failures, expired }, lacking, damaged })
+    }
+
+    /// A checkpoint's rows, and the events that are not in them. `None`: they are to be replayed.
+    async fn rows_of(&self, checkpoint: &CheckpointRecord, damaged: &mut Vec<Error>) -> Result<Option<(Vec<RecordBatch>, Failures)>> {
+        if let StatesFrom::Events(_) = self.from {
+            return Ok(None);
+        }
+        let stored = stored_rows(&self.storage, &self.view, &self.state, checkpoint).await?;
+        damaged.extend(stored.damaged);
+        match (stored.found, self.from) {
+            (Some(found), _) => Ok(Some(found)),
+            (None, StatesFrom::Stored) => {
+                let computed = computed_segment(&self.storage, &self.session, &self.view, &self.state, checkpoint).await?;
+                Ok(Some((vec![computed.rows.batch().clone()], computed.failures)))
+            }
+            (None, _) => Ok(None),
+        }
     }
 }
 

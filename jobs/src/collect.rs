@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catalog::{
-    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Reads, collectable, ended_without_snapshot,
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Reads, Retention, collectable, ended_without_snapshot,
     orphans, orphans_commit,
 };
 use committed::registry::Registry;
@@ -181,7 +181,7 @@ pub(crate) fn reads(registry: &Registry) -> Reads {
     registry.views.iter().map(|view| ((view.name.clone(), view.version), view.streams())).collect()
 }
 
-/// Returns how long each stream's archive is kept, counted back from `now`; not the streams that are kept for ever.
+/// Returns how long each stream's archive is kept; not the streams that are kept for ever.
 ///
 /// A stream's `retention` is as long as the views over it count its events. A version of a view that was replaced, and is
 /// kept, may count them for longer: then they stay as long as it does.
@@ -189,13 +189,13 @@ pub(crate) fn retentions(
     state: &CatalogState,
     registry: &Registry,
     (now, event_clock): (Micros, bool),
-) -> Result<BTreeMap<Arc<str>, Duration>> {
+) -> Result<BTreeMap<Arc<str>, Retention>> {
     let mut retentions = BTreeMap::new();
     for record in state.live(DefinitionKind::Stream) {
         let Some(kept) = parse_stream(&record.sql)?.retention else { continue };
         let Some(counted) = least_retention(registry, &record.name) else { continue };
-        let behind = clock_behind(state, &record.name, event_clock, now);
-        retentions.insert(record.name.clone(), kept.max(counted).saturating_add(behind));
+        let clock_behind = clock_behind(state, &record.name, event_clock, now);
+        retentions.insert(record.name.clone(), Retention { kept: kept.max(counted), clock_behind });
     }
     Ok(retentions)
 }

@@ -34,8 +34,10 @@ mod lease;
 mod loading;
 mod newest;
 mod snapshot;
+mod waiting;
 mod wanted;
 
+pub use waiting::MOST_WAITED;
 pub use wanted::WantedViews;
 
 use lease::InUse;

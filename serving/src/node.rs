@@ -15,6 +15,7 @@ use tracing::warn;
 use types::Result;
 use types::outage::Outage;
 use types::tiles::{Clock, Micros};
+use types::vector::Vector;
 
 use crate::follower::{Follower, NodeSettings, WantedViews};
 use crate::lookup::{self, AskedPaths, Keys, Request, Response};
@@ -102,8 +103,28 @@ impl Node {
     /// The same, with values that could not be computed treated as `on_value_error` says. Listed, they are in
     /// [`QueryResponse::meta_so_far`].
     pub async fn query_with(&self, sql: &str, params: Vec<serde_json::Value>, on_value_error: OnValueError) -> Result<QueryResponse> {
+        self.query_after(sql, params, on_value_error, None).await
+    }
+
+    /// The same, once it counts everything before the position `after`: see [`Node::wait_for`]. A query that names streams
+    /// waits until they are committed up to there.
+    pub async fn query_after(
+        &self,
+        sql: &str,
+        params: Vec<serde_json::Value>,
+        on_value_error: OnValueError,
+        after: Option<Vector>,
+    ) -> Result<QueryResponse> {
         let asked = sql::Query { sql, params, on_value_error };
-        sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), asked).await
+        sql::query(&self.0.follower, &self.0.runtime, self.0.log.get(), (asked, after.as_ref())).await
+    }
+
+    /// Waits until an answer counts everything before this position, so that who appended reads what it wrote.
+    ///
+    /// Errors: `NotFound` for a stream that is not there; `Unavailable` if it takes longer than
+    /// [`MOST_WAITED`](crate::MOST_WAITED).
+    pub async fn wait_for(&self, position: &Vector) -> Result<()> {
+        self.0.follower.wait_for(position, |read_view| &read_view.vector).await
     }
 
     /// The same over a read view at hand: several queries of one position and time. Its files are kept by the caller.

@@ -19,6 +19,7 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
+use types::vector::Vector;
 use types::{Error, Result};
 
 use crate::follower::Follower;
@@ -76,13 +77,18 @@ pub(crate) struct Query<'a> {
     pub(crate) on_value_error: OnValueError,
 }
 
-/// Plans a query over the read view of this moment and begins it.
+/// Plans a query over the read view of this moment and begins it; of a moment that counts everything before `after`.
 pub(crate) async fn query(
     follower: &Follower,
     runtime: &QueryRuntime,
     log: Option<&Arc<dyn Log>>,
-    asked: Query<'_>,
+    (asked, after): (Query<'_>, Option<&Vector>),
 ) -> Result<QueryResponse> {
+    if let Some(position) = after {
+        let has_streams = tables::tables_named(&follower.read_view()?, &runtime.session()?.state(), &statement::read(asked.sql)?.statement)?.has_streams;
+        let position_of = if has_streams { |read_view: &ReadView| &read_view.loaded.vector } else { |read_view: &ReadView| &read_view.vector };
+        follower.wait_for(position, position_of).await?;
+    }
     loop {
         let read_view = follower.read_view()?;
         let loaded = read_view.loaded.clone();

@@ -1,4 +1,5 @@
-//! The installation of a soak: a stream of payments and five views, none of which looks back further than ten minutes.
+//! The installation of a soak: a stream of payments and five views, none of which looks back further than five minutes:
+//! what grows until windows are full is level within the first ten.
 
 use std::path::{Path, PathBuf};
 
@@ -19,17 +20,17 @@ pub(super) const LOG: &str = "log";
 pub(super) const CACHE: &str = "cache";
 
 const VIEWS: &str = "
-CREATE VIEW account_velocity WITH (windows = '1m, 5m, 10m', every = '1m') AS
+CREATE VIEW account_velocity WITH (windows = '1m, 3m, 5m', every = '1m') AS
 SELECT account_id, count(*) AS events, sum(amount) AS amount, avg(amount) AS mean, max(ts) AS last FROM payments GROUP BY account_id;
 
-CREATE VIEW merchant_sales WITH (windows = '5m', every = '1m') AS
+CREATE VIEW merchant_sales WITH (windows = '3m', every = '1m') AS
 SELECT merchant_id, count(*) AS events, sum(amount) AS amount, count(DISTINCT account_id) AS accounts FROM payments GROUP BY merchant_id;
 
-CREATE VIEW declined WITH (windows = '10m', every = '1m') AS
+CREATE VIEW declined WITH (windows = '5m', every = '1m') AS
 SELECT account_id, count(*) AS events, array_agg(merchant_id ORDER BY ts) AS merchants FROM payments WHERE status = 'declined'
 GROUP BY account_id;
 
-CREATE VIEW by_country WITH (windows = '10m', every = '1m') AS
+CREATE VIEW by_country WITH (windows = '5m', every = '1m') AS
 SELECT country, channel, count(*) AS events, sum(amount) AS amount FROM payments GROUP BY country, channel;
 
 CREATE VIEW shared_merchants WITH (windows = '5m', every = '1m') AS
@@ -37,10 +38,10 @@ SELECT a.account_id, count(DISTINCT b.account_id) AS accounts FROM payments a JO
 WHERE a.status = 'declined' AND b.status = 'declined' AND a.account_id <> b.account_id GROUP BY a.account_id;
 ";
 
-/// How many events of the first `records` payments are in the window of ten minutes before the last one.
+/// How many events of the first `records` payments are in the window of five minutes before the last one.
 pub(super) fn expected(payments: Payments, records: u64) -> u64 {
-    const WINDOW: Micros = 600_000_000;
-    const HOP: Micros = 10_000_000;
+    const WINDOW: Micros = 300_000_000;
+    const HOP: Micros = 1_000_000;
     let Some(last) = records.checked_sub(1) else { return 0 };
     let newest = payments.payment(last).time().max(payments.payment(last.saturating_sub(1)).time());
     let from = (newest - WINDOW).div_euclid(HOP) * HOP;
@@ -66,7 +67,7 @@ impl Site {
             topic.url,
             at(CACHE),
         );
-        let stream = stream_sql(&topic.name, Kept::EVERYTHING).replace("keep_raw = true", "retention = '20m'");
+        let stream = stream_sql(&topic.name, Kept::EVERYTHING).replace("keep_raw = true", "retention = '10m'");
         let definitions = [("streams/payments.sql", &*stream), ("views/views.sql", VIEWS)];
         for (path, text) in definitions.into_iter().chain([(FILE_NAME, &*config)]) {
             let path = folder.join(path);
@@ -91,10 +92,10 @@ impl Site {
         Installation::open(&settings, Functions::standard()).await
     }
 
-    /// How many events of the last ten minutes are counted.
+    /// How many events of the last five minutes are counted.
     pub(super) async fn counted(&self) -> Result<u64> {
         let failed = |error: reqwest::Error| Error::unavailable("a query failed").with("error", error);
-        let asked = json!({ "query": "SELECT sum(events_10m) AS events FROM by_country" });
+        let asked = json!({ "query": "SELECT sum(events_5m) AS events FROM by_country" });
         let request = reqwest::Client::new().post(format!("http://{}/v1/sql", self.http)).json(&asked);
         let answer: Value = request.send().await.map_err(failed)?.json().await.map_err(failed)?;
         let events = &answer["rows"][0]["events"];

@@ -24,7 +24,7 @@ pub(super) fn build(options: &Options, series: &[Series], appended: u64, used: U
                 options.warm_up_minutes
             ),
             "level: the slope less two standard errors is at most 5 % of the median per hour".to_owned(),
-            "no window looks back more than 10 minutes, the stream's retention is 20 minutes: storage grows until then".to_owned(),
+            "no window looks back more than 5 minutes, the stream's retention is 10 minutes: storage grows until then".to_owned(),
         ],
     }
 }

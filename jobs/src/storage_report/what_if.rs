@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{CatalogState, DefinitionKind, collectable};
+use catalog::{CatalogState, DefinitionKind, Retention, collectable};
 use committed::registry::Registry;
 use definitions::durations::format_duration_parts;
 use serde::Serialize;
@@ -38,9 +38,9 @@ pub(super) fn would_free(
     let actual = retentions(&state, registry, (now, is_event_clock))?;
     let mut freed: BTreeMap<Arc<str>, Vec<WouldFree>> = BTreeMap::new();
     for kept in RETENTIONS_DAYS.map(|days| DAY * days) {
-        let mut shorter: BTreeMap<Arc<str>, Duration> = BTreeMap::new();
+        let mut shorter: BTreeMap<Arc<str>, Retention> = BTreeMap::new();
         for stream in state.live(DefinitionKind::Stream).map(|record| &record.name) {
-            let assumed = kept.saturating_add(clock_behind(&state, stream, is_event_clock, now));
+            let assumed = Retention { kept, clock_behind: clock_behind(&state, stream, is_event_clock, now) };
             let is_allowed = least_retention(registry, stream).is_some_and(|least| kept >= least);
             if is_allowed && actual.get(stream).is_none_or(|actual| assumed < *actual) {
                 shorter.insert(stream.clone(), assumed);

@@ -95,13 +95,34 @@ pub async fn stored_segment(
     state: &CatalogState,
     checkpoint: &CheckpointRecord,
 ) -> Result<StoredSegment> {
+    let StoredRows { found, damaged } = stored_rows(storage, view, state, checkpoint).await?;
+    let Some((batches, failures)) = found else { return Ok(StoredSegment::Lacking { damaged }) };
+    let rows = merge_rows(&view.plan, &view.codec, &batches)?;
+    Ok(StoredSegment::Found(Segment { rows, failures, source: SegmentSource::States, damaged }))
+}
+
+/// The rows of a segment as they are in its checkpoint's states object: neither sorted nor merged for sure.
+#[derive(Debug)]
+pub struct StoredRows {
+    /// `None` if no object that can be read has any.
+    pub found: Option<(Vec<RecordBatch>, Failures)>,
+    /// Why an object cannot be read.
+    pub damaged: Option<Error>,
+}
+
+/// Reads the rows of a segment from its checkpoint's states object.
+///
+/// Errors: `Unavailable` when the storage does not answer.
+pub async fn stored_rows(
+    storage: &ObjectStorage,
+    view: &LiveView,
+    state: &CatalogState,
+    checkpoint: &CheckpointRecord,
+) -> Result<StoredRows> {
     let mut damaged = None;
     for file in readable(state, checkpoint).filter(|file| file.kind == FileKind::States) {
         match section(storage, view, file).await {
-            Ok(Some((batches, failures))) => {
-                let rows = merge_rows(&view.plan, &view.codec, &batches)?;
-                return Ok(StoredSegment::Found(Segment { rows, failures, source: SegmentSource::States, damaged }));
-            }
+            Ok(Some(rows)) => return Ok(StoredRows { found: Some(rows), damaged }),
             Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
             // Missing, damaged, or of a newer release.
@@ -111,7 +132,7 @@ pub async fn stored_segment(
             }
         }
     }
-    Ok(StoredSegment::Lacking { damaged })
+    Ok(StoredRows { found: None, damaged })
 }
 
 /// Computes a segment from the archive.

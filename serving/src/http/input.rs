@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
 use types::Error;
+use types::vector::Vector;
 
 use super::problem::Problem;
 use super::{App, MAX_BODY_BYTES};
@@ -64,6 +65,12 @@ fn room_for(request: &Request) -> u32 {
 pub(super) fn parse<T: DeserializeOwned>(body: &Body, expected: &str) -> Result<T, Error> {
     serde_json::from_slice(&body.bytes)
         .map_err(|error| Error::input(format!("the body is not of the expected form: {error}; expected {expected}")))
+}
+
+/// Reads a position: that of an append, or the cut of an answer.
+pub(super) fn position(text: &str) -> Result<Vector, Error> {
+    let wrong = |_| Error::input(format!("\"{text}\" is no position: expected the `position` of an append, or the `meta.cut` of an answer"));
+    text.parse().or_else(|_: Error| Vector::from_token(text)).map_err(wrong)
 }
 
 /// JSON out, made by hand or by serde.

@@ -1,31 +1,31 @@
-//! SQL over HTTP: rows as JSON, or an Arrow stream as they are made.
+//! SQL over HTTP: rows as one JSON document, or as a stream of Arrow, JSON lines or CSV as they are made.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
-use arrow_ipc::writer::StreamWriter;
-use axum::body::Body as Stream;
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures::{StreamExt, stream};
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+use axum::response::Response;
+use futures::StreamExt;
 use serde::Deserialize;
+use types::vector::Vector;
 use types::{Error, Result};
 
 use super::App;
-use super::apart::{apart, made_apart};
-use super::input::{Body, json_bytes, parse};
+use super::apart::apart;
+use super::input::{Body, json_bytes, parse, position};
 use super::problem::Problem;
 use crate::json::RowWriter;
 use crate::sql::QueryResponse;
 use crate::value_errors::OnValueError;
 
-const ARROW: &str = "application/vnd.apache.arrow.stream";
-/// The fields of `meta` in a JSON answer.
-const META_HEADER: &str = "basestream-meta";
+mod streamed;
+
+use streamed::Form;
+
 /// A JSON answer is held in memory: it may have this many bytes.
 const MAX_JSON_BYTES: usize = 64 << 20;
 /// A row of fewer bytes takes little more than the room, however it is escaped.
@@ -40,7 +40,14 @@ struct Query {
     /// What happens to values that could not be computed.
     #[serde(default)]
     on_value_error: OnValueError,
+    /// The answer counts everything before this position, or waits until it does.
+    after: Option<String>,
+    /// The query is stopped after this, where the server's own limit is longer.
+    timeout_ms: Option<u64>,
 }
+
+const EXPECTED: &str =
+    r#"{"query": "SELECT ..", "params": [..], "on_value_error": "fail", "after": "<position>", "timeout_ms": 1000}"#;
 
 /// `POST /v1/sql`
 pub(super) async fn query(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
@@ -48,14 +55,29 @@ pub(super) async fn query(State(app): State<App>, headers: HeaderMap, body: Body
 }
 
 async fn answer(app: App, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
-    let asked: Query = parse(&body, r#"{"query": "SELECT ..", "params": [..], "on_value_error": "fail"}"#)?;
-    let wants_arrow = headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains(ARROW)));
-    if wants_arrow && asked.on_value_error == OnValueError::List {
-        let message = "on_value_error is \"list\", and an Arrow stream has no place for a list that is known at its end: expected JSON";
+    let asked: Query = parse(&body, EXPECTED)?;
+    let form = Form::accepted(headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok()));
+    if form.is_some() && asked.on_value_error == OnValueError::List {
+        let message = "on_value_error is \"list\", and a stream has no place for a list that is known at its end: expected JSON";
         return Err(Error::input(message).into());
     }
-    let response = app.node.query_with(&asked.query, asked.params, asked.on_value_error).await?;
-    if wants_arrow { Ok(as_arrow(response).await?) } else { Ok(json_bytes(as_json(response).await?)) }
+    let after = asked.after.as_deref().map(position).transpose()?;
+    let timeout_ms = asked.timeout_ms;
+    match timeout_ms {
+        None => Ok(rows(app, asked, after, form).await?),
+        Some(limit) => match tokio::time::timeout(Duration::from_millis(limit), rows(app, asked, after, form)).await {
+            Ok(response) => Ok(response?),
+            Err(_) => Err(Error::unavailable(format!("the query was stopped after its timeout_ms of {limit}: select less, or wait longer")).into()),
+        },
+    }
+}
+
+async fn rows(app: App, asked: Query, after: Option<Vector>, form: Option<Form>) -> Result<Response> {
+    let response = app.node.query_after(&asked.query, asked.params, asked.on_value_error, after).await?;
+    match form {
+        Some(form) => streamed::answer(response, form).await,
+        None => Ok(json_bytes(as_json(response).await?)),
+    }
 }
 
 async fn as_json(mut response: QueryResponse) -> Result<Vec<u8>> {
@@ -89,7 +111,8 @@ fn append(out: &mut Vec<u8>, writer: &RowWriter, batch: &RecordBatch, row: usize
 }
 
 fn too_large() -> Error {
-    Error::limit(format!("the answer has more than {MAX_JSON_BYTES} bytes: add a LIMIT, or ask for a stream with Accept: {ARROW}"))
+    let stream = Form::Arrow.media_type();
+    Error::limit(format!("the answer has more than {MAX_JSON_BYTES} bytes: add a LIMIT, or ask for a stream with Accept: {stream}"))
 }
 
 /// What a row takes as JSON, at least, where a text takes what `text` says. Numbers and the like are not looked at: they are short.
@@ -129,37 +152,6 @@ fn escaped_bytes(text: &str) -> usize {
 
 fn base64_bytes(bytes: &[u8]) -> usize {
     bytes.len().div_ceil(3) * 4
-}
-
-/// The stream's schema goes out with the first batch, then each batch as it is made. An error before the first batch is
-/// answered as any other; a later one breaks the stream off before its end mark.
-async fn as_arrow(mut response: QueryResponse) -> Result<Response> {
-    let first = response.batches.next().await.transpose()?;
-    let batches = stream::iter(first.map(Ok)).chain(response.batches);
-    let meta = HeaderValue::try_from(serde_json::to_string(&response.meta)?)
-        .map_err(|error| Error::internal("meta is no header").caused_by(error))?;
-    let writer = StreamWriter::try_new(Vec::new(), &response.schema)?;
-    let chunks = stream::try_unfold(Some((writer, batches)), |state| async move {
-        let Some((mut writer, mut batches)) = state else { return Ok(None) };
-        let next = batches.next().await.transpose().map_err(Error::from).and_then(|batch| match batch {
-            Some(batch) => writer.write(&batch).map(|()| true).map_err(Error::from),
-            None => writer.finish().map(|()| false).map_err(Error::from),
-        });
-        match next {
-            Ok(more) => {
-                let chunk = Bytes::from(std::mem::take(writer.get_mut()));
-                Ok(Some((chunk, more.then_some((writer, batches)))))
-            }
-            Err(error) => {
-                tracing::warn!(%error, "an Arrow stream broke off");
-                Err(error)
-            }
-        }
-    });
-    let mut response = Stream::from_stream(made_apart(chunks)).into_response();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(ARROW));
-    response.headers_mut().insert(META_HEADER, meta);
-    Ok(response)
 }
 
 #[cfg(test)]

@@ -257,6 +257,63 @@ async fn sql_is_answered_as_json_and_as_an_arrow_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sql_is_answered_as_lines_of_json_and_as_csv() {
+    let client = Client::new().await;
+    let body = json!({ "query": "SELECT 'a, \"b\"' AS text, '' AS empty, NULL AS nothing, 1.50 AS number, ['x', 'y'] AS list UNION ALL \
+        SELECT 'plain', 'e', 'n', 2.25, NULL ORDER BY number" });
+    let lines = client.send("POST", "/v1/sql", "accept: application/x-ndjson\r\n", body.to_string().as_bytes()).await;
+    assert!(lines.head.contains("content-type: application/x-ndjson") && lines.head.contains("basestream-meta"), "{}", lines.head);
+    let rows: Vec<Value> = lines.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let document = client.post("/v1/sql", &body.to_string()).await;
+    assert_eq!(Value::Array(rows), document.json()["rows"]);
+
+    let csv = client.send("POST", "/v1/sql", "accept: text/csv;q=0.9, */*\r\n", body.to_string().as_bytes()).await;
+    let expected = "text,empty,nothing,number,list\r\n\"a, \"\"b\"\"\",\"\",,1.50,\"[\"\"x\"\",\"\"y\"\"]\"\r\nplain,e,n,2.25,\r\n";
+    assert_eq!(String::from_utf8(csv.body).unwrap(), expected);
+
+    let nothing = json!({ "query": "SELECT device, n_1h FROM velocity WHERE n_1h > 1000" }).to_string();
+    let csv = client.send("POST", "/v1/sql", "accept: text/csv\r\n", nothing.as_bytes()).await;
+    assert_eq!(csv.body, b"device,n_1h\r\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_waits_until_it_counts_what_was_appended() {
+    let client = Client::new().await;
+    let ask = async |path: &str| client.get(path).await;
+    // Offset 5 of partition 0 is not there yet.
+    let (reply, ()) = tokio::join!(ask("/v1/views/velocity/row?device=a&_after=payments/0:6"), async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        client.harness.fresh(0, &[event("9", "2026-03-02T11:59:00Z", "a", "1.00", "ok")]).await;
+    });
+    assert_eq!((reply.status, &reply.json()["row"]["n_1h"]), (200, &json!(3)), "{}", String::from_utf8_lossy(&reply.body));
+
+    let body = json!({ "query": "SELECT sum(n_1h) AS n FROM velocity", "after": reply.json()["meta"]["cut"] });
+    assert_eq!(client.post("/v1/sql", &body.to_string()).await.json()["rows"][0]["n"], 4);
+    let keys = json!({ "keys": [{ "device": "a" }], "after": "payments/0:6" });
+    assert_eq!(client.post("/v1/views/velocity/rows", &keys.to_string()).await.json()["rows"][0]["n_1h"], 3);
+
+    // The stream itself has what is committed: the query waits for a checkpoint, here in vain.
+    let stream = json!({ "query": "SELECT count(*) AS n FROM payments", "after": "payments/0:6", "timeout_ms": 50 });
+    let (status, detail) = client.post("/v1/sql", &stream.to_string()).await.problem();
+    assert!(status == 503 && detail.contains("timeout_ms of 50"), "{status} {detail}");
+    let (status, detail) = client.get("/v1/views/velocity/row?device=a&_after=nowhere/0:1").await.problem();
+    assert!(status == 404 && detail.contains("\"nowhere\""), "{status} {detail}");
+    let (status, detail) = client.get("/v1/views/velocity/row?device=a&_after=then").await.problem();
+    assert!(status == 400 && detail.contains("expected the `position` of an append"), "{status} {detail}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_answer_is_compressed_where_that_is_accepted() {
+    let client = Client::new().await;
+    let body = json!({ "query": "SELECT 'the same text again' AS text FROM range(1, 2000)" }).to_string();
+    let plain = client.post("/v1/sql", &body).await;
+    let zipped = client.send("POST", "/v1/sql", "accept-encoding: gzip\r\n", body.as_bytes()).await;
+    assert!(zipped.head.contains("content-encoding: gzip") && zipped.body.len() * 10 < plain.body.len(), "{}", zipped.head);
+    let row = client.send("GET", "/v1/views/velocity/row?device=a", "accept-encoding: gzip\r\n", b"").await;
+    assert!(!row.head.contains("content-encoding"), "{}", row.head);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn events_are_appended_and_the_broken_ones_named() {
     let client = Client::new().await;
     let good = event("20", "2026-03-02T11:59:00Z", "a", "1.00", "ok");

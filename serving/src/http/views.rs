@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use types::sql_types::sql_name;
 use types::tiles::Micros;
+use types::vector::Vector;
 use types::{Error, Result};
 
 use super::App;
 use super::apart::apart;
-use super::input::{Body, Json, Name, json_bytes, parse};
+use super::input::{Body, Json, Name, json_bytes, parse, position};
 use super::problem::Problem;
 use crate::json::{write_row, write_rows};
 use crate::lookup::{self, AskedPaths, Keys, with_zones_plus};
@@ -104,9 +105,12 @@ fn columns(live: &LiveView) -> Vec<Value> {
     live.plan.columns.iter().map(column).collect()
 }
 
-/// `GET /v1/views/{view}/row?<key>=<value>&..[&_as_of=..][&_paths=..[&_of=..]]`
+/// `GET /v1/views/{view}/row?<key>=<value>&..[&_as_of=..][&_after=..][&_paths=..[&_of=..]]`
 pub(super) async fn row(State(app): State<App>, Name(view): Name, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let asked = key_of(query.as_deref().unwrap_or_default())?;
+    if let Some(position) = &asked.after {
+        app.node.wait_for(position).await?;
+    }
     let response = app.node.lookup_with_paths(&view, Keys::Text(vec![asked.key]), asked.as_of, asked.paths).await?;
     match is_large(&response) {
         true => apart(async move { one_row(&response) }).await,
@@ -154,6 +158,7 @@ type TextKey = Vec<(String, String)>;
 struct AskedRow {
     key: TextKey,
     as_of: Option<Micros>,
+    after: Option<Vector>,
     paths: AskedPaths,
 }
 
@@ -163,13 +168,14 @@ fn key_of(query: &str) -> Result<AskedRow> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "_as_of" => asked.as_of = Some(parse_as_of(&with_zones_plus(&value))?),
+            "_after" => asked.after = Some(position(&value)?),
             "_paths" => {
                 let wrong = |_| Error::input(format!("_paths is \"{value}\": expected a whole number, the most paths to return"));
                 asked.paths.most = value.parse().map_err(wrong)?;
             }
             "_of" => asked.paths.of = Some(value.into_owned()),
             name if name.starts_with('_') => {
-                return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys, _as_of, _paths and _of")));
+                return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys, _as_of, _after, _paths and _of")));
             }
             _ => asked.key.push((name.into_owned(), value.into_owned())),
         }
@@ -183,6 +189,9 @@ struct Rows {
     keys: Vec<Map<String, Value>>,
     #[serde(default)]
     as_of: Option<String>,
+    /// The answer counts everything before this position, or waits until it does.
+    #[serde(default)]
+    after: Option<String>,
     /// How many paths are returned at most for each key of a linked view.
     #[serde(default)]
     paths: usize,
@@ -197,9 +206,12 @@ pub(super) async fn rows(State(app): State<App>, Name(view): Name, body: Body) -
 }
 
 async fn many_rows(app: App, view: String, body: Body) -> Result<Response, Problem> {
-    let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "paths": 0, "of": null}"#)?;
+    let asked: Rows = parse(&body, r#"{"keys": [{"<key>": value, ..}, ..], "as_of": null, "after": null, "paths": 0, "of": null}"#)?;
     let as_of = asked.as_of.as_deref().map(parse_as_of).transpose()?;
     let paths = AskedPaths { most: asked.paths, of: asked.of };
+    if let Some(after) = &asked.after {
+        app.node.wait_for(&position(after)?).await?;
+    }
     let response = app.node.lookup_with_paths(&view, Keys::Json(asked.keys), as_of, paths).await?;
     let mut out = b"{\"rows\":".to_vec();
     write_rows(&mut out, &response.rows)?;

@@ -58,12 +58,21 @@ impl CollectionPlan {
     }
 }
 
+/// How long a stream's archive is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Retention {
+    pub kept: Duration,
+    /// How far the clock that events age by is behind the time. Commits age by the time itself: what is archived now may
+    /// have happened long ago.
+    pub clock_behind: Duration,
+}
+
 /// Returns what is no longer needed at `now`. `retention` says how long each stream's archive is kept; a stream that is
 /// absent there is kept forever. A view holds up only what it reads.
 ///
 /// A lease's pin is the oldest vector that its holder's work depends on: for a serving node, the least of the cuts of
 /// the snapshots that its queries read.
-pub fn collectable(state: &CatalogState, reads: &Reads, retention: &BTreeMap<Arc<str>, Duration>, now: Micros) -> CollectionPlan {
+pub fn collectable(state: &CatalogState, reads: &Reads, retention: &BTreeMap<Arc<str>, Retention>, now: Micros) -> CollectionPlan {
     let need = Need::new(state, reads, retention, now);
     let withdraw: Vec<&SnapshotRecord> = state.snapshots.iter().filter(|snapshot| need.is_withdrawable(snapshot)).collect();
     let withdrawn: HashSet<Uuid> = withdraw.iter().map(|snapshot| snapshot.run).collect();
@@ -98,7 +107,7 @@ impl<'s> Successor<'s> {
 /// What is needed: the facts that the methods below share.
 pub(super) struct Need<'s> {
     state: &'s CatalogState,
-    retention: &'s BTreeMap<Arc<str>, Duration>,
+    retention: &'s BTreeMap<Arc<str>, Retention>,
     now: Micros,
     runs: HashMap<Uuid, &'s RunRecord>,
     /// Vectors that work in progress depends on: pins of unexpired leases, cuts of running runs.
@@ -108,7 +117,7 @@ pub(super) struct Need<'s> {
 }
 
 impl<'s> Need<'s> {
-    pub(super) fn new(state: &'s CatalogState, reads: &'s Reads, retention: &'s BTreeMap<Arc<str>, Duration>, now: Micros) -> Self {
+    pub(super) fn new(state: &'s CatalogState, reads: &'s Reads, retention: &'s BTreeMap<Arc<str>, Retention>, now: Micros) -> Self {
         let leases = state.leases.iter().filter(|lease| lease.expires_at > now).filter_map(|lease| lease.pin.as_ref());
         let running = state.runs.iter().filter(|run| run.status == RunStatus::Running).filter_map(|run| run.cut.as_ref());
         let live = state.live(DefinitionKind::View);
@@ -213,9 +222,10 @@ impl<'s> Need<'s> {
     fn is_past_retention(&self, file: &FileRecord) -> bool {
         let Some(checkpoint) = self.checkpoint_of(file) else { return false };
         let Some(retention) = file.subject.as_ref().and_then(|stream| self.retention.get(stream)) else { return false };
+        let is_old = |time| self.is_older_than(time, retention.kept.saturating_add(retention.clock_behind));
         // Old events that arrived late are kept as long as new ones: they are used to detect duplicates.
-        let newest = file.max_event_time.map_or(checkpoint.committed_at, |time| time.max(checkpoint.committed_at));
-        self.is_older_than(newest, *retention) && self.is_below_all(checkpoint)
+        let is_committed_long_ago = self.is_older_than(checkpoint.committed_at, retention.kept);
+        is_committed_long_ago && file.max_event_time.is_none_or(is_old) && self.is_below_all(checkpoint)
     }
 
     /// True for a file whose rows are in another one now, if no reader of a state before that is left: what began
@@ -235,7 +245,7 @@ impl<'s> Need<'s> {
         let is_past = |checkpoint: &CheckpointRecord| {
             checkpoint.ranges.iter().all(|range| {
                 let retention = self.retention.get(&range.partition.stream);
-                retention.is_some_and(|retention| self.is_older_than(checkpoint.committed_at, *retention))
+                retention.is_some_and(|retention| self.is_older_than(checkpoint.committed_at, retention.kept))
             })
         };
         let checkpoints = self.state.checkpoints.iter().filter(|checkpoint| !with_files.contains(&checkpoint.id));

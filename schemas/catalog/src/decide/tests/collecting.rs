@@ -215,6 +215,10 @@ fn a_kept_version_keeps_its_snapshot_and_the_states_after_it() {
     assert_eq!((plan.withdraw, plan.mark_for_deletion), (vec![], ["old", "s10", "s20"].map(String::from).to_vec()));
 }
 
+fn kept_for(days: u64) -> Retention {
+    Retention { kept: Duration::from_secs(days * 24 * 60 * 60), clock_behind: Duration::ZERO }
+}
+
 #[test]
 fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
     let old = NOW - 3 * DAY_US;
@@ -224,7 +228,7 @@ fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
     state.files.extend([archive_file("newest event is new", 11, NOW - DAY_US)]);
     state.files.extend([archive_file("after the cut", 12, old)]);
     state.files.extend([FileRecord { subject: Some("other".into()), ..archive_file("kept for ever", 10, old) }]);
-    let retention = BTreeMap::from([("s".into(), Duration::from_secs(2 * 24 * 60 * 60))]);
+    let retention = BTreeMap::from([("s".into(), kept_for(2))]);
     assert_eq!(collectable(&state, &Reads::default(), &retention, NOW).mark_for_deletion, ["old"]);
     assert!(collectable(&state, &Reads::default(), &BTreeMap::new(), NOW).is_empty());
     // Old events that came in late: their duplicates may still come.
@@ -232,9 +236,25 @@ fn the_archive_is_kept_for_its_retention_and_until_it_is_published() {
     assert!(collectable(&state, &Reads::default(), &retention, NOW).is_empty());
 }
 
+/// With the event clock, and events of last year that are archived now: a file is kept for two days after both its newest
+/// event, by that clock, and its commit.
+#[test]
+fn events_of_long_ago_are_not_kept_for_as_long_again() {
+    let behind = 300 * DAY_US;
+    let mut state = CatalogState { files: Files::default(), ..state() };
+    state.checkpoints.rewrite(|all| all.iter_mut().for_each(|checkpoint| checkpoint.committed_at = NOW - 3 * DAY_US));
+    state.files.extend([archive_file("old", 10, NOW - behind - 3 * DAY_US)]);
+    state.files.extend([archive_file("counted still", 11, NOW - behind - DAY_US)]);
+    let retention = Retention { clock_behind: Duration::from_micros(behind as u64), ..kept_for(2) };
+    let retention = BTreeMap::from([("s".into(), retention)]);
+    assert_eq!(collectable(&state, &Reads::default(), &retention, NOW).mark_for_deletion, ["old"]);
+    state.checkpoints.rewrite(|all| all[0].committed_at = NOW - DAY_US);
+    assert!(collectable(&state, &Reads::default(), &retention, NOW).is_empty(), "its duplicates may still come");
+}
+
 #[test]
 fn a_checkpoint_is_forgotten_after_its_last_file() {
-    let retention = BTreeMap::from([("s".into(), Duration::from_secs(24 * 60 * 60))]);
+    let retention = BTreeMap::from([("s".into(), kept_for(1))]);
     let mut state = state();
     state.checkpoints.rewrite(|all| all.iter_mut().for_each(|checkpoint| checkpoint.committed_at = NOW - 3 * DAY_US));
     state.files = [FileRecord { marked_for_deletion: true, ..states_file("s10", 10) }].into_iter().collect();

@@ -1,0 +1,166 @@
+//! Rows as a stream, each batch as it is made: Arrow, JSON lines or CSV. `meta` is in a header, because it is known before
+//! the first row.
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use arrow_ipc::writer::StreamWriter;
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use types::{Error, Result};
+
+use super::super::apart::made_apart;
+use crate::json::{self, RowWriter};
+use crate::sql::QueryResponse;
+
+/// The fields of `meta` in a JSON answer.
+const META_HEADER: &str = "basestream-meta";
+
+/// The forms of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Arrow,
+    JsonLines,
+    Csv,
+}
+
+impl Form {
+    const ALL: [Form; 3] = [Form::Arrow, Form::JsonLines, Form::Csv];
+
+    pub(super) fn media_type(self) -> &'static str {
+        match self {
+            Form::Arrow => "application/vnd.apache.arrow.stream",
+            Form::JsonLines => "application/x-ndjson",
+            Form::Csv => "text/csv",
+        }
+    }
+
+    /// The first media type of these Accept headers that is a stream's. `None`: one JSON document.
+    pub(super) fn accepted<'a>(headers: impl Iterator<Item = &'a str>) -> Option<Form> {
+        let types = headers.flat_map(|header| header.split(',')).map(|range| range.split(';').next().unwrap_or_default().trim());
+        let known = types.filter_map(|range| {
+            let form = Form::ALL.into_iter().find(|form| range.eq_ignore_ascii_case(form.media_type()));
+            let is_document = range.eq_ignore_ascii_case("application/json");
+            (form.is_some() || is_document).then_some(form)
+        });
+        known.take(1).next().flatten()
+    }
+}
+
+/// The head goes out with the first batch, then each batch as it is made. An error before the first batch is answered as
+/// any other; a later one breaks the stream off before its end.
+pub(super) async fn answer(mut response: QueryResponse, form: Form) -> Result<Response> {
+    let first = response.batches.next().await.transpose()?;
+    let batches = stream::iter(first.map(Ok)).chain(response.batches);
+    let meta = HeaderValue::try_from(serde_json::to_string(&response.meta)?)
+        .map_err(|error| Error::internal("meta is no header").caused_by(error))?;
+    let encoder = Encoder::new(form, &response.schema)?;
+    let chunks = stream::try_unfold(Some((encoder, batches)), move |state| async move {
+        let Some((mut encoder, mut batches)) = state else { return Ok(None) };
+        let next = batches.next().await.transpose().map_err(Error::from).and_then(|batch| match batch {
+            Some(batch) => encoder.batch(&batch).map(|chunk| (chunk, true)),
+            None => encoder.end().map(|chunk| (chunk, false)),
+        });
+        match next {
+            Ok((chunk, more)) => Ok(Some((chunk, more.then_some((encoder, batches))))),
+            Err(error) => {
+                tracing::warn!(%error, media_type = form.media_type(), "a stream broke off");
+                Err(error)
+            }
+        }
+    });
+    let mut response = Body::from_stream(made_apart(chunks)).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form.media_type()));
+    response.headers_mut().insert(META_HEADER, meta);
+    Ok(response)
+}
+
+/// Writes batches in one form.
+enum Encoder {
+    Arrow(Box<StreamWriter<Vec<u8>>>),
+    JsonLines(RowWriter),
+    /// With the line of names until it is written.
+    Csv { names: Vec<u8> },
+}
+
+impl Encoder {
+    fn new(form: Form, schema: &SchemaRef) -> Result<Self> {
+        Ok(match form {
+            Form::Arrow => Encoder::Arrow(Box::new(StreamWriter::try_new(Vec::new(), schema)?)),
+            Form::JsonLines => Encoder::JsonLines(RowWriter::new(schema)),
+            Form::Csv => {
+                let mut names = Vec::new();
+                write_line(&mut names, schema.fields().iter().map(|field| Some(field.name().clone())));
+                Encoder::Csv { names }
+            }
+        })
+    }
+
+    fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
+        let mut out = Vec::new();
+        match self {
+            Encoder::Arrow(writer) => {
+                writer.write(batch)?;
+                out = std::mem::take(writer.get_mut());
+            }
+            Encoder::JsonLines(writer) => {
+                for row in 0..batch.num_rows() {
+                    writer.write(&mut out, batch, row)?;
+                    out.push(b'\n');
+                }
+            }
+            Encoder::Csv { names } => {
+                out = std::mem::take(names);
+                for row in 0..batch.num_rows() {
+                    let values: Vec<Option<String>> = batch.columns().iter().map(|column| text_of(column, row)).collect::<Result<_>>()?;
+                    write_line(&mut out, values.into_iter());
+                }
+            }
+        }
+        Ok(out.into())
+    }
+
+    fn end(&mut self) -> Result<Bytes> {
+        match self {
+            Encoder::Arrow(writer) => {
+                writer.finish()?;
+                Ok(std::mem::take(writer.get_mut()).into())
+            }
+            Encoder::JsonLines(_) => Ok(Bytes::new()),
+            // Without any batch.
+            Encoder::Csv { names } => Ok(std::mem::take(names).into()),
+        }
+    }
+}
+
+/// A value as in a JSON answer, but texts without quotes. `None` for NULL.
+fn text_of(column: &ArrayRef, row: usize) -> Result<Option<String>> {
+    let value = json::value(column, row)?;
+    match value.get() {
+        "null" => Ok(None),
+        text if text.starts_with('"') => Ok(Some(serde_json::from_str(text)?)),
+        text => Ok(Some(text.to_owned())),
+    }
+}
+
+/// A line of CSV (RFC 4180). As PostgreSQL writes it: NULL is nothing, and an empty text a pair of quotes.
+fn write_line(out: &mut Vec<u8>, values: impl Iterator<Item = Option<String>>) {
+    for (place, value) in values.enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        match value {
+            None => {}
+            Some(value) if value.is_empty() || value.contains([',', '"', '\n', '\r']) => {
+                out.push(b'"');
+                out.extend_from_slice(value.replace('"', "\"\"").as_bytes());
+                out.push(b'"');
+            }
+            Some(value) => out.extend_from_slice(value.as_bytes()),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
