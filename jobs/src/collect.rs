@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catalog::{
-    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Reads, Retention, collectable, ended_without_snapshot,
-    orphans, orphans_commit,
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Reads, Retention, collectable,
+    ended_without_snapshot, orphans, orphans_commit,
 };
 use committed::registry::Registry;
 use definitions::parse::parse_stream;

@@ -37,6 +37,7 @@ mod snapshot;
 mod waiting;
 mod wanted;
 
+pub(crate) use waiting::Counted;
 pub use waiting::MOST_WAITED;
 pub use wanted::WantedViews;
 

@@ -17,7 +17,7 @@ use types::outage::Outage;
 use types::tiles::{Clock, Micros};
 use types::vector::Vector;
 
-use crate::follower::{Follower, NodeSettings, WantedViews};
+use crate::follower::{Counted, Follower, NodeSettings, WantedViews};
 use crate::lookup::{self, AskedPaths, Keys, Request, Response};
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
@@ -124,7 +124,7 @@ impl Node {
     /// Errors: `NotFound` for a stream that is not there; `Unavailable` if it takes longer than
     /// [`MOST_WAITED`](crate::MOST_WAITED).
     pub async fn wait_for(&self, position: &Vector) -> Result<()> {
-        self.0.follower.wait_for(position, |read_view| &read_view.vector).await
+        self.0.follower.wait_for(position, Counted::WithFresh).await
     }
 
     /// The same over a read view at hand: several queries of one position and time. Its files are kept by the caller.

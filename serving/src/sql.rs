@@ -22,7 +22,7 @@ use futures::{StreamExt, TryStreamExt};
 use types::vector::Vector;
 use types::{Error, Result};
 
-use crate::follower::Follower;
+use crate::follower::{Counted, Follower};
 use crate::meta::Meta;
 use crate::query_context::{EstimatedColumns, QueryContext};
 use crate::query_runtime::QueryRuntime;
@@ -85,9 +85,10 @@ pub(crate) async fn query(
     (asked, after): (Query<'_>, Option<&Vector>),
 ) -> Result<QueryResponse> {
     if let Some(position) = after {
-        let has_streams = tables::tables_named(&follower.read_view()?, &runtime.session()?.state(), &statement::read(asked.sql)?.statement)?.has_streams;
-        let position_of = if has_streams { |read_view: &ReadView| &read_view.loaded.vector } else { |read_view: &ReadView| &read_view.vector };
-        follower.wait_for(position, position_of).await?;
+        let statement = statement::read(asked.sql)?.statement;
+        let named = tables::tables_named(&follower.read_view()?, &runtime.session()?.state(), &statement)?;
+        let counted = if named.has_streams { Counted::Committed } else { Counted::WithFresh };
+        follower.wait_for(position, counted).await?;
     }
     loop {
         let read_view = follower.read_view()?;

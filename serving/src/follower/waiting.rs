@@ -13,16 +13,31 @@ pub const MOST_WAITED: Duration = Duration::from_secs(20);
 /// How often it is looked whether the position is reached: a layer closes every 50 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
+/// Which events have to be counted: a query that names streams reads only committed ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    WithFresh,
+    Committed,
+}
+
+impl Counted {
+    fn vector(self, read_view: &ReadView) -> &Vector {
+        match self {
+            Counted::WithFresh => &read_view.vector,
+            Counted::Committed => &read_view.loaded.vector,
+        }
+    }
+}
+
 impl Follower {
-    /// Waits until the position that a query begun now stands on covers `position`. `of` tells which that is: with fresh
-    /// layers, or the committed one. It is never behind afterwards, because no query reads an older vector.
+    /// Waits until the position that a query begun now stands on covers `position`. It is never behind afterwards, because no query reads an older vector.
     ///
     /// Errors: `NotFound` for a stream that is not there, `Unavailable` after [`MOST_WAITED`].
-    pub(crate) async fn wait_for(&self, position: &Vector, of: fn(&ReadView) -> &Vector) -> Result<()> {
+    pub(crate) async fn wait_for(&self, position: &Vector, counted: Counted) -> Result<()> {
         let waiting = async {
             loop {
                 let read_view = self.read_view()?;
-                if of(&read_view).covers(position) {
+                if counted.vector(&read_view).covers(position) {
                     return Ok(());
                 }
                 check_streams(&read_view, position)?;
@@ -31,17 +46,15 @@ impl Follower {
         };
         match tokio::time::timeout(MOST_WAITED, waiting).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(self.not_reached(position, of)),
+            Err(_) => Err(self.not_reached(position, counted)),
         }
     }
 
-    fn not_reached(&self, position: &Vector, of: fn(&ReadView) -> &Vector) -> Error {
+    fn not_reached(&self, position: &Vector, counted: Counted) -> Error {
         let seconds = MOST_WAITED.as_secs();
         let error = Error::unavailable(format!("answers do not count everything before that position after {seconds} s: try again"));
-        match self.read_view().ok().and_then(|read_view| of(&read_view).behind(position)) {
-            Some((partition, found, expected)) => {
-                error.with("partition", partition).with("found", found.0).with("expected", expected.0)
-            }
+        match self.read_view().ok().and_then(|read_view| counted.vector(&read_view).behind(position)) {
+            Some((partition, found, expected)) => error.with("partition", partition).with("found", found.0).with("expected", expected.0),
             None => error,
         }
     }
@@ -50,7 +63,9 @@ impl Follower {
 fn check_streams(read_view: &ReadView, position: &Vector) -> Result<()> {
     let streams = &read_view.loaded.registry.streams;
     match position.iter().find(|(partition, _)| !streams.contains_key(&partition.stream)) {
-        Some((partition, _)) => Err(Error::not_found(format!("the position names the stream \"{}\", which is not there", partition.stream))),
+        Some((partition, _)) => {
+            Err(Error::not_found(format!("the position names the stream \"{}\", which is not there", partition.stream)))
+        }
         None => Ok(()),
     }
 }

@@ -69,7 +69,8 @@ pub(super) fn parse<T: DeserializeOwned>(body: &Body, expected: &str) -> Result<
 
 /// Reads a position: that of an append, or the cut of an answer.
 pub(super) fn position(text: &str) -> Result<Vector, Error> {
-    let wrong = |_| Error::input(format!("\"{text}\" is no position: expected the `position` of an append, or the `meta.cut` of an answer"));
+    let wrong =
+        |_| Error::input(format!("\"{text}\" is no position: expected the `position` of an append, or the `meta.cut` of an answer"));
     text.parse().or_else(|_: Error| Vector::from_token(text)).map_err(wrong)
 }
 

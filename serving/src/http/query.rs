@@ -46,8 +46,7 @@ struct Query {
     timeout_ms: Option<u64>,
 }
 
-const EXPECTED: &str =
-    r#"{"query": "SELECT ..", "params": [..], "on_value_error": "fail", "after": "<position>", "timeout_ms": 1000}"#;
+const EXPECTED: &str = r#"{"query": "SELECT ..", "params": [..], "on_value_error": "fail", "after": "<position>", "timeout_ms": 1000}"#;
 
 /// `POST /v1/sql`
 pub(super) async fn query(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
@@ -67,7 +66,10 @@ async fn answer(app: App, headers: HeaderMap, body: Body) -> Result<Response, Pr
         None => Ok(rows(app, asked, after, form).await?),
         Some(limit) => match tokio::time::timeout(Duration::from_millis(limit), rows(app, asked, after, form)).await {
             Ok(response) => Ok(response?),
-            Err(_) => Err(Error::unavailable(format!("the query was stopped after its timeout_ms of {limit}: select less, or wait longer")).into()),
+            Err(_) => {
+                Err(Error::unavailable(format!("the query was stopped after its timeout_ms of {limit}: select less, or wait longer"))
+                    .into())
+            }
         },
     }
 }

@@ -263,7 +263,8 @@ async fn sql_is_answered_as_lines_of_json_and_as_csv() {
         SELECT 'plain', 'e', 'n', 2.25, NULL ORDER BY number" });
     let lines = client.send("POST", "/v1/sql", "accept: application/x-ndjson\r\n", body.to_string().as_bytes()).await;
     assert!(lines.head.contains("content-type: application/x-ndjson") && lines.head.contains("basestream-meta"), "{}", lines.head);
-    let rows: Vec<Value> = lines.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let rows: Vec<Value> =
+        lines.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| serde_json::from_slice(line).unwrap()).collect();
     let document = client.post("/v1/sql", &body.to_string()).await;
     assert_eq!(Value::Array(rows), document.json()["rows"]);
 

@@ -175,7 +175,9 @@ fn key_of(query: &str) -> Result<AskedRow> {
             }
             "_of" => asked.paths.of = Some(value.into_owned()),
             name if name.starts_with('_') => {
-                return Err(Error::input(format!("unknown parameter \"{name}\": expected the view's keys, _as_of, _after, _paths and _of")));
+                return Err(Error::input(format!(
+                    "unknown parameter \"{name}\": expected the view's keys, _as_of, _after, _paths and _of"
+                )));
             }
             _ => asked.key.push((name.into_owned(), value.into_owned())),
         }

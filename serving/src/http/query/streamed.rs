@@ -83,7 +83,9 @@ enum Encoder {
     Arrow(Box<StreamWriter<Vec<u8>>>),
     JsonLines(RowWriter),
     /// With the line of names until it is written.
-    Csv { names: Vec<u8> },
+    Csv {
+        names: Vec<u8>,
+    },
 }
 
 impl Encoder {
