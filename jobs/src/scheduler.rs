@@ -1,5 +1,5 @@
-//! The scheduler runs batch when it is due, up to `scheduler.max_concurrent_runs` at a time. A view runs in one process at a
-//! time, missed runs are caught up once, and failed runs are retried.
+//! The scheduler runs batch when it is due, up to `scheduler.max_concurrent_runs` at a time. A view version runs in one process at
+//! a time, missed runs are caught up once, and failed runs are retried.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// After a stop is asked for, a run in progress may take this long to finish. Then it is given up, and is due again.
 const RUN_FINISHES_WITHIN: Duration = Duration::from_secs(5);
 
-/// The scheduler of one process. Several may run: a lease per view ensures that only one of them runs it.
+/// The scheduler of one process. Several may run: a lease per view version ensures that only one of them runs it.
 pub struct Scheduler {
     pub batch: Batch,
     pub clock: Clock,
@@ -95,7 +95,7 @@ impl Scheduler {
         };
         self.looks.note(&looked);
         let mut queue = looked?;
-        queue.retain(|due| !under_way.has(&due.view));
+        queue.retain(|due| !under_way.has(due));
         let fresh: Vec<Due> = queue.iter().filter(|due| !under_way.has_begun(due)).cloned().collect();
         let begin = to_begin(&fresh, under_way.runs(), self.max_concurrent_runs);
         metrics::gauge!("basestream_batch_runs_queued").set(queue.len().saturating_sub(begin.len()) as f64);

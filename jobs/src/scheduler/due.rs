@@ -47,6 +47,10 @@ impl Due {
         self.since.saturating_add(self.events)
     }
 
+    pub(super) fn view_version(&self) -> (&str, u32) {
+        (&self.view, self.version)
+    }
+
     fn is_long(&self) -> bool {
         self.events >= LONG_RUN_EVENTS
     }
@@ -55,7 +59,8 @@ impl Due {
 /// Returns the runs that are due at `now`, at most one per view version, in the order in which they are to begin. Nobody
 /// reads a kept version: its runs come last.
 pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
-    let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && run.view == view.name);
+    let is_of = |run: &RunRecord, view: &LiveView| run.view == view.name && run.version == view.version;
+    let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && is_of(run, view));
     let due = registry.views.iter().filter(|view| !busy(view)).filter_map(|view| Some((view, due(state, registry, view, now)?)));
     let sized =
         |(view, due): (&LiveView, Due)| (view.status == DefinitionStatus::Kept, Due { events: events_to_read(state, view, now), ..due });
@@ -64,16 +69,16 @@ pub fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<D
     due.into_iter().map(|(_, due)| due).collect()
 }
 
-/// Returns which of the queued runs begin now, beside those that the process has under way: `most` in all, one per view,
-/// in the queue's order. Long runs leave one place to the others, if there are several.
+/// Returns which of the queued runs begin now, beside those that the process has under way: `most` in all, one per view
+/// version, in the queue's order. Long runs leave one place to the others, if there are several.
 pub fn to_begin<'d>(queue: &'d [Due], under_way: &[Due], most: usize) -> Vec<&'d Due> {
-    let mut views: BTreeSet<&str> = under_way.iter().map(|due| &*due.view).collect();
+    let mut versions: BTreeSet<(&str, u32)> = under_way.iter().map(Due::view_version).collect();
     let mut places = most.saturating_sub(under_way.len());
     let under_way_long = under_way.iter().filter(|due| due.is_long()).count();
     let mut places_of_long = if most > 1 { most - 1 } else { most }.saturating_sub(under_way_long);
     let mut begin = Vec::new();
     for due in queue {
-        if places == 0 || (due.is_long() && places_of_long == 0) || !views.insert(&due.view) {
+        if places == 0 || (due.is_long() && places_of_long == 0) || !versions.insert(due.view_version()) {
             continue;
         }
         places -= 1;

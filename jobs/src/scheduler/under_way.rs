@@ -13,8 +13,8 @@ use super::Due;
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
     tasks: JoinSet<()>,
-    /// The view of each task.
-    views: HashMap<Id, Arc<str>>,
+    /// The view version of each task.
+    versions: HashMap<Id, (Arc<str>, u32)>,
     runs: Vec<Due>,
     begun: BTreeSet<(Arc<str>, u32)>,
 }
@@ -28,9 +28,9 @@ impl UnderWay {
         self.tasks.is_empty()
     }
 
-    /// Whether a run of this view is under way.
-    pub(super) fn has(&self, view: &str) -> bool {
-        self.runs.iter().any(|run| &*run.view == view)
+    /// Whether a run of this view version is under way.
+    pub(super) fn has(&self, due: &Due) -> bool {
+        self.runs.iter().any(|run| run.view_version() == due.view_version())
     }
 
     /// Whether a run of this view version began since [`UnderWay::forget_begun`].
@@ -43,11 +43,11 @@ impl UnderWay {
     }
 
     pub(super) fn begin(&mut self, due: Due, run: impl Future<Output = ()> + Send + 'static) {
-        let view = due.view.clone();
-        self.begun.insert((view.clone(), due.version));
+        let version = (due.view.clone(), due.version);
+        self.begun.insert(version.clone());
         self.runs.push(due);
         let task = self.tasks.spawn(run);
-        self.views.insert(task.id(), view);
+        self.versions.insert(task.id(), version);
     }
 
     /// Waits until one of them has ended. If this is dropped meanwhile, nothing is lost. A run that panicked is closed like
@@ -61,8 +61,8 @@ impl UnderWay {
                 error.id()
             }
         };
-        let Some(view) = self.views.remove(&task) else { return };
-        self.runs.retain(|run| run.view != view);
+        let Some((view, version)) = self.versions.remove(&task) else { return };
+        self.runs.retain(|run| run.view_version() != (&*view, version));
     }
 
     pub(super) async fn ended_all(&mut self) {

@@ -10,6 +10,7 @@ mod definitions;
 mod documented;
 mod full_disk;
 mod gaps;
+mod gate;
 mod given_up;
 mod heap;
 mod incremental;

@@ -106,14 +106,37 @@ async fn a_version_that_is_being_built_runs_at_once() {
 async fn nothing_is_due_while_a_run_is_on_and_a_dead_one_is_closed_when_its_lease_ends() {
     let (mut state, registry) = fixture(DefinitionStatus::Active).await;
     state.runs.push(run(RunStatus::Running, HOUR, 1));
-    let lease = LeaseRecord { name: "run/v".into(), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None };
+    let lease = LeaseRecord { name: catalog::run_lease("v", 1), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None };
     state.leases.push(lease);
     assert_eq!(due_runs(&state, &registry, 5 * HOUR), vec![]);
     assert_eq!(abandoned(&state, Uuid::now_v7, 2 * HOUR - 1), vec![]);
     let (closed, commit) = &abandoned(&state, Uuid::now_v7, 2 * HOUR)[0];
     assert_eq!(commit.expect, [Expect::Running { run: closed.id }, Expect::Revision(state.revision)]);
-    assert_eq!(commit.remove, [Remove::Lease { name: "run/v".into(), owner: "p".into() }]);
+    assert_eq!(commit.remove, [Remove::Lease { name: catalog::run_lease("v", 1), owner: "p".into() }]);
     assert!(matches!(&commit.add[..], [Add::Run(run)] if run.status == RunStatus::Failed));
+}
+
+#[tokio::test]
+async fn the_run_of_one_version_holds_up_no_other_one() {
+    let (mut state, _) = fixture(DefinitionStatus::Active).await;
+    let second = DefinitionRecord { version: 2, ..definition(DefinitionKind::View, "v", VIEW, DefinitionStatus::Building) };
+    state.definitions.push(second);
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let due = |state: &CatalogState| due_runs(state, &registry, 5 * HOUR).iter().map(|due| due.version).collect::<Vec<_>>();
+    state.runs.push(RunRecord { version: 2, ..run(RunStatus::Running, HOUR, 1) });
+    assert_eq!(due(&state), [1]);
+    state.runs[0].version = 1;
+    assert_eq!(due(&state), [2]);
+}
+
+/// So that processes of two releases can run beside each other while one replaces the other.
+#[test]
+fn a_run_under_its_views_lease_as_of_earlier_releases_is_not_taken_for_dead() {
+    let mut state = CatalogState { runs: vec![run(RunStatus::Running, HOUR, 1)], ..CatalogState::default() };
+    state.leases.push(LeaseRecord { name: "run/v".into(), owner: "p".into(), epoch: 1, expires_at: 2 * HOUR, pin: None });
+    assert_eq!(abandoned(&state, Uuid::now_v7, 2 * HOUR - 1), vec![]);
+    let (_, commit) = &abandoned(&state, Uuid::now_v7, 2 * HOUR)[0];
+    assert_eq!(commit.remove, [Remove::Lease { name: "run/v".into(), owner: "p".into() }]);
 }
 
 #[tokio::test]
@@ -406,18 +429,20 @@ mod laws {
             }
         }
 
-        /// The law of the queue: as many begin as have a place, one per view, in order; one that does not begin lacks a place
+        /// The law of the queue: as many begin as have a place, one per view version, in order; one that does not begin lacks a place
         /// of its own kind, and a long one never takes the last.
         #[test]
         fn places_are_filled_in_the_order_of_the_queue(
-            runs in prop::collection::vec((0u8..6, 1u32..3, any::<bool>()), 0..10), busy in prop::collection::vec((0u8..3, any::<bool>()), 0..4), most in 1usize..5,
+            runs in prop::collection::vec((0u8..6, 1u32..3, any::<bool>()), 0..10),
+            busy in prop::collection::btree_map((0u8..3, 1u32..3), any::<bool>(), 0..4),
+            most in 1usize..5,
         ) {
             let due = |view: u8, version, is_long| Due {
                 view: format!("v{view}").into(), version, since: 0, events: if is_long { LONG_RUN_EVENTS } else { 1 },
                 scheduled_for: None, requested: None, attempt: 1, reason: "",
             };
             let queue: Vec<Due> = runs.into_iter().map(|(view, version, is_long)| due(view, version, is_long)).collect();
-            let under_way: Vec<Due> = busy.into_iter().take(most).map(|(view, is_long)| due(view, 1, is_long)).collect();
+            let under_way: Vec<Due> = busy.into_iter().take(most).map(|((view, version), is_long)| due(view, version, is_long)).collect();
             let begin = to_begin(&queue, &under_way, most);
             let all: Vec<&Due> = under_way.iter().chain(begin.iter().copied()).collect();
             prop_assert!(all.len() <= most.max(under_way.len()));
@@ -425,11 +450,11 @@ mod laws {
             let long_before = under_way.iter().filter(|due| due.is_long()).count();
             prop_assert!(most == 1 || long < most || long == long_before, "a place is left to the others");
             for (place, run) in begin.iter().enumerate() {
-                prop_assert!(under_way.iter().chain(begin[..place].iter().copied()).all(|other| other.view != run.view));
+                prop_assert!(under_way.iter().chain(begin[..place].iter().copied()).all(|other| (&other.view, other.version) != (&run.view, run.version)));
             }
             let mut rest = queue.iter();
             prop_assert!(begin.iter().all(|run| rest.any(|due| std::ptr::eq(due, *run))), "in order");
-            for due in queue.iter().filter(|due| all.iter().all(|run| run.view != due.view)) {
+            for due in queue.iter().filter(|due| all.iter().all(|run| (&run.view, run.version) != (&due.view, due.version))) {
                 let has_place = all.len() < most && (!due.is_long() || most == 1 || long + 1 < most);
                 prop_assert!(!has_place, "{:?} waits for nothing", due);
             }
