@@ -148,6 +148,7 @@ impl Installation {
             settings,
             worker: self.worker.clone(),
             copies: self.copies.clone(),
+            shared_scan: Default::default(),
         }
     }
 

@@ -1,5 +1,6 @@
-//! The scheduler runs batch when it is due, up to `scheduler.max_concurrent_runs` at a time. A view version runs in one process at
-//! a time, missed runs are caught up once, and failed runs are retried.
+//! The scheduler runs batch when it is due, up to `scheduler.max_concurrent_runs` at a time, and those that can share a
+//! scan of the archive as one of them. A view version runs in one process at a time, missed runs are caught up once, and
+//! failed runs are retried.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ mod looks;
 mod rebuild_states;
 mod under_way;
 
-pub use due::{Due, due_runs, to_begin};
+pub use due::{Due, Place, due_runs, to_begin};
 pub use looks::Looks;
 pub use rebuild_states::{Tried, rebuildable};
 
@@ -97,12 +98,27 @@ impl Scheduler {
         let mut queue = looked?;
         queue.retain(|due| !under_way.has(due));
         let fresh: Vec<Due> = queue.iter().filter(|due| !under_way.has_begun(due)).cloned().collect();
-        let begin = to_begin(&fresh, under_way.runs(), self.max_concurrent_runs);
-        metrics::gauge!("basestream_batch_runs_queued").set(queue.len().saturating_sub(begin.len()) as f64);
-        for due in begin.into_iter().cloned().collect::<Vec<_>>() {
-            under_way.begin(due.clone(), run_one(self.batch.clone(), (self.clock.clone(), self.event_clock), due, stop.clone()));
+        let begin = to_begin(&fresh, under_way.runs(), self.max_concurrent_runs).into_iter();
+        let begin: Vec<Vec<Due>> = begin.map(|together| together.into_iter().cloned().collect()).collect();
+        let count: usize = begin.iter().map(Vec::len).sum();
+        metrics::gauge!("basestream_batch_runs_queued").set(queue.len().saturating_sub(count) as f64);
+        for together in begin {
+            let place = under_way.new_place();
+            for (batch, due) in self.layers(&together).into_iter().zip(together) {
+                under_way.begin(place, due.clone(), run_one(batch, (self.clock.clone(), self.event_clock), due, stop.clone()));
+            }
         }
         Ok(())
+    }
+
+    /// The batch layer for each of the runs that begin at one place. All places have the same part of the memory.
+    fn layers(&self, together: &[Due]) -> Vec<Batch> {
+        let mut of_place = self.batch.clone();
+        of_place.settings.memory_limit_bytes /= self.max_concurrent_runs.max(1);
+        match together.first().and_then(|due| due.scans.as_ref()) {
+            Some(stream) if together.len() > 1 => of_place.sharing_scan(stream, together.len()),
+            _ => vec![of_place],
+        }
     }
 
     /// Returns the runs that are due. On the way it retires versions that were kept long enough, closes runs whose process

@@ -190,6 +190,7 @@ impl Harness {
             },
             worker: "harness".into(),
             copies: self.copies.clone(),
+            shared_scan: Default::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::task::{Id, JoinSet};
 use tracing::error;
 
-use super::Due;
+use super::{Due, Place};
 
 /// Runs under way, each a task. Dropping it drops them.
 #[derive(Debug, Default)]
@@ -15,12 +15,14 @@ pub(super) struct UnderWay {
     tasks: JoinSet<()>,
     /// The view version of each task.
     versions: HashMap<Id, (Arc<str>, u32)>,
-    runs: Vec<Due>,
+    /// Each with its place, which others may share.
+    runs: Vec<(Place, Due)>,
+    next_place: Place,
     begun: BTreeSet<(Arc<str>, u32)>,
 }
 
 impl UnderWay {
-    pub(super) fn runs(&self) -> &[Due] {
+    pub(super) fn runs(&self) -> &[(Place, Due)] {
         &self.runs
     }
 
@@ -30,7 +32,7 @@ impl UnderWay {
 
     /// Whether a run of this view version is under way.
     pub(super) fn has(&self, due: &Due) -> bool {
-        self.runs.iter().any(|run| run.view_version() == due.view_version())
+        self.runs.iter().any(|(_, run)| run.view_version() == due.view_version())
     }
 
     /// Whether a run of this view version began since [`UnderWay::forget_begun`].
@@ -42,10 +44,16 @@ impl UnderWay {
         self.begun.clear();
     }
 
-    pub(super) fn begin(&mut self, due: Due, run: impl Future<Output = ()> + Send + 'static) {
+    /// Returns a place that no run has.
+    pub(super) fn new_place(&mut self) -> Place {
+        self.next_place += 1;
+        self.next_place
+    }
+
+    pub(super) fn begin(&mut self, place: Place, due: Due, run: impl Future<Output = ()> + Send + 'static) {
         let version = (due.view.clone(), due.version);
         self.begun.insert(version.clone());
-        self.runs.push(due);
+        self.runs.push((place, due));
         let task = self.tasks.spawn(run);
         self.versions.insert(task.id(), version);
     }
@@ -62,7 +70,7 @@ impl UnderWay {
             }
         };
         let Some((view, version)) = self.versions.remove(&task) else { return };
-        self.runs.retain(|run| run.view_version() != (&*view, version));
+        self.runs.retain(|(_, run)| run.view_version() != (&*view, version));
     }
 
     pub(super) async fn ended_all(&mut self) {

@@ -134,7 +134,7 @@ pub struct ArchiveSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchSettings {
-    /// Memory of one run (bytes); the rest is spilled. Default: `4GiB`.
+    /// Memory of the runs at a time (bytes), in equal parts; the rest is spilled. Default: `4GiB`.
     #[serde(deserialize_with = "fields::bytes")]
     pub memory_limit: u64,
     /// Cores that one run may use. Default: one per core, at most 4.

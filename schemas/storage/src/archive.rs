@@ -159,6 +159,12 @@ pub fn archive_plan(
     Ok(Arc::new(filter))
 }
 
+/// Returns the rows of `ranges` in what a plan returns, which has `__partition` and `__offset`.
+pub fn only_rows_of(ranges: &OffsetRanges, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(predicate) = ranges.predicate(&input.schema())? else { return Ok(Arc::new(EmptyExec::new(input.schema()))) };
+    Ok(Arc::new(FilterExecBuilder::new(predicate, input).build()?))
+}
+
 impl OffsetRanges {
     /// Returns the partitions that have rows, each with its first offset and the offset after its last.
     pub fn bounds(&self) -> Vec<(i32, Offset, Offset)> {

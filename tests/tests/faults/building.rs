@@ -59,6 +59,7 @@ fn batch(harness: &Harness, report_every: Duration) -> Batch {
         },
         worker: "harness".into(),
         copies: Default::default(),
+        shared_scan: Default::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -27,11 +28,17 @@ pub struct Gate {
     inner: Arc<dyn ObjectStore>,
     folder: &'static str,
     way: watch::Sender<Way>,
+    reads: AtomicUsize,
 }
 
 impl Gate {
     pub fn before(inner: Arc<dyn ObjectStore>, folder: &'static str, way: Way) -> Arc<Gate> {
-        Arc::new(Gate { inner, folder, way: watch::Sender::new(way) })
+        Arc::new(Gate { inner, folder, way: watch::Sender::new(way), reads: AtomicUsize::new(0) })
+    }
+
+    /// How often files in the folder were read, in parts or whole, since this was asked before.
+    pub fn take_reads(&self) -> usize {
+        self.reads.swap(0, Ordering::SeqCst)
     }
 
     pub fn set(&self, way: Way) {
@@ -70,6 +77,9 @@ impl ObjectStore for Gate {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if location.as_ref().starts_with(self.folder) {
+            self.reads.fetch_add(1, Ordering::SeqCst);
+        }
         self.inner.get_opts(location, options).await
     }
 

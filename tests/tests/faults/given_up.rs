@@ -37,6 +37,7 @@ async fn a_run_that_is_given_up_publishes_nothing_and_its_view_can_be_run_at_onc
         },
         worker: "harness".into(),
         copies: Default::default(),
+        shared_scan: Default::default(),
     };
     let request = RunRequest {
         view: "counts".into(),

@@ -54,6 +54,7 @@ async fn gated(views: &[(&str, &str)], folder: &'static str) -> (Harness, Batch,
         },
         worker: "harness".into(),
         copies: Default::default(),
+        shared_scan: Default::default(),
     };
     (harness, batch, gate)
 }
@@ -161,6 +162,35 @@ async fn the_long_first_run_of_a_new_version_holds_up_no_run_of_the_served_one()
     until(&harness, |state| state.snapshot("v", 2).is_some()).await;
     stop.cancel();
     running.await.unwrap().unwrap();
+}
+
+/// Also a first run, and also while one of them fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn views_that_recompute_at_the_same_time_read_the_archive_once() {
+    let full = "every = '1h', strategy = 'full'";
+    let (harness, batch, gate) = gated(&[("one", full), ("two", "every = '1h'"), ("three", full)], "archive/").await;
+    gate.set(Way::Fine);
+    let failing = format!("CREATE VIEW failing WITH ({full}, on_error = 'refuse') AS SELECT k, sum(CAST(k AS BIGINT)) AS n FROM s GROUP BY k");
+    put(&harness, vec![record(View, "failing", 1, &failing, DefinitionStatus::Active)]).await;
+    more(&harness, 7).await;
+    batch.run(request("one"), Arc::new(now), &|_| {}).await.unwrap();
+    let alone = gate.take_reads();
+
+    let clock = Arc::new(AtomicI64::new(now() + 3_600_000_000));
+    let mut registry = None;
+    scheduler(batch, 1, &clock).round(&mut registry, &CancellationToken::new()).await.unwrap();
+    let state = harness.catalog.state().await.unwrap();
+    assert_eq!(statuses(&state, "one"), [RunStatus::Succeeded; 2]);
+    assert_eq!((statuses(&state, "two"), statuses(&state, "three")), (vec![RunStatus::Succeeded], vec![RunStatus::Succeeded]));
+    assert_eq!(statuses(&state, "failing"), [RunStatus::Failed]);
+    let together = gate.take_reads();
+    assert_eq!(together, alone, "parts of archive files that were read");
+    let node = harness.node(ServingClock::Event, None).await.unwrap();
+    for view in ["one", "two", "three"] {
+        assert_eq!(table(&node, view), ["a 17"]);
+        let run = state.runs.iter().find(|run| &*run.view == view).unwrap();
+        assert_eq!((run.events_read, run.strategy), (17, Some(types::Strategy::Full)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
