@@ -147,6 +147,40 @@ async fn rows_are_by_day_partition_and_offset() {
     assert!(places[0].0 < places[39].0, "there are several days");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_day_are_sorted_by_the_columns_of_cluster_by_and_found_by_them() {
+    let site = Site::new().await;
+    let clustered = STREAM.replace("key = 'k'", "key = 'k', cluster_by = 'k, id'");
+    let replaced = record(Stream, "s", 1, STREAM, DefinitionStatus::Retired);
+    put(&site.harness, vec![replaced, record(Stream, "s", 2, &clustered, DefinitionStatus::Active)]).await;
+    for round in 0..4 {
+        site.append(&(round * 10..round * 10 + 10).collect::<Vec<_>>()).await;
+    }
+    let filter = "SELECT id FROM s WHERE k = '1' AND id > 'e30' ORDER BY id";
+    let expected: Vec<String> = (31..40).step_by(2).map(|id| format!("e{id}")).chain([5, 7, 9].map(|id| format!("e{id}"))).collect();
+    assert_eq!(crate::rows(&site.node().await, filter).await, expected);
+    site.compact().await;
+    let [archive] = of_kind(&*site.state().await, FileKind::Archive).try_into().unwrap();
+    let mut places = Vec::new();
+    let batches: Vec<_> = read_archive(&site.harness.storage, &archive, None).await.unwrap().try_collect().await.unwrap();
+    for batch in batches {
+        let times = batch.column_by_name("__event_time").unwrap().as_primitive::<TimestampMicrosecondType>();
+        let text = |name: &str| batch.column_by_name(name).unwrap().as_string::<i32>().clone();
+        let (keys, ids) = (text("k"), text("id"));
+        let place = |row: usize| (times.value(row) / DAY, keys.value(row).to_owned(), ids.value(row).to_owned());
+        places.extend((0..batch.num_rows()).map(place));
+    }
+    assert_eq!(places.len(), 40);
+    assert!(places.is_sorted(), "{places:?}");
+    assert_eq!(crate::rows(&site.node().await, filter).await, expected);
+    assert_eq!(crate::rows(&site.node().await, "SELECT count(*) FROM s WHERE k = 'no such'").await, ["0"]);
+    site.assert_whole().await;
+    site.append(&[0, 5, 40]).await;
+    let state = site.state().await;
+    let duplicates: i64 = state.checkpoints.iter().flat_map(|checkpoint| &checkpoint.ranges).map(|range| range.duplicate).sum();
+    assert_eq!(duplicates, 2, "a new owner knows the ids of the compacted file");
+}
+
 /// A file is of one version, which says what a column that it lacks means.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_two_versions_of_a_stream_stay_apart() {
