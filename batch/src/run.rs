@@ -9,6 +9,7 @@ use catalog::{Add, CatalogState, Commit, DefinitionKind, Expect, RunRecord, RunS
 use committed::damage::{Finder, report_damage, with_help};
 use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
+use types::vector::Vector;
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
@@ -17,6 +18,7 @@ use crate::layer::{Batch, RunContext};
 use crate::lease::KeepLease;
 use crate::limits::Limits;
 use crate::memory::Resident;
+use crate::mode::RunMode;
 use crate::progress::EventsRead;
 use crate::request::RunRequest;
 use crate::snapshot::make_snapshot;
@@ -40,12 +42,9 @@ impl Batch {
         progress: &(dyn Fn(i64) + Send + Sync),
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
-        let version = match request.version {
-            Some(version) => version,
-            None => version_to_run(&*self.catalog.state().await?, &request.view)?,
-        };
+        let (version, pin) = self.version_and_pin(&request).await?;
         let name = run_lease(&request.view, version);
-        let lease = self.catalog.acquire_lease(&name, &self.worker, self.settings.lease, clock(), None).await?;
+        let lease = self.catalog.acquire_lease(&name, &self.worker, self.settings.lease, clock(), pin).await?;
         let Some(lease) = lease else {
             return Err(Error::conflict(format!("version {version} of the view \"{}\" is being run by another process", request.view)));
         };
@@ -72,6 +71,21 @@ impl Batch {
             warn!(view = %request.view, %error, "the lease of a run was not released and will expire");
         }
         outcome
+    }
+
+    /// The version to run, and what its lease pins: for a replay, all that it reads. Any other run reads what its own cut and
+    /// the snapshots before it keep.
+    async fn version_and_pin(&self, request: &RunRequest) -> Result<(u32, Option<Vector>)> {
+        let is_replay = matches!(request.mode, RunMode::Replay(_));
+        if let Some(version) = request.version.filter(|_| !is_replay) {
+            return Ok((version, None));
+        }
+        let state = self.catalog.state().await?;
+        let version = request.version.map_or_else(|| version_to_run(&state, &request.view), Ok)?;
+        match is_replay {
+            true => Ok((version, Some(self.replay_pin(&state, (&request.view, version), request.t).await?))),
+            false => Ok((version, None)),
+        }
     }
 
     /// Begins a record, attempts the run, and closes the record as succeeded, failed or dropped.

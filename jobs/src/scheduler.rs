@@ -25,6 +25,7 @@ pub use due::{Due, Place, due_runs, to_begin};
 pub use looks::Looks;
 pub use rebuild_states::{Tried, rebuildable};
 
+use rebuild_states::rebuild_states;
 use under_way::UnderWay;
 
 /// How often the catalog is checked for due runs.
@@ -92,7 +93,7 @@ impl Scheduler {
         let looked = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
-            looked = self.look(registry) => looked,
+            looked = self.look(registry, under_way, stop) => looked,
         };
         self.looks.note(&looked);
         let mut queue = looked?;
@@ -122,8 +123,8 @@ impl Scheduler {
     }
 
     /// Returns the runs that are due. On the way it retires versions that were kept long enough, closes runs whose process
-    /// died, and rebuilds damaged states.
-    async fn look(&self, registry: &mut Option<Registry>) -> Result<Vec<Due>> {
+    /// died, and begins to rebuild damaged states.
+    async fn look(&self, registry: &mut Option<Registry>, under_way: &mut UnderWay, stop: &CancellationToken) -> Result<Vec<Due>> {
         let mut state = self.batch.catalog.state().await?;
         if self.retire_expired(&state).await? {
             state = self.batch.catalog.state().await?;
@@ -134,8 +135,13 @@ impl Scheduler {
         self.close_abandoned(&state).await?;
         self.batch.copies.release_retired(&state);
         let now = (self.clock)();
-        if let Some(registry) = registry {
-            self.tried.rebuild_states(&self.batch, &state, registry, now).await;
+        if let Some(registry) = registry
+            && !under_way.is_rebuilding()
+        {
+            let damaged = self.tried.due(&state, now);
+            if !damaged.is_empty() {
+                under_way.begin_rebuilding(rebuild_states(self.batch.clone(), state.clone(), registry.clone(), damaged, stop.clone()));
+            }
         }
         Ok(registry.as_ref().map(|registry| due_runs(&state, registry, now)).unwrap_or_default())
     }

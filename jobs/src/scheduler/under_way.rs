@@ -1,4 +1,4 @@
-//! The runs that a scheduler has under way, and which ones it began lately.
+//! The runs that a scheduler has under way, which ones it began lately, and whether it rebuilds damaged states.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
@@ -19,6 +19,8 @@ pub(super) struct UnderWay {
     runs: Vec<(Place, Due)>,
     next_place: Place,
     begun: BTreeSet<(Arc<str>, u32)>,
+    /// The task that rebuilds damaged states, which takes no place.
+    rebuilding: Option<Id>,
 }
 
 impl UnderWay {
@@ -38,6 +40,14 @@ impl UnderWay {
     /// Whether a run of this view version began since [`UnderWay::forget_begun`].
     pub(super) fn has_begun(&self, due: &Due) -> bool {
         self.begun.contains(&(due.view.clone(), due.version))
+    }
+
+    pub(super) fn is_rebuilding(&self) -> bool {
+        self.rebuilding.is_some()
+    }
+
+    pub(super) fn begin_rebuilding(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        self.rebuilding = Some(self.tasks.spawn(work).id());
     }
 
     pub(super) fn forget_begun(&mut self) {
@@ -65,10 +75,13 @@ impl UnderWay {
         let task = match ended {
             Ok((task, ())) => task,
             Err(error) => {
-                error!(%error, "a batch run ended abnormally");
+                error!(%error, "a batch run, or what rebuilds states, ended abnormally");
                 error.id()
             }
         };
+        if self.rebuilding == Some(task) {
+            self.rebuilding = None;
+        }
         let Some((view, version)) = self.versions.remove(&task) else { return };
         self.runs.retain(|(_, run)| run.view_version() != (&*view, version));
     }

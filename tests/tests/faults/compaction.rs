@@ -73,6 +73,23 @@ impl Site {
         self.harness.node(ServingClock::Wall, None).await.unwrap()
     }
 
+    /// Serves until `stop`, with a pin.
+    async fn serve(&self) -> Serving {
+        let (node, stop) = (self.node().await, CancellationToken::new());
+        node.refresh().await.unwrap();
+        let task = tokio::spawn({
+            let (node, stop) = (node.clone(), stop.clone());
+            async move { node.run(stop).await }
+        });
+        loop {
+            let state = self.state().await;
+            if let Some(lease) = state.leases.iter().find(|lease| lease.name.starts_with("serve/")) {
+                return Serving { node, pin: lease.pin.clone().unwrap(), stop, task };
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     async fn assert_whole(&self) {
         let state = self.state().await;
         for line in jobs::ledger::partitions(&self.harness.storage, &state, &Vector::new()).await.unwrap() {
@@ -87,6 +104,14 @@ impl Site {
         let report = verify_view(&verifier, "counts", &jobs::served::NodeServed(self.node().await), now()).await.unwrap();
         assert!(report.is_equal(), "{:?}", report.differences);
     }
+}
+
+/// A node at work, and what it pinned first.
+struct Serving {
+    node: Node,
+    pin: Vector,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
 }
 
 fn of_kind(state: &CatalogState, kind: FileKind) -> Vec<FileRecord> {
@@ -339,19 +364,7 @@ async fn a_view_that_never_runs_holds_up_only_the_streams_that_it_reads() {
         site.append(&[round]).await;
     }
     site.harness.batch("counts", RunTime::At(now())).await.unwrap();
-    let (node, stop) = (site.node().await, CancellationToken::new());
-    node.refresh().await.unwrap();
-    let serving = tokio::spawn({
-        let (node, stop) = (node.clone(), stop.clone());
-        async move { node.run(stop).await }
-    });
-    let pin = loop {
-        let state = site.state().await;
-        if let Some(lease) = state.leases.iter().find(|lease| lease.name.starts_with("serve/")) {
-            break lease.pin.clone().unwrap();
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
+    let Serving { node, pin, stop, task } = site.serve().await;
     for (partition, end) in site.state().await.vector().iter() {
         assert_eq!(pin.get(partition), if &*partition.stream == "q" { Offset::ZERO } else { end }, "{partition}");
     }
@@ -360,10 +373,18 @@ async fn a_view_that_never_runs_holds_up_only_the_streams_that_it_reads() {
     assert_eq!(table(&node, "of_quiet"), ["a 1"]);
     site.assert_whole().await;
     stop.cancel();
-    serving.await.unwrap();
+    task.await.unwrap();
     let run = site.harness.batch("of_quiet", RunTime::At(now())).await.unwrap();
     assert_eq!((run.status, run.events_read), (RunStatus::Succeeded, 1));
     site.assert_whole().await;
+
+    // Neither does one whose last run was long ago.
+    site.append(&[6]).await;
+    site.harness.batch("counts", RunTime::At(now())).await.unwrap();
+    let Serving { pin, stop, task, .. } = site.serve().await;
+    assert_eq!(pin, site.state().await.vector());
+    stop.cancel();
+    task.await.unwrap();
 }
 
 /// A skipped run advances the cut in the catalog only: what is compacted up to there crosses the manifest's.

@@ -1,23 +1,25 @@
 //! Replays, and views with `strategy = 'stream'`: states that come from the log and from segments alone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use basestream_tests::{Harness, now};
-use batch::{ReplayFrom, RunTime};
+use batch::{Batch, ReplayFrom, ReplayRequest, RunMode, RunRequest, RunTime};
 use catalog::DefinitionKind::{Stream, View};
-use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunStatus};
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunStatus, run_lease};
 use futures::TryStreamExt;
 use jobs::verify::{Verifier, verify_view};
 use serving::ServingClock;
-use storage::{Manifest, read_bucket, read_manifest};
+use storage::{Manifest, ObjectStorage, read_bucket, read_manifest};
 use types::ErrorKind;
 use types::Strategy::{Full, Replay, Stream as ByStream};
 use types::files::{FileKind, FileRecord};
 use types::tiles::Micros;
-use types::vector::Vector;
+use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
+use crate::gate::{Gate, Way};
 use crate::table;
 
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT) \
@@ -239,6 +241,40 @@ async fn a_replay_reads_a_record_by_the_version_that_its_archive_has() {
     }
     assert_eq!(rows[0], rows[1]);
     assert!(rows[0].iter().all(|row| row.ends_with(" 21") || row.ends_with(" 22")), "{:?}", rows[0]);
+}
+
+/// What it is still to read may pass its retention while it goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_pins_what_it_reads_until_it_ends() {
+    let site = Site::with_history().await;
+    let gate = Gate::before(site.harness.storage.object_store(), "snapshots/", Way::Held);
+    let batch = Batch { storage: ObjectStorage::over(gate.clone()).unwrap(), ..site.harness.runs(256 << 20) };
+    let request = RunRequest {
+        view: "counts".into(),
+        version: None,
+        requested: None,
+        scheduled_for: None,
+        attempt: 1,
+        t: RunTime::At(now()),
+        mode: RunMode::Replay(ReplayRequest { from: ReplayFrom::Archive, events_a_second: None }),
+        compare: false,
+    };
+    let running = tokio::spawn(async move { batch.run(request, Arc::new(now), &|_| {}).await });
+    let pinned = async || {
+        let state = site.harness.catalog.state().await.unwrap();
+        state.leases.iter().find(|lease| lease.name == run_lease("counts", 1)).map(|lease| lease.pin.clone())
+    };
+    let pin = loop {
+        match pinned().await {
+            Some(pin) => break pin.unwrap(),
+            None => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    let begin = [0, 1].map(|partition| (PartitionId::new("s", partition), Offset(0)));
+    assert_eq!(pin, begin.into_iter().collect());
+    gate.set(Way::Fine);
+    running.await.unwrap().unwrap();
+    assert_eq!(pinned().await, None);
 }
 
 /// Otherwise a replay would count other events than the checkpoints do.

@@ -285,13 +285,14 @@ async fn a_run_that_recomputes_from_one_stream_is_known_to() {
         let sql = VIEW.replace("VIEW v", &format!("VIEW {name}")).replace("every = '1h'", &format!("every = '1h'{options}"));
         definition(DefinitionKind::View, name, &sql, DefinitionStatus::Active)
     };
-    let both = VIEW.replace("VIEW v", "VIEW both").replace("FROM s", "FROM (SELECT k FROM s UNION ALL SELECT k FROM other)");
+    let both = "CREATE VIEW both WITH (every = '1h') AS WITH u AS (SELECT k FROM s UNION ALL SELECT k FROM other) \
+        SELECT k, count(*) AS n FROM u GROUP BY k";
     state.definitions.extend([
         definition(DefinitionKind::Stream, "other", &STREAM.replace("STREAM s", "STREAM other"), DefinitionStatus::Active),
         of("whole", ", strategy = 'full'"),
         of("again", ", full_every = '1d'"),
         of("stream", ", strategy = 'stream'"),
-        definition(DefinitionKind::View, "both", &both, DefinitionStatus::Active),
+        definition(DefinitionKind::View, "both", both, DefinitionStatus::Active),
     ]);
     let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
     let scans = |state: &CatalogState, now| {

@@ -5,12 +5,15 @@ use uuid::Uuid;
 use crate::{Add, CatalogState, Commit, Expect, LeaseRecord, Remove, RunRecord, RunStatus, SnapshotRecord};
 use types::files::FileRecord;
 use types::tiles::Micros;
-use types::vector::{Offset, PartitionId};
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
 /// Combined with a run's id into its publication's commit id, so that a run is published once, however often it
 /// retries.
 const PUBLICATION: u128 = 0x7d0c_1f5a_94b3_4e62_a8d1_3b6f_02c5_e917;
+
+/// What the names of runs' leases begin with.
+const RUNS: &str = "run/";
 
 /// Refuses a run that must not publish: its lease is lost, or its cut is before the published one. The commit checks
 /// the same again; this check lets a run stop early.
@@ -80,14 +83,20 @@ pub fn publish_commit(run: RunRecord, snapshot: SnapshotRecord, files: SnapshotF
 /// Returns the name of the lease under which a view version is run. Runs of one version exclude each other; those of
 /// another version of the view go on beside them.
 pub fn run_lease(view: &str, version: u32) -> String {
-    format!("run/{view}@{version}")
+    format!("{RUNS}{view}@{version}")
+}
+
+/// Returns what the runs under way pin by their leases at `now`: what replays read.
+pub fn pins_of_runs(state: &CatalogState, now: Micros) -> impl Iterator<Item = &Vector> {
+    let leases = state.leases.iter().filter(move |lease| lease.name.starts_with(RUNS) && lease.expires_at > now);
+    leases.filter_map(|lease| lease.pin.as_ref())
 }
 
 /// Returns the lease that a run is made under: its version's, or the view's, as processes of 0.1 have it.
 fn lease_of<'s>(state: &'s CatalogState, run: &RunRecord) -> Option<&'s LeaseRecord> {
     let of_version = run_lease(&run.view, run.version);
     let named = |name: &str| state.leases.iter().find(|lease| lease.name == name);
-    named(&of_version).or_else(|| named(&format!("run/{}", run.view)))
+    named(&of_version).or_else(|| named(&format!("{RUNS}{}", run.view)))
 }
 
 /// Returns the commit that closes a run as failed and takes its lease from `owner`, so that work in progress there can
