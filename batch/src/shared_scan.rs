@@ -203,7 +203,8 @@ fn parts(members: &[Member], stream: &Arc<str>, partitions: usize) -> Result<Vec
         let ranges = OffsetRanges { stream: stream.clone(), from: Vector::new(), to };
         let plan = archive_plan(&first.storage, &files, first.schema.clone(), &ranges, Some(&columns), partitions)?;
         let place = |column: &usize| columns.binary_search(column).map_err(|_| Error::internal("a column is not scanned"));
-        let of_reader = |reader: usize| Ok::<_, Error>((reader, members[reader].columns.iter().map(place).collect::<Result<Vec<usize>>>()?));
+        let of_reader =
+            |reader: usize| Ok::<_, Error>((reader, members[reader].columns.iter().map(place).collect::<Result<Vec<usize>>>()?));
         Ok::<_, Error>(Part { plan, readers: readers.into_iter().map(of_reader).collect::<Result<_>>()? })
     };
     by_readers(&files).into_iter().map(part).collect()

@@ -39,7 +39,13 @@ impl Tried {
 }
 
 /// Rebuilds these files one at a time, beside the runs, until `stop`. Failures are logged and retried later.
-pub(super) async fn rebuild_states(batch: Batch, state: Arc<CatalogState>, registry: Registry, paths: Vec<String>, stop: CancellationToken) {
+pub(super) async fn rebuild_states(
+    batch: Batch,
+    state: Arc<CatalogState>,
+    registry: Registry,
+    paths: Vec<String>,
+    stop: CancellationToken,
+) {
     let rebuilding = async {
         for path in paths {
             match batch.rebuild_states(&state, &registry, &path).await {

@@ -173,10 +173,8 @@ fn refuse_if_followed(state: &CatalogState, view: &str) -> Result<()> {
     };
     match state.live(DefinitionKind::View).filter(|other| &*other.name != view).find(follows) {
         None => Ok(()),
-        Some(follower) => {
-            Err(Error::input(format!("the view \"{view}\" is not dropped: the view \"{}\" runs after it", follower.name))
-                .with("help", format!("give \"{}\" another schedule than after = '{view}' first, or drop it", follower.name)))
-        }
+        Some(follower) => Err(Error::input(format!("the view \"{view}\" is not dropped: the view \"{}\" runs after it", follower.name))
+            .with("help", format!("give \"{}\" another schedule than after = '{view}' first, or drop it", follower.name))),
     }
 }
 

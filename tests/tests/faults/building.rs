@@ -217,7 +217,8 @@ async fn a_run_that_dies_leaves_the_view_to_the_next_one() {
     let node = harness.node_that_rebuilds(FEW, None).await.unwrap();
 
     // What a killed process leaves: a record under way, and a lease that expires.
-    let lease = harness.catalog.acquire_lease(&catalog::run_lease("sums", 1), "dead", Duration::from_secs(1), now(), None).await.unwrap().unwrap();
+    let lease =
+        harness.catalog.acquire_lease(&catalog::run_lease("sums", 1), "dead", Duration::from_secs(1), now(), None).await.unwrap().unwrap();
     let dead = RunRecord { started_at: Some(now()), status: RunStatus::Running, ..RunRecord::requested("sums".into(), 1) };
     let held = Expect::Lease { name: lease.name, owner: lease.owner, epoch: lease.epoch, now: now() };
     harness.catalog.begin_run(dead, vec![held]).await.unwrap();

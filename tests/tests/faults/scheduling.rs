@@ -170,7 +170,8 @@ async fn views_that_recompute_at_the_same_time_read_the_archive_once() {
     let full = "every = '1h', strategy = 'full'";
     let (harness, batch, gate) = gated(&[("one", full), ("two", "every = '1h'"), ("three", full)], "archive/").await;
     gate.set(Way::Fine);
-    let failing = format!("CREATE VIEW failing WITH ({full}, on_error = 'refuse') AS SELECT k, sum(CAST(k AS BIGINT)) AS n FROM s GROUP BY k");
+    let failing =
+        format!("CREATE VIEW failing WITH ({full}, on_error = 'refuse') AS SELECT k, sum(CAST(k AS BIGINT)) AS n FROM s GROUP BY k");
     put(&harness, vec![record(View, "failing", 1, &failing, DefinitionStatus::Active)]).await;
     more(&harness, 7).await;
     batch.run(request("one"), Arc::new(now), &|_| {}).await.unwrap();
