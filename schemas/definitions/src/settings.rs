@@ -191,6 +191,9 @@ pub struct ServingSettings {
     /// The folder for local copies of snapshots. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub cache_dir: Option<PathBuf>,
+    /// What local copies of snapshots may take (bytes), as far as the views that are served do. Default: absent, any.
+    #[serde(deserialize_with = "fields::optional_bytes")]
+    pub cache_bytes: Option<u64>,
 }
 
 /// The clock that gives an answer its time `t`.
@@ -349,6 +352,7 @@ impl Default for ServingSettings {
             query_timeout: Duration::from_secs(30),
             lease: Duration::from_secs(60),
             cache_dir: None,
+            cache_bytes: None,
         }
     }
 }

@@ -71,7 +71,6 @@ impl Engines {
             log: event_log::open(&log, &properties).await.unwrap(),
             functions: Functions::standard(),
             copies: Default::default(),
-            shared_scan: Default::default(),
         };
         let stream = STREAM.replace("TOPIC", &topic);
         harness.define(&[(DefinitionKind::Stream, "payments", &stream), (DefinitionKind::View, "by_account", VIEW)]).await.unwrap();
